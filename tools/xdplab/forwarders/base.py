@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a forwarder is: one class with options, start, read-back and stop."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, ClassVar, Generic, TypeVar
+
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
+from xdplab.model import CpuLayout, Model, Path
+from xdplab.testbed import Port
+
+
+@dataclass(frozen=True)
+class Dut:
+    """What a forwarder works with: the middle host, its ports (one on `hairpin`), its CPUs, a folder of its own."""
+
+    host: Host
+    ports: tuple[Port, ...]
+    path: Path
+    layout: CpuLayout
+    rundir: FilePath
+
+    @property
+    def hairpin(self) -> bool:
+        """True when frames leave by the port they came in."""
+        return self.path is Path.HAIRPIN
+
+
+class NoOptions(Model):
+    """Options of a forwarder that has none."""
+
+
+OptionsT = TypeVar("OptionsT", bound=Model)
+
+
+class Forwarder(ABC, Generic[OptionsT]):
+    """Base of all forwarders. An object serves one point visit: it is started once and stopped once."""
+
+    #: Name in studies and on command lines.
+    name: ClassVar[str]
+    #: Options that `name:option=value` may carry; unknown ones are refused before a run starts.
+    options_model: ClassVar[type[Model]] = NoOptions
+    #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
+    redirects: ClassVar[bool] = False
+    #: True when it forwards in softirq context and has no thread of its own.
+    in_kernel: ClassVar[bool] = False
+    summary: ClassVar[str] = ""
+
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
+
+    def supported(self, dut: Dut) -> str | None:
+        """None, or the reason why this machine cannot run it as asked."""
+        return None
+
+    def required_knobs(self) -> dict[str, int]:
+        """Knobs that must have a value for this forwarder to run as asked; the run sets and restores them."""
+        return {}
+
+    @abstractmethod
+    def start(self, dut: Dut) -> None:
+        """Start forwarding between the ports of `dut`.
+
+        Raises:
+            PointFailed: it did not start; the message holds its own words.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop and remove everything `start` made; safe to call twice and after a crash."""
+
+    def crashed(self) -> str | None:
+        """None while it is well, or a sentence saying which process ended how."""
+        return None
+
+    def pids(self) -> tuple[int, ...]:
+        """Processes that hold its sockets."""
+        return ()
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """Thread id -> process id of the threads that move frames."""
+        return {}
+
+    def mode(self) -> dict[str, Any]:
+        """The mode in use, as the program reports it; the kernel's view is added by `mode_in_use`."""
+        return {}
+
+    def counters(self) -> dict[str, Any]:
+        """The program's own counters, for the record."""
+        return {}
+
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines of its log."""
+        return ()
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """Program -> version, or why it is missing."""
+        return {}
+
+
+def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
+    """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
+    xdp = {}
+    for port in dut.ports:
+        attached = xdp_attachment(dut.host, port.ifname)
+        xdp[port.role] = {"mode": attached.mode, "program": attached.prog_name} if attached else {"mode": "none"}
+    sockets = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
+    return {**forwarder.mode(), "xdp": xdp, "xsk": sockets}
+
+
+def mode_name(mode: Mapping[str, Any]) -> str:
+    """One word for tables: `native copy`, `generic copy`, `zero-copy`, `native`, `af_packet`, `bridge` ..."""
+    if "label" in mode:
+        return str(mode["label"])
+    attached = {str(port.get("mode")) for port in mode.get("xdp", {}).values()} - {"none"}
+    sockets = mode.get("xsk", [])
+    if not sockets:
+        return "/".join(sorted(attached)) or "none"
+    copying = "zero-copy" if all(sock.get("zero_copy") for sock in sockets) else "copy"
+    return f"{'/'.join(sorted(attached)) or 'none'} {copying}"

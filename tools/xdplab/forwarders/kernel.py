@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarders inside the kernel: XDP_REDIRECT and the Linux bridge. They run where NAPI runs."""
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from xdplab.forwarders.base import Dut, Forwarder, NoOptions
+from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.hosts import Host, Running
+from xdplab.model import Model, PointFailed
+from xdplab.tools import bpf_program
+
+
+class XdpOptions(Model):
+    """Where the XDP program is attached."""
+
+    mode: Literal["native", "generic"] = "native"
+
+
+class XdpForwarder(Forwarder[XdpOptions]):
+    """`bpf/xdpfwd`: redirect between the ports by a devmap; XDP_TX on `hairpin`."""
+
+    name: ClassVar[str] = "xdp"
+    options_model: ClassVar[type[Model]] = XdpOptions
+    redirects: ClassVar[bool] = True
+    in_kernel: ClassVar[bool] = True
+    summary: ClassVar[str] = "XDP_REDIRECT in the kernel (devmap)"
+
+    def __init__(self, options: XdpOptions) -> None:
+        super().__init__(options)
+        self._running: Running | None = None
+        self._output: Any = None
+
+    def supported(self, dut: Dut) -> str | None:
+        """The program must be built."""
+        return None if bpf_program("xdpfwd") else "bpf/build/xdpfwd is not built; `make -C bpf` builds it"
+
+    def start(self, dut: Dut) -> None:
+        """Attach and wait for the ready line."""
+        program = bpf_program("xdpfwd")
+        assert program is not None
+        self._output = dut.rundir / "xdpfwd.out"
+        names = [f"--if{index}={port.ifname}" for index, port in enumerate(dut.ports)]
+        flags = ["--hairpin"] if dut.hairpin else []
+        self._running = dut.host.start(
+            [str(program), *names, f"--mode={self.options.mode}", *flags],
+            log=dut.rundir / "xdpfwd.log",
+            stdout=self._output,
+            cpus=dut.layout.housekeeping,
+        )
+
+        def ready() -> bool:
+            ended = self.crashed()
+            if ended:
+                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-1:])}")
+            return bool(self._events())
+
+        wait_until(ready, 5.0, "xdp: ready line of xdpfwd")
+
+    def stop(self) -> None:
+        """Detach."""
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    def crashed(self) -> str | None:
+        """Whether the loader ended (its links go with it)."""
+        return how_it_ended("xdpfwd", self._running) if self._running else None
+
+    def counters(self) -> dict[str, Any]:
+        """Frames seen and redirected, by port."""
+        if self._running is None:
+            return {}
+        before = len(self._events())
+        self._running.signal(signal.SIGUSR1)
+        wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 1.0, "xdp: counters of xdpfwd")
+        return self._events()[-1]
+
+    def log_tail(self) -> tuple[str, ...]:
+        """What the loader wrote on stderr."""
+        return self._running.log_tail() if self._running else ()
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """The project's own program."""
+        return {"xdpfwd": "built" if bpf_program("xdpfwd") else "not built"}
+
+    def _events(self) -> list[dict[str, Any]]:
+        text = self._output.read_text(encoding="utf-8") if self._output.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+class LinuxBridge(Forwarder[NoOptions]):
+    """A kernel bridge over the ports: the software switch that every distribution has."""
+
+    name: ClassVar[str] = "linux-bridge"
+    in_kernel: ClassVar[bool] = True
+    summary: ClassVar[str] = "Linux bridge"
+
+    def __init__(self, options: NoOptions) -> None:
+        super().__init__(options)
+        self._dut: Dut | None = None
+
+    def start(self, dut: Dut) -> None:
+        """A bridge without learning: every frame is flooded, which with two ports is forwarding."""
+        self._dut = dut
+        host = dut.host
+        host.run(["ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0"])
+        for port in dut.ports:
+            host.run(["ip", "link", "set", port.ifname, "master", "br0"])
+            options = ["learning", "off", "hairpin", "on" if dut.hairpin else "off"]
+            host.run(["bridge", "link", "set", "dev", port.ifname, *options])
+        host.run(["ip", "link", "set", "br0", "up"])
+
+    def stop(self) -> None:
+        """Remove the bridge; its ports become free."""
+        if self._dut is not None:
+            self._dut.host.run(["ip", "link", "delete", "br0"], check=False)
+            self._dut = None
+
+    def mode(self) -> dict[str, Any]:
+        """It forwards skbs."""
+        return {"label": "kernel bridge"}
+
+    def counters(self) -> dict[str, Any]:
+        """Interface counters of the ports."""
+        if self._dut is None:
+            return {}
+        counters = {}
+        for port in self._dut.ports:
+            (link,) = json.loads(self._dut.host.run(["ip", "-json", "-s", "link", "show", "dev", port.ifname]).stdout)
+            counters[port.role] = link["stats64"]
+        return counters
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """The kernel's."""
+        return {"iproute2": host.run(["ip", "-V"]).stdout.split()[-1]}

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for a condition, and saying how a process ended: shared by all forwarders that are programs."""
+
+import signal
+import time
+from collections.abc import Callable
+
+from xdplab.hosts import Running
+from xdplab.model import PointFailed
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, interval_s: float = 0.02) -> None:
+    """Poll `condition` until it holds.
+
+    Raises:
+        PointFailed: it does not hold after `timeout_s`; `what` says for what was waited.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise PointFailed(f"{what}: not after {timeout_s:g} s")
+        time.sleep(interval_s)
+
+
+def how_it_ended(name: str, process: Running) -> str | None:
+    """None while it runs, else a sentence."""
+    code = process.poll()
+    if code is None:
+        return None
+    if code < 0:
+        return f"{name} was ended by signal {signal.Signals(-code).name}"
+    return f"{name} ended with exit code {code}"

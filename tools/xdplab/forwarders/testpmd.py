@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DPDK's own forwarder, testpmd, on virtual devices: the datapath without a switch around it."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.ovs_ports import HUGEPAGES_2M
+from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.hosts import Host, Running
+from xdplab.hosts.kernel import thread_ids
+from xdplab.model import Model, PointFailed
+
+PROGRAM = "/usr/bin/dpdk-testpmd"
+
+
+class TestpmdOptions(Model):
+    """Which vdev, on which pages, and its burst."""
+
+    __test__ = False
+
+    port: Literal["af_xdp", "af_packet"] = "af_xdp"
+    hugepages: bool = False
+    busy_budget: int = Field(default=64, ge=0, le=65535)
+    burst: int = Field(default=32, ge=1, le=512)
+
+
+class Testpmd(Forwarder[TestpmdOptions]):
+    """`dpdk-testpmd --forward-mode=io` between two net_af_xdp or net_af_packet devices."""
+
+    __test__ = False
+    name: ClassVar[str] = "testpmd"
+    options_model: ClassVar[type[Model]] = TestpmdOptions
+    summary: ClassVar[str] = "DPDK testpmd, io forwarding (net_af_xdp or net_af_packet)"
+
+    def __init__(self, options: TestpmdOptions) -> None:
+        super().__init__(options)
+        self._running: Running | None = None
+        self._dut: Dut | None = None
+
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages are reserved and given back by the run."""
+        return {"hugepages_2m": HUGEPAGES_2M} if self.options.hugepages else {}
+
+    def supported(self, dut: Dut) -> str | None:
+        """It must be installed."""
+        if dut.host.run(["test", "-x", PROGRAM], check=False).returncode:
+            return f"{PROGRAM} is not installed (package dpdk-dev); `ci/setup` installs it"
+        return None
+
+    def start(self, dut: Dut) -> None:
+        """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
+        self._dut = dut
+        main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx
+        memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", "512"]
+        devices = [f"--vdev={self._device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
+        eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-pci", "--no-telemetry"]
+        forwarding = ["--forward-mode=io", "--auto-start", f"--burst={self.options.burst}", "--total-num-mbufs=32768"]
+        self._running = dut.host.start(
+            [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],
+            log=dut.rundir / "testpmd.log",
+            cpus=sorted({main, dut.layout.forwarder}),
+            env={"RUNTIME_DIRECTORY": str(dut.rundir), "LIBXDP_SKIP_DISPATCHER": "1"},
+        )
+
+        def forwarding_started() -> bool:
+            ended = self.crashed()
+            if ended:
+                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
+            return bool(self._lcore())
+
+        wait_until(forwarding_started, 20.0, "testpmd: its forwarding thread")
+
+    def stop(self) -> None:
+        """SIGTERM: testpmd stops its ports and exits."""
+        if self._running is not None:
+            self._running.stop(5.0)
+            self._running = None
+
+    def crashed(self) -> str | None:
+        """Whether it ended."""
+        return how_it_ended("dpdk-testpmd", self._running) if self._running else None
+
+    def pids(self) -> tuple[int, ...]:
+        """The one process."""
+        return (self._running.pid,) if self._running else ()
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """Its worker lcore."""
+        return {tid: self.pids()[0] for tid in self._lcore()}
+
+    def mode(self) -> dict[str, Any]:
+        """For net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
+        return {"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}
+
+    def log_tail(self) -> tuple[str, ...]:
+        """Its last lines."""
+        return self._running.log_tail() if self._running else ()
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """DPDK's version."""
+        done = host.run([PROGRAM, "--version"], check=False) if os.path.exists(PROGRAM) else None
+        match = re.search(r"DPDK ([\w.~+-]+)", done.stdout + done.stderr) if done else None
+        return {"dpdk-testpmd": match.group(1) if match else ("installed" if done else "not installed")}
+
+    def _lcore(self) -> dict[int, str]:
+        assert self._dut is not None
+        pattern = re.compile(rf"^(rte-worker-{self._dut.layout.forwarder}|lcore-worker-{self._dut.layout.forwarder})$")
+        return {
+            tid: name
+            for pid in self.pids()
+            for tid, name in thread_ids(self._dut.host, pid).items()
+            if pattern.match(name)
+        }
+
+    def _device(self, index: int, ifname: str) -> str:
+        if self.options.port == "af_xdp":
+            return f"net_af_xdp{index},iface={ifname},busy_budget={self.options.busy_budget}"
+        return f"net_af_packet{index},iface={ifname},qdisc_bypass=1"

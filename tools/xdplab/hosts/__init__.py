@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where commands run. argv lists only: nothing here ever meets a shell."""
+
+from xdplab.hosts.base import Completed, Host, Running
+from xdplab.hosts.local import LocalHost, NetnsHost
+
+__all__ = ["Completed", "Host", "LocalHost", "NetnsHost", "Running"]

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The narrow interface to a host: run, start, read, write."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A finished command."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def complaint(self) -> str:
+        """The last line it printed on stderr, else on stdout, for one-line errors."""
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return lines[-1].strip() if lines else f"exit code {self.returncode}"
+
+
+class Running(Protocol):
+    """A started process."""
+
+    @property
+    def pid(self) -> int:
+        """Process id on the host."""
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it runs."""
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code, or None if it still runs after `timeout_s`."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and its children; a finished process is no error."""
+
+    def stop(self, grace_s: float = 3.0) -> int:
+        """SIGTERM, then SIGKILL after `grace_s`; returns the exit code."""
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        """The last lines that it wrote."""
+
+
+class Host(Protocol):
+    """A place where commands run."""
+
+    @property
+    def name(self) -> str:
+        """Name of the host in messages and results."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        timeout_s: float = 30.0,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run a command to its end.
+
+        Raises:
+            XdplabError: a non-zero exit (with `check`), a timeout, or a missing program.
+        """
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        cpus: Sequence[int] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        stdout: Path | None = None,
+    ) -> Running:
+        """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too."""
+
+    def read(self, path: str) -> str:
+        """Text of a file, stripped.
+
+        Raises:
+            XdplabError: it cannot be read.
+        """
+
+    def write(self, path: str, text: str) -> None:
+        """Write a (sysfs, procfs) file.
+
+        Raises:
+            XdplabError: it cannot be written.
+        """

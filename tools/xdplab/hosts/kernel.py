@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Questions to a host's kernel that several layers ask: threads, steal time, XDP attachments, AF_XDP sockets."""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.hosts.base import Host
+from xdplab.model import ThreadUse, XdplabError
+
+_XSK_PROBE = Path(__file__).with_name("xsk_probe.py")
+#: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
+_XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
+
+
+@dataclass(frozen=True)
+class XdpAttachment:
+    """The XDP program on an interface, as the kernel reports it."""
+
+    mode: str
+    prog_id: int
+    prog_name: str
+
+
+def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
+    """What XDP program an interface carries; None when it carries none."""
+    (link,) = json.loads(host.run(["ip", "-json", "-details", "link", "show", "dev", ifname]).stdout)
+    xdp = link.get("xdp")
+    if not xdp or not xdp.get("prog"):
+        return None
+    prog = xdp["prog"]
+    return XdpAttachment(_XDP_MODES.get(xdp.get("mode"), "none"), prog.get("id", 0), prog.get("name", ""))
+
+
+def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
+    """The AF_XDP sockets of process `pid` with their read-back; see `xsk_probe`."""
+    done = host.run([sys.executable, "-I", "-S", str(_XSK_PROBE), str(pid)])
+    found = json.loads(done.stdout)
+    assert isinstance(found, list)
+    return found
+
+
+def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:
+    """Scheduler facts of one thread: CPU time, time waiting for a CPU, involuntary switches, affinity.
+
+    Source: Documentation/scheduler/sched-stats.rst and proc_pid_status(5).
+    """
+    task = f"/proc/{pid}/task/{tid}"
+    ran, delay, *_ = host.read(f"{task}/schedstat").split()
+    stat = host.read(f"{task}/stat")
+    fields = stat[stat.rindex(")") + 2 :].split()
+    status = host.read(f"{task}/status")
+    switches = re.search(r"^nonvoluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)
+    allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", status, re.MULTILINE)
+    return ThreadUse(
+        name=stat[stat.index("(") + 1 : stat.rindex(")")],
+        cpu=int(fields[36]),
+        allowed=cpu_list(allowed.group(1)) if allowed else (),
+        ran_ns=int(ran),
+        run_delay_ns=int(delay),
+        nonvoluntary_switches=int(switches.group(1)) if switches else 0,
+    )
+
+
+def thread_ids(host: Host, pid: int) -> dict[int, str]:
+    """Thread id -> name of all threads of a process."""
+    names = {}
+    for path in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda p: int(p.name)):
+        try:
+            names[int(path.name)] = host.read(f"{path}/comm")
+        except XdplabError:
+            continue  # it ended meanwhile
+    return names
+
+
+def cpu_list(text: str) -> tuple[int, ...]:
+    """`0-2,5` -> (0, 1, 2, 5), the kernel's list format."""
+    cpus: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return tuple(cpus)
+
+
+def steal_ticks(host: Host) -> dict[int, int]:
+    """CPU -> clock ticks stolen by the hypervisor so far (/proc/stat, eighth column)."""
+    ticks = {}
+    for line in host.read("/proc/stat").splitlines():
+        match = re.match(r"cpu(\d+) (.*)", line)
+        if match:
+            ticks[int(match.group(1))] = int(match.group(2).split()[7])
+    return ticks
+
+
+def net_rx_softirqs(host: Host) -> dict[int, int]:
+    """CPU -> NET_RX softirqs so far (/proc/softirqs)."""
+    lines = host.read("/proc/softirqs").splitlines()
+    cpus = [int(name.removeprefix("CPU")) for name in lines[0].split()]
+    for line in lines[1:]:
+        name, *counts = line.split()
+        if name == "NET_RX:":
+            return dict(zip(cpus, map(int, counts), strict=False))
+    return {}

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands on this machine, in the current network namespace or in a named one."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from xdplab.hosts.base import Completed
+from xdplab.model import XdplabError
+
+
+class LocalProcess:
+    """A child process in a session of its own, so that Ctrl-C reaches xdplab first and clean-up stays in order."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+        self._popen = popen
+        self._log = log
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it runs."""
+        return self._popen.poll()
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code, or None if it still runs after `timeout_s`."""
+        try:
+            return self._popen.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and its children; a finished process is no error."""
+        if self._popen.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, number)
+
+    def stop(self, grace_s: float = 3.0) -> int:
+        """SIGTERM, then SIGKILL after `grace_s`; returns the exit code."""
+        self.signal(signal.SIGTERM)
+        code = self.wait(grace_s)
+        if code is None:
+            self.signal(signal.SIGKILL)
+            code = self._popen.wait()
+        return code
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        """The last lines that it wrote."""
+        try:
+            with self._log.open(encoding="utf-8", errors="replace") as file:
+                return tuple(line.rstrip() for line in deque(file, maxlen=lines))
+        except OSError:
+            return ()
+
+
+class LocalHost:
+    """This machine."""
+
+    def __init__(self, name: str = "local") -> None:
+        self._name = name
+        self._prefix: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name in messages and results."""
+        return self._name
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        timeout_s: float = 30.0,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run a command to its end; see `Host.run`."""
+        full = [*self._prefix, *argv]
+        try:
+            done = subprocess.run(
+                full,
+                input=stdin if stdin is not None else "",
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=timeout_s,
+                env={**os.environ, **env} if env else None,
+            )
+        except FileNotFoundError:
+            raise XdplabError(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+        except subprocess.TimeoutExpired:
+            raise XdplabError(f"{self.name}: {' '.join(argv)}: no end after {timeout_s:g} s") from None
+        result = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+        if check and result.returncode:
+            raise XdplabError(f"{self.name}: {' '.join(argv)}: {result.complaint}")
+        return result
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        cpus: Sequence[int] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        stdout: Path | None = None,
+    ) -> LocalProcess:
+        """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too."""
+        taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
+        full = [*taskset, *self._prefix, *argv]
+        with contextlib.ExitStack() as stack:
+            err = stack.enter_context(log.open("wb"))
+            out = stack.enter_context(stdout.open("wb")) if stdout else err
+            try:
+                popen = subprocess.Popen(
+                    full,
+                    stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    env={**os.environ, **env} if env else None,
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                raise XdplabError(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+        if stdin is not None and popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                popen.stdin.write(stdin.encode())
+                popen.stdin.close()
+        return LocalProcess(popen, log)
+
+    def read(self, path: str) -> str:
+        """Text of a file, stripped."""
+        if not self._prefix:
+            try:
+                return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+            except OSError as exc:
+                raise XdplabError(f"{self.name}: {path}: {exc.strerror}") from None
+        return self.run(["cat", path]).stdout.strip()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a (sysfs, procfs) file."""
+        if not self._prefix:
+            try:
+                Path(path).write_text(text, encoding="utf-8")
+            except OSError as exc:
+                raise XdplabError(f"{self.name}: {path}: {exc.strerror} writing {text!r}") from None
+        else:
+            self.run(["tee", path], stdin=text)
+
+
+class NetnsHost(LocalHost):
+    """A named network namespace of this machine. `ip netns exec` mounts a /sys of its own there."""
+
+    def __init__(self, name: str, netns: str) -> None:
+        super().__init__(name)
+        self.netns = netns
+        self._prefix = ("ip", "netns", "exec", netns)

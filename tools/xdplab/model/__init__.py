@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
+
+from xdplab.model.base import SCHEMA_VERSION, Model, validated
+from xdplab.model.errors import InputError, Interrupted, PointFailed, Unsupported, XdplabError
+from xdplab.model.run import Environment, RunRecord
+from xdplab.model.study import (
+    ForwarderSpec,
+    LatencySpec,
+    Path,
+    Point,
+    StudySpec,
+    TrafficSpec,
+)
+from xdplab.model.testbed import CpuLayout, TestbedSpec
+from xdplab.model.trial import (
+    Calibration,
+    Disturbance,
+    DisturbanceRule,
+    LatencySummary,
+    StreamResult,
+    StreamSpec,
+    ThreadUse,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Calibration",
+    "CpuLayout",
+    "Disturbance",
+    "DisturbanceRule",
+    "Environment",
+    "ForwarderSpec",
+    "InputError",
+    "Interrupted",
+    "LatencySpec",
+    "LatencySummary",
+    "Model",
+    "Path",
+    "Point",
+    "PointFailed",
+    "RunRecord",
+    "StreamResult",
+    "StreamSpec",
+    "StudySpec",
+    "TestbedSpec",
+    "ThreadUse",
+    "TrafficSpec",
+    "TrialRecord",
+    "TrialResult",
+    "TrialSpec",
+    "Unsupported",
+    "XdplabError",
+    "validated",
+]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors a user meets. Each message is one line: what, where, what to do."""
+
+
+class XdplabError(Exception):
+    """Something ended; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class InputError(XdplabError):
+    """Bad input or a missing part: nothing was changed."""
+
+    exit_code = 2
+
+
+class Unsupported(XdplabError):
+    """This machine cannot do what the point asks for; the message is the reason shown in the report."""
+
+
+class PointFailed(XdplabError):
+    """A forwarder or tester broke during a point; the run goes on with the next one."""
+
+
+class Interrupted(XdplabError):
+    """SIGINT or SIGTERM: everything is put back, then exit code 130."""
+
+    exit_code = 130

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run.json: the study, the environment and the versions that a run was made with."""
+
+from typing import Any
+
+from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.study import Point, StudySpec
+from xdplab.model.testbed import CpuLayout, TestbedSpec
+from xdplab.model.trial import Calibration
+
+
+class Environment(Model):
+    """Everything about the machine that can change a number."""
+
+    kernel: str
+    cmdline: str
+    cpu_model: str
+    topology: dict[str, Any]
+    governor: str
+    mitigations: dict[str, str]
+    memory_kib: int
+    ports: dict[str, dict[str, Any]]
+    sysctls: dict[str, str]
+    versions: dict[str, str]
+    git_revision: str
+
+
+class RunRecord(Model):
+    """The head of a run folder."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    started: str
+    study: StudySpec
+    testbed: TestbedSpec
+    layout: CpuLayout
+    rx_program: str
+    rx_reason: str
+    points: dict[str, Point]
+    unsupported: dict[str, str]
+    calibration: Calibration | None
+    environment: Environment
+    finished: str | None = None
+    wall_s: float | None = None
+    measuring_s: float | None = None
+    #: Why the run ended early, if it did.
+    ended_early: str | None = None

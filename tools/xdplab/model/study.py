@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study: the YAML matrix of points, the method, and how often each point is visited."""
+
+import hashlib
+import json
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from xdplab.model.base import Model
+from xdplab.model.testbed import Name
+from xdplab.model.trial import DisturbanceRule
+
+Scalar = bool | int | float | str
+FrameBytes = Annotated[int, Field(ge=64, le=3516)]
+
+
+class Path(StrEnum):
+    """The way of a frame through the testbed."""
+
+    THROUGH = "through"  # A -> B -> C, one clock, one-way
+    HAIRPIN = "hairpin"  # A -> B -> A on one port, round trip
+    REFLECT = "reflect"  # A -> B -> C -> B -> A, round trip
+
+    @property
+    def quantity(self) -> str:
+        """What a latency measured on this path is; never mixed with the other."""
+        return "one-way" if self is Path.THROUGH else "round trip"
+
+
+class ForwarderSpec(Model):
+    """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
+
+    name: str
+    options: dict[str, Scalar] = {}
+    label: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return cls.parse(value) if isinstance(value, str) else value
+
+    @staticmethod
+    def parse(text: str) -> dict[str, Any]:
+        """`ovs-afxdp:xdp_mode=generic` -> name and options; values are typed later by the forwarder's own model."""
+        name, _, rest = text.partition(":")
+        options: dict[str, Scalar] = {}
+        for item in filter(None, rest.split(",")):
+            key, equals, value = item.partition("=")
+            if not equals:
+                raise ValueError(f"option {item!r} of forwarder {name!r} is not option=value")
+            options[key] = value
+        return {"name": name, "options": options}
+
+    @property
+    def title(self) -> str:
+        """What tables print: the label, or the name with its options."""
+        if self.label:
+            return self.label
+        options = ",".join(f"{k}={v}" for k, v in self.options.items())
+        return f"{self.name}:{options}" if options else self.name
+
+
+class TrafficSpec(Model):
+    """One traffic profile. Frame sizes include the 4-byte FCS as in RFC 2544 §9."""
+
+    frame_bytes: FrameBytes = 64
+    probe_pps: float = Field(default=100_000, gt=0, le=100e6)
+    load_pps: float | None = Field(default=None, gt=0, le=1e9)
+    #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
+    load_share: float | None = Field(default=None, gt=0, le=1.5)
+    flows: int = Field(default=1, ge=1, le=10_000)
+    vlan: int | None = Field(default=None, ge=1, le=4094)
+    ip: Literal[4, 6] = 4
+    bidirectional: bool = False
+
+    @model_validator(mode="after")
+    def _one_load(self) -> "TrafficSpec":
+        if self.load_pps is not None and self.load_share is not None:
+            raise ValueError("load_pps and load_share exclude each other")
+        return self
+
+
+class LatencySpec(Model):
+    """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
+
+    name: Literal["latency"] = "latency"
+    duration_s: float = Field(default=2.0, ge=0.05, le=3600)
+    warmup_s: float = Field(default=0.3, ge=0, le=60)
+    drain_s: float = Field(default=0.2, ge=0.01, le=10)
+
+
+class StudySpec(Model):
+    """A study file (`suites/studies/*.yaml`)."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    name: Name
+    title: str = ""
+    testbed: str = "embedded"
+    tester: str = "xdpgen"
+    path: tuple[Path, ...] = (Path.THROUGH,)
+    forwarders: tuple[ForwarderSpec, ...] = Field(min_length=1)
+    #: Two forwarders (by position or title) whose ratio is the report's first sentence.
+    answer: tuple[str, str] | None = None
+    knobs: dict[str, tuple[Scalar, ...]] = {}
+    traffic: TrafficSpec = TrafficSpec()
+    frame_bytes: tuple[FrameBytes, ...] = ()
+    method: LatencySpec = LatencySpec()
+    repetitions: int = Field(default=5, ge=1, le=10_000)
+    seed: int = 1
+    disturbance: DisturbanceRule = DisturbanceRule()
+    #: Exit code 1 when a point's loss ratio is above this.
+    max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
+
+    @field_validator("path", "forwarders", "frame_bytes", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return value if isinstance(value, (list, tuple)) else (value,)
+
+    @field_validator("knobs", mode="before")
+    @classmethod
+    def _values_or_one(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {k: v if isinstance(v, (list, tuple)) else (v,) for k, v in value.items()}
+
+
+class Point(Model):
+    """One forwarder, one value for each knob, one traffic profile, on one path."""
+
+    forwarder: ForwarderSpec
+    path: Path
+    knobs: dict[str, Scalar]
+    traffic: TrafficSpec
+
+    @property
+    def id(self) -> str:
+        """Stable short name: the same point has the same id in every run."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]

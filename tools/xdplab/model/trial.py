@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial: what is asked of a tester, what it answers, and what is journaled."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from xdplab.model.base import SCHEMA_VERSION, Model
+
+
+class StreamSpec(Model):
+    """One stream of a trial. `pps=None` means as fast as the tester can."""
+
+    kind: Literal["latency", "load"]
+    pps: float | None
+    frame_bytes: int
+    flows: int = 1
+    vlan: int | None = None
+    ip: Literal[4, 6] = 4
+    #: `forward`: from the path's first tester port; `backward`: from its last.
+    direction: Literal["forward", "backward"] = "forward"
+    start_ns: int = 0
+
+
+class TrialSpec(Model):
+    """One measurement at one offered load for one duration."""
+
+    streams: tuple[StreamSpec, ...]
+    duration_s: float
+    warmup_s: float = 0.0
+    drain_s: float = 0.2
+
+    @property
+    def offered_pps(self) -> float | None:
+        """Sum over all streams; None when one of them is unpaced."""
+        rates = [stream.pps for stream in self.streams]
+        return None if None in rates else sum(rate for rate in rates if rate is not None)
+
+
+class LatencySummary(Model):
+    """A latency distribution. `hdr` is a base64 HdrHistogram V2 in nanoseconds (1 ns to 10 s, 3 digits)."""
+
+    count: int
+    min_ns: int
+    max_ns: int
+    mean_ns: float
+    hdr: str
+
+
+class StreamResult(Model):
+    """What became of one stream, exact to the frame."""
+
+    kind: Literal["latency", "load"]
+    direction: Literal["forward", "backward"] = "forward"
+    frame_bytes: int
+    offered_pps: float | None
+    intended: int
+    sent: int
+    skipped: int = 0
+    received: int
+    lost: int
+    duplicated: int = 0
+    out_of_order: int = 0
+    achieved_pps: float
+    rx_pps: float
+    latency: LatencySummary | None = None
+    lateness: LatencySummary | None = None
+    #: Departures within `late_ns` of the schedule.
+    on_schedule: int | None = None
+
+
+class TrialResult(Model):
+    """A tester's answer to a TrialSpec."""
+
+    tester: str
+    sender: str
+    sender_reason: str | None = None
+    elapsed_s: float
+    interrupted: bool = False
+    streams: tuple[StreamResult, ...]
+    #: CPU -> frames that the tester's receive program saw there.
+    rx_cpus: dict[int, int] = {}
+    rx_program: str = ""
+    #: Time in which the sender's core was taken away: sum and longest single gap.
+    stalls: int = 0
+    stalled_ns: int = 0
+    longest_gap_ns: int = 0
+    run_delay_ns: int = 0
+    nonvoluntary_switches: int = 0
+    #: Tester specific facts worth keeping (batch, polls, other traffic seen).
+    detail: dict[str, Any] = {}
+
+    @property
+    def sent(self) -> int:
+        """Frames sent, all streams."""
+        return sum(stream.sent for stream in self.streams)
+
+    @property
+    def received(self) -> int:
+        """Distinct frames received, all streams."""
+        return sum(stream.received for stream in self.streams)
+
+    @property
+    def intended(self) -> int:
+        """Frames the schedule asked for, all streams."""
+        return sum(stream.intended for stream in self.streams)
+
+
+class ThreadUse(Model):
+    """What a thread of the forwarder used during a trial (from /proc/PID/task/TID)."""
+
+    name: str
+    cpu: int
+    allowed: tuple[int, ...]
+    ran_ns: int
+    run_delay_ns: int
+    nonvoluntary_switches: int
+
+
+class DisturbanceRule(Model):
+    """When a trial counts as disturbed: the machine, not the forwarder, was late (DESIGN.md rule 9).
+
+    Shares are of the trial's duration.
+    """
+
+    max_stalled_share: float = Field(default=0.01, gt=0)
+    max_steal_share: float = Field(default=0.01, gt=0)
+    max_run_delay_share: float = Field(default=0.01, gt=0)
+    #: How often one repetition of a point is measured anew at the most.
+    max_repeats: int = Field(default=2, ge=0, le=20)
+
+
+class Disturbance(Model):
+    """What the machine took away during a trial."""
+
+    stalled_share: float
+    steal_share: dict[int, float]
+    run_delay_share: float
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def disturbed(self) -> bool:
+        """True when the rule found a reason."""
+        return bool(self.reasons)
+
+
+class Calibration(Model):
+    """The tester on a direct link, without a forwarder."""
+
+    link: str
+    p50_ns: int
+    p99_ns: int
+    p999_ns: int
+    jitter_ns: int
+    top_pps: float
+    on_schedule_ratio: float
+    achieved_error_ratio: float
+    at_pps: float
+    frame_bytes: int
+    rx_program: str
+
+
+class TrialRecord(Model):
+    """One line of trials.jsonl."""
+
+    schema_version: int = SCHEMA_VERSION
+    point_id: str
+    repetition: int
+    attempt: int
+    purpose: Literal["measure", "rate"] = "measure"
+    status: Literal["ok", "disturbed", "failed", "unsupported"]
+    reason: str = ""
+    started: str
+    setup_s: float = 0.0
+    offered_pps: float | None = None
+    result: TrialResult | None = None
+    disturbance: Disturbance | None = None
+    #: What the kernel and the forwarder say is in use: XDP attach mode, zero-copy, NAPI id, counters.
+    mode: dict[str, Any] = {}
+    threads: tuple[ThreadUse, ...] = ()
+    softirq_cpus: dict[int, int] = {}
+    counters: dict[str, Any] = {}
+    knobs: dict[str, Any] = {}
+    log_tail: tuple[str, ...] = ()

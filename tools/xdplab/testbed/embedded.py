@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts A, B, C as network namespaces joined by veth pairs, plus a direct link for calibration.
+
+    A: a0 ---- b0 :B: b1 ---- c0 :C       the paths through the forwarder
+    A: d0 -------------------- d1 :C      the direct link
+
+Facts about veth that shape this module (kernel 6.18): a frame sent by XDP redirect is refused by a peer without
+NAPI; `gro on` switches NAPI on only when it changes while the link is up; NAPI runs on the sender's core unless
+`threaded` is set; native XDP needs at least as many receive queues as the peer has transmit queues.
+"""
+
+import os
+import secrets
+import signal
+import time
+from pathlib import Path as FilePath
+
+from xdplab.hosts import Host, LocalHost, NetnsHost
+from xdplab.model import InputError, Path, TestbedSpec, XdplabError
+from xdplab.testbed.base import Port, TesterPorts, default_layout
+from xdplab.testbed.state import TestbedLock
+
+_LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
+_HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
+_OFFLOADS_OFF = ("rx", "tx", "sg", "tso", "gso", "gro", "txvlan", "rxvlan")
+
+
+class EmbeddedTestbed:
+    """Three hosts on one machine; nothing but namespaces of its own is touched."""
+
+    def __init__(self, spec: TestbedSpec) -> None:
+        self.spec = spec
+        self.layout = default_layout(spec)
+        self.lock = TestbedLock(spec.name)
+        tag = secrets.token_hex(2)
+        self._netns = {host: f"xdplab-{tag}-{host}" for host in "ABC"}
+        self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
+        self.ports = {
+            role: Port(
+                role=role,
+                host=self._hosts[home],
+                ifname=f"{role}-{tag}",
+                mac=f"02:00:{tag[:2]}:{tag[2:]}:{ord(role[0]):02x}:{int(role[1]):02x}",
+                mtu=spec.mtu,
+                netns=f"/run/netns/{self._netns[home]}",
+            )
+            for role, home in _HOME.items()
+        }
+
+    @property
+    def dut(self) -> Host:
+        """The middle host, where the forwarder runs."""
+        return self._hosts["B"]
+
+    def up(self) -> None:
+        """Build namespaces and links, holding the testbed's lock."""
+        if os.geteuid() != 0:
+            raise InputError("network namespaces and XDP need root; run it with sudo")
+        self.lock.acquire()
+        try:
+            _remove(self.lock)
+            self.lock.remember(netns=list(self._netns.values()))
+            for host, netns in self._netns.items():
+                LocalHost().run(["ip", "netns", "add", netns])
+                self._hosts[host].write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
+                self._hosts[host].write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+            for left, right in _LINKS:
+                self._add_link(self.ports[left], self.ports[right])
+            for role in ("b0", "b1"):
+                self._switch_napi_on(self.ports[role])
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Remove everything that `up` made; safe to call twice."""
+        if self.lock.held:
+            _remove(self.lock)
+            self.lock.release()
+
+    def tester_ports(self, path: Path) -> TesterPorts:
+        """Where the tester sends and receives for a path."""
+        a0, c0 = self.ports["a0"], self.ports["c0"]
+        if path is Path.THROUGH:
+            return TesterPorts(a0, c0)
+        return TesterPorts(a0, a0, mirror=c0 if path is Path.REFLECT else None)
+
+    def direct_ports(self) -> TesterPorts | None:
+        """The direct link between A and C."""
+        return TesterPorts(self.ports["d0"], self.ports["d1"])
+
+    def _add_link(self, left: Port, right: Port) -> None:
+        queues = ["numrxqueues", str(self.spec.queues), "numtxqueues", str(self.spec.queues)]
+        ends = []
+        for port in (left, right):
+            netns = FilePath(port.netns or "").name
+            ends.append(["name", port.ifname, "netns", netns, "mtu", str(port.mtu), "address", port.mac, *queues])
+        LocalHost().run(["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]])
+        for port in (left, right):
+            for feature in _OFFLOADS_OFF:
+                # one at a time: ethtool gives up at the first that is fixed
+                port.host.run(["ethtool", "-K", port.ifname, feature, "off"], check=False)
+            port.host.run(["ip", "link", "set", port.ifname, "up", "promisc", "on"])
+
+    @staticmethod
+    def _switch_napi_on(port: Port) -> None:
+        port.host.run(["ethtool", "-K", port.ifname, "gro", "off"])
+        port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
+
+
+def remove_leftovers(name: str) -> list[str]:
+    """Remove what a killed run left of testbed `name`; returns what was removed.
+
+    Raises:
+        InputError: a live run holds the testbed.
+    """
+    lock = TestbedLock(name)
+    lock.acquire()
+    try:
+        return _remove(lock)
+    finally:
+        lock.release()
+
+
+def _remove(lock: TestbedLock) -> list[str]:
+    """Kill what runs in the namespaces of the state file, remove them, and verify that they are gone."""
+    removed = []
+    local = LocalHost()
+    for netns in lock.state().get("netns", ()):
+        if not FilePath("/run/netns", netns).exists():
+            continue
+        _kill_all(netns)
+        local.run(["ip", "netns", "delete", netns])
+        removed.append(netns)
+    for netns in removed:
+        if FilePath("/run/netns", netns).exists():
+            raise XdplabError(f"namespace {netns} is still there; `ip netns delete {netns}` says why")
+    lock.forget()
+    return removed
+
+
+def _kill_all(netns: str) -> None:
+    """Kill each process in a namespace and wait until none is left (2 s at the most)."""
+    deadline = time.monotonic() + 2.0
+    while time.monotonic() < deadline:
+        pids = [int(pid) for pid in LocalHost().run(["ip", "netns", "pids", netns]).stdout.split()]
+        pids = [pid for pid in pids if pid != os.getpid()]
+        if not pids:
+            return
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)

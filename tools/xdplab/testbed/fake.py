@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A testbed of nothing: lets every layer run without root, together with the fake tester and forwarder."""
+
+from xdplab.hosts import Host, LocalHost
+from xdplab.model import CpuLayout, Path, TestbedSpec
+from xdplab.testbed.base import Port, TesterPorts
+from xdplab.testbed.state import TestbedLock
+
+
+class FakeTestbed:
+    """Ports that exist in name only."""
+
+    def __init__(self, spec: TestbedSpec) -> None:
+        self.spec = spec
+        self.layout = CpuLayout(tester_tx=0, forwarder=1)
+        self.lock = TestbedLock(spec.name)
+        host = LocalHost("fake")
+        self._host = host
+        self.ports = {
+            role: Port(role, host, role, f"02:00:00:00:00:{index:02x}", spec.mtu)
+            for index, role in enumerate(("a0", "b0", "b1", "c0", "d0", "d1"))
+        }
+
+    @property
+    def dut(self) -> Host:
+        """The middle host."""
+        return self._host
+
+    def up(self) -> None:
+        """Take the lock."""
+        self.lock.acquire()
+
+    def down(self) -> None:
+        """Give the lock back."""
+        if self.lock.held:
+            self.lock.forget()
+            self.lock.release()
+
+    def tester_ports(self, path: Path) -> TesterPorts:
+        """Where the tester sends and receives for a path."""
+        a0, c0 = self.ports["a0"], self.ports["c0"]
+        if path is Path.THROUGH:
+            return TesterPorts(a0, c0)
+        return TesterPorts(a0, a0, mirror=c0 if path is Path.REFLECT else None)
+
+    def direct_ports(self) -> TesterPorts | None:
+        """The simulated direct link."""
+        return TesterPorts(self.ports["d0"], self.ports["d1"])

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the project's own programs are."""
+
+import os
+from pathlib import Path
+
+
+def project_root() -> Path:
+    """The checkout that this package runs from, or the current folder for an installed package."""
+    here = Path(__file__).resolve().parents[2]
+    return here if (here / "pyproject.toml").is_file() else Path.cwd()
+
+
+def bpf_program(name: str) -> Path | None:
+    """A program of `bpf/`: from `XDPLAB_BPF_DIR`, else `bpf/build` of the checkout; None when it is not built."""
+    path = Path(os.environ.get("XDPLAB_BPF_DIR", project_root() / "bpf" / "build")) / name
+    return path if os.access(path, os.X_OK) else None

@@ -7,6 +7,7 @@ out of the switch, so nothing may depend on MAC learning.
 
 import json
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
@@ -37,9 +38,9 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         self._dut: Dut | None = None
         self._running: dict[str, Running] = {}
 
+    @abstractmethod
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """Name of port `index` in OVS and the columns of its Interface row (`type=...`, `options:...`)."""
-        raise NotImplementedError  # pragma: no cover - every subclass has its own
 
     def daemon_settings(self, dut: Dut) -> list[str]:
         """`other_config` items set before the daemon starts."""

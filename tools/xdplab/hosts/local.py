@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from collections import deque
@@ -31,10 +32,14 @@ class LocalProcess:
 
     def wait(self, timeout_s: float) -> int | None:
         """Exit code, or None if it still runs after `timeout_s`."""
-        try:
-            return self._popen.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
+        # A pidfd sleeps until the end; Popen.wait(timeout) would wake 20 times a second, on a core that is measured.
+        if self._popen.poll() is None:
+            pidfd = os.pidfd_open(self._popen.pid)
+            try:
+                select.select([pidfd], [], [], timeout_s)
+            finally:
+                os.close(pidfd)
+        return self._popen.poll()
 
     def signal(self, number: int) -> None:
         """Send a signal to the process and its children; a finished process is no error."""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated box, for testing every layer without root and for judging search methods."""
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.model import Model, PointFailed
+
+
+class Box(Model):
+    """What a simulated forwarder does."""
+
+    capacity_pps: float = Field(default=1.25e6, gt=0)
+    base_latency_us: float = Field(default=3.0, gt=0)
+    #: Standard deviation of the capacity from trial to trial, as a ratio.
+    jitter_ratio: float = Field(default=0.002, ge=0, lt=1)
+    #: Standard deviation of the logarithm of the latency from trial to trial.
+    latency_jitter_ratio: float = Field(default=0.02, ge=0, lt=1)
+    #: Mean time between stalls (0: none) and how many frames one loses.
+    stall_every_s: float = Field(default=0.0, ge=0)
+    stall_frames: int = Field(default=300, ge=0)
+    #: Share of frames lost at any load.
+    loss_floor: float = Field(default=0.0, ge=0, lt=1)
+    seed: int = 0
+    #: Test hooks: die in the middle of the n-th trial; refuse to start; be unsupported with this reason.
+    crash_at_trial: int = 0
+    fail_to_start: bool = False
+    unsupported_reason: str = ""
+
+
+class FakeForwarder(Forwarder[Box]):
+    """Forwards nothing; the fake tester asks it for its box."""
+
+    name: ClassVar[str] = "fake"
+    options_model: ClassVar[type[Model]] = Box
+    summary: ClassVar[str] = "simulated box, for tests"
+
+    def __init__(self, options: Box) -> None:
+        super().__init__(options)
+        self.box = options
+        self._crashed = False
+
+    def supported(self, dut: Dut) -> str | None:
+        """As its option says."""
+        return self.box.unsupported_reason or None
+
+    def start(self, dut: Dut) -> None:
+        """Nothing to start."""
+        if self.box.fail_to_start:
+            raise PointFailed("fake: did not start, as its option fail_to_start asked for")
+
+    def stop(self) -> None:
+        """Nothing to stop."""
+
+    def crash(self) -> None:
+        """Be dead from now on."""
+        self._crashed = True
+
+    def crashed(self) -> str | None:
+        """Whether `crash` was called."""
+        return "fake was ended by its option" if self._crashed else None
+
+    def mode(self) -> dict[str, Any]:
+        """It is simulated."""
+        return {"label": "simulated"}
+
+    def log_tail(self) -> tuple[str, ...]:
+        """One line, so that records can be tested for it."""
+        return ("fake: last line of the log",)

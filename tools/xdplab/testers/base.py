@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tester is: one method that runs a trial, and questions asked before."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any, ClassVar, NamedTuple
+
+from xdplab.hosts import Host
+from xdplab.model import CpuLayout, TrialResult, TrialSpec
+from xdplab.testbed import Testbed, TesterPorts
+
+
+class RxChoice(NamedTuple):
+    """The receive program of a run and why it was chosen: it is the same for all forwarders of a run."""
+
+    program: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TesterContext:
+    """Where a trial runs. `forwarder` is None on the direct link.
+
+    `still_well` is asked about once a second and answers with a sentence when the forwarder has died.
+    """
+
+    ports: TesterPorts
+    layout: CpuLayout
+    rx_program: str
+    workdir: FilePath
+    forwarder: Any = None
+    still_well: Callable[[], str | None] = lambda: None
+
+
+class Tester(ABC):
+    """Base of all testers."""
+
+    name: ClassVar[str]
+    #: Receive programs it has, the one that costs the forwarder's core least first.
+    rx_programs: ClassVar[tuple[str, ...]] = ("none",)
+
+    def supported(self, testbed: Testbed) -> str | None:
+        """None, or the reason why it cannot run here."""
+        return None
+
+    def choose_rx(self, redirects: bool) -> RxChoice:
+        """The receive program for a run; `redirects`: one of its forwarders transmits by XDP redirect."""
+        return RxChoice(self.rx_programs[0], "the only one")
+
+    def smallest_frame(self, ip: int, vlan: int | None) -> int:
+        """Smallest frame in bytes (with FCS) that can carry its trailer."""
+        return 64
+
+    @abstractmethod
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        """Send, receive, stop, drain, count.
+
+        Raises:
+            PointFailed: the tester or the forwarder broke.
+        """
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """Program -> version."""
+        return {}

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tester that computes what a simulated box would do; it never sends a frame and takes no time."""
+
+import hashlib
+from typing import ClassVar
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+from xdplab.forwarders.fake import Box, FakeForwarder
+from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
+from xdplab.testers.base import Tester, TesterContext
+
+#: Top rate of the fake tester in pps.
+TOP_PPS = 5e6
+_SAMPLES = 4000
+_WIRE = Box(capacity_pps=1e9, base_latency_us=0.3, jitter_ratio=0.0, latency_jitter_ratio=0.05)
+
+
+class FakeTester(Tester):
+    """Knows the fake forwarder's box and plays a trial against it, from a seed and the number of trials so far."""
+
+    name: ClassVar[str] = "fake"
+    rx_programs: ClassVar[tuple[str, ...]] = ("none",)
+
+    def __init__(self) -> None:
+        self._trials = 0
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        """Play one trial."""
+        forwarder = context.forwarder
+        if forwarder is not None and not isinstance(forwarder, FakeForwarder):
+            raise PointFailed(f"tester fake: forwarder {forwarder.name!r} is real; only the fake one can be simulated")
+        box = forwarder.box if forwarder is not None else _WIRE
+        self._trials += 1
+        if box.crash_at_trial == self._trials:
+            forwarder.crash()
+            raise PointFailed(f"{forwarder.name}: crashed, as its option crash_at_trial asked for")
+        rng = np.random.default_rng(_seed(box, self._trials))
+        offered = [TOP_PPS if stream.pps is None else min(stream.pps, TOP_PPS) for stream in trial.streams]
+        capacity = box.capacity_pps * rng.normal(1.0, box.jitter_ratio)
+        share = min(1.0, capacity / sum(offered)) * (1 - box.loss_floor)
+        stalled = bool(rng.random() < trial.duration_s / box.stall_every_s) if box.stall_every_s else False
+        streams = tuple(
+            self._stream(stream, rate, share, box.stall_frames if stalled and index == 0 else 0, box, trial, rng)
+            for index, (stream, rate) in enumerate(zip(trial.streams, offered, strict=True))
+        )
+        return TrialResult(tester="fake", sender="fake", elapsed_s=trial.duration_s, streams=streams)
+
+    @staticmethod
+    def _stream(
+        stream: StreamSpec,
+        rate: float,
+        share: float,
+        stall_frames: int,
+        box: Box,
+        trial: TrialSpec,
+        rng: np.random.Generator,
+    ) -> StreamResult:
+        sent = round(rate * trial.duration_s)
+        intended = sent if stream.pps is None else round(stream.pps * trial.duration_s)
+        received = max(0, round(sent * share) - stall_frames)
+        return StreamResult(
+            kind=stream.kind,
+            direction=stream.direction,
+            frame_bytes=stream.frame_bytes,
+            offered_pps=stream.pps,
+            intended=intended,
+            sent=sent,
+            skipped=intended - sent,
+            received=received,
+            lost=sent - received,
+            achieved_pps=sent / trial.duration_s,
+            rx_pps=received / trial.duration_s,
+            latency=_latency(received, share, box, rng) if stream.kind == "latency" and received else None,
+            on_schedule=sent,
+        )
+
+
+def _latency(received: int, share: float, box: Box, rng: np.random.Generator) -> LatencySummary:
+    """Lognormal around the base, longer when the box is full; each sample stands for an equal share of the frames."""
+    base = box.base_latency_us * 1000 * (1 if share == 1.0 else 50)
+    run_effect = rng.normal(0.0, box.latency_jitter_ratio)
+    samples = base * np.exp(run_effect + rng.normal(0.0, 0.2, size=min(received, _SAMPLES)))
+    values, counts = np.unique(np.clip(samples, 1, 10e9).astype(np.int64), return_counts=True)
+    histogram = HdrHistogram(1, 10_000_000_000, 3)
+    weight = received // len(samples)
+    for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+        histogram.record_value(value, count * weight)
+    rest = received - weight * len(samples)
+    if rest:
+        histogram.record_value(int(values[0]), rest)
+    return LatencySummary(
+        count=received,
+        min_ns=int(values[0]),
+        max_ns=int(values[-1]),
+        mean_ns=float(np.average(values, weights=counts)),
+        hdr=histogram.encode().decode(),
+    )
+
+
+def _seed(box: Box, trial: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{box.model_dump_json()}:{trial}".encode()).digest()[:8], "big")

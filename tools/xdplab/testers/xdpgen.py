@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own tester: drives `bpf/xdpgen`, the paced sender and the receiver inside the kernel."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any, ClassVar
+
+from xdplab.hosts import Host, LocalHost, Running
+from xdplab.model import (
+    InputError,
+    LatencySummary,
+    PointFailed,
+    StreamResult,
+    StreamSpec,
+    TrialResult,
+    TrialSpec,
+)
+from xdplab.testbed import Port, Testbed, TesterPorts
+from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.tools import bpf_program
+
+#: Addresses of RFC 2544 appendix C.2.2 (198.18.0.0/15) and, for IPv6, of RFC 5180 (2001:2::/48).
+_ADDRESSES = {4: ("198.18.0.1", "198.19.0.1"), 6: ("2001:2::1", "2001:2:0:1::1")}
+_HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
+_TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
+
+
+class Xdpgen(Tester):
+    """BPF_PROG_TEST_RUN with live frames to send, an XDP or tc program to receive."""
+
+    name: ClassVar[str] = "xdpgen"
+    rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
+
+    def supported(self, testbed: Testbed) -> str | None:
+        """The program must be built."""
+        return None if bpf_program("xdpgen") else "bpf/build/xdpgen is not built; `make -C bpf` builds it"
+
+    def choose_rx(self, redirects: bool) -> RxChoice:
+        """tc spares the forwarder's core veth's NAPI and its copy of frames; only XDP redirect needs that NAPI."""
+        if redirects:
+            return RxChoice("xdp", "a forwarder of this run transmits by XDP redirect, which needs NAPI at the receiver")
+        return RxChoice("tc", "no forwarder of this run needs NAPI at the receiver, so its core is spared it")
+
+    def smallest_frame(self, ip: int, vlan: int | None) -> int:
+        """Headers, trailer and FCS."""
+        return max(64, _HEADER_BYTES[ip] + (_VLAN_BYTES if vlan else 0) + _TRAILER_BYTES + _FCS_BYTES)
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        """One process for the whole trial; see `bpf/README.md` for what it does."""
+        program = bpf_program("xdpgen")
+        if program is None:
+            raise InputError("bpf/build/xdpgen is not built; `make -C bpf` builds it")
+        answer = context.workdir / "xdpgen.json"
+        process = LocalHost().start(
+            [str(program), "-"],
+            stdin=json.dumps(_configuration(context, trial)),
+            stdout=answer,
+            log=context.workdir / "xdpgen.log",
+        )
+        try:
+            _wait(process, context, trial)
+        finally:
+            process.stop()
+        return _result(_read(process, answer), trial)
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """Version that the program reports."""
+        program = bpf_program("xdpgen")
+        if program is None:
+            return {"xdpgen": "not built"}
+        told = json.loads(LocalHost().run([str(program), "--version"]).stdout)
+        return {"xdpgen": str(told.get("version")), "libbpf": str(told.get("libbpf"))}
+
+
+def _wait(process: Running, context: TesterContext, trial: TrialSpec) -> None:
+    """Sleep until xdpgen ends; look at the forwarder once a second so that a crash ends a long trial early."""
+    deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + 10.0
+    while process.wait(1.0) is None:
+        ended = context.still_well()
+        if ended:
+            raise PointFailed(ended)
+        if time.monotonic() > deadline:
+            raise PointFailed("xdpgen: did not end in time: " + " | ".join(process.log_tail(3)))
+
+
+def _read(process: Running, answer: FilePath) -> dict[str, Any]:
+    code = process.poll()
+    text = answer.read_text(encoding="utf-8").strip() if answer.exists() else ""
+    if not text:
+        lines = [line for line in process.log_tail() if not line.startswith("progress ")]
+        ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'it said nothing'}")
+    told = json.loads(text)
+    if code or told.get("error"):
+        raise PointFailed(f"xdpgen: {told.get('error') or process.log_tail(1)}")
+    assert isinstance(told, dict)
+    return told
+
+
+def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
+    """The configuration object of xdpgen: ports first, then the streams that refer to them by index."""
+    ports = context.ports
+    path_ports = [ports.first] if ports.last is ports.first else [ports.first, ports.last]
+    described = [_port(port, context, reflect=False) for port in path_ports]
+    if ports.mirror is not None:
+        described.append(_port(ports.mirror, context, reflect=True))
+    return {
+        "ports": described,
+        "streams": [_stream(index, stream, ports) for index, stream in enumerate(trial.streams)],
+        "warmup_s": trial.warmup_s,
+        "duration_s": trial.duration_s,
+        "drain_s": trial.drain_s,
+    }
+
+
+def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
+    return {
+        "name": port.role,
+        "netns": port.netns,
+        "ifname": port.ifname,
+        "tx_cpu": context.layout.tester_tx,
+        "rx": "xdp" if reflect else context.rx_program,
+        "reflect": reflect,
+    }
+
+
+def _stream(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any]:
+    one_port = ports.last is ports.first
+    if stream.direction == "forward":
+        source, target = ports.first, ports.mirror or ports.last
+        tx_port, rx_port = 0, 0 if one_port else 1
+        src_ip, dst_ip = _ADDRESSES[stream.ip]
+    else:
+        source, target = ports.last, ports.first
+        tx_port, rx_port = 0 if one_port else 1, 0
+        dst_ip, src_ip = _ADDRESSES[stream.ip]
+    return {
+        "id": index,
+        "kind": stream.kind,
+        "tx_port": tx_port,
+        "rx_port": rx_port,
+        "pps": stream.pps,
+        "start_ns": stream.start_ns,
+        "frame_bytes": stream.frame_bytes,
+        "src_mac": source.mac,
+        "dst_mac": target.mac,
+        "vlan": stream.vlan,
+        "ip": stream.ip,
+        "src_ip": src_ip,
+        "dst_ip": dst_ip,
+        "udp_src": 10_000,
+        "udp_dst": 20_000,
+        "flows": stream.flows,
+    }
+
+
+def _result(told: dict[str, Any], trial: TrialSpec) -> TrialResult:
+    streams = tuple(_stream_result(trial.streams[item["id"]], item) for item in told["streams"])
+    rx_cpus: dict[int, int] = {}
+    for port in told["ports"]:
+        for cpu, frames in port["rx_cpus"].items():
+            rx_cpus[int(cpu)] = rx_cpus.get(int(cpu), 0) + frames
+    threads = told["threads"]
+    return TrialResult(
+        tester="xdpgen",
+        sender=told["sender"],
+        sender_reason=told["sender_reason"],
+        elapsed_s=told["elapsed_s"],
+        interrupted=told["interrupted"],
+        streams=streams,
+        rx_cpus=rx_cpus,
+        rx_program=",".join(sorted({port["rx"] for port in told["ports"] if port["rx"] != "none"})),
+        stalls=sum(thread["stalls"] for thread in threads),
+        stalled_ns=sum(thread["stalled_ns"] for thread in threads),
+        longest_gap_ns=max((thread["longest_gap_ns"] for thread in threads), default=0),
+        run_delay_ns=sum(thread["run_delay_ns"] for thread in threads),
+        nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
+        detail={"batch": told["batch"], "ports": told["ports"], "threads": threads, "warmup": told["warmup"]},
+    )
+
+
+def _stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
+    lateness = told["lateness"]
+    return StreamResult(
+        kind=asked.kind,
+        direction=asked.direction,
+        frame_bytes=told["frame_bytes"],
+        offered_pps=told["offered_pps"],
+        intended=told["intended"],
+        sent=told["sent"],
+        skipped=told["skipped"],
+        received=told["received"],
+        lost=told["lost"],
+        duplicated=told["duplicated"],
+        out_of_order=told["out_of_order"],
+        achieved_pps=told["achieved_pps"],
+        rx_pps=told["rx_pps"],
+        latency=_summary(told["latency"]),
+        lateness=_summary(lateness),
+        on_schedule=lateness["on_schedule"] if lateness else None,
+    )
+
+
+def _summary(told: dict[str, Any] | None) -> LatencySummary | None:
+    if not told or not told["count"]:
+        return None
+    return LatencySummary(**{key: told[key] for key in ("count", "min_ns", "max_ns", "mean_ns", "hdr")})

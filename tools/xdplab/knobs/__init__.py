@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that a study sweeps. Each is found through the entry point group `xdplab.knobs`."""
+
+from xdplab.knobs.base import Knob, KnobContext
+from xdplab.knobs.registry import knob_names, make_knob
+
+__all__ = ["Knob", "KnobContext", "knob_names", "make_knob"]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a knob is: read, apply, verify, restore, describe, and a reason when this machine has not got it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from xdplab.hosts import Host
+from xdplab.model import CpuLayout, InputError, Unsupported
+from xdplab.model.study import Scalar
+from xdplab.testbed import Port
+
+
+@dataclass(frozen=True)
+class KnobContext:
+    """What a knob may touch: the forwarder's host and ports, and the layout in force."""
+
+    host: Host
+    ports: tuple[Port, ...]
+    layout: CpuLayout
+    cpus: tuple[int, ...]
+
+
+class Knob(ABC):
+    """Base of all knobs."""
+
+    name: ClassVar[str]
+    #: `port`: gone with the testbed's ports; `system`: outlives them and is restored by `xdplab restore` after kill -9.
+    scope: ClassVar[Literal["port", "system"]] = "port"
+    summary: ClassVar[str] = ""
+
+    def check(self, value: Scalar) -> Scalar:
+        """The value in the knob's own type.
+
+        Raises:
+            InputError: not a value of this knob.
+        """
+        return value
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """None, or why this value cannot take effect here."""
+        return None
+
+    def layout(self, context: KnobContext, value: Scalar) -> CpuLayout:
+        """The CPU layout under this value; all knobs but one leave it."""
+        return context.layout
+
+    @abstractmethod
+    def read(self, context: KnobContext) -> Any:
+        """The present value, in a form that JSON keeps and `restore` takes."""
+
+    @abstractmethod
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Set it."""
+
+    def after_start(self, context: KnobContext, value: Scalar) -> None:
+        """What can only be done once the forwarder runs (pinning its kernel threads)."""
+
+    @abstractmethod
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Ask the kernel.
+
+        Raises:
+            Unsupported: it did not take effect.
+        """
+
+    @abstractmethod
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Put back what `read` gave, and check it."""
+
+    def describe(self, value: Scalar) -> str:
+        """One phrase for the report."""
+        return f"{self.name}={value}"
+
+
+def whole_number(name: str, value: Scalar, low: int, high: int) -> int:
+    """`value` as an integer between `low` and `high`.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = low - 1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise InputError(f"knob {name}: {value!r} is not a whole number from {low} to {high}")
+    return number
+
+
+class PortFileKnob(Knob):
+    """A number in /sys/class/net/PORT/FILE, the same for all ports of the forwarder."""
+
+    file: ClassVar[str]
+    low: ClassVar[int] = 0
+    high: ClassVar[int]
+
+    def check(self, value: Scalar) -> int:
+        """A whole number within the file's range."""
+        return whole_number(self.name, value, self.low, self.high)
+
+    def read(self, context: KnobContext) -> dict[str, str]:
+        """Interface name -> value."""
+        return {port.ifname: context.host.read(self._path(port.ifname)) for port in context.ports}
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Write the file of each port."""
+        for port in context.ports:
+            context.host.write(self._path(port.ifname), str(value))
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Read them back."""
+        for ifname, present in self.read(context).items():
+            if present != str(value):
+                raise Unsupported(f"{self.name}: {ifname} holds {present} after writing {value}")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Write back what was there."""
+        for ifname, value in saved.items():
+            context.host.write(self._path(ifname), value)
+        if self.read(context) != saved:
+            raise Unsupported(f"{self.name}: could not be restored to {saved}")
+
+    def _path(self, ifname: str) -> str:
+        return f"/sys/class/net/{ifname}/{self.file}"

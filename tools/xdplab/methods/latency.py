@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency of probes at a rate, alone or beside a load (after RFC 2544 §26.2; RFC 8219 §7 for percentiles).
+
+Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 s, every probe frame is time-stamped
+instead of one per stream, and repetitions are interleaved with those of the other forwarders.
+"""
+
+from typing import ClassVar
+
+from xdplab.methods.base import Method, Session
+from xdplab.model import LatencySpec, StreamSpec, TrafficSpec, TrialSpec
+
+#: Length of the trial that measures the forwarding rate a load share refers to.
+_RATE_TRIAL_S = 0.5
+
+
+class Latency(Method):
+    """Probes beside a load, after a warm-up that is not counted."""
+
+    name: ClassVar[str] = "latency"
+
+    def __init__(self, spec: LatencySpec) -> None:
+        self.spec = spec
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """One trial, and a short one before it when the load is a share of a rate still to be measured."""
+        extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []
+        return [*extra, self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s / 4]
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """Find the load if it is a share, then take the trial."""
+        load_pps = traffic.load_pps
+        if traffic.load_share is not None:
+            load_pps = traffic.load_share * self._forwarding_rate(session, traffic)
+        session.trial(
+            TrialSpec(
+                streams=tuple(streams(traffic, load_pps)),
+                duration_s=self.spec.duration_s,
+                warmup_s=self.spec.warmup_s,
+                drain_s=self.spec.drain_s,
+            )
+        )
+
+    def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
+        """Frames per second that come through when the tester's top rate is offered."""
+        flood = StreamSpec(
+            kind="load", pps=None, frame_bytes=traffic.frame_bytes, flows=traffic.flows, vlan=traffic.vlan, ip=traffic.ip
+        )
+        result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="rate")
+        return result.received / result.elapsed_s
+
+
+def streams(traffic: TrafficSpec, load_pps: float | None) -> list[StreamSpec]:
+    """Probe and load streams of a profile, per direction. Phases are spread so that no two depart together."""
+    found = []
+    directions = ("forward", "backward") if traffic.bidirectional else ("forward",)
+    for index, direction in enumerate(directions):
+        common = {
+            "frame_bytes": traffic.frame_bytes,
+            "flows": traffic.flows,
+            "vlan": traffic.vlan,
+            "ip": traffic.ip,
+            "direction": direction,
+        }
+        phase = round(1e9 / traffic.probe_pps * index / len(directions))
+        probe = {"kind": "latency", "pps": traffic.probe_pps, "start_ns": phase}
+        found.append(StreamSpec.model_validate({**common, **probe}))
+        if load_pps:
+            load = {"kind": "load", "pps": load_pps, "start_ns": phase + round(0.5e9 / load_pps)}
+            found.append(StreamSpec.model_validate({**common, **load}))
+    return found

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run folder on disk. A trial is safe once `append` has returned: it is on the disk before the next one starts."""
+
+import contextlib
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from xdplab.model import SCHEMA_VERSION, InputError, RunRecord, TrialRecord, XdplabError
+
+
+class RunFolder:
+    """`results/<run>/`; also the `Journal` that a run writes to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._trials = path / "trials.jsonl"
+
+    @property
+    def name(self) -> str:
+        """The run's id."""
+        return self.path.name
+
+    @property
+    def report(self) -> Path:
+        """Where the report goes."""
+        return self.path / "report.html"
+
+    def head(self, record: RunRecord) -> None:
+        """Write run.json, atomically."""
+        try:
+            self._write("run.json", record.model_dump_json(indent=1, by_alias=True))
+        except OSError as exc:
+            raise XdplabError(f"{self.path / 'run.json'}: {exc.strerror}; what was measured is kept") from None
+
+    def append(self, record: TrialRecord) -> None:
+        """Append one line and wait for the disk.
+
+        Raises:
+            XdplabError: it cannot be written; the file is cut back to its last whole line.
+        """
+        line = record.model_dump_json().encode() + b"\n"
+        fd = os.open(self._trials, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            whole = os.fstat(fd).st_size
+            try:
+                written = os.write(fd, line)
+                if written < len(line):
+                    os.write(fd, line[written:])  # a full disk says so on the second call
+                os.fsync(fd)
+            except OSError as exc:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(fd, whole)
+                raise XdplabError(
+                    f"{self._trials}: {exc.strerror}; the trials before are kept; make room and use "
+                    f"`xdplab run --resume {self.path}`"
+                ) from None
+        finally:
+            os.close(fd)
+
+    def load(self) -> RunRecord:
+        """run.json as a model.
+
+        Raises:
+            InputError: not a run folder, or written by another version.
+        """
+        path = self.path / "run.json"
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            raise InputError(f"{self.path}: not a run folder: {path.name}: {exc}") from None
+        found = data.get("schema_version") if isinstance(data, dict) else None
+        if found != SCHEMA_VERSION:
+            raise InputError(f"{path}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
+        try:
+            return RunRecord.model_validate(data)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False)[0]
+            raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    def trials(self) -> list[TrialRecord]:
+        """All whole lines of trials.jsonl. A last line that kill -9 cut off is left out; any other bad line is an error.
+
+        Raises:
+            InputError: a line in the middle cannot be read.
+        """
+        try:
+            lines = self._trials.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        lines.pop()  # what stands behind the last newline: nothing, or half a line
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                records.append(TrialRecord.model_validate_json(line))
+            except ValidationError as exc:
+                raise InputError(
+                    f"{self._trials}:{number}: not a trial record: {exc.errors()[0]['msg']}"
+                ) from None
+        return records
+
+    def mend(self) -> None:
+        """Cut off half a last line, before a resumed run appends to it."""
+        if self._trials.exists():
+            data = self._trials.read_bytes()
+            whole = data.rfind(b"\n") + 1
+            if whole < len(data):
+                os.truncate(self._trials, whole)
+
+    def done(self) -> set[tuple[str, int]]:
+        """(point, repetition) pairs that need no visit any more: measured, failed or unsupported."""
+        return {(trial.point_id, trial.repetition) for trial in self.trials() if trial.purpose == "measure"}
+
+    def _write(self, name: str, text: str) -> None:
+        partial = self.path / f".{name}.partial"
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path / name)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def new_run(results: Path, study: str) -> RunFolder:
+    """A new folder `results/<study>-<time>`, private to the user, with `results/latest` pointing at it.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    for suffix in ("", *(f"-{n}" for n in range(2, 100))):
+        path = results / f"{study}-{stamp}{suffix}"
+        try:
+            path.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            continue
+        except OSError as exc:
+            raise InputError(f"{path}: {exc.strerror}; choose another folder with --results") from None
+        link = results / f".latest.{os.getpid()}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.name)
+        link.replace(results / "latest")
+        return RunFolder(path)
+    raise InputError(f"{results}: no free name for a run of {study}")
+
+
+def find_run(name: str, results: Path) -> RunFolder:
+    """The run folder of that path, or of that name within `results`.
+
+    Raises:
+        InputError: there is none.
+    """
+    for path in (Path(name), results / name):
+        if (path / "run.json").is_file():
+            return RunFolder(path.resolve())
+    raise InputError(f"run {name!r}: no run.json there or in {results}; `xdplab run` makes runs")

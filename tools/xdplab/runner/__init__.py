@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes a study: plan, visit each point, journal, put everything back."""
+
+from xdplab.runner.environment import capture_environment
+from xdplab.runner.plan import Plan, Visit, make_plan
+from xdplab.runner.restore import recover
+from xdplab.runner.run import Journal, Listener, RunOutcome, StudyRun
+from xdplab.runner.signals import deferred, interruptible
+
+__all__ = [
+    "Journal",
+    "Listener",
+    "Plan",
+    "RunOutcome",
+    "StudyRun",
+    "Visit",
+    "capture_environment",
+    "deferred",
+    "interruptible",
+    "make_plan",
+    "recover",
+]

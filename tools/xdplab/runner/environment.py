@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything about the machine that can change a number, read once per run."""
+
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from xdplab.forwarders.registry import forwarder_class
+from xdplab.hosts import Host, LocalHost
+from xdplab.model import Environment, XdplabError
+from xdplab.runner.plan import Plan
+from xdplab.testbed import Port, Testbed
+from xdplab.testers import Tester
+from xdplab.tools import project_root
+
+_SYSCTLS = ("net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget", "net.core.netdev_budget_usecs",
+            "net.core.dev_weight", "net.core.bpf_jit_enable", "kernel.sched_rt_runtime_us")  # fmt: skip
+_NAPI_FILES = ("threaded", "napi_defer_hard_irqs", "gro_flush_timeout", "mtu")
+_PACKAGES = ("xdplab", "robotframework", "numpy", "scipy", "hdrhistogram", "pydantic")
+_CPU = "/sys/devices/system/cpu"
+
+
+def capture_environment(testbed: Testbed, tester: Tester, plan: Plan) -> Environment:
+    """Read it; what this machine has not got is recorded as absent, never guessed."""
+    host = testbed.dut
+    local = LocalHost()
+    versions = {name: version(name) for name in _PACKAGES}
+    versions |= tester.versions(local)
+    for point in plan.points:
+        versions |= forwarder_class(point.forwarder.name).versions(host)
+    real = testbed.spec.kind != "fake"
+    return Environment(
+        kernel=_read(local, "/proc/sys/kernel/osrelease"),
+        cmdline=_read(local, "/proc/cmdline"),
+        cpu_model=_field(_read(local, "/proc/cpuinfo"), "model name"),
+        topology=_topology(local),
+        governor=_read(local, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
+        mitigations={path.name: _read(local, str(path)) for path in sorted(Path(f"{_CPU}/vulnerabilities").glob("*"))},
+        memory_kib=int(_field(_read(local, "/proc/meminfo"), "MemTotal").split()[0]),
+        ports={role: _port(port) for role, port in testbed.ports.items()} if real else {},
+        sysctls={name: _read(local, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS},
+        versions=versions,
+        git_revision=_revision(local),
+    )
+
+
+def _read(host: Host, path: str) -> str:
+    try:
+        return host.read(path)
+    except XdplabError:
+        return ""
+
+
+def _field(text: str, name: str) -> str:
+    match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match.group(1) if match else "unknown"
+
+
+def _topology(host: Host) -> dict[str, Any]:
+    cpus = sorted(int(path.name[3:]) for path in Path(_CPU).glob("cpu[0-9]*"))
+    siblings = {cpu: _read(host, f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in cpus}
+    return {
+        "cpus": len(cpus),
+        "usable": sorted(os.sched_getaffinity(0)),
+        "thread_siblings": siblings,
+        "isolated": _read(host, f"{_CPU}/isolated"),
+        "smt": _read(host, f"{_CPU}/smt/control") or "absent",
+        "cpuidle": _read(host, f"{_CPU}/cpuidle/current_governor") or "absent",
+        "hypervisor": "hypervisor" in _field(_read(host, "/proc/cpuinfo"), "flags").split(),
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    """Driver, offloads, rings, channels, coalescing, RSS and NAPI files of a port, in ethtool's own words."""
+    host = port.host
+    facts: dict[str, Any] = {"ifname": port.ifname, "mac": port.mac, "host": host.name}
+    for flag in ("-i", "-g", "-l", "-c", "-k", "-x"):
+        done = host.run(["ethtool", flag, port.ifname], check=False)
+        facts[f"ethtool {flag}"] = done.stdout.strip() if done.returncode == 0 else done.complaint
+    for file in _NAPI_FILES:
+        facts[file] = _read(host, f"/sys/class/net/{port.ifname}/{file}") or "absent"
+    return facts
+
+
+def _revision(host: Host) -> str:
+    """The checkout's commit, marked when it has local changes."""
+    git = ["git", "-c", "safe.directory=*", "-C", str(project_root())]
+    try:
+        head = host.run([*git, "rev-parse", "--short=12", "HEAD"], check=False)
+        if head.returncode:
+            return "unknown"
+        dirty = host.run([*git, "status", "--porcelain", "--untracked-files=no"], check=False).stdout.strip()
+    except XdplabError:
+        return "unknown"
+    return head.stdout.strip() + ("+changes" if dirty else "")

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings are remembered before they are changed, so that they can be put back after any end of a run."""
+
+from typing import Any
+
+from xdplab.knobs import Knob, KnobContext, make_knob
+from xdplab.model import CpuLayout, XdplabError
+from xdplab.model.study import Scalar
+from xdplab.testbed import TestbedLock, remove_leftovers
+
+
+class Settings:
+    """The knobs of one visit: snapshot, apply, verify, restore in reverse order."""
+
+    def __init__(self, lock: TestbedLock, context: KnobContext, wanted: dict[str, Scalar]) -> None:
+        self._lock = lock
+        self._wanted = [(make_knob(name), value) for name, value in wanted.items()]
+        self._saved: list[tuple[Knob, Any]] = []
+        layout = context.layout
+        for knob, value in self._wanted:
+            layout = knob.layout(KnobContext(context.host, context.ports, layout, context.cpus), value)
+        self._before = context
+        #: The context with the layout that the knobs ask for.
+        self.context = KnobContext(context.host, context.ports, layout, context.cpus)
+
+    def unsupported(self) -> str | None:
+        """The first reason why a value cannot take effect."""
+        for knob, value in self._wanted:
+            reason = knob.supported(self._before, value)
+            if reason:
+                return reason
+        return None
+
+    def apply(self) -> None:
+        """Remember, set and verify each.
+
+        Raises:
+            Unsupported: a value did not take effect.
+        """
+        for knob, value in self._wanted:
+            self._saved.append((knob, knob.read(self._before)))
+            self._remember()
+            knob.apply(self._before, knob.check(value))
+            knob.verify(self._before, knob.check(value))
+
+    def after_start(self) -> None:
+        """What needs the forwarder running."""
+        for knob, value in self._wanted:
+            knob.after_start(self._before, knob.check(value))
+
+    def read_back(self) -> dict[str, Any]:
+        """Knob -> the value that the kernel shows now."""
+        return {knob.name: knob.read(self._before) for knob, _ in self._wanted}
+
+    def restore(self) -> None:
+        """Put everything back and verify it; the first that fails is told after all have been tried."""
+        failures = []
+        while self._saved:
+            knob, saved = self._saved.pop()
+            try:
+                knob.restore(self._before, saved)
+            except XdplabError as exc:
+                failures.append(str(exc))
+        self._remember()
+        if failures:
+            raise XdplabError(f"could not be restored: {'; '.join(failures)}")
+
+    def _remember(self) -> None:
+        lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system"}
+        self._lock.remember(settings=lasting)
+
+
+def recover(name: str, host: Any) -> list[str]:
+    """After kill -9: put system settings back and remove the testbed's leftovers; returns what was done.
+
+    Raises:
+        InputError: a live run holds the testbed.
+    """
+    lock = TestbedLock(name)
+    lock.acquire()
+    try:
+        done = []
+        context = KnobContext(host, (), CpuLayout(tester_tx=0, forwarder=1), (0, 1))
+        for knob_name, saved in lock.state().get("settings", {}).items():
+            make_knob(knob_name).restore(context, saved)
+            done.append(f"{knob_name} back to {saved}")
+        lock.remember(settings={})
+    finally:
+        lock.release()
+    return done + [f"namespace {netns} removed" for netns in remove_leftovers(name)]

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
+
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from typing import Protocol
+
+from xdplab.forwarders import Dut, make_forwarder
+from xdplab.hosts.kernel import xdp_attachment
+from xdplab.knobs import KnobContext
+from xdplab.model import (
+    Calibration,
+    InputError,
+    Interrupted,
+    Path,
+    Point,
+    RunRecord,
+    StudySpec,
+    TrialRecord,
+    XdplabError,
+)
+from xdplab.runner.environment import capture_environment
+from xdplab.runner.plan import Plan
+from xdplab.runner.restore import Settings
+from xdplab.runner.signals import deferred, interruptible
+from xdplab.runner.visit import PointVisit
+from xdplab.testbed import Testbed, state_dir, usable_cpus
+from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
+
+#: What a visit is expected to take beside its traffic until the first ones have been timed, in s.
+_FIRST_GUESS_OVERHEAD_S = 1.2
+
+
+class Journal(Protocol):
+    """Where a run is written as it happens."""
+
+    def head(self, record: RunRecord) -> None:
+        """Write run.json anew."""
+
+    def append(self, record: TrialRecord) -> None:
+        """Write one trial so that it survives kill -9.
+
+        Raises:
+            XdplabError: it cannot be written; all before it is safe.
+        """
+
+
+class Listener(Protocol):
+    """Who is told how far it is. Called between trials only: a screen must not be drawn on a measured core."""
+
+    def begin(self, plan: Plan, left: int, seconds: float) -> None:
+        """The run starts; `left` visits, `seconds` expected."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        """A visit starts."""
+
+    def trial(self, point: Point, record: TrialRecord) -> None:
+        """A trial has been journaled."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended."""
+
+    record: RunRecord
+    interrupted: Interrupted | None = None
+    error: XdplabError | None = None
+
+
+class StudyRun:
+    """One execution of a study on one testbed."""
+
+    def __init__(
+        self,
+        run_id: str,
+        study: StudySpec,
+        plan: Plan,
+        testbed: Testbed,
+        tester: Tester,
+        journal: Journal,
+        listener: Listener,
+        *,
+        done: Set[tuple[str, int]] = frozenset(),
+        earlier: RunRecord | None = None,
+    ) -> None:
+        self._study = study
+        self._plan = plan
+        self._testbed = testbed
+        self._tester = tester
+        self._journal = journal
+        self._listener = listener
+        self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
+        self._cpus = usable_cpus(testbed.spec) if testbed.spec.kind != "fake" else (0, 1)
+        self._run_id = run_id
+        self._earlier = earlier
+        self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
+        self._unsupported: dict[str, str] = {}
+        self._points = {point.id: point for point in plan.points}
+        self._workdir = state_dir() / f"{testbed.spec.name}.dut"
+
+    def execute(self) -> RunOutcome:
+        """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
+
+        Raises:
+            InputError: nothing was measured because something is missing or in use.
+        """
+        began = time.monotonic()
+        interrupted: Interrupted | None = None
+        error: XdplabError | None = None
+        record: RunRecord | None = None
+        with interruptible():
+            try:
+                self._testbed.up()
+                record = self._open()
+                self._carry_out(record)
+            except Interrupted as exc:
+                interrupted = exc
+            except InputError:
+                raise
+            except XdplabError as exc:
+                error = exc
+            finally:
+                with deferred():
+                    self._testbed.down()
+        if record is None:
+            raise interrupted or error or XdplabError("the run did not start")
+        ended = interrupted or error
+        record = record.model_copy(
+            update={
+                "finished": _now(),
+                "wall_s": round((record.wall_s or 0.0) + time.monotonic() - began, 2),
+                "measuring_s": round(self._measuring_s, 2),
+                "unsupported": self._unsupported,
+                "ended_early": str(ended) if ended else None,
+            }
+        )
+        self._journal.head(record)
+        return RunOutcome(record, interrupted, error)
+
+    def _open(self) -> RunRecord:
+        """Check the ports, look around, calibrate, and write the head of the run."""
+        for port in self._testbed.ports.values():
+            attached = xdp_attachment(port.host, port.ifname) if self._testbed.spec.kind != "fake" else None
+            if attached:
+                raise InputError(
+                    f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
+                    f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
+                )
+        self._find_unsupported()
+        supported = [point for point in self._plan.points if point.id not in self._unsupported]
+        redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
+        choice = self._tester.choose_rx(redirects)
+        calibration = self._calibrate(choice)
+        environment = capture_environment(self._testbed, self._tester, self._plan)
+        record = RunRecord(
+            run_id=self._run_id,
+            started=self._earlier.started if self._earlier else _now(),
+            study=self._study,
+            testbed=self._testbed.spec,
+            layout=self._testbed.layout,
+            rx_program=choice.program,
+            rx_reason=choice.reason,
+            points=self._points,
+            unsupported=self._unsupported,
+            calibration=calibration,
+            environment=environment,
+            wall_s=self._earlier.wall_s if self._earlier else None,
+        )
+        self._journal.head(record)
+        return record
+
+    def _find_unsupported(self) -> None:
+        """Ask each point's knobs and forwarder before traffic, so that reasons come first and cost nothing."""
+        for point in self._plan.points:
+            ports = tuple(self._testbed.ports[r] for r in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
+            forwarder = make_forwarder(point.forwarder)
+            context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._cpus)
+            settings = Settings(self._testbed.lock, context, {**forwarder.required_knobs(), **point.knobs})
+            dut = Dut(self._testbed.dut, ports, point.path, settings.context.layout, self._workdir)
+            reason = settings.unsupported() or forwarder.supported(dut)
+            if reason:
+                self._unsupported[point.id] = reason
+                self._listener.note(f"unsupported: {point.forwarder.title}: {reason}")
+
+    def _calibrate(self, choice: RxChoice) -> Calibration | None:
+        ports = self._testbed.direct_ports()
+        if ports is None:
+            return None
+        self._workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        context = TesterContext(ports, self._testbed.layout, choice.program, self._workdir)
+        frame_bytes = min(point.traffic.frame_bytes for point in self._plan.points)
+        traffic = self._plan.points[0].traffic
+        frame_bytes = max(frame_bytes, self._tester.smallest_frame(4, None))
+        found = calibrate(self._tester, context, frame_bytes)
+        self._listener.note(
+            f"tester {self._tester.name} on the direct link: p50 {found.p50_ns / 1000:.2f} us, "
+            f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps"
+        )
+        asked = max(traffic.probe_pps + (traffic.load_pps or 0.0), 0.0) * (2 if traffic.bidirectional else 1)
+        if asked > found.top_pps:
+            raise InputError(
+                f"traffic: {asked:.0f} pps asked for, but the tester's calibrated top rate on the direct link is "
+                f"{found.top_pps:.0f} pps; ask for less"
+            )
+        return found
+
+    def _carry_out(self, record: RunRecord) -> None:
+        visits = [visit for visit in self._visits if visit.point.id not in self._unsupported]
+        if not visits and not self._earlier:
+            reasons = "; ".join(sorted(set(self._unsupported.values())))
+            raise InputError(f"study {self._study.name}: nothing can be measured here: {reasons}")
+        left_s = sum(sum(self._plan.method.trials(v.point.traffic)) + _FIRST_GUESS_OVERHEAD_S for v in visits)
+        self._listener.begin(self._plan, len(visits), left_s)
+        began = time.monotonic()
+        for number, visit in enumerate(visits):
+            if number:
+                left_s = (time.monotonic() - began) / number * (len(visits) - number)
+            self._listener.visiting(visit.point, visit.repetition, number + 1, len(visits), left_s)
+            PointVisit(
+                visit,
+                self._testbed,
+                self._tester,
+                record.rx_program,
+                self._study.disturbance,
+                self._cpus,
+                self._workdir,
+                self._emit,
+            ).carry_out(self._plan.method)
+
+    def _emit(self, trial: TrialRecord) -> None:
+        self._journal.append(trial)
+        if trial.result is not None:
+            self._measuring_s += trial.result.elapsed_s
+        self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

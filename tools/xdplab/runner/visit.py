@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One visit to a point: apply knobs, start the forwarder, prove the path, measure, stop, put everything back."""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.forwarders.base import mode_in_use
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import xdp_attachment
+from xdplab.knobs import KnobContext
+from xdplab.methods import Method
+from xdplab.model import (
+    DisturbanceRule,
+    Path,
+    PointFailed,
+    StreamSpec,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+)
+from xdplab.runner.disturbance import between, judge, snapshot
+from xdplab.runner.plan import Visit
+from xdplab.runner.restore import Settings
+from xdplab.runner.signals import deferred
+from xdplab.testbed import Port, Testbed
+from xdplab.testers import Tester, TesterContext
+
+#: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18); the next bind must not meet it.
+_QUEUE_RELEASE_S = 0.05
+_PROOF_TIMEOUT_S = 5.0
+
+
+class PointVisit:
+    """Lives for one repetition of one point. It is the `Session` that the method talks to."""
+
+    def __init__(
+        self,
+        visit: Visit,
+        testbed: Testbed,
+        tester: Tester,
+        rx_program: str,
+        rule: DisturbanceRule,
+        cpus: tuple[int, ...],
+        workdir: FilePath,
+        emit: Callable[[TrialRecord], None],
+    ) -> None:
+        self._visit = visit
+        self._testbed = testbed
+        self._tester = tester
+        self._rx_program = rx_program
+        self._rule = rule
+        self._emit = emit
+        self._workdir = workdir
+        self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
+        ports = self._ports()
+        wanted = {**self._forwarder.required_knobs(), **visit.point.knobs}
+        context = KnobContext(testbed.dut, ports, testbed.layout, cpus)
+        self._settings = Settings(testbed.lock, context, wanted)
+        self._dut = Dut(testbed.dut, ports, visit.point.path, self._settings.context.layout, workdir)
+        self._began = time.monotonic()
+        self._attempt = 0
+        self._setup_s = 0.0
+
+    def carry_out(self, method: Method) -> None:
+        """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
+        status: Literal["failed", "unsupported"] = "failed"
+        reason, tail = "", ()
+        try:
+            self._prepare()
+            self._prove()
+            self._setup_s = time.monotonic() - self._began
+            method.measure(self, self._visit.point.traffic)
+        except Unsupported as exc:
+            status, reason = "unsupported", str(exc)
+        except PointFailed as exc:
+            reason, tail = self._with_cause(str(exc)), self._forwarder.log_tail()
+        except XdplabError as exc:
+            if exc.exit_code != 1:
+                raise
+            reason, tail = self._with_cause(str(exc)), self._forwarder.log_tail()
+        finally:
+            with deferred():
+                self._clean_up()
+        if reason:
+            self._emit(self._record(status=status, reason=reason, log_tail=tail))
+
+    def trial(self, spec: TrialSpec, purpose: Literal["measure", "rate"] = "measure") -> TrialResult:
+        """Run, judge, journal; repeat while disturbed, `max_repeats` times at the most."""
+        for remaining in range(self._rule.max_repeats, -1, -1):
+            record, result = self._one_trial(spec, purpose)
+            self._emit(record)
+            if record.status == "ok" or not remaining:
+                break
+        return result
+
+    def _one_trial(self, spec: TrialSpec, purpose: Literal["measure", "rate"]) -> tuple[TrialRecord, TrialResult]:
+        mode = mode_in_use(self._forwarder, self._dut)
+        before = snapshot(self._forwarder, self._dut)
+        result = self._tester.run(self._context(), spec)
+        after = snapshot(self._forwarder, self._dut)
+        ended = self._forwarder.crashed()
+        if ended:
+            raise PointFailed(ended)
+        use = between(before, after)
+        disturbance = judge(self._rule, result, use, self._dut)
+        mode["xsk"] = mode_in_use(self._forwarder, self._dut)["xsk"]  # statistics after the trial
+        self._attempt += 1
+        record = self._record(
+            status="disturbed" if disturbance.disturbed else "ok",
+            reason="; ".join(disturbance.reasons),
+            purpose=purpose,
+            offered_pps=spec.offered_pps,
+            result=result,
+            disturbance=disturbance,
+            mode=mode,
+            threads=use.threads,
+            softirq_cpus=use.softirqs,
+            counters=self._forwarder.counters(),
+            knobs=self._settings.read_back(),
+        )
+        return record, result
+
+    def _prepare(self) -> None:
+        reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
+        if reason:
+            raise Unsupported(reason)
+        shutil.rmtree(self._workdir, ignore_errors=True)
+        self._workdir.mkdir(mode=0o700, parents=True)
+        self._settings.apply()
+        self._forwarder.start(self._dut)
+        self._settings.after_start()
+
+    def _prove(self) -> None:
+        """Frames must come through in every direction of the path before anything is measured."""
+        both = self._visit.point.path is Path.THROUGH
+        traffic = self._visit.point.traffic
+        streams = tuple(
+            StreamSpec(
+                kind="load",
+                pps=1000,
+                frame_bytes=traffic.frame_bytes,
+                vlan=traffic.vlan,
+                ip=traffic.ip,
+                direction=direction,
+            )
+            for direction in (("forward", "backward") if both else ("forward",))
+        )
+        spec = TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05)
+        deadline = time.monotonic() + _PROOF_TIMEOUT_S
+        while True:
+            result = self._tester.run(self._context(), spec)
+            silent = [stream.direction for stream in result.streams if not stream.received]
+            if not silent:
+                return
+            ended = self._forwarder.crashed()
+            if ended or time.monotonic() > deadline:
+                raise PointFailed(
+                    ended or f"{self._forwarder.name}: no frame came through {' or '.join(silent)} "
+                    f"within {_PROOF_TIMEOUT_S:g} s"
+                )
+
+    def _context(self) -> TesterContext:
+        return TesterContext(
+            ports=self._testbed.tester_ports(self._visit.point.path),
+            layout=self._dut.layout,
+            rx_program=self._rx_program,
+            workdir=self._workdir,
+            forwarder=self._forwarder,
+            still_well=self._forwarder.crashed,
+        )
+
+    def _clean_up(self) -> None:
+        """Stop, detach what a killed forwarder left, restore, remove the working folder; each even if another fails."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(shutil.rmtree, self._workdir, ignore_errors=True)
+            stack.callback(self._settings.restore)
+            stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
+            had_sockets = bool(self._forwarder.pids())
+            stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
+            stack.callback(self._forwarder.stop)
+
+    def _with_cause(self, message: str) -> str:
+        """A tester's complaint, with the forwarder's death in front when that is the cause."""
+        ended = self._forwarder.crashed()
+        return message if not ended or ended in message else f"{ended}; {message}"
+
+    def _ports(self) -> tuple[Port, ...]:
+        roles = ("b0",) if self._visit.point.path is Path.HAIRPIN else ("b0", "b1")
+        return tuple(self._testbed.ports[role] for role in roles)
+
+    def _record(self, *, status: Literal["ok", "disturbed", "failed", "unsupported"], **fields: Any) -> TrialRecord:
+        return TrialRecord(
+            point_id=self._visit.point.id,
+            repetition=self._visit.repetition,
+            attempt=self._attempt,
+            status=status,
+            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            setup_s=round(self._setup_s, 3),
+            **fields,
+        )
+
+
+def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
+    """Take off XDP programs that a killed forwarder left on ports of the testbed, and verify it.
+
+    Raises:
+        XdplabError: a program stays attached.
+    """
+    for port in ports:
+        if port.netns is None or xdp_attachment(host, port.ifname) is None:
+            continue
+        for flag in ("xdp", "xdpgeneric"):
+            host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
+        attached = xdp_attachment(host, port.ifname)
+        if attached is not None:
+            raise XdplabError(f"{host.name}: {port.ifname}: XDP program {attached.prog_name} cannot be detached")

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From trial records to statements: merged distributions, one summary per point, ratios with intervals."""
+
+from xdplab.analysis.answer import Answer, answer
+from xdplab.analysis.compare import Comparison, compare_points, compare_runs, environment_difference
+from xdplab.analysis.distribution import Distribution
+from xdplab.analysis.stats import CONFIDENCE, Interval, ratio_interval
+from xdplab.analysis.summary import PointSummary, summarise
+
+__all__ = [
+    "CONFIDENCE",
+    "Answer",
+    "Comparison",
+    "Distribution",
+    "Interval",
+    "PointSummary",
+    "answer",
+    "compare_points",
+    "compare_runs",
+    "environment_difference",
+    "ratio_interval",
+    "summarise",
+]

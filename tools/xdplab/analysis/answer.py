@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer first: one sentence that says who is faster, by what ratio, with its interval."""
+
+from collections.abc import Sequence
+
+from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.summary import PointSummary
+from xdplab.model import Model, RunRecord
+
+_DEFAULT = ("ovs-afxdp", "ovs-afpacket")
+
+
+class Answer(Model):
+    """The sentence, and the comparison behind it (None when it could not be made)."""
+
+    sentence: str
+    comparison: Comparison | None = None
+
+
+def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+    """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET."""
+    wanted = run.study.answer or _DEFAULT
+    found = [_find(title, summaries) for title in wanted]
+    missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
+    ours, theirs = found
+    if ours is None or theirs is None:
+        return Answer(sentence=f"No answer: {' and '.join(missing)} not part of this run.")
+    for summary in (ours, theirs):
+        if not summary.repetitions:
+            return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
+    comparison = compare_points(ours, theirs)
+    if comparison is None or ours.p50_us is None or theirs.p50_us is None:
+        return Answer(sentence="No answer: the two were never measured in the same repetition.")
+    return Answer(sentence=_sentence(ours, theirs, comparison), comparison=comparison)
+
+
+def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) -> str:
+    interval = comparison.interval
+    figures = (
+        f"{ours.quantity} p50 {ours.p50_us:.2f} µs against {theirs.p50_us:.2f} µs at "
+        f"{(ours.offered_pps or 0) / 1000:g} kpps of {ours.frame_bytes}-byte frames"
+    )
+    spread = (
+        f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repetitions"
+        if interval.low is not None and interval.high is not None
+        else f"no interval from {interval.pairs} repetitions, 5 are needed"
+    )
+    names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
+    if interval.low is not None and not interval.differs:
+        return f"{names} cannot be told apart: {figures}, ratio {interval.ratio:.3g} ({spread})."
+    faster, slower = (ours, theirs) if interval.ratio > 1 else (theirs, ours)
+    ratio = max(interval.ratio, 1 / interval.ratio)
+    if interval.ratio < 1 and interval.low is not None and interval.high is not None:
+        spread = (
+            f"{interval.confidence:.0%} interval {1 / interval.high:.3g} to {1 / interval.low:.3g}, "
+            f"{interval.pairs} paired repetitions"
+        )
+    return f"{_long(faster.forwarder)} is faster than {_long(slower.forwarder)} by {ratio:.3g} times: {figures} ({spread})."
+
+
+def _long(title: str) -> str:
+    return {"ovs-afxdp": "OVS on AF_XDP", "ovs-afpacket": "OVS on AF_PACKET"}.get(title, title)
+
+
+def _find(title: str, summaries: Sequence[PointSummary]) -> PointSummary | None:
+    """By title; a bare name also finds its first variant (`ovs-afxdp` finds `ovs-afxdp:xdp_mode=generic`)."""
+    exact = [summary for summary in summaries if summary.forwarder == title]
+    loose = [summary for summary in summaries if summary.forwarder.split(":")[0] == title]
+    return next(iter(exact + loose), None)

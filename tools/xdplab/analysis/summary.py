@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One summary per point. Percentiles are medians over repetitions of each trial's own percentile.
+
+Where a repetition was disturbed and measured anew, the undisturbed attempt counts; the fields ending in `_all` hold the
+same figure over every attempt, so that nothing is dropped in silence.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.distribution import Distribution
+from xdplab.forwarders.base import mode_name
+from xdplab.model import Model, Point, RunRecord, TrialRecord
+
+_PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
+#: A trial whose tester left out more than this share of its schedule is limited by the tester.
+TESTER_LIMIT_RATIO = 0.005
+
+
+class RepetitionFigures(Model):
+    """What one repetition of a point gave."""
+
+    repetition: int
+    disturbed: bool
+    p50_us: float | None
+    p99_us: float | None
+    p999_us: float | None
+    loss_ratio: float
+    achieved_pps: float
+    forwarded_pps: float
+
+
+class PointSummary(Model):
+    """What `xdplab show --json` prints for a point."""
+
+    point_id: str
+    forwarder: str
+    mode: str
+    path: str
+    quantity: str
+    frame_bytes: int
+    knobs: dict[str, Any]
+    cpus: str
+    offered_pps: float | None
+    achieved_pps: float | None
+    forwarded_pps: float | None
+    loss_ratio: float | None
+    p50_us: float | None
+    p50_us_range: tuple[float, float] | None
+    p99_us: float | None
+    p999_us: float | None
+    p99999_us: float | None
+    min_us: float | None
+    max_us: float | None
+    samples: int
+    duplicated: int
+    out_of_order: int
+    repetitions: int
+    disturbed: int
+    failed: int
+    loss_ratio_all: float | None
+    p50_us_all: float | None
+    p99_us_all: float | None
+    p999_us_all: float | None
+    tester_limited: bool
+    status: str
+    reason: str
+    by_repetition: tuple[RepetitionFigures, ...]
+
+
+def counted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The trials that stand for a point: per repetition the undisturbed attempt, or the last one when there is none."""
+    best: dict[int, TrialRecord] = {}
+    for trial in trials:
+        if trial.purpose == "measure" and trial.result is not None:
+            earlier = best.get(trial.repetition)
+            if earlier is None or earlier.status != "ok":
+                best[trial.repetition] = trial
+    return [best[key] for key in sorted(best)]
+
+
+def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummary]:
+    """A summary of each point of a run, in the study's order."""
+    by_point: dict[str, list[TrialRecord]] = {point_id: [] for point_id in run.points}
+    for trial in trials:
+        by_point.setdefault(trial.point_id, []).append(trial)
+    return [_summary(run, run.points[point_id], by_point[point_id]) for point_id in run.points]
+
+
+def distribution(trials: Iterable[TrialRecord]) -> Distribution:
+    """All latencies of some trials, merged."""
+    return Distribution.merged(
+        stream.latency.hdr for trial in trials if trial.result for stream in trial.result.streams if stream.latency
+    )
+
+
+def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSummary:
+    measured = [trial for trial in trials if trial.purpose == "measure" and trial.result]
+    chosen = counted(trials)
+    figures = tuple(_figures(trial) for trial in chosen)
+    merged = distribution(chosen)
+    failed = [trial for trial in trials if trial.status == "failed"]
+    status, reason = _status(run, point, trials, chosen)
+    everything = [_figures(trial) for trial in measured]
+    p50s = [figure.p50_us for figure in figures if figure.p50_us is not None]
+    streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
+    return PointSummary(
+        point_id=point.id,
+        forwarder=point.forwarder.title,
+        mode=mode_name(chosen[-1].mode) if chosen else "",
+        path=point.path.value,
+        quantity=point.path.quantity,
+        frame_bytes=point.traffic.frame_bytes,
+        knobs=dict(point.knobs),
+        cpus=_cpus(chosen[-1], run) if chosen else "",
+        offered_pps=_median(trial.offered_pps for trial in chosen),
+        achieved_pps=_median(figure.achieved_pps for figure in figures),
+        forwarded_pps=_median(figure.forwarded_pps for figure in figures),
+        loss_ratio=_loss(chosen),
+        p50_us_range=(min(p50s), max(p50s)) if p50s else None,
+        p99999_us=merged.percentile_us(99.999),
+        min_us=_extreme(min, (s.latency.min_ns for s in streams if s.latency)),
+        max_us=_extreme(max, (s.latency.max_ns for s in streams if s.latency)),
+        samples=merged.count,
+        duplicated=sum(stream.duplicated for stream in streams),
+        out_of_order=sum(stream.out_of_order for stream in streams),
+        repetitions=len(chosen),
+        disturbed=sum(trial.status == "disturbed" for trial in measured),
+        failed=len(failed),
+        loss_ratio_all=_loss(measured),
+        tester_limited=any(_tester_limited(trial) for trial in chosen),
+        status=status,
+        reason=reason,
+        by_repetition=figures,
+        **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
+        **{f"{name}_all": _median(getattr(figure, name) for figure in everything) for name in _PERCENTILES},
+    )
+
+
+def _figures(trial: TrialRecord) -> RepetitionFigures:
+    result = trial.result
+    assert result is not None
+    latencies = distribution([trial])
+    return RepetitionFigures(
+        repetition=trial.repetition,
+        disturbed=trial.status == "disturbed",
+        loss_ratio=_loss([trial]) or 0.0,
+        achieved_pps=sum(stream.achieved_pps for stream in result.streams),
+        forwarded_pps=sum(stream.rx_pps for stream in result.streams),
+        p50_us=latencies.percentile_us(50),
+        p99_us=latencies.percentile_us(99),
+        p999_us=latencies.percentile_us(99.9),
+    )
+
+
+def _status(run: RunRecord, point: Point, trials: list[TrialRecord], chosen: list[TrialRecord]) -> tuple[str, str]:
+    """`ok`, `disturbed`, `partial`, `failed`, `unsupported` or `not measured`, and why."""
+    if point.id in run.unsupported:
+        return "unsupported", run.unsupported[point.id]
+    for word in ("unsupported", "failed"):
+        reasons = Counter(trial.reason for trial in trials if trial.status == word)
+        if reasons:
+            reason = reasons.most_common(1)[0][0]
+            return ("partial" if chosen else word), reason
+    if not chosen:
+        return "not measured", run.ended_early or "the run has not come to it yet"
+    if all(trial.status == "disturbed" for trial in chosen):
+        return "disturbed", chosen[-1].reason
+    return "ok", ""
+
+
+def _cpus(trial: TrialRecord, run: RunRecord) -> str:
+    """Where the four halves ran, as seen: `tx 0 · napi 0 · forwarder 1 · rx 1`."""
+    layout = run.layout
+    threads = sorted({thread.cpu for thread in trial.threads})
+    rx_cpus = trial.result.rx_cpus if trial.result else {}
+    receivers = sorted(cpu for cpu, frames in rx_cpus.items() if frames)
+    pinned = trial.knobs.get("cpu_layout")
+    moved = isinstance(pinned, dict) and "1" in pinned.values()
+    napi = "thread" if moved else str(layout.tester_tx)
+    forwarder = "/".join(map(str, threads)) or "in NAPI"
+    return f"tx {layout.tester_tx} · napi {napi} · forwarder {forwarder} · rx {'/'.join(map(str, receivers)) or '-'}"
+
+
+def _tester_limited(trial: TrialRecord) -> bool:
+    result = trial.result
+    return bool(result and result.intended and result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended)
+
+
+def _loss(trials: Iterable[TrialRecord]) -> float | None:
+    results = [trial.result for trial in trials if trial.result]
+    sent = sum(result.sent for result in results)
+    return sum(stream.lost for result in results for stream in result.streams) / sent if sent else None
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _extreme(function: Any, values: Iterable[int]) -> float | None:
+    known = list(values)
+    return float(function(known)) / 1000 if known else None

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <bpf/libbpf.h>
+#include <xdp/libxdp.h>
+#include "util.h"
+
+int fail(int err, const char *fmt, ...)
+{
+	char line[512];
+	va_list ap;
+	char *c;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	for (c = line; *c; c++)
+		if (*c == '\n')
+			*c = ' ';
+	fprintf(stderr, "%s: %s\n", program_name, line);
+	return err;
+}
+
+const char *explain(int err)
+{
+	static __thread char text[160];
+
+	switch (-err) {
+	case EPERM:
+	case EACCES:
+		return "permission denied: run as root (CAP_NET_ADMIN, "
+		       "CAP_BPF, CAP_SYS_ADMIN)";
+	case ERANGE:
+		return "out of range: native XDP on veth wants a peer MTU <= "
+		       "3506 and as many rx queues as the peer has tx queues";
+	case EOPNOTSUPP:
+		return "not supported by this driver or kernel: try generic "
+		       "mode";
+	default:
+		return strerror_r(-err, text, sizeof(text));
+	}
+}
+
+static int print_nothing(enum libbpf_print_level level, const char *fmt,
+			 va_list ap)
+{
+	(void)level;
+	(void)fmt;
+	(void)ap;
+	return 0;
+}
+
+static int print_nothing_xdp(enum libxdp_print_level level, const char *fmt,
+			     va_list ap)
+{
+	(void)level;
+	(void)fmt;
+	(void)ap;
+	return 0;
+}
+
+void quiet_libraries(void)
+{
+	libbpf_set_print(print_nothing);
+	libxdp_set_print(print_nothing_xdp);
+}
+
+int netns_enter(const char *path)
+{
+	int old, new, err = 0;
+
+	old = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (old < 0)
+		return -errno;
+	if (!path)
+		return old;
+	new = open(path, O_RDONLY | O_CLOEXEC);
+	if (new < 0 || setns(new, CLONE_NEWNET))
+		err = -errno;
+	if (new >= 0)
+		close(new);
+	if (!err)
+		return old;
+	close(old);
+	return err;
+}
+
+void netns_leave(int fd)
+{
+	/* going back to where we came from cannot fail for lack of rights */
+	if (setns(fd, CLONE_NEWNET))
+		fail(-errno, "cannot leave network namespace: %s",
+		     explain(-errno));
+	close(fd);
+}
+
+int interface_mtu(const char *ifname)
+{
+	struct ifreq ifr = {};
+	int fd, err = 0;
+
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	strncpy(ifr.ifr_name, ifname, IFNAMSIZ - 1);
+	if (ioctl(fd, SIOCGIFMTU, &ifr))
+		err = -errno;
+	close(fd);
+	return err ?: ifr.ifr_mtu;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <unistd.h>
+#include <linux/if_link.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "attach.h"
+#include "util.h"
+
+/* The classic hook has no links: our filter is known by these numbers. */
+#define FILTER_HANDLE	0x78d7
+#define FILTER_PRIORITY 0x78d7
+
+/* Linux 6.6; not in the headers of Debian 12. */
+#define ATTACH_TCX_INGRESS 46
+
+static int attach_xdp(struct attachment *at, const struct port *port, int fd)
+{
+	bool generic = port->xdp_mode == XDP_GENERIC;
+	LIBBPF_OPTS(bpf_link_create_opts, opts,
+		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+	__u32 id = 0;
+	int link;
+
+	if (!bpf_xdp_query_id(port->ifindex, 0, &id) && id)
+		return fail(-EBUSY,
+			    "port busy: %s carries XDP program %u: detach it "
+			    "(ip link set %s xdp off)",
+			    port->ifname, id, port->ifname);
+	link = bpf_link_create(fd, port->ifindex, BPF_XDP, &opts);
+	if (link < 0)
+		return fail(link, "cannot attach %s XDP: %s: %s",
+			    generic ? "generic" : "native", port->ifname,
+			    explain(link));
+	at->link_fd = link;
+	at->xdp = generic ? "generic" : "native";
+	return 0;
+}
+
+static int attach_clsact(struct attachment *at, const struct port *port, int fd)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
+		    .attach_point = BPF_TC_INGRESS);
+	/* replaces what a killed run has left */
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE,
+		    .priority = FILTER_PRIORITY, .prog_fd = fd,
+		    .flags = BPF_TC_F_REPLACE);
+	int err;
+
+	err = bpf_tc_hook_create(&hook);
+	at->made_qdisc = !err;
+	if (err && err != -EEXIST)
+		return fail(err, "cannot add clsact: %s: %s", port->ifname,
+			    explain(err));
+	at->clsact = true;
+	err = bpf_tc_attach(&hook, &opts);
+	if (err)
+		return fail(err, "cannot add tc filter: %s: %s", port->ifname,
+			    explain(err));
+	at->tc = "clsact";
+	return 0;
+}
+
+static void detach_clsact(struct attachment *at, const struct port *port)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
+		    .attach_point = BPF_TC_INGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE,
+		    .priority = FILTER_PRIORITY);
+
+	bpf_tc_detach(&hook, &opts);
+	if (!at->made_qdisc)
+		return;
+	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
+	bpf_tc_hook_destroy(&hook);
+}
+
+/* TCX (Linux 6.6) has links, so that nothing survives us; else clsact. */
+static int attach_tc(struct attachment *at, const struct port *port, int fd)
+{
+	int link;
+
+	if (port->tc_hook == TC_CLSACT)
+		return attach_clsact(at, port, fd);
+	link = bpf_link_create(fd, port->ifindex, ATTACH_TCX_INGRESS, NULL);
+	if (link >= 0) {
+		at->link_fd = link;
+		at->tc = "tcx";
+		return 0;
+	}
+	if (port->tc_hook == TC_TCX)
+		return fail(link, "cannot attach TCX: %s: %s", port->ifname,
+			    explain(link));
+	return attach_clsact(at, port, fd);
+}
+
+int attach_port(struct attachment *at, const struct port *port, int fd)
+{
+	int ns, err;
+
+	*at = (struct attachment){ .link_fd = -1, .xdp = "none", .tc = "none" };
+	ns = netns_enter(port_netns(port));
+	if (ns < 0)
+		return fail(ns, "cannot enter network namespace: %s: %s",
+			    port->netns, explain(ns));
+	if (port->rx == RX_XDP)
+		err = attach_xdp(at, port, fd);
+	else
+		err = attach_tc(at, port, fd);
+	netns_leave(ns);
+	return err;
+}
+
+void detach_port(struct attachment *at, const struct port *port)
+{
+	int ns;
+
+	if (at->link_fd >= 0)
+		close(at->link_fd);
+	at->link_fd = -1;
+	if (!at->clsact)
+		return;
+	at->clsact = false;
+	ns = netns_enter(port_netns(port));
+	if (ns < 0)
+		return; /* the namespace is gone, and the filter with it */
+	detach_clsact(at, port);
+	netns_leave(ns);
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <arpa/inet.h>
+#include <math.h>
+#include <string.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include "frames.h"
+#include "util.h"
+
+static __u64 sum_words(const void *data, size_t bytes)
+{
+	__u64 sum = 0;
+	__u16 word;
+	size_t i;
+
+	for (i = 0; i < bytes; i += 2) {
+		memcpy(&word, (const char *)data + i, 2);
+		sum += word;
+	}
+	return sum;
+}
+
+static __u8 *put_ethernet(const struct stream *s, __u8 *p)
+{
+	__be16 words[2] = { htons(ETH_P_8021Q), htons(s->vlan) };
+	__be16 type = htons(s->ip == 4 ? ETH_P_IP : ETH_P_IPV6);
+
+	memcpy(p, s->dst_mac, ETH_ALEN);
+	memcpy(p + ETH_ALEN, s->src_mac, ETH_ALEN);
+	p += 2 * ETH_ALEN;
+	if (s->vlan) {
+		memcpy(p, words, sizeof(words));
+		p += sizeof(words);
+	}
+	memcpy(p, &type, sizeof(type));
+	return p + sizeof(type);
+}
+
+/* Both return the sum of the addresses for the UDP pseudo header. */
+static __u64 put_ipv4(const struct stream *s, __u8 *p, int udp_bytes)
+{
+	struct iphdr ip = {
+		.version = 4,
+		.ihl = 5,
+		.tot_len = htons(sizeof(ip) + udp_bytes),
+		.frag_off = htons(0x4000), /* don't fragment */
+		.ttl = 64,
+		.protocol = IPPROTO_UDP,
+	};
+
+	inet_pton(AF_INET, s->src_ip, &ip.saddr);
+	inet_pton(AF_INET, s->dst_ip, &ip.daddr);
+	ip.check = ~csum_fold64(sum_words(&ip, sizeof(ip)));
+	memcpy(p, &ip, sizeof(ip));
+	return sum_words(&ip.saddr, 8);
+}
+
+static __u64 put_ipv6(const struct stream *s, __u8 *p, int udp_bytes)
+{
+	struct ipv6hdr ip = {
+		.version = 6,
+		.payload_len = htons(udp_bytes),
+		.nexthdr = IPPROTO_UDP,
+		.hop_limit = 64,
+	};
+
+	inet_pton(AF_INET6, s->src_ip, &ip.saddr);
+	inet_pton(AF_INET6, s->dst_ip, &ip.daddr);
+	memcpy(p, &ip, sizeof(ip));
+	return sum_words(&ip.saddr, 32);
+}
+
+void frame_template(const struct stream *s, struct gen_stream *g)
+{
+	int udp_off = stream_header_bytes(s) - sizeof(struct udphdr);
+	int udp_bytes = stream_kernel_bytes(s) - udp_off;
+	struct udphdr udp = { .dest = htons(s->udp_dst),
+			      .len = htons(udp_bytes) };
+	__be16 magic = htons(TRAILER_MAGIC);
+	__u8 *ip;
+	__u64 sum;
+
+	memset(g->template, 0, sizeof(g->template));
+	g->len = stream_kernel_bytes(s);
+	g->odd = g->len & 1;
+	g->udp_src_off = udp_off;
+
+	ip = put_ethernet(s, g->template);
+	sum = s->ip == 4 ? put_ipv4(s, ip, udp_bytes) :
+			   put_ipv6(s, ip, udp_bytes);
+	sum += htons(IPPROTO_UDP) + udp.len + sum_words(&udp, sizeof(udp));
+	sum += g->odd ? __builtin_bswap16(magic) : magic;
+	udp.check = ~csum_fold64(sum);
+	if (!udp.check)
+		udp.check = 0xffff;
+	memcpy(g->template + udp_off, &udp, sizeof(udp));
+}
+
+static void set_schedule(const struct stream *s, struct gen_stream *g,
+			 const struct config *cfg)
+{
+	long double interval;
+
+	g->paced = s->pps > 0;
+	g->count = s->count;
+	if (!g->paced)
+		return;
+	interval = 1e9L / s->pps;
+	g->int_ns = interval;
+	g->int_frac = (interval - g->int_ns) * 4294967296.0L;
+	g->max_late_ns = interval * cfg->max_burst;
+}
+
+/* Where other streams of the thread leave a trailer inside this frame. */
+static void set_scrubs(struct gen_stream *streams, int count,
+		       struct gen_stream *g)
+{
+	int i, j;
+
+	for (i = 0; i < count; i++) {
+		int offset = streams[i].len - TRAILER_BYTES;
+
+		if (streams[i].len >= g->len)
+			continue;
+		for (j = 0; j < g->scrubs; j++)
+			if (g->scrub[j] == offset)
+				break;
+		if (j == g->scrubs)
+			g->scrub[g->scrubs++] = offset;
+	}
+}
+
+void gen_init(struct gen_thread *t, struct gen_stream *streams,
+	      const struct config *cfg, const int *index, int count,
+	      __u64 start_ns, __u8 epoch)
+{
+	__u64 trial_ns = start_ns + (__u64)(cfg->warmup_s * 1e9);
+	int i;
+
+	memset(t, 0, sizeof(*t));
+	t->streams = count;
+	t->stage_end_ns[GEN_WARMUP] = trial_ns;
+	t->stage_end_ns[GEN_TRIAL] = trial_ns + (__u64)(cfg->duration_s * 1e9);
+	t->stall_ns = cfg->stall_ns;
+	t->late_ns = cfg->late_ns;
+	t->last_poll_ns = start_ns;
+	t->epoch[GEN_WARMUP] = epoch;
+	t->epoch[GEN_TRIAL] = epoch + 1;
+	for (i = 0; i < count; i++) {
+		const struct stream *s = &cfg->streams[index[i]];
+		struct gen_stream *g = &streams[i];
+
+		memset(g, 0, sizeof(*g));
+		g->id = s->id;
+		g->udp_src = s->udp_src;
+		g->flows = s->flows;
+		frame_template(s, g);
+		set_schedule(s, g, cfg);
+		g->first_ns = trial_ns + s->start_ns;
+		g->due_ns = start_ns + s->start_ns;
+		if (g->due_ns >= trial_ns)
+			g->due_ns = GEN_NEVER;
+	}
+	for (i = 0; i < count; i++)
+		set_scrubs(streams, count, &streams[i]);
+	gen_pick(t, streams);
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The departure schedule and the frame writer of one sender thread.  The same
+ * code runs in the kernel (live.bpf.c) and in user space (xsk.c).
+ */
+#ifndef XDPGEN_GEN_H
+#define XDPGEN_GEN_H
+
+#include <linux/types.h>
+#include <linux/swab.h>
+#include "trailer.h"
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+#define GEN_STREAMS   16   /* power of two */
+#define GEN_CPUS      1024 /* power of two; higher CPU numbers fold */
+#define GEN_NEVER     (~0ULL)
+#define GEN_TEMPLATE  72 /* longest header is 66, then zeroes */
+#define GEN_SHORT     56 /* part that fits every frame of >= 60 bytes */
+#define GEN_MAX_FRAME 4095
+
+enum gen_stage { GEN_WARMUP, GEN_TRIAL, GEN_DONE };
+
+struct gen_lateness {
+	__u64 count;
+	__u64 on_schedule;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 min_inv; /* ~min, so that zeroed memory is empty */
+};
+
+struct gen_stream {
+	/* schedule; int_ns.int_frac is the interval, int_frac in 2^-32 ns */
+	__u64 due_ns;
+	__u64 int_ns;
+	__u32 due_frac;
+	__u32 int_frac;
+	__u64 max_late_ns;
+	__u64 first_ns; /* first departure of the trial */
+	__u64 count;	/* frames per stage, 0 = no limit */
+	__u64 stage_sent;
+	/* frame */
+	__u32 seq;
+	__u32 flow;
+	__u32 flows;
+	__u16 udp_src;
+	__u16 len; /* without FCS */
+	__u16 udp_src_off;
+	__u8 paced;
+	__u8 id;
+	__u8 odd; /* trailer at an odd offset */
+	__u8 scrubs;
+	__u16 scrub[GEN_STREAMS]; /* where shorter frames left their trailer */
+	__u8 template[GEN_TEMPLATE] __attribute__((aligned(8)));
+	/* results, by stage */
+	__u64 sent[2];
+	__u64 skipped[2];
+	struct gen_lateness late;
+};
+
+struct gen_thread {
+	__u64 wake_ns; /* nothing to do before */
+	__u64 last_poll_ns;
+	__u64 last_sent_ns;
+	__u64 stage_end_ns[2];
+	__u64 stall_ns;
+	__u64 late_ns;
+	__u64 pending_late_ns; /* of the last departure, to be accounted */
+	__u32 pending;	       /* its stream's index + 1 */
+	__u32 stage;
+	__u32 streams;
+	__u32 pick;	 /* the stream that is due first */
+	__u32 none_left; /* no stream has a departure left in this stage */
+	__u8 epoch[2];
+	__u16 errors;
+	__u32 done_told;
+	/* results of the trial */
+	__u64 stalls;
+	__u64 stalled_ns;
+	__u64 stall_end_ns;
+	__u64 longest_gap_ns;
+	__u64 polls[GEN_CPUS];
+};
+
+/* Choose the stream that leaves next: earliest due first. */
+static __always_inline void gen_pick(struct gen_thread *t,
+				     struct gen_stream *streams)
+{
+	__u64 best = GEN_NEVER;
+	__u32 i;
+
+	/* t->pick lives in memory so that the verifier does not follow it */
+	for (i = 0; i < GEN_STREAMS; i++) {
+		if (i >= t->streams)
+			break;
+		if (streams[i].due_ns < best) {
+			best = streams[i].due_ns;
+			t->pick = i;
+		}
+	}
+	t->none_left = best == GEN_NEVER;
+	if (t->none_left && t->stage == GEN_WARMUP)
+		best = t->stage_end_ns[GEN_WARMUP];
+	else if (t->none_left)
+		best = 0;
+	t->wake_ns = best;
+}
+
+static __always_inline void gen_next_stage(struct gen_thread *t,
+					   struct gen_stream *streams)
+{
+	__u32 i;
+
+	if (t->stage != GEN_WARMUP) {
+		t->stage = GEN_DONE;
+		t->wake_ns = GEN_NEVER;
+		return;
+	}
+	t->stage = GEN_TRIAL;
+	for (i = 0; i < GEN_STREAMS; i++) {
+		if (i >= t->streams)
+			break;
+		streams[i].due_ns = streams[i].first_ns;
+		streams[i].due_frac = 0;
+		streams[i].stage_sent = 0;
+		streams[i].seq = 0;
+		streams[i].flow = 0;
+	}
+	gen_pick(t, streams);
+}
+
+static __always_inline void gen_note_stall(struct gen_thread *t, __u64 ns,
+					   __u64 now)
+{
+	t->stalls++;
+	t->stalled_ns += ns;
+	t->stall_end_ns = now;
+}
+
+/* Account one run of the poll loop; @cpu is where it ran. */
+static __always_inline void gen_account_poll(struct gen_thread *t, __u64 now,
+					     __u32 cpu)
+{
+	__u64 gap = now - t->last_poll_ns;
+
+	t->last_poll_ns = now;
+	if (t->stage != GEN_TRIAL)
+		return;
+	t->polls[cpu & (GEN_CPUS - 1)]++;
+	if (gap > t->longest_gap_ns)
+		t->longest_gap_ns = gap;
+	if (gap > t->stall_ns)
+		gen_note_stall(t, gap, now);
+}
+
+/*
+ * Account the last departure's lateness; done in the poll after it so that
+ * the time between time stamp and transmission stays short.  Returns the
+ * stream's index.
+ */
+static __always_inline __u32 gen_account_late(struct gen_thread *t,
+					      struct gen_stream *streams)
+{
+	__u32 index = (t->pending - 1) & (GEN_STREAMS - 1);
+	struct gen_lateness *late = &streams[index].late;
+	__u64 ns = t->pending_late_ns;
+
+	t->pending = 0;
+	late->count++;
+	late->sum_ns += ns;
+	late->on_schedule += ns <= t->late_ns;
+	if (ns > late->max_ns)
+		late->max_ns = ns;
+	if (~ns > late->min_inv)
+		late->min_inv = ~ns;
+	return index;
+}
+
+/* Move a stream's next departure by k intervals. */
+static __always_inline void gen_step(struct gen_stream *s, __u64 k)
+{
+	__u64 frac = s->due_frac + k * s->int_frac;
+
+	s->due_ns += k * s->int_ns + (frac >> 32);
+	s->due_frac = frac;
+}
+
+/*
+ * Is a frame due?  If so it is the next one of @s = streams[t->pick].  A
+ * stream that is late by more than max_burst intervals loses whole intervals.
+ */
+static __always_inline int gen_due(struct gen_thread *t,
+				   struct gen_stream *streams,
+				   struct gen_stream *s, __u64 now)
+{
+	__u64 late, lost, end;
+
+	if (now < t->wake_ns)
+		return 0;
+	if (t->none_left) {
+		gen_next_stage(t, streams);
+		return 0;
+	}
+	end = t->stage_end_ns[t->stage & 1];
+	if (!s->paced) {
+		if (now < end)
+			return 1;
+		s->due_ns = GEN_NEVER;
+		gen_pick(t, streams);
+		return 0;
+	}
+	late = now - s->due_ns;
+	if (late > t->stall_ns && s->due_ns > t->stall_end_ns &&
+	    t->stage == GEN_TRIAL)
+		gen_note_stall(t, late, now);
+	if (late <= s->max_late_ns)
+		return 1;
+	if (now >= end)
+		late = end - s->due_ns; /* nothing was asked for after that */
+	/* + 1 rounds down: what is left over leaves late, or is cut next */
+	lost = late / (s->int_ns + 1);
+	gen_step(s, lost);
+	s->skipped[t->stage & 1] += lost;
+	if (s->due_ns < end)
+		return 1;
+	s->due_ns = GEN_NEVER;
+	gen_pick(t, streams);
+	return 0;
+}
+
+/* The frame of @s is written: schedule the next one. */
+static __always_inline void gen_advance(struct gen_thread *t,
+					struct gen_stream *streams,
+					struct gen_stream *s, __u64 now)
+{
+	__u32 stage = t->stage & 1;
+
+	s->seq++;
+	s->flow++;
+	if (s->flow >= s->flows)
+		s->flow = 0;
+	s->sent[stage]++;
+	s->stage_sent++;
+	t->last_sent_ns = now;
+	if (s->paced)
+		gen_step(s, 1);
+	else
+		s->due_ns = now;
+	if (s->stage_sent == s->count || s->due_ns >= t->stage_end_ns[stage])
+		s->due_ns = GEN_NEVER;
+	gen_pick(t, streams);
+}
+
+/*
+ * Write the frame of @s up to its trailer.  The kernel does not reset the
+ * contents of a recycled frame: everything a switch may change, and what
+ * shorter frames left behind, is written again.  Returns the sum over the
+ * changing words so far, or -1 if the frame is shorter than it must be.
+ */
+static __always_inline __s64 gen_write_head(const struct gen_stream *s,
+					    __u8 *data, __u8 *end)
+{
+	const __u64 *from = (const __u64 *)s->template;
+	__u64 *to = (__u64 *)data;
+	__u8 *port = data + (s->udp_src_off & 63);
+	__u16 src = __builtin_bswap16(s->udp_src + s->flow);
+	__u32 i;
+
+	if (data + GEN_SHORT > end || port + 2 > end)
+		return -1;
+	for (i = 0; i < GEN_SHORT / 8; i++)
+		to[i] = from[i];
+	if (s->len >= GEN_TEMPLATE) {
+		if (data + GEN_TEMPLATE > end)
+			return -1;
+		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
+			to[i] = from[i];
+	}
+	*(__u16 *)port = src;
+	for (i = 0; i < GEN_STREAMS; i++) {
+		__u8 *old;
+
+		if (i >= s->scrubs)
+			break;
+		old = data + (s->scrub[i] & GEN_MAX_FRAME);
+		if (old + TRAILER_BYTES > end)
+			return -1;
+		trailer_at(__u64, old, 0) = 0;
+		trailer_at(__u64, old, 8) = 0;
+		trailer_at(__u16, old, 16) = 0;
+	}
+	return s->odd ? __builtin_bswap16(src) : src;
+}
+
+/* The first word after the magic, as it lies in memory. */
+static __always_inline __u16 gen_id_word(__u8 id, __u8 epoch)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return id | epoch << 8;
+#else
+	return id << 8 | epoch;
+#endif
+}
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define gen_be(bits, x) __builtin_bswap##bits(x)
+#else
+#define gen_be(bits, x) (x)
+#endif
+
+/* Write the trailer for a departure at @ns; @sum is gen_write_head()'s. */
+static __always_inline void
+gen_write_trailer(__u8 *trailer, __u64 sum, __u16 id_word, __u32 seq, __u64 ns)
+{
+	__u64 be_ns = gen_be(64, ns);
+
+	seq = gen_be(32, seq);
+	sum += id_word + (__u64)seq + (be_ns & 0xffffffff) + (be_ns >> 32);
+	trailer_at(__u16, trailer, 0) = gen_be(16, TRAILER_MAGIC);
+	trailer_at(__u16, trailer, TRAILER_OFF_ID) = id_word;
+	trailer_at(__u32, trailer, TRAILER_OFF_SEQ) = seq;
+	trailer_at(__u64, trailer, TRAILER_OFF_NS) = be_ns;
+	trailer_at(__u16, trailer, TRAILER_OFF_COMP) = ~csum_fold64(sum);
+}
+
+#endif

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The paced sender: BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES (kernel
+ * 5.18) calls live_send on recycled frames in a loop.  Nothing due: XDP_DROP,
+ * the frame is recycled at once.  Due: write it, redirect it.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "gen.h"
+#include "hdr_index.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct gen_thread gen;
+struct gen_stream streams[GEN_STREAMS];
+
+/* Indexed by stream: a redirect error can be charged to its stream. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, GEN_STREAMS);
+	__type(key, __u32);
+	__type(value, __u32);
+} tx_ports SEC(".maps");
+
+/* One HdrHistogram per stream of the thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, HDR_COUNTS); /* times streams, set before load */
+	__type(key, __u32);
+	__type(value, __u64);
+} lateness SEC(".maps");
+
+/* Wakes the main thread when the last departure is done. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} done SEC(".maps");
+
+__u32 tx_ports_id;
+__u64 redirect_errors[2][GEN_STREAMS];
+__s32 redirect_errno;
+
+static __always_inline void account_late(void)
+{
+	__u32 key = hdr_index(gen.pending_late_ns);
+	__u64 *slot;
+
+	key += gen_account_late(&gen, streams) * HDR_COUNTS;
+	slot = bpf_map_lookup_elem(&lateness, &key);
+	if (slot)
+		(*slot)++;
+}
+
+static __always_inline void tell_done(void)
+{
+	__u32 *event = bpf_ringbuf_reserve(&done, sizeof(*event), 0);
+
+	if (!event)
+		return;
+	*event = 0;
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+}
+
+SEC("xdp")
+int live_send(struct xdp_md *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), due, left;
+	__u32 index, seq, paced;
+	struct gen_stream *s;
+	__u8 *data, *trailer;
+	__u16 id_word;
+	int change;
+	__s64 sum;
+
+	if (gen.pending)
+		account_late();
+	gen_account_poll(&gen, now, bpf_get_smp_processor_id());
+	index = gen.pick & (GEN_STREAMS - 1);
+	s = &streams[index];
+	if (!gen_due(&gen, streams, s, now)) {
+		if (gen.stage == GEN_DONE && gen.done_told == 0) {
+			gen.done_told = 1;
+			tell_done();
+		}
+		return XDP_DROP;
+	}
+
+	change = s->len - (ctx->data_end - ctx->data);
+	if (change && bpf_xdp_adjust_tail(ctx, change)) {
+		gen.errors++;
+		return XDP_DROP;
+	}
+	data = (__u8 *)(long)ctx->data;
+	sum = gen_write_head(s, data, (__u8 *)(long)ctx->data_end);
+	trailer = data + ((s->len - TRAILER_BYTES) & GEN_MAX_FRAME);
+	if (sum < 0 || trailer + TRAILER_BYTES > (__u8 *)(long)ctx->data_end) {
+		gen.errors++;
+		return XDP_DROP;
+	}
+	id_word = gen_id_word(s->id, gen.epoch[gen.stage & 1]);
+	seq = s->seq;
+	due = s->due_ns;
+	paced = s->paced && gen.stage == GEN_TRIAL;
+	gen_advance(&gen, streams, s, now);
+
+	left = bpf_ktime_get_ns();
+	gen_write_trailer(trailer, sum, id_word, seq, left);
+	if (paced) {
+		gen.pending = index + 1;
+		gen.pending_late_ns = left - due;
+	}
+	return bpf_redirect_map(&tx_ports, index, 0);
+}
+
+struct redirect_err_args {
+	__u64 dev;
+	__u64 prog;
+	__u64 target;
+	__u64 err;
+	__u64 map_type;
+	__u64 map_id;
+	__u64 index;
+};
+
+/* Fires only when the kernel refuses a redirect (e.g. the port is down). */
+SEC("raw_tp/xdp_redirect_err")
+int live_redirect_err(struct redirect_err_args *args)
+{
+	if ((__u32)args->map_id != tx_ports_id)
+		return 0;
+	redirect_errno = args->err;
+	redirect_errors[gen.stage != GEN_WARMUP]
+		       [args->index & (GEN_STREAMS - 1)]++;
+	return 0;
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The sender in the kernel: loads live.bpf.c and keeps it running. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "gen.h"
+#include "hdr_index.h"
+#include "live.skel.h"
+#include "sender.h"
+#include "util.h"
+
+struct live_state {
+	struct live_bpf *skel;
+	void *lateness;
+	size_t lateness_bytes;
+	unsigned char frame[GEN_MAX_FRAME];
+};
+
+/* The devmap takes interfaces of the namespace the caller is in. */
+static int add_port(struct sender *s, int map, __u32 index)
+{
+	const struct stream *stream = &s->cfg->streams[s->index[index]];
+	const struct port *port = &s->cfg->ports[stream->tx_port];
+	__u32 ifindex = port->ifindex;
+	int ns, err;
+
+	ns = netns_enter(port_netns(port));
+	if (ns < 0)
+		return ns;
+	err = bpf_map_update_elem(map, &index, &ifindex, BPF_ANY);
+	netns_leave(ns);
+	return err;
+}
+
+/* One run of the program; until the schedule is set it only drops. */
+static int run_once(struct sender *s, __u32 repeat, __u32 batch)
+{
+	struct live_state *live = s->private;
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = live->frame,
+		    .data_size_in = ETH_ZLEN, .repeat = repeat,
+		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = batch);
+	int i;
+
+	/* all frames are made for the longest stream, others are cut */
+	for (i = 0; i < s->count; i++)
+		opts.data_size_in =
+			max(opts.data_size_in, (__u32)s->streams[i].len);
+	return bpf_prog_test_run_opts(
+		bpf_program__fd(live->skel->progs.live_send), &opts);
+}
+
+static int map_lateness(struct sender *s, struct live_state *live)
+{
+	live->lateness_bytes = s->count * HDR_COUNTS * sizeof(__u64);
+	live->lateness = mmap(NULL, live->lateness_bytes, PROT_READ, MAP_SHARED,
+			      bpf_map__fd(live->skel->maps.lateness), 0);
+	if (live->lateness == MAP_FAILED) {
+		live->lateness = NULL;
+		return -errno;
+	}
+	s->lateness = live->lateness;
+	return 0;
+}
+
+static int load(struct sender *s, struct live_state *live)
+{
+	struct bpf_map_info info = {};
+	__u32 info_len = sizeof(info);
+	struct live_bpf *skel;
+	int err;
+
+	skel = live->skel = live_bpf__open();
+	if (!skel)
+		return -errno;
+	err = bpf_map__set_max_entries(skel->maps.lateness, s->count * HDR_COUNTS) ?:
+		      live_bpf__load(skel);
+	if (err)
+		return err;
+	err = bpf_obj_get_info_by_fd(bpf_map__fd(skel->maps.tx_ports), &info,
+				     &info_len);
+	if (err)
+		return err;
+	skel->bss->tx_ports_id = info.id;
+	/* a kernel without raw tracepoints: errors just stay uncounted */
+	skel->links.live_redirect_err =
+		bpf_program__attach(skel->progs.live_redirect_err);
+	return map_lateness(s, live);
+}
+
+static void live_close(struct sender *s)
+{
+	struct live_state *live = s->private;
+
+	if (!live)
+		return;
+	if (live->lateness)
+		munmap(live->lateness, live->lateness_bytes);
+	live_bpf__destroy(live->skel);
+	free(live);
+	s->private = NULL;
+}
+
+static int live_open(struct sender *s)
+{
+	struct live_state *live = calloc(1, sizeof(*live));
+	int err, i;
+
+	if (!live)
+		return -ENOMEM;
+	s->private = live;
+	err = load(s, live);
+	if (err)
+		goto out_close;
+	s->gen = &live->skel->bss->gen;
+	s->streams = live->skel->bss->streams;
+	s->redirect_errors =
+		(const __u64(*)[GEN_STREAMS])live->skel->bss->redirect_errors;
+	s->redirect_errno = &live->skel->bss->redirect_errno;
+	s->done_fd = bpf_map__fd(live->skel->maps.done);
+	for (i = 0; !err && i < s->count; i++)
+		err = add_port(s, bpf_map__fd(live->skel->maps.tx_ports), i);
+	if (err)
+		goto out_close;
+	/* does this kernel have live frames (5.18)? */
+	s->gen->wake_ns = GEN_NEVER;
+	err = run_once(s, 1, 1);
+	if (!err)
+		return 0;
+out_close:
+	live_close(s);
+	return err;
+}
+
+static int live_run(struct sender *s)
+{
+	struct gen_thread *gen = s->gen;
+	int err = 0;
+
+	/* as long as the counter allows: the next call starts with a pause */
+	while (!s->stop && !err && *(volatile __u32 *)&gen->stage != GEN_DONE) {
+		err = run_once(s, UINT32_MAX, s->batch);
+		if (err == -EINTR)
+			err = 0;
+	}
+	if (!err && gen->errors)
+		err = -EMSGSIZE;
+	return err;
+}
+
+const struct sender_ops live_sender = {
+	.name = "live",
+	.open = live_open,
+	.run = live_run,
+	.close = live_close,
+};

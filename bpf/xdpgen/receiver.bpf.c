@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The receiver of one port, as an XDP program or at tc ingress.  It runs on
+ * the core of the switch under test: everything here is paid by that switch.
+ *
+ * Exact on several CPUs without locks: counters are per CPU, the histogram is
+ * added to atomically, and the duplicate window is an array of words
+ *
+ *	bits 63..32  lap (sequence >> 18) + 1, 0 = never used
+ *	bits 31..0   which of 32 consecutive sequences have arrived
+ *
+ * replaced by compare-and-swap, so nothing is ever cleared.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+#include "hdr_index.h"
+#include "receiver_shared.h"
+#include "trailer.h"
+
+#define RX_TRIES   64
+#define VLAN_BYTES 4
+
+#define LAP_BITS (32 - RX_WINDOW_BITS)
+#define LAP_MASK ((1U << LAP_BITS) - 1)
+#define LAP_USED (1U << LAP_BITS)
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+const volatile __u8 rx_epoch; /* of the warm-up; the trial's is + 1 */
+const volatile __u8 rx_reflect;
+const volatile struct rx_stream rx_streams[GEN_STREAMS];
+
+__u32 next_expected[GEN_STREAMS];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, GEN_STREAMS);
+	__type(key, __u32);
+	__type(value, struct rx_counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct rx_port_counters);
+} port_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RX_WINDOW_WORDS); /* times slots */
+	__type(key, __u32);
+	__type(value, __u64);
+} window SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, HDR_COUNTS); /* times latency streams */
+	__type(key, __u32);
+	__type(value, __u64);
+} latency SEC(".maps");
+
+enum arrival { FIRST, AGAIN, BEYOND_WINDOW, RACE };
+
+/* Has this sequence been here before? */
+static __always_inline enum arrival window_mark(__u32 slot, __u32 seq)
+{
+	__u32 key =
+		slot * RX_WINDOW_WORDS + ((seq >> 5) & (RX_WINDOW_WORDS - 1));
+	__u32 lap = (seq >> RX_WINDOW_BITS) | LAP_USED, tries, ahead;
+	__u64 *word, old, new;
+
+	word = bpf_map_lookup_elem(&window, &key);
+	if (!word)
+		return RACE;
+	for (tries = 0; tries < RX_TRIES; tries++) {
+		old = *(volatile __u64 *)word;
+		new = (__u64)lap << 32 | 1U << (seq & 31);
+		if (old >> 32 == lap) {
+			if (old & (1U << (seq & 31)))
+				return AGAIN;
+			new |= old;
+		} else if (old) {
+			/* laps count modulo 2^LAP_BITS */
+			ahead = (lap - (__u32)(old >> 32)) & LAP_MASK;
+			if (ahead > LAP_MASK / 2)
+				return BEYOND_WINDOW;
+		}
+		if (__sync_val_compare_and_swap(word, old, new) == old)
+			return FIRST;
+	}
+	return RACE;
+}
+
+/* RFC 4737: a frame is reordered if a later one has been here before it. */
+static __always_inline int is_reordered(__u32 slot, __u32 seq)
+{
+	__u32 *next = &next_expected[slot & (GEN_STREAMS - 1)], old, tries;
+
+	for (tries = 0; tries < RX_TRIES; tries++) {
+		old = *(volatile __u32 *)next;
+		if ((__s32)(seq - old) < 0)
+			return 1;
+		if (__sync_val_compare_and_swap(next, old, seq + 1) == old)
+			return 0;
+	}
+	return 0;
+}
+
+static __always_inline void account_latency(struct rx_counters *c,
+					    __u32 histogram, __s64 ns)
+{
+	__u32 key;
+	__u64 *count;
+
+	if (ns < 0)
+		ns = 0;
+	key = histogram * HDR_COUNTS + hdr_index(ns);
+	count = bpf_map_lookup_elem(&latency, &key);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	c->sum_ns += ns;
+	if ((__u64)ns > c->max_ns)
+		c->max_ns = ns;
+	if (~(__u64)ns > c->min_inv)
+		c->min_inv = ~ns;
+}
+
+static __always_inline void account(const __u8 *trailer, __u32 slot,
+				    __u32 histogram, __u64 now)
+{
+	__u32 seq =
+		gen_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
+	__u64 sent =
+		gen_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
+	struct rx_counters *c = bpf_map_lookup_elem(&counters, &slot);
+
+	if (!c)
+		return;
+	if (trailer[TRAILER_OFF_EP] == rx_epoch) {
+		c->warmup++;
+		return;
+	}
+	switch (window_mark(slot, seq)) {
+	case FIRST:
+		break;
+	case AGAIN:
+		c->duplicated++;
+		return;
+	case BEYOND_WINDOW:
+		c->beyond_window++;
+		return;
+	default:
+		c->races++;
+		return;
+	}
+	c->received++;
+	if (is_reordered(slot, seq))
+		c->out_of_order++;
+	if (histogram != RX_NO_LATENCY)
+		account_latency(c, histogram, now - sent);
+}
+
+/* Is it a frame of this run? */
+static __always_inline int is_ours(const __u8 *trailer)
+{
+	__u8 epoch = trailer[TRAILER_OFF_EP] - rx_epoch;
+
+	return trailer_at(const __u16, trailer, 0) ==
+		       (__u16)gen_be(16, TRAILER_MAGIC) &&
+	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1;
+}
+
+/*
+ * The frame's length tells it from a lookalike.  A tag may have been moved
+ * out of the data: by the stack before tc ingress, or by VLAN offload of a
+ * forwarder that sends through the stack.
+ */
+static __always_inline int is_length(const volatile struct rx_stream *s,
+				     __u32 len)
+{
+	return len == s->len || len + s->tag_bytes == s->len;
+}
+
+static __always_inline void count_port(int reflected)
+{
+	struct rx_port_counters *p;
+	__u32 key = 0;
+
+	p = bpf_map_lookup_elem(&port_counters, &key);
+	if (!p)
+		return;
+	if (reflected)
+		p->reflected++;
+	else
+		p->other++;
+}
+
+static __always_inline void swap_macs(__u8 *eth)
+{
+	__u32 low = trailer_at(__u32, eth, 0);
+	__u16 high = trailer_at(__u16, eth, 4);
+
+	trailer_at(__u32, eth, 0) = trailer_at(__u32, eth, ETH_ALEN);
+	trailer_at(__u16, eth, 4) = trailer_at(__u16, eth, ETH_ALEN + 4);
+	trailer_at(__u32, eth, ETH_ALEN) = low;
+	trailer_at(__u16, eth, ETH_ALEN + 4) = high;
+}
+
+SEC("xdp")
+int receive_xdp(struct xdp_md *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u8 *data = (__u8 *)(long)ctx->data;
+	__u8 *end = (__u8 *)(long)ctx->data_end;
+	__u32 len = end - data;
+	__u8 *trailer = data + ((len - TRAILER_BYTES) & GEN_MAX_FRAME);
+	const volatile struct rx_stream *s;
+
+	if (data + ETH_ZLEN > end || trailer + TRAILER_BYTES > end ||
+	    !is_ours(trailer))
+		goto other;
+	s = &rx_streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
+	if (s->slot != RX_NO_SLOT && is_length(s, len)) {
+		account(trailer, s->slot, s->histogram, now);
+		return XDP_DROP;
+	}
+	if (rx_reflect && s->slot == RX_NO_SLOT) {
+		swap_macs(data);
+		if (trailer[TRAILER_OFF_EP] != rx_epoch)
+			count_port(1);
+		return XDP_TX;
+	}
+other:
+	count_port(0);
+	return XDP_PASS;
+}
+
+SEC("tc")
+int receive_tc(struct __sk_buff *skb)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u8 trailer[TRAILER_BYTES + 6] __attribute__((aligned(8)));
+	const volatile struct rx_stream *s;
+
+	if (skb->len < ETH_ZLEN - VLAN_BYTES ||
+	    bpf_skb_load_bytes(skb, skb->len - TRAILER_BYTES, trailer,
+			       TRAILER_BYTES) ||
+	    !is_ours(trailer))
+		goto other;
+	s = &rx_streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
+	if (s->slot == RX_NO_SLOT || !is_length(s, skb->len))
+		goto other;
+	account(trailer, s->slot, s->histogram, now);
+	return TC_ACT_SHOT;
+other:
+	count_port(0);
+	return TC_ACT_OK;
+}

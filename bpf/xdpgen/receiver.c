@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "receiver.h"
+#include "hdr_index.h"
+#include "receiver.skel.h"
+#include "util.h"
+
+/* Give each stream that ends here its slot in the maps. */
+static void fill_table(struct receiver *r, const struct config *cfg, int index)
+{
+	int i;
+
+	for (i = 0; i < GEN_STREAMS; i++)
+		r->table[i] = (struct rx_stream){ .slot = RX_NO_SLOT };
+	for (i = 0; i < cfg->num_streams; i++) {
+		const struct stream *s = &cfg->streams[i];
+		struct rx_stream *entry = &r->table[s->id];
+
+		if (s->rx_port != index)
+			continue;
+		entry->len = stream_kernel_bytes(s);
+		entry->tag_bytes = s->vlan ? 4 : 0;
+		entry->slot = r->slots++;
+		entry->histogram = RX_NO_LATENCY;
+		if (s->kind == STREAM_LATENCY)
+			entry->histogram = r->histograms++;
+	}
+}
+
+static int load(struct receiver *r, __u8 epoch)
+{
+	struct receiver_bpf *skel = r->skel;
+	bool xdp = r->port->rx == RX_XDP;
+
+	bpf_program__set_autoload(skel->progs.receive_xdp, xdp);
+	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
+	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
+	skel->rodata->rx_epoch = epoch;
+	skel->rodata->rx_reflect = r->port->reflect;
+	return bpf_map__set_max_entries(skel->maps.window, max(r->slots, 1) * RX_WINDOW_WORDS) ?:
+		       bpf_map__set_max_entries(skel->maps.latency, max(r->histograms, 1) * HDR_COUNTS) ?:
+		       receiver_bpf__load(skel);
+}
+
+static int map_latency(struct receiver *r)
+{
+	r->latency_bytes = max(r->histograms, 1) * HDR_COUNTS * sizeof(__u64);
+	r->latency = mmap(NULL, r->latency_bytes, PROT_READ, MAP_SHARED,
+			  bpf_map__fd(r->skel->maps.latency), 0);
+	if (r->latency != MAP_FAILED)
+		return 0;
+	r->latency = NULL;
+	return -errno;
+}
+
+int receiver_open(struct receiver *r, const struct config *cfg, int index,
+		  __u8 epoch)
+{
+	const struct port *port = &cfg->ports[index];
+	struct bpf_program *prog;
+	int err;
+
+	*r = (struct receiver){
+		.port = port,
+		.at = { .link_fd = -1, .xdp = "none", .tc = "none" },
+		.cpus = libbpf_num_possible_cpus(),
+	};
+	fill_table(r, cfg, index);
+	if (port->rx == RX_NONE)
+		return 0;
+	r->skel = receiver_bpf__open();
+	if (!r->skel)
+		return fail(-errno, "cannot open receiver program: %s",
+			    explain(-errno));
+	err = load(r, epoch) ?: map_latency(r);
+	if (err) {
+		fail(err, "cannot load receiver program: %s: %s", port->ifname,
+		     explain(err));
+		goto out_close;
+	}
+	prog = port->rx == RX_XDP ? r->skel->progs.receive_xdp :
+				    r->skel->progs.receive_tc;
+	err = attach_port(&r->at, port, bpf_program__fd(prog));
+	if (!err)
+		return 0;
+out_close:
+	receiver_close(r);
+	return err;
+}
+
+void receiver_close(struct receiver *r)
+{
+	if (!r->port)
+		return;
+	detach_port(&r->at, r->port);
+	if (r->latency)
+		munmap(r->latency, r->latency_bytes);
+	receiver_bpf__destroy(r->skel);
+	r->latency = NULL;
+	r->skel = NULL;
+}
+
+static void add_counters(struct rx_counters *sum, const struct rx_counters *c)
+{
+	sum->received += c->received;
+	sum->duplicated += c->duplicated;
+	sum->out_of_order += c->out_of_order;
+	sum->beyond_window += c->beyond_window;
+	sum->warmup += c->warmup;
+	sum->sum_ns += c->sum_ns;
+	sum->max_ns = max(sum->max_ns, c->max_ns);
+	sum->min_inv = max(sum->min_inv, c->min_inv);
+	sum->races += c->races;
+}
+
+int receiver_read(const struct receiver *r, int id, struct rx_counters *sum)
+{
+	struct rx_counters cpu[r->cpus];
+	__u32 slot = r->table[id].slot;
+	int err, i;
+
+	memset(sum, 0, sizeof(*sum));
+	if (!r->skel || slot == RX_NO_SLOT)
+		return 0;
+	err = bpf_map_lookup_elem(bpf_map__fd(r->skel->maps.counters), &slot,
+				  cpu);
+	for (i = 0; !err && i < r->cpus; i++)
+		add_counters(sum, &cpu[i]);
+	return err;
+}
+
+static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)
+{
+	struct rx_counters cpu[r->cpus];
+	__u32 slot;
+	int err, i;
+
+	for (slot = 0; slot < (__u32)r->slots; slot++) {
+		err = bpf_map_lookup_elem(bpf_map__fd(r->skel->maps.counters),
+					  &slot, cpu);
+		if (err)
+			return err;
+		for (i = 0; i < r->cpus; i++)
+			by_cpu[i] += cpu[i].received + cpu[i].duplicated +
+				     cpu[i].beyond_window;
+	}
+	return 0;
+}
+
+int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
+		       __u64 *by_cpu)
+{
+	struct rx_port_counters cpu[r->cpus];
+	__u32 key = 0;
+	int err, i;
+
+	memset(sum, 0, sizeof(*sum));
+	memset(by_cpu, 0, r->cpus * sizeof(*by_cpu));
+	if (!r->skel)
+		return 0;
+	err = bpf_map_lookup_elem(bpf_map__fd(r->skel->maps.port_counters),
+				  &key, cpu);
+	if (err)
+		return err;
+	for (i = 0; i < r->cpus; i++) {
+		sum->other += cpu[i].other;
+		sum->reflected += cpu[i].reflected;
+		by_cpu[i] = cpu[i].reflected;
+	}
+	return read_by_cpu(r, by_cpu);
+}
+
+const __u64 *receiver_latency(const struct receiver *r, int id)
+{
+	__u32 histogram = r->table[id].histogram;
+
+	if (!r->latency || histogram == RX_NO_LATENCY)
+		return NULL;
+	return r->latency + histogram * HDR_COUNTS;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The receiving side of one port. */
+#ifndef XDPGEN_RECEIVER_H
+#define XDPGEN_RECEIVER_H
+
+#include "attach.h"
+#include "config.h"
+#include "receiver_shared.h"
+
+struct receiver {
+	const struct port *port;
+	struct receiver_bpf *skel;
+	struct attachment at;
+	struct rx_stream table[GEN_STREAMS]; /* by stream id */
+	__u64 *latency;			     /* HDR_COUNTS per histogram */
+	size_t latency_bytes;
+	int slots;
+	int histograms;
+	int cpus;
+};
+
+/*
+ * Load and attach the programs of cfg->ports[index] (nothing for rx "none").
+ * Returns 0 or -errno after one line on stderr.
+ */
+int receiver_open(struct receiver *r, const struct config *cfg, int index,
+		  __u8 epoch);
+void receiver_close(struct receiver *r);
+
+/* Sum of a stream's counters over all CPUs. */
+int receiver_read(const struct receiver *r, int id, struct rx_counters *sum);
+
+/* Counters of the port, and frames of the trial by CPU (r->cpus entries). */
+int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
+		       __u64 *by_cpu);
+
+/* The latency counts of a stream, or NULL for a load stream. */
+const __u64 *receiver_latency(const struct receiver *r, int id);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What the receiver programs and user space share. */
+#ifndef XDPGEN_RECEIVER_SHARED_H
+#define XDPGEN_RECEIVER_SHARED_H
+
+#include <linux/types.h>
+#include "gen.h"
+
+#define RX_NO_SLOT    0xff
+#define RX_NO_LATENCY 0xff
+/* Duplicates are recognised among the last 2^18 sequences. */
+#define RX_WINDOW_BITS	18
+#define RX_WINDOW_WORDS (1 << (RX_WINDOW_BITS - 5))
+
+/* Per stream id, constant while the programs run. */
+struct rx_stream {
+	__u16 len;
+	__u8 slot;	/* RX_NO_SLOT: not received on this port */
+	__u8 histogram; /* RX_NO_LATENCY: load stream */
+	__u8 tag_bytes; /* 4 with a VLAN tag */
+};
+
+/* Per slot and CPU; softirq does not nest, so plain additions are exact. */
+struct rx_counters {
+	__u64 received;
+	__u64 duplicated;
+	__u64 out_of_order;
+	__u64 beyond_window;
+	__u64 warmup;
+	__u64 sum_ns;
+	__u64 max_ns;
+	__u64 min_inv; /* ~min */
+	__u64 races;   /* gave up after RX_TRIES; never seen */
+};
+
+/* Per port and CPU. */
+struct rx_port_counters {
+	__u64 other;
+	__u64 reflected;
+};
+
+#endif

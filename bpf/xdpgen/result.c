@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The JSON result. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <jansson.h>
+#include "hdr.h"
+#include "run.h"
+#include "util.h"
+
+static json_t *integer(__u64 value)
+{
+	return json_integer(value);
+}
+
+static json_t *string_or_null(const char *string)
+{
+	return string && *string ? json_string(string) : json_null();
+}
+
+static json_t *rate(__u64 frames, double elapsed_s)
+{
+	return json_real(elapsed_s > 0 ? frames / elapsed_s : 0);
+}
+
+/* Frames the schedule asked for but that the end of the trial cut off. */
+static __u64 cut_off(const struct run *run, const struct gen_stream *g)
+{
+	double interval = g->int_ns + g->int_frac / 4294967296.0;
+
+	if (!g->paced || run->interrupted || g->due_ns >= run->end_ns ||
+	    g->due_ns < run->trial_ns)
+		return 0;
+	return ceil((run->end_ns - g->due_ns) / interval);
+}
+
+static json_t *histogram(const __u64 *counts)
+{
+	char *text = hdr_encode(counts);
+	json_t *json = text ? json_string(text) : NULL;
+
+	free(text);
+	return json;
+}
+
+static json_t *distribution(__u64 count, __u64 sum_ns, __u64 min_inv,
+			    __u64 max_ns, const __u64 *counts)
+{
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o}", "count", integer(count), "min_ns",
+		count ? integer(~min_inv) : json_null(), "max_ns",
+		count ? integer(max_ns) : json_null(), "mean_ns",
+		count ? json_real((double)sum_ns / count) : json_null(), "hdr",
+		histogram(counts));
+}
+
+static json_t *lateness(const struct sender *s, int i)
+{
+	const struct gen_lateness *late = &s->streams[i].late;
+	json_t *json;
+
+	if (!s->streams[i].paced)
+		return json_null();
+	json = distribution(late->count, late->sum_ns, late->min_inv,
+			    late->max_ns, s->lateness + i * HDR_COUNTS);
+	json_object_set_new(json, "on_schedule", integer(late->on_schedule));
+	return json;
+}
+
+static json_t *latency(const struct receiver *r, int id,
+		       const struct rx_counters *c)
+{
+	const __u64 *counts = receiver_latency(r, id);
+
+	if (!counts)
+		return json_null();
+	return distribution(c->received, c->sum_ns, c->min_inv, c->max_ns,
+			    counts);
+}
+
+static json_t *stream_json(const struct run *run, const struct sender *s, int i)
+{
+	const struct stream *cfg = &run->cfg.streams[s->index[i]];
+	const struct receiver *r = &run->receivers[cfg->rx_port];
+	const struct gen_stream *g = &s->streams[i];
+	__u64 refused = sender_refused(s, GEN_TRIAL, i);
+	__u64 sent = g->sent[GEN_TRIAL] - refused;
+	__u64 skipped = g->skipped[GEN_TRIAL] + cut_off(run, g);
+	double elapsed_s = run_elapsed(run);
+	struct rx_counters c;
+
+	receiver_read(r, cfg->id, &c);
+	return json_pack(
+		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
+		"s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"id", cfg->id, "kind",
+		cfg->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
+		cfg->tx_port, "rx_port", cfg->rx_port, "frame_bytes",
+		cfg->frame_bytes, "offered_pps",
+		cfg->pps ? json_real(cfg->pps) : json_null(), "intended",
+		integer(sent + refused + skipped), "sent", integer(sent),
+		"skipped", integer(skipped), "redirect_errors",
+		integer(refused), "received", integer(c.received), "lost",
+		(json_int_t)(sent - c.received), "duplicated",
+		integer(c.duplicated), "out_of_order", integer(c.out_of_order),
+		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
+		rate(sent, elapsed_s), "rx_pps", rate(c.received, elapsed_s),
+		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i));
+}
+
+/* In the order of the configuration, not of the threads. */
+static json_t *streams_json(const struct run *run)
+{
+	json_t *array = json_array();
+	int wanted, i, j;
+
+	for (wanted = 0; wanted < run->cfg.num_streams; wanted++)
+		for (i = 0; i < run->num_senders; i++)
+			for (j = 0; j < run->senders[i].count; j++)
+				if (run->senders[i].index[j] == wanted)
+					json_array_append_new(
+						array,
+						stream_json(run,
+							    &run->senders[i],
+							    j));
+	return array;
+}
+
+static json_t *cpus_json(const __u64 *frames, int count)
+{
+	json_t *object = json_object();
+	char key[16];
+	int i;
+
+	for (i = 0; i < count; i++) {
+		if (!frames[i])
+			continue;
+		snprintf(key, sizeof(key), "%d", i);
+		json_object_set_new(object, key, integer(frames[i]));
+	}
+	return object;
+}
+
+static __u64 port_refused(const struct run *run, int port)
+{
+	__u64 sum = 0;
+	int i, j;
+
+	for (i = 0; i < run->num_senders; i++) {
+		const struct sender *s = &run->senders[i];
+
+		for (j = 0; j < s->count; j++)
+			if (run->cfg.streams[s->index[j]].tx_port == port)
+				sum += sender_refused(s, GEN_TRIAL, j);
+	}
+	return sum;
+}
+
+static json_t *port_json(const struct run *run, int index)
+{
+	static const char *const rx[] = { "xdp", "tc", "none" };
+	const struct receiver *r = &run->receivers[index];
+	const struct port *port = &run->cfg.ports[index];
+	struct rx_port_counters c;
+	__u64 by_cpu[r->cpus];
+
+	receiver_read_port(r, &c, by_cpu);
+	return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}",
+			 "name", port->name, "ifname", port->ifname, "ifindex",
+			 port->ifindex, "rx", rx[port->rx], "xdp_attach",
+			 r->at.xdp, "tc_attach", r->at.tc, "other",
+			 integer(c.other), "reflected", integer(c.reflected),
+			 "rx_cpus", cpus_json(by_cpu, r->cpus),
+			 "redirect_errors", integer(port_refused(run, index)));
+}
+
+static json_t *thread_ports(const struct sender *s)
+{
+	json_t *array = json_array();
+	__u32 seen = 0;
+	int i;
+
+	for (i = 0; i < s->count; i++) {
+		int port = s->cfg->streams[s->index[i]].tx_port;
+
+		if (!(seen & 1U << port))
+			json_array_append_new(array, json_integer(port));
+		seen |= 1U << port;
+	}
+	return array;
+}
+
+static json_t *thread_json(const struct sender *s)
+{
+	const struct gen_thread *t = s->gen;
+	__u64 polls = 0;
+	int i;
+
+	for (i = 0; i < GEN_CPUS; i++)
+		polls += t->polls[i];
+	return json_pack(
+		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"tx_cpu", s->cpu == NO_CPU ? json_null() : json_integer(s->cpu),
+		"ports", thread_ports(s), "batch", s->batch, "polls",
+		integer(polls), "cpu_seen", cpus_json(t->polls, GEN_CPUS),
+		"stalls", integer(t->stalls), "stalled_ns",
+		integer(t->stalled_ns), "longest_gap_ns",
+		integer(t->longest_gap_ns), "nonvoluntary_switches",
+		integer(s->after.nonvoluntary_switches -
+			s->before.nonvoluntary_switches),
+		"run_delay_ns",
+		integer(s->after.run_delay_ns - s->before.run_delay_ns),
+		"ran_ns", integer(s->after.ran_ns - s->before.ran_ns));
+}
+
+static json_t *warmup_json(const struct run *run)
+{
+	__u64 sent = 0, received = 0;
+	struct rx_counters c;
+	int i, j;
+
+	for (i = 0; i < run->num_senders; i++)
+		for (j = 0; j < run->senders[i].count; j++)
+			sent += run->senders[i].streams[j].sent[GEN_WARMUP] -
+				sender_refused(&run->senders[i], GEN_WARMUP, j);
+	for (i = 0; i < run->cfg.num_streams; i++) {
+		const struct stream *s = &run->cfg.streams[i];
+
+		receiver_read(&run->receivers[s->rx_port], s->id, &c);
+		received += c.warmup;
+	}
+	return json_pack("{s:o, s:o}", "sent", integer(sent), "received",
+			 integer(received));
+}
+
+int result_print(struct run *run)
+{
+	json_t *ports = json_array(), *threads = json_array(), *root;
+	int i, err;
+
+	for (i = 0; i < run->cfg.num_ports; i++)
+		json_array_append_new(ports, port_json(run, i));
+	for (i = 0; i < run->num_senders; i++)
+		json_array_append_new(threads, thread_json(&run->senders[i]));
+	root = json_pack("{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:f, s:o, s:o, "
+			 "s:o, s:o}",
+			 "version", 1, "sender", run->senders[0].ops->name,
+			 "sender_reason", string_or_null(run->sender_reason),
+			 "batch", run->senders[0].batch, "interrupted",
+			 run->interrupted, "error", string_or_null(run->error),
+			 "started_ns", integer(run->trial_ns), "elapsed_s",
+			 run_elapsed(run), "warmup", warmup_json(run), "ports",
+			 ports, "threads", threads, "streams",
+			 streams_json(run));
+	err = !root || json_dumpf(root, stdout, JSON_COMPACT) ? -ENOMEM : 0;
+	putchar('\n');
+	if (fflush(stdout) || err)
+		err = fail(-EIO, "cannot write the result: stdout: %s",
+			   strerror(errno));
+	json_decref(root);
+	return err;
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/random.h>
+#include "frames.h"
+#include "run.h"
+#include "util.h"
+
+/* Time for all sender threads to reach their loops. */
+#define START_DELAY_NS 10000000
+
+static void close_senders(struct run *run)
+{
+	int i;
+
+	for (i = 0; i < run->num_senders; i++)
+		run->senders[i].ops->close(&run->senders[i]);
+}
+
+static int open_senders(struct run *run, const struct sender_ops *ops)
+{
+	int i, err = 0;
+
+	for (i = 0; i < run->num_senders; i++)
+		run->senders[i].ops = ops;
+	for (i = 0; !err && i < run->num_senders; i++)
+		err = ops->open(&run->senders[i]);
+	if (err)
+		close_senders(run);
+	return err;
+}
+
+static int choose_sender(struct run *run)
+{
+	int err;
+
+	if (run->cfg.sender != SENDER_XSK) {
+		err = open_senders(run, &live_sender);
+		if (!err)
+			return 0;
+		if (run->cfg.sender == SENDER_LIVE || err == -EPERM)
+			return fail(err, "cannot start live sender: %s: %s",
+				    explain(err),
+				    "needs Linux 5.18; or use sender \"xsk\"");
+		run->sender_reason = "live frames are not available (Linux "
+				     "5.18, CONFIG_BPF_SYSCALL)";
+	} else {
+		run->sender_reason = "configured";
+	}
+	err = open_senders(run, &xsk_sender);
+	if (err)
+		return fail(err, "cannot start xsk sender: %s: %s",
+			    explain(err), "needs CONFIG_XDP_SOCKETS");
+	return 0;
+}
+
+int run_open(struct run *run)
+{
+	int err = 0, i;
+
+	/* frames of an earlier run that are still on their way do not count */
+	if (getrandom(&run->epoch, 1, 0) != 1)
+		run->epoch = now_ns() >> 20;
+	run->epoch &= 0xfe;
+	for (i = 0; !err && i < run->cfg.num_ports; i++)
+		err = receiver_open(&run->receivers[i], &run->cfg, i,
+				    run->epoch);
+	if (!err) {
+		run->num_senders = senders_plan(&run->cfg, run->senders);
+		err = choose_sender(run);
+	}
+	if (err)
+		run_close(run);
+	return err;
+}
+
+void run_close(struct run *run)
+{
+	int i;
+
+	for (i = 0; i < run->num_senders; i++) {
+		sender_stop(&run->senders[i]);
+		if (run->senders[i].ops)
+			run->senders[i].ops->close(&run->senders[i]);
+	}
+	for (i = 0; i < run->cfg.num_ports; i++)
+		receiver_close(&run->receivers[i]);
+}
+
+__u64 run_received(const struct run *run)
+{
+	struct rx_counters c;
+	__u64 sum = 0;
+	int i;
+
+	for (i = 0; i < run->cfg.num_streams; i++) {
+		const struct stream *s = &run->cfg.streams[i];
+
+		if (!receiver_read(&run->receivers[s->rx_port], s->id, &c))
+			sum += c.received + c.duplicated;
+	}
+	return sum;
+}
+
+__u64 run_sent(const struct run *run)
+{
+	__u64 sum = 0;
+	int i, j;
+
+	for (i = 0; i < run->num_senders; i++)
+		for (j = 0; j < run->senders[i].count; j++)
+			sum += run->senders[i].streams[j].sent[GEN_TRIAL] -
+			       sender_refused(&run->senders[i], GEN_TRIAL, j);
+	return sum;
+}
+
+/* When the last thread stopped looking at its schedule, or @start_ns. */
+static __u64 last_poll(const struct run *run)
+{
+	__u64 last = run->trial_ns;
+	int i;
+
+	for (i = 0; i < run->num_senders; i++)
+		last = max(last, run->senders[i].gen->last_poll_ns);
+	return min(last, run->end_ns);
+}
+
+static __u64 last_sent(const struct run *run)
+{
+	__u64 last = run->trial_ns;
+	int i;
+
+	for (i = 0; i < run->num_senders; i++)
+		last = max(last, run->senders[i].gen->last_sent_ns);
+	return last;
+}
+
+double run_elapsed(const struct run *run)
+{
+	bool counted = true;
+	__u64 end;
+	int i;
+
+	for (i = 0; i < run->cfg.num_streams; i++)
+		counted = counted && run->cfg.streams[i].count;
+	if (run->interrupted)
+		end = last_poll(run);
+	else if (counted)
+		end = min(last_sent(run), run->end_ns);
+	else
+		end = run->end_ns;
+	return (end - run->trial_ns) / 1e9;
+}
+
+/* Wait until nothing arrives any more. */
+static void drain(const struct run *run)
+{
+	unsigned int step_us = run->cfg.drain_s / 4 * 1e6;
+	__u64 before = run_received(run), now;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		usleep(max(step_us, 1000U));
+		now = run_received(run);
+		if (now == before)
+			break;
+		before = now;
+	}
+}
+
+static int check_traffic(struct run *run, __u64 refused)
+{
+	const struct sender *s = run->senders;
+
+	if (!refused)
+		return 0;
+	snprintf(run->error, sizeof(run->error),
+		 "%llu redirects refused (%s): the tx port's peer needs an XDP "
+		 "program or NAPI (ethtool -K PEER gro on), both ports up",
+		 refused,
+		 strerror(s->redirect_errno ? -*s->redirect_errno : 0));
+	return run_sent(run) || run->interrupted ? 0 : -EIO;
+}
+
+static int collect_errors(struct run *run)
+{
+	__u64 refused = 0;
+	int i, j;
+
+	for (i = 0; i < run->num_senders; i++) {
+		struct sender *s = &run->senders[i];
+
+		if (s->error) {
+			snprintf(run->error, sizeof(run->error),
+				 "%s sender stopped: CPU %d: %s", s->ops->name,
+				 s->cpu, explain(s->error));
+			return s->error;
+		}
+		for (j = 0; j < s->count; j++)
+			refused += sender_refused(s, GEN_TRIAL, j);
+	}
+	return check_traffic(run, refused);
+}
+
+static int start_senders(struct run *run)
+{
+	int i, err = 0;
+
+	run->start_ns = now_ns() + START_DELAY_NS;
+	run->trial_ns = run->start_ns + (__u64)(run->cfg.warmup_s * 1e9);
+	run->end_ns = run->trial_ns + (__u64)(run->cfg.duration_s * 1e9);
+	for (i = 0; i < run->num_senders; i++) {
+		struct sender *s = &run->senders[i];
+
+		gen_init(s->gen, s->streams, &run->cfg, s->index, s->count,
+			 run->start_ns, run->epoch);
+	}
+	for (i = 0; !err && i < run->num_senders; i++)
+		err = sender_start(&run->senders[i]);
+	return err;
+}
+
+int run_traffic(struct run *run)
+{
+	int err, i;
+
+	err = start_senders(run);
+	if (!err)
+		err = watch_senders(run);
+	for (i = 0; i < run->num_senders; i++)
+		sender_stop(&run->senders[i]);
+	run->stop_ns = now_ns();
+	if (err) {
+		snprintf(run->error, sizeof(run->error),
+			 "cannot run senders: %s", explain(err));
+		return err;
+	}
+	drain(run);
+	return collect_errors(run);
+}

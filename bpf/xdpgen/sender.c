@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "sender.h"
+#include "util.h"
+
+/* Above this rate a batch of one frame cannot keep up on a slow core. */
+#define SINGLE_MAX_PPS 1200000
+#define SMALL_MAX_PPS  2400000
+
+double sender_pps(const struct sender *s)
+{
+	double sum = 0;
+	int i;
+
+	for (i = 0; i < s->count; i++) {
+		double pps = s->cfg->streams[s->index[i]].pps;
+
+		if (!pps)
+			return INFINITY;
+		sum += pps;
+	}
+	return sum;
+}
+
+static int pick_batch(const struct sender *s)
+{
+	double pps = sender_pps(s);
+
+	if (s->cfg->batch)
+		return s->cfg->batch;
+	if (pps <= SINGLE_MAX_PPS)
+		return 1;
+	return pps <= SMALL_MAX_PPS ? 8 : 64;
+}
+
+int senders_plan(const struct config *cfg, struct sender *senders)
+{
+	int count = 0, i, j;
+
+	for (i = 0; i < cfg->num_streams; i++) {
+		int port = cfg->streams[i].tx_port;
+		int cpu = cfg->ports[port].tx_cpu;
+
+		for (j = 0; j < count; j++)
+			if (senders[j].cpu == cpu)
+				break;
+		if (j == count)
+			senders[count++] = (struct sender){ .cfg = cfg,
+							    .cpu = cpu,
+							    .done_fd = -1,
+							    .exit_fd = -1 };
+		senders[j].index[senders[j].count++] = i;
+	}
+	for (j = 0; j < count; j++)
+		senders[j].batch = pick_batch(&senders[j]);
+	return count;
+}
+
+static void *thread_main(void *arg)
+{
+	struct sender *s = arg;
+	__u64 one = 1;
+	sigset_t mask;
+	cpu_set_t cpus;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR1);
+	pthread_sigmask(SIG_UNBLOCK, &mask, NULL);
+	s->tid = syscall(SYS_gettid);
+	if (s->cpu != NO_CPU) {
+		CPU_ZERO(&cpus);
+		CPU_SET(s->cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			s->error = -errno;
+	}
+	if (!s->error)
+		s->error = s->ops->run(s);
+	sender_sched_stats(s, &s->after);
+	if (write(s->exit_fd, &one, sizeof(one)) < 0)
+		s->error = s->error ?: -errno;
+	return NULL;
+}
+
+int sender_start(struct sender *s)
+{
+	int err;
+
+	s->exit_fd = eventfd(0, EFD_CLOEXEC);
+	if (s->exit_fd < 0)
+		return -errno;
+	err = pthread_create(&s->thread, NULL, thread_main, s);
+	s->started = !err;
+	return -err;
+}
+
+void sender_stop(struct sender *s)
+{
+	struct timespec until;
+	int err;
+
+	if (!s->started)
+		return;
+	s->stop = true;
+	/* again and again: a signal before the system call would be lost */
+	do {
+		pthread_kill(s->thread, SIGUSR1);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 20000000;
+		if (until.tv_nsec >= (long)NSEC_PER_SEC) {
+			until.tv_nsec -= NSEC_PER_SEC;
+			until.tv_sec++;
+		}
+		err = pthread_timedjoin_np(s->thread, NULL, &until);
+	} while (err == ETIMEDOUT);
+	s->started = false;
+	close(s->exit_fd);
+}
+
+void sender_sched_stats(const struct sender *s, struct sched_stats *stats)
+{
+	unsigned long long ran, delay, switches;
+	char path[64], line[128];
+	FILE *file;
+
+	if (!s->tid)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", s->tid);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%llu %llu", &ran, &delay) == 2) {
+		stats->ran_ns = ran;
+		stats->run_delay_ns = delay;
+	}
+	if (file)
+		fclose(file);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", s->tid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "nonvoluntary_ctxt_switches: %llu",
+			   &switches) == 1)
+			stats->nonvoluntary_switches = switches;
+	if (file)
+		fclose(file);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A sender thread: what the live and the xsk sender have in common. */
+#ifndef XDPGEN_SENDER_H
+#define XDPGEN_SENDER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+#include "config.h"
+
+struct sender;
+
+struct sender_ops {
+	const char *name;
+	/* Prepare to send; sets gen, streams and lateness. */
+	int (*open)(struct sender *s);
+	/* Thread body: send until GEN_DONE or s->stop.  Returns -errno. */
+	int (*run)(struct sender *s);
+	void (*close)(struct sender *s);
+};
+
+extern const struct sender_ops live_sender;
+extern const struct sender_ops xsk_sender;
+
+struct sched_stats {
+	__u64 ran_ns;
+	__u64 run_delay_ns;
+	__u64 nonvoluntary_switches;
+};
+
+struct sender {
+	const struct sender_ops *ops;
+	const struct config *cfg;
+	int cpu;		/* or NO_CPU */
+	int index[GEN_STREAMS]; /* into cfg->streams */
+	int count;
+	int batch;
+
+	struct gen_thread *gen;
+	struct gen_stream *streams;
+	const __u64 *lateness;			     /* HDR_COUNTS per stream */
+	const __u64 (*redirect_errors)[GEN_STREAMS]; /* by stage; or NULL */
+	const __s32 *redirect_errno;
+	int done_fd; /* readable when the schedule is done, or -1 */
+	void *private;
+
+	pthread_t thread;
+	bool started;
+	pid_t tid;
+	int exit_fd; /* eventfd, readable when the thread has ended */
+	volatile bool stop;
+	int error;
+	struct sched_stats before;
+	struct sched_stats after;
+};
+
+/*
+ * Group the streams by tx_cpu into sender threads.  Returns their number
+ * (<= GEN_STREAMS).
+ */
+int senders_plan(const struct config *cfg, struct sender *senders);
+
+/* Offered load of the thread in frames/s; INFINITY for top rate. */
+double sender_pps(const struct sender *s);
+
+int sender_start(struct sender *s);
+/* End the thread, even inside a system call, and join it. */
+void sender_stop(struct sender *s);
+
+/* Scheduler statistics of the thread so far. */
+void sender_sched_stats(const struct sender *s, struct sched_stats *stats);
+
+static inline __u64 sender_refused(const struct sender *s, int stage, int i)
+{
+	return s->redirect_errors ? s->redirect_errors[stage][i] : 0;
+}
+
+#endif

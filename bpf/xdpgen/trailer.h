@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The last 18 bytes of every frame, all fields in network byte order:
+ *
+ *   offset  size  field
+ *   0       2     magic        0x78d7
+ *   2       1     stream id    0..15
+ *   3       1     epoch        run base + 0 for the warm-up, + 1 for the trial;
+ *                              the (even) base differs from run to run
+ *   4       4     sequence     from 0 in each epoch, per stream, modulo 2^32
+ *   8       8     sent_ns      bpf_ktime_get_ns() (CLOCK_MONOTONIC) at departure
+ *   16      2     compensation
+ *
+ * The compensation makes the one's-complement sum of the words that change
+ * from frame to frame (UDP source port, stream, epoch, sequence, time) equal
+ * to 0xffff, so that the UDP checksum computed once for the stream's template
+ * (with udp_src, the trailer after the magic and the compensation all zero)
+ * stays right.  Whoever changes one of these words must correct compensation
+ * or checksum.
+ *
+ * When the trailer starts at an odd offset its words straddle those of the
+ * UDP header: then the UDP source port enters the sum with its bytes swapped.
+ */
+#ifndef XDPGEN_TRAILER_H
+#define XDPGEN_TRAILER_H
+
+#include <linux/types.h>
+
+#define TRAILER_MAGIC 0x78d7
+#define TRAILER_BYTES 18
+
+#define TRAILER_OFF_ID	 2
+#define TRAILER_OFF_EP	 3
+#define TRAILER_OFF_SEQ	 4
+#define TRAILER_OFF_NS	 8
+#define TRAILER_OFF_COMP 16
+
+/*
+ * Whole-word accesses at any alignment.  A packed struct would be accessed
+ * byte by byte on the bpf target; both users of this header run on machines
+ * with efficient unaligned access (the kernel's verifier insists on it).
+ */
+#define trailer_at(type, t, off) (*(type *)((t) + (off)))
+
+/* Fold a sum of 16-bit words kept in 64 bits; same for both byte orders. */
+static inline __attribute__((always_inline)) __u16 csum_fold64(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+#endif

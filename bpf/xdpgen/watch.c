@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The main thread while senders run.  It shares a sender's core, so it sleeps:
+ * woken by senders that are done, by signals and, for progress, once a second.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include "run.h"
+#include "util.h"
+
+/* Scheduler statistics are read this long before the trial begins. */
+#define BASELINE_NS 5000000
+/* A sender that is this late will not come any more. */
+#define GIVE_UP_NS (5 * NSEC_PER_SEC)
+
+#define SIGNAL_EVENT GEN_STREAMS
+
+struct watch {
+	struct run *run;
+	int epoll;
+	int signals;
+	int running;
+	__u64 next_progress_ns;
+	bool baseline_taken;
+};
+
+static void wake_up(int signal)
+{
+	(void)signal; /* only there to end system calls with EINTR */
+}
+
+static void stop_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+}
+
+void watch_prepare(void)
+{
+	struct sigaction action = { .sa_handler = wake_up };
+	sigset_t set;
+
+	sigaction(SIGUSR1, &action, NULL);
+	stop_signals(&set);
+	sigaddset(&set, SIGUSR1); /* senders unblock it */
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static int add(struct watch *w, int fd, __u32 what)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = what };
+
+	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int watch_open(struct watch *w)
+{
+	struct run *run = w->run;
+	sigset_t set;
+	int i, err;
+
+	w->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (w->epoll < 0)
+		return -errno;
+	stop_signals(&set);
+	w->signals = signalfd(-1, &set, SFD_CLOEXEC);
+	if (w->signals < 0)
+		return -errno;
+	err = add(w, w->signals, SIGNAL_EVENT);
+	for (i = 0; !err && i < run->num_senders; i++) {
+		err = add(w, run->senders[i].exit_fd, i);
+		if (!err && run->senders[i].done_fd >= 0)
+			err = add(w, run->senders[i].done_fd, i);
+	}
+	w->running = run->num_senders;
+	return err;
+}
+
+/* Stay off the cores of the forwarder: share that of the first sender. */
+static void share_core(const struct sender *s)
+{
+	cpu_set_t cpus;
+
+	if (s->cpu == NO_CPU)
+		return;
+	CPU_ZERO(&cpus);
+	CPU_SET(s->cpu, &cpus);
+	sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+static void print_progress(const struct run *run, __u64 now)
+{
+	fprintf(stderr,
+		"progress {\"t\":%.1f,\"sent\":%llu,\"received\":%llu}\n",
+		(now - run->trial_ns) / 1e9, run_sent(run), run_received(run));
+}
+
+static void take_baseline(struct watch *w)
+{
+	int i;
+
+	w->baseline_taken = true;
+	for (i = 0; i < w->run->num_senders; i++)
+		sender_sched_stats(&w->run->senders[i],
+				   &w->run->senders[i].before);
+}
+
+/* Do what is due; returns when to wake up next. */
+static __u64 on_time(struct watch *w, __u64 now)
+{
+	const struct run *run = w->run;
+	__u64 baseline = run->trial_ns - BASELINE_NS;
+	__u64 next = run->end_ns + GIVE_UP_NS;
+
+	if (!w->baseline_taken && now >= baseline)
+		take_baseline(w);
+	if (!w->baseline_taken)
+		next = baseline;
+	if (!run->cfg.progress)
+		return next;
+	if (now >= w->next_progress_ns) {
+		print_progress(run, now);
+		w->next_progress_ns += NSEC_PER_SEC;
+	}
+	return min(next, w->next_progress_ns);
+}
+
+static void on_event(struct watch *w, __u32 what)
+{
+	struct sender *s;
+
+	if (what == SIGNAL_EVENT) {
+		w->run->interrupted = true;
+		w->running = 0;
+		return;
+	}
+	s = &w->run->senders[what];
+	if (s->done_fd >= 0)
+		epoll_ctl(w->epoll, EPOLL_CTL_DEL, s->done_fd, NULL);
+	sender_stop(s);
+	w->running--;
+}
+
+static int watch_loop(struct watch *w)
+{
+	struct epoll_event event;
+	__u64 now, next;
+	int n;
+
+	w->next_progress_ns = w->run->trial_ns + NSEC_PER_SEC;
+	while (w->running) {
+		now = now_ns();
+		if (now > w->run->end_ns + GIVE_UP_NS)
+			return -ETIMEDOUT;
+		next = on_time(w, now);
+		n = epoll_wait(w->epoll, &event, 1,
+			       next > now ? (next - now) / 1000000 + 1 : 0);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 1)
+			on_event(w, event.data.u32);
+	}
+	return 0;
+}
+
+int watch_senders(struct run *run)
+{
+	struct watch w = { .run = run, .epoll = -1, .signals = -1 };
+	int err;
+
+	share_core(&run->senders[0]);
+	err = watch_open(&w) ?: watch_loop(&w);
+	if (w.signals >= 0)
+		close(w.signals);
+	if (w.epoll >= 0)
+		close(w.epoll);
+	return err;
+}

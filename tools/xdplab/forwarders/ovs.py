@@ -85,7 +85,15 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         self._add_flows(names)
 
     def stop(self) -> None:
-        """Daemon first, so that it detaches its XDP programs, then the database."""
+        """Daemon first, so that it detaches its XDP programs, then the database.
+
+        `exit --cleanup` also removes the tap devices of the datapath and the bridge, which SIGTERM leaves behind.
+        """
+        daemon = self._running.get("ovs-vswitchd")
+        if daemon is not None and daemon.poll() is None and self._dut is not None:
+            exit_cleanly = ["ovs-appctl", "-t", self._path("ovs-vswitchd.ctl"), "--timeout=5", "exit", "--cleanup"]
+            if self._dut.host.run(exit_cleanly, check=False).returncode == 0:
+                daemon.wait(5.0)
         for name in ("ovs-vswitchd", "ovsdb-server"):
             process = self._running.pop(name, None)
             if process is not None:

@@ -89,7 +89,7 @@ class OvsDpdkOptions(Model):
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
 HUGEPAGES_2M = 384
-_DPDK_MIB = 512
+_DPDK_MIB = 256
 
 
 class OvsDpdk(OvsForwarder[OvsDpdkOptions]):

@@ -2,6 +2,7 @@
 """One visit to a point: apply knobs, start the forwarder, prove the path, measure, stop, put everything back."""
 
 import contextlib
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -67,6 +68,7 @@ class PointVisit:
         self._dut = Dut(testbed.dut, ports, visit.point.path, self._settings.context.layout, workdir)
         self._began = time.monotonic()
         self._attempt = 0
+        self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
 
     def carry_out(self, method: Method) -> None:
@@ -135,6 +137,7 @@ class PointVisit:
         shutil.rmtree(self._workdir, ignore_errors=True)
         self._workdir.mkdir(mode=0o700, parents=True)
         self._settings.apply()
+        self._links_before = links(self._testbed.dut) if self._dut.ports[0].netns else None
         self._forwarder.start(self._dut)
         self._settings.after_start()
 
@@ -182,6 +185,7 @@ class PointVisit:
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, self._workdir, ignore_errors=True)
             stack.callback(self._settings.restore)
+            stack.callback(remove_links, self._testbed.dut, self._links_before)
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
             had_sockets = bool(self._forwarder.pids())
             stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
@@ -222,3 +226,14 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
         attached = xdp_attachment(host, port.ifname)
         if attached is not None:
             raise XdplabError(f"{host.name}: {port.ifname}: XDP program {attached.prog_name} cannot be detached")
+
+
+def links(host: Host) -> frozenset[str]:
+    """Names of all links on a host."""
+    return frozenset(link["ifname"] for link in json.loads(host.run(["ip", "-json", "link", "show"]).stdout))
+
+
+def remove_links(host: Host, before: frozenset[str] | None) -> None:
+    """Remove links that a killed forwarder left in a namespace of the testbed; None: there was nothing to compare with."""
+    for name in sorted(links(host) - before) if before is not None else ():
+        host.run(["ip", "link", "delete", "dev", name])

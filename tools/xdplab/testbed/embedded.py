@@ -66,7 +66,7 @@ class EmbeddedTestbed:
                 self._hosts[host].write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
             for left, right in _LINKS:
                 self._add_link(self.ports[left], self.ports[right])
-            for role in ("b0", "b1"):
+            for role in ("b0", "b1", "d0", "d1"):  # the peers that frames are redirected to
                 self._switch_napi_on(self.ports[role])
         except BaseException:
             self.down()

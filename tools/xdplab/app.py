@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What both front ends do: read a study, run it, read it again, draw the report."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdplab.analysis import PointSummary, summarise
+from xdplab.hosts import LocalHost
+from xdplab.model import InputError, StudySpec, TestbedSpec, validated
+from xdplab.report import write_report
+from xdplab.results import RunFolder, find_run, new_run
+from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
+from xdplab.testbed import load_yaml, open_testbed, read_testbed
+from xdplab.testers import Tester, make_tester
+from xdplab.tools import project_root
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A study that has been read and checked; nothing has been changed yet."""
+
+    study: StudySpec
+    testbed: TestbedSpec
+    tester: Tester
+    plan: Plan
+
+
+def results_folder() -> Path:
+    """`results/` of the checkout, or `XDPLAB_RESULTS`."""
+    return Path(os.environ.get("XDPLAB_RESULTS", project_root() / "results"))
+
+
+def testbeds_folder() -> Path:
+    """`suites/testbeds/` of the checkout."""
+    return project_root() / "suites" / "testbeds"
+
+
+def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
+    """A study file with some keys replaced; a dotted key replaces inside (`method.duration_s`).
+
+    Raises:
+        InputError: the file or a replaced value is bad.
+    """
+    data = load_yaml(path)
+    for key, value in (changes or {}).items():
+        where = data
+        *parents, last = key.split(".")
+        for parent in parents:
+            where = where.setdefault(parent, {})
+            if not isinstance(where, dict):
+                raise InputError(f"{path}: {parent}: a mapping is expected where {key} is set")
+        where[last] = value
+    return validated(StudySpec, data, str(path))
+
+
+def prepare(study: StudySpec) -> Prepared:
+    """Check a study against its testbed and tester.
+
+    Raises:
+        InputError: something in it cannot be, or a part is missing.
+    """
+    testbed = read_testbed(study.testbed, testbeds_folder())
+    tester = make_tester(study.tester)
+    plan = make_plan(study, testbed, tester)
+    return Prepared(study, testbed, tester, plan)
+
+
+def run_study(prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None) -> tuple[RunFolder, RunOutcome]:
+    """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
+
+    Raises:
+        InputError: nothing was measured; no run folder is left behind.
+    """
+    require_root(prepared.testbed)
+    done = recover(prepared.testbed.name, LocalHost())
+    for line in done:
+        listener.note(f"left by a killed run: {line}")
+    testbed = open_testbed(prepared.testbed)
+    reason = prepared.tester.supported(testbed)
+    if reason:
+        raise InputError(f"tester {prepared.tester.name}: {reason}")
+    folder = resume or new_run(results, prepared.study.name)
+    if resume:
+        resume.mend()
+    run = StudyRun(
+        folder.name,
+        prepared.study,
+        prepared.plan,
+        testbed,
+        prepared.tester,
+        folder,
+        listener,
+        done=folder.done() if resume else frozenset(),
+        earlier=folder.load() if resume else None,
+    )
+    try:
+        outcome = run.execute()
+    except BaseException:
+        if resume is None and not folder.trials():
+            _forget(folder)
+        raise
+    write_report(folder.report, outcome.record, folder.trials())
+    return folder, outcome
+
+
+def require_root(testbed: TestbedSpec) -> None:
+    """Real testbeds need root.
+
+    Raises:
+        InputError: this user is not root.
+    """
+    if testbed.kind != "fake" and os.geteuid() != 0:
+        raise InputError(f"testbed {testbed.name}: network namespaces and XDP need root; run it with sudo")
+
+
+def study_of(folder: RunFolder) -> StudySpec:
+    """The study that a run was started with, for resuming it."""
+    return folder.load().study
+
+
+def summaries_of(name: str, results: Path) -> tuple[RunFolder, list[PointSummary]]:
+    """A run folder by path or name, and the summary of each of its points."""
+    folder = find_run(name, results)
+    return folder, summarise(folder.load(), folder.trials())
+
+
+def exit_code(outcome: RunOutcome, summaries: list[PointSummary]) -> int:
+    """0 done; 1 the run broke, a point failed, or a measured loss is above the study's limit; 130 interrupted."""
+    if outcome.interrupted:
+        return outcome.interrupted.exit_code
+    if outcome.error:
+        return outcome.error.exit_code
+    limit = outcome.record.study.max_loss_ratio
+    over = limit is not None and any((summary.loss_ratio or 0.0) > limit for summary in summaries)
+    return int(over or any(summary.failed for summary in summaries))
+
+
+def _forget(folder: RunFolder) -> None:
+    """Remove a run in which nothing was measured, and `latest` if it points there."""
+    latest = folder.path.parent / "latest"
+    if latest.is_symlink() and latest.readlink() == Path(folder.name):
+        latest.unlink()
+        others = sorted((p for p in folder.path.parent.iterdir() if (p / "trials.jsonl").exists()), key=lambda p: p.stat().st_mtime)
+        if others:
+            latest.symlink_to(others[-1].name)
+    shutil.rmtree(folder.path, ignore_errors=True)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of `xdplab`. Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 130 interrupted."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from xdplab import __version__, app
+from xdplab.analysis import answer, compare_runs, environment_difference, summarise
+from xdplab.cli.doctor import Check, checks
+from xdplab.cli.progress import ConsoleListener, duration
+from xdplab.cli.tables import comparison_table, plan_table, summary_table
+from xdplab.hosts import LocalHost
+from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError
+from xdplab.report import write_report
+from xdplab.results import find_run
+from xdplab.runner import interruptible, recover
+from xdplab.testbed import open_testbed, read_testbed
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
+Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
+
+
+@cli.command()
+def run(
+    study: Annotated[Path | None, typer.Argument(help="study file (suites/studies/*.yaml)")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
+    resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
+    results: Results = None,
+) -> None:
+    """Execute a study and write its report."""
+    folder = results or app.results_folder()
+    if (study is None) == (resume is None):
+        raise InputError("run: give a study file, or --resume RUN")
+    unfinished = find_run(resume, folder) if resume else None
+    spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), _changes(set_ or []))
+    prepared = app.prepare(spec)
+    if dry_run:
+        print(plan_table(prepared.plan, spec))
+        return
+    with ConsoleListener() as listener:
+        made, outcome = app.run_study(prepared, listener, folder, unfinished)
+    summaries = summarise(outcome.record, made.trials())
+    print(summary_table(summaries))
+    print(answer(outcome.record, summaries).sentence)
+    print(f"run {made.path}")
+    print(f"report {made.report}")
+    if outcome.error or outcome.interrupted:
+        print(f"xdplab: {outcome.error or outcome.interrupted}", file=sys.stderr)
+    raise typer.Exit(app.exit_code(outcome, summaries))
+
+
+@cli.command()
+def show(
+    run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
+    as_json: AsJson = False,
+    results: Results = None,
+) -> None:
+    """Print each point of a run."""
+    folder, summaries = app.summaries_of(run, results or app.results_folder())
+    if as_json:
+        print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=1))
+        return
+    print(summary_table(summaries))
+    print(answer(folder.load(), summaries).sentence)
+
+
+@cli.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
+    as_json: AsJson = False,
+    results: Results = None,
+) -> None:
+    """Compare the points that runs share, and print what differs in their environments."""
+    if len(runs) < 2:
+        raise InputError("compare: give two runs or more")
+    found = [app.summaries_of(name, results or app.results_folder()) for name in runs]
+    (reference, baseline), *others = found
+    output: list[dict[str, Any]] = []
+    for folder, summaries in others:
+        rows = compare_runs(baseline, summaries)
+        differences = environment_difference(reference.load(), folder.load())
+        output.append(
+            {
+                "reference": reference.name,
+                "run": folder.name,
+                "points": [
+                    {"forwarder": second.forwarder, "point_id": second.point_id}
+                    | {metric: found and found.model_dump(mode="json") for metric, found in metrics.items()}
+                    for _, second, metrics in rows
+                ],
+                "environment": {key: list(values) for key, values in differences.items()},
+            }
+        )
+        if not as_json:
+            print(comparison_table(reference.name, folder.name, rows, differences))
+    if as_json:
+        print(json.dumps(output, indent=1))
+
+
+@cli.command()
+def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
+    """Draw report.html again from a run folder."""
+    folder = find_run(run, results or app.results_folder())
+    write_report(folder.report, folder.load(), folder.trials())
+    print(folder.report)
+
+
+@cli.command()
+def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
+    """Check everything that a run needs; print the mending command for each gap."""
+    found: list[Check] = checks(read_testbed(testbed, app.testbeds_folder()))
+    if as_json:
+        print(json.dumps([check.model_dump() for check in found], indent=1))
+    else:
+        for check in found:
+            print(check.line())
+    if any(check.state == "missing" for check in found):
+        raise typer.Exit(2)
+
+
+@cli.command()
+def up(testbed: Testbed = "embedded") -> None:
+    """Build the testbed and keep it until Ctrl-C, for looking around in its namespaces."""
+    spec = read_testbed(testbed, app.testbeds_folder())
+    app.require_root(spec)
+    recover(spec.name, LocalHost())
+    built = open_testbed(spec)
+    with interruptible():
+        try:
+            built.up()
+            for port in built.ports.values():
+                print(f"{port.role}: {port.ifname} in {port.netns or 'this namespace'} ({port.mac})", flush=True)
+            print("up; Ctrl-C takes it down", flush=True)
+            sys.stdin.read() if not sys.stdin.isatty() and os.environ.get("XDPLAB_UP_UNTIL_EOF") else _sleep()
+        except XdplabError as exc:
+            if exc.exit_code != 130:
+                raise
+        finally:
+            built.down()
+
+
+@cli.command()
+def down(testbed: Testbed = "embedded") -> None:
+    """Remove what a killed run left: settings first, then processes and namespaces."""
+    spec = read_testbed(testbed, app.testbeds_folder())
+    app.require_root(spec)
+    for line in recover(spec.name, LocalHost()):
+        print(line)
+
+
+@cli.command()
+def restore(testbed: Testbed = "embedded") -> None:
+    """The same as `down`, under the name of what matters on real hosts: put every changed setting back."""
+    down(testbed)
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON Schema of study and testbed files, and of run.json."""
+    models = (StudySpec, TestbedSpec, RunRecord)
+    print(json.dumps({model.__name__: model.model_json_schema(by_alias=True) for model in models}, indent=1))
+
+
+@cli.command()
+def version() -> None:
+    """Print xdplab's version."""
+    print(__version__)
+
+
+def main() -> None:
+    """Entry point: a known error is one line and its exit code."""
+    try:
+        cli(standalone_mode=False)
+    except typer.Exit as exc:
+        sys.exit(exc.exit_code)
+    except typer.Abort:
+        sys.exit(130)
+    except XdplabError as exc:
+        sys.exit(_complain(str(exc), exc.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(_complain("interrupted", 130))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as exc:
+        if not hasattr(exc, "format_message"):  # click's usage errors have it, and are not public in typer
+            raise
+        sys.exit(_complain(exc.format_message(), 2))
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"xdplab: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _sleep() -> None:
+    import signal
+
+    signal.pause()
+
+
+def _changes(items: list[str]) -> dict[str, Any]:
+    """`repetitions=3` -> {"repetitions": 3}; values are YAML."""
+    changes = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {item!r}: KEY=VALUE is expected")
+        try:
+            changes[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(f"--set {item!r}: the value is not YAML") from None
+    return changes
+
+
+__all__ = ["cli", "duration", "main"]

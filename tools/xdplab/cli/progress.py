@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress on a terminal or in a log. Drawn between trials only, so that it never runs on a core that is measured."""
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from xdplab.analysis.summary import distribution
+from xdplab.model import Point, TrialRecord
+from xdplab.runner import Plan
+
+
+class ConsoleListener:
+    """A bar with the time left on a terminal; one line per trial elsewhere. Everything goes to stderr."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._progress: Progress | None = None
+        self._task = None
+        self._left_s = 0.0
+
+    def __enter__(self) -> "ConsoleListener":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def begin(self, plan: Plan, left: int, seconds: float) -> None:
+        """Say how much is ahead."""
+        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
+        if self._console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                       TextColumn("left {task.fields[left]}"))  # fmt: skip
+            self._progress = Progress(*columns, console=self._console, auto_refresh=False)
+            self._task = self._progress.add_task("", total=left, left=duration(seconds))  # type: ignore[assignment]
+            self._progress.start()
+
+    def note(self, text: str) -> None:
+        """A line of its own."""
+        (self._progress.console if self._progress else self._console).print(text, markup=False, soft_wrap=True)
+
+    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        """Move the bar; without a terminal remember the time left for the trial's line."""
+        self._left_s = left_s
+        if self._progress is not None and self._task is not None:
+            name = f"{point.forwarder.title} #{repetition + 1}"
+            self._progress.update(self._task, completed=number - 1, description=name, left=duration(left_s))
+            self._progress.refresh()
+
+    def trial(self, point: Point, record: TrialRecord) -> None:
+        """One line per trial."""
+        text = f"{point.forwarder.title} #{record.repetition + 1}: {describe(record)}"
+        self.note(text if self._progress else f"{text}   [left {duration(self._left_s)}]")
+
+
+def describe(record: TrialRecord) -> str:
+    """A trial in one phrase."""
+    if record.result is None:
+        return f"{record.status}: {record.reason}"
+    latencies = distribution([record])
+    p50, p99 = latencies.percentile_us(50), latencies.percentile_us(99)
+    lost = sum(stream.lost for stream in record.result.streams)
+    text = f"lost {lost} of {record.result.sent}"
+    if p50 is not None and p99 is not None:
+        text = f"p50 {p50:.2f} us, p99 {p99:.2f} us, {text}"
+    return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
+
+
+def duration(seconds: float) -> str:
+    """`2 min 05 s`."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as plain text: the same on a terminal, in a log and in a mail."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from xdplab.analysis import Comparison, PointSummary
+from xdplab.cli.progress import duration
+from xdplab.model import StudySpec
+from xdplab.runner import Plan
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned first column, right-aligned others, two spaces between."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def summary_table(summaries: Iterable[PointSummary]) -> str:
+    """One row per point, then the reasons of those not measured."""
+    rows = [["forwarder", "mode", "bytes", "kpps", "loss", "p50 us", "p99 us", "p99.9 us", "reps", "status"]]
+    notes = []
+    for point in summaries:
+        rows.append(
+            [
+                point.forwarder,
+                point.mode or "-",
+                str(point.frame_bytes),
+                number(point.offered_pps and point.offered_pps / 1000),
+                ratio(point.loss_ratio),
+                number(point.p50_us),
+                number(point.p99_us),
+                number(point.p999_us),
+                str(point.repetitions) + (f"+{point.disturbed}d" if point.disturbed else ""),
+                point.status,
+            ]
+        )
+        if point.reason:
+            notes.append(f"{point.forwarder}: {point.status}: {point.reason}")
+    return "\n".join([columns(rows), *notes])
+
+
+def comparison_table(
+    reference: str,
+    run: str,
+    rows: Iterable[tuple[PointSummary, PointSummary, Mapping[str, Comparison | None]]],
+    differences: Mapping[str, tuple[Any, Any]],
+) -> str:
+    """Ratios of a run to the reference, then the environment's differences."""
+    table = [["forwarder", "p50 us before", "after", "p50 ratio (interval)", "verdict"]]
+    for before, after, metrics in rows:
+        p50 = metrics["p50_us"]
+        text, verdict = (p50.interval.text(), _verdict(p50)) if p50 else ("-", "-")
+        table.append([after.forwarder, number(before.p50_us), number(after.p50_us), text, verdict])
+    changed = [f"  {key}: {_short(a)} -> {_short(b)}" for key, (a, b) in differences.items()]
+    environment = ["environment: the same"] if not changed else ["environment differs:", *changed]
+    return "\n".join([f"{reference} -> {run}", columns(table), *environment])
+
+
+def plan_table(plan: Plan, study: StudySpec) -> str:
+    """What a study would do."""
+    rows = [["forwarder", "path", "bytes", "probe kpps", "load", "knobs"]]
+    for point in plan.points:
+        traffic = point.traffic
+        share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
+        load = share or (f"{traffic.load_pps / 1000:g} kpps" if traffic.load_pps else "-")
+        knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
+        rows.append(
+            [point.forwarder.title, point.path, str(traffic.frame_bytes), f"{traffic.probe_pps / 1000:g}", load, knobs]
+        )
+    total = duration(plan.traffic_seconds())
+    return (
+        f"{columns(rows)}\n{len(plan.points)} points, {study.repetitions} repetitions, {len(plan.visits)} visits, "
+        f"{total} of traffic without starts and repeats"
+    )
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, or a dash."""
+    return "-" if value is None else f"{value:.4g}" if value >= 100 else f"{value:.3g}"
+
+
+def ratio(value: float | None) -> str:
+    """A loss ratio: 0 only when it is zero."""
+    return "-" if value is None else "0" if value == 0 else f"{value:.2e}"
+
+
+def _verdict(comparison: Comparison) -> str:
+    interval = comparison.interval
+    if interval.low is None:
+        return "too few repetitions"
+    return ("faster" if interval.ratio > 1 else "slower") if interval.differs else "no difference seen"
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One self-contained HTML file: the answer first, then what it rests on."""
+
+from xdplab.report.html import render, write_report
+
+__all__ = ["render", "write_report"]

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills the template. Everything that comes from outside is escaped by Jinja2; only our own SVG is not."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from xdplab.analysis import Comparison, Distribution, PointSummary, answer, compare_points, summarise
+from xdplab.analysis.summary import counted, distribution
+from xdplab.model import RunRecord, TrialRecord, XdplabError
+from xdplab.report.plots import density_plot, distribution_plot, repetition_plot
+
+
+def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
+    """Render into `path`, atomically.
+
+    Raises:
+        XdplabError: it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(render(run, trials), encoding="utf-8")
+        partial.replace(path)
+    except OSError as exc:
+        partial.unlink(missing_ok=True)
+        raise XdplabError(f"{path}: {exc.strerror}; `xdplab report {path.parent}` draws it again") from None
+
+
+def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
+    """The report of a run as HTML."""
+    environment = Environment(
+        loader=PackageLoader("xdplab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"fixed": _fixed, "loss": _loss, "kpps": _kpps}
+    summaries = summarise(run, trials)
+    measured = [summary for summary in summaries if summary.repetitions]
+    found = answer(run, summaries)
+    return environment.get_template("report.html.j2").render(
+        run=run,
+        answer=found,
+        summaries=summaries,
+        measured=measured,
+        unmeasured=[summary for summary in summaries if not summary.repetitions],
+        ratios=_ratios(measured, found.comparison),
+        plots=_plots(measured, trials),
+        failures=[trial for trial in trials if trial.status == "failed"],
+        disturbed=[trial for trial in trials if trial.status == "disturbed"],
+        titles={point_id: point.forwarder.title for point_id, point in run.points.items()},
+        share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
+    )
+
+
+def _ratios(measured: Sequence[PointSummary], compared: Comparison | None) -> dict[str, Comparison]:
+    """Point id -> comparison with the answer's reference."""
+    if compared is None:
+        return {}
+    reference = next(summary for summary in measured if summary.point_id == compared.reference_id)
+    found = {s.point_id: compare_points(s, reference) for s in measured if s.point_id != reference.point_id}
+    return {point_id: comparison for point_id, comparison in found.items() if comparison is not None}
+
+
+def _plots(measured: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
+    plots = []
+    for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
+        group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
+        curves = {_curve_name(s, group): _merged(s, trials) for s in group}
+        plots.append(
+            {
+                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}",
+                "distribution": Markup(distribution_plot(curves)),  # noqa: S704 - matplotlib escapes its texts
+                "density": Markup(density_plot(curves)),  # noqa: S704
+                "repetitions": Markup(repetition_plot(group)),  # noqa: S704
+            }
+        )
+    return plots
+
+
+def _merged(summary: PointSummary, trials: Sequence[TrialRecord]) -> Distribution:
+    return distribution(counted([trial for trial in trials if trial.point_id == summary.point_id]))
+
+
+def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
+    alike = [s for s in group if s.forwarder == summary.forwarder]
+    knobs = " ".join(f"{key}={value}" for key, value in summary.knobs.items())
+    return f"{summary.forwarder} {knobs}" if len(alike) > 1 and knobs else summary.forwarder
+
+
+def _fixed(value: float | None, digits: int = 2) -> str:
+    """A number for a table: three significant digits, a dash for nothing."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.{digits}f}"
+
+
+def _loss(value: float | None) -> str:
+    return "–" if value is None else "0" if value == 0 else f"{value:.2e}"
+
+
+def _kpps(value: float | None) -> str:
+    return "–" if value is None else f"{value / 1000:,.5g}"

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plots as inline SVG: no script, no network, readable on a phone and on paper."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+from xdplab.analysis import Distribution, PointSummary
+
+#: Okabe and Ito's palette, which colour-blind readers can tell apart, with line styles for more than eight lines.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444", "#8B4513")
+_STYLES = ("-", "--", "-.", ":")
+_PERCENTILES = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
+_MAX_VERTICES = 400
+
+
+def distribution_plot(points: Mapping[str, Distribution]) -> str:
+    """Cumulative distribution: percentile on a logarithmic axis up to p99.999 against latency."""
+    figure, axes = _figure(4.4)
+    for index, (name, found) in enumerate(points.items()):
+        latency, above = found.exceedance()
+        if not len(latency):
+            continue
+        shown = above >= 10**-5.0
+        shown[: max(1, int(shown.sum()))] = True
+        x, y = _thin(latency[shown], above[shown])
+        axes.step(x, -np.log10(np.maximum(y, 1e-6)), where="post", label=name, **_style(index))
+    axes.set_xscale("log")
+    axes.set_ylim(0, 5.05)
+    ticks = [-np.log10(1 - p / 100) for p in _PERCENTILES]
+    axes.yaxis.set_major_locator(FixedLocator(ticks))
+    axes.set_yticklabels(["min", "p50", "p90", "p99", "p99.9", "p99.99", "p99.999"])
+    axes.set_ylabel("percentile (log axis)")
+    return _finish(figure, axes, "cumulative distribution of latency")
+
+
+def density_plot(points: Mapping[str, Distribution]) -> str:
+    """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
+    figure, axes = _figure(3.2)
+    for index, (name, found) in enumerate(points.items()):
+        if not found.count:
+            continue
+        latency, density = found.density()
+        axes.plot(latency, density / density.max(), label=name, **_style(index))
+        axes.fill_between(latency, density / density.max(), alpha=0.08, color=_style(index)["color"])
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.08)
+    axes.set_ylabel("density (peak = 1)")
+    return _finish(figure, axes, "kernel density of latency")
+
+
+def repetition_plot(summaries: Sequence[PointSummary]) -> str:
+    """Each repetition's p50 (dot) and p99 (tick) by point: the spread that intervals rest on."""
+    figure, axes = _figure(0.9 + 0.36 * len(summaries))
+    for row, summary in enumerate(reversed(summaries)):
+        style = _style(len(summaries) - 1 - row)
+        for figures in summary.by_repetition:
+            face = "none" if figures.disturbed else style["color"]
+            axes.plot(figures.p50_us, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
+            axes.plot(figures.p99_us, row, "|", markersize=9, color=style["color"])
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(summaries)), [summary.forwarder for summary in reversed(summaries)])
+    axes.set_ylim(-0.6, len(summaries) - 0.4)
+    return _finish(figure, axes, "p50 and p99 of each repetition", legend=False)
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.6, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(which="major", color="#dddddd", linewidth=0.6)
+    return figure, axes
+
+
+def _style(index: int) -> dict[str, str]:
+    return {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _STYLES[index // len(_COLOURS) % len(_STYLES)]}
+
+
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most a few hundred vertices, evenly spaced on the log axes: a light file, the same picture."""
+    if len(x) <= _MAX_VERTICES:
+        return x, y
+    position = np.log10(x) / np.ptp(np.log10(x)) - np.log10(np.maximum(y, 1e-6)) / 6
+    wanted = np.linspace(position[0], position[-1], _MAX_VERTICES)
+    keep = np.unique(np.searchsorted(position, wanted).clip(0, len(x) - 1))
+    return x[keep], y[keep]
+
+
+def _finish(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
+    low, high = axes.get_xlim()
+    decades = [base * 10.0**power for power in range(-2, 8) for base in (1, 2, 5)]
+    few = np.log10(high / low) < 3.2
+    axes.xaxis.set_major_locator(FixedLocator([t for t in decades if few or np.log10(t) % 1 == 0]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(low, high)
+    axes.set_xlabel("latency (µs, log axis)")
+    if legend:
+        axes.legend(fontsize="small", frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    out = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "xdplab"}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1)
+    return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -25,8 +25,10 @@ static int open_senders(struct run *run, const struct sender_ops *ops)
 {
 	int i, err = 0;
 
-	for (i = 0; i < run->num_senders; i++)
+	for (i = 0; i < run->num_senders; i++) {
 		run->senders[i].ops = ops;
+		run->senders[i].batch = sender_batch(&run->senders[i]);
+	}
 	for (i = 0; !err && i < run->num_senders; i++)
 		err = ops->open(&run->senders[i]);
 	if (err)

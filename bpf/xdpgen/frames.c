@@ -133,19 +133,15 @@ static void set_scrubs(struct gen_stream *streams, int count,
 }
 
 void gen_init(struct gen_thread *t, struct gen_stream *streams,
-	      const struct config *cfg, const int *index, int count,
-	      __u64 start_ns, __u8 epoch)
+	      const struct config *cfg, const int *index, int count, __u8 epoch)
 {
-	__u64 trial_ns = start_ns + (__u64)(cfg->warmup_s * 1e9);
 	int i;
 
 	memset(t, 0, sizeof(*t));
+	t->wake_ns = GEN_NEVER;
 	t->streams = count;
-	t->stage_end_ns[GEN_WARMUP] = trial_ns;
-	t->stage_end_ns[GEN_TRIAL] = trial_ns + (__u64)(cfg->duration_s * 1e9);
 	t->stall_ns = cfg->stall_ns;
 	t->late_ns = cfg->late_ns;
-	t->last_poll_ns = start_ns;
 	t->epoch[GEN_WARMUP] = epoch;
 	t->epoch[GEN_TRIAL] = epoch + 1;
 	for (i = 0; i < count; i++) {
@@ -158,12 +154,28 @@ void gen_init(struct gen_thread *t, struct gen_stream *streams,
 		g->flows = s->flows;
 		frame_template(s, g);
 		set_schedule(s, g, cfg);
+	}
+	for (i = 0; i < count; i++)
+		set_scrubs(streams, count, &streams[i]);
+}
+
+void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
+		  const struct config *cfg, const int *index, __u64 start_ns)
+{
+	__u64 trial_ns = start_ns + (__u64)(cfg->warmup_s * 1e9);
+	__u32 i;
+
+	t->stage_end_ns[GEN_WARMUP] = trial_ns;
+	t->stage_end_ns[GEN_TRIAL] = trial_ns + (__u64)(cfg->duration_s * 1e9);
+	for (i = 0; i < t->streams; i++) {
+		const struct stream *s = &cfg->streams[index[i]];
+		struct gen_stream *g = &streams[i];
+
 		g->first_ns = trial_ns + s->start_ns;
 		g->due_ns = start_ns + s->start_ns;
 		if (g->due_ns >= trial_ns)
 			g->due_ns = GEN_NEVER;
 	}
-	for (i = 0; i < count; i++)
-		set_scrubs(streams, count, &streams[i]);
+	/* arms the thread: nobody looks at the rest before wake_ns */
 	gen_pick(t, streams);
 }

@@ -6,11 +6,15 @@
 
 /*
  * Fill the state of a sender thread from the streams cfg->streams[index[i]]:
- * templates, intervals, first departures.  The warm-up starts at @start_ns.
+ * templates and intervals.  Nothing is due until gen_schedule().
  */
 void gen_init(struct gen_thread *t, struct gen_stream *streams,
 	      const struct config *cfg, const int *index, int count,
-	      __u64 start_ns, __u8 epoch);
+	      __u8 epoch);
+
+/* Start the warm-up at @start_ns; the thread may be polling already. */
+void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
+		  const struct config *cfg, const int *index, __u64 start_ns);
 
 /* Write a stream's headers and checksums (udp source port left zero). */
 void frame_template(const struct stream *s, struct gen_stream *g);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The departure schedule and the frame writer of one sender thread.  The same
- * code runs in the kernel (live.bpf.c) and in user space (xsk.c).
+ * The departure schedule of one sender thread.  The same code runs in the
+ * kernel (live.bpf.c) and in user space (xsk.c).
  */
 #ifndef XDPGEN_GEN_H
 #define XDPGEN_GEN_H
 
 #include <linux/types.h>
-#include <linux/swab.h>
 #include "trailer.h"
 
 #ifndef __always_inline
@@ -20,6 +19,13 @@
 #define GEN_TEMPLATE  72 /* longest header is 66, then zeroes */
 #define GEN_SHORT     56 /* part that fits every frame of >= 60 bytes */
 #define GEN_MAX_FRAME 4095
+/*
+ * A frame is written up to GEN_LEAD_NS before it is due and then waits for its
+ * time: a poll takes 30 to 70 ns, and writing as long again.  The loop that
+ * waits is bounded for the verifier; one look at the clock takes > 8 ns.
+ */
+#define GEN_LEAD_NS    100
+#define GEN_LEAD_LOOKS 16
 
 enum gen_stage { GEN_WARMUP, GEN_TRIAL, GEN_DONE };
 
@@ -197,6 +203,7 @@ static __always_inline int gen_due(struct gen_thread *t,
 {
 	__u64 late, lost, end;
 
+	now += GEN_LEAD_NS;
 	if (now < t->wake_ns)
 		return 0;
 	if (t->none_left) {
@@ -251,78 +258,6 @@ static __always_inline void gen_advance(struct gen_thread *t,
 	if (s->stage_sent == s->count || s->due_ns >= t->stage_end_ns[stage])
 		s->due_ns = GEN_NEVER;
 	gen_pick(t, streams);
-}
-
-/*
- * Write the frame of @s up to its trailer.  The kernel does not reset the
- * contents of a recycled frame: everything a switch may change, and what
- * shorter frames left behind, is written again.  Returns the sum over the
- * changing words so far, or -1 if the frame is shorter than it must be.
- */
-static __always_inline __s64 gen_write_head(const struct gen_stream *s,
-					    __u8 *data, __u8 *end)
-{
-	const __u64 *from = (const __u64 *)s->template;
-	__u64 *to = (__u64 *)data;
-	__u8 *port = data + (s->udp_src_off & 63);
-	__u16 src = __builtin_bswap16(s->udp_src + s->flow);
-	__u32 i;
-
-	if (data + GEN_SHORT > end || port + 2 > end)
-		return -1;
-	for (i = 0; i < GEN_SHORT / 8; i++)
-		to[i] = from[i];
-	if (s->len >= GEN_TEMPLATE) {
-		if (data + GEN_TEMPLATE > end)
-			return -1;
-		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
-			to[i] = from[i];
-	}
-	*(__u16 *)port = src;
-	for (i = 0; i < GEN_STREAMS; i++) {
-		__u8 *old;
-
-		if (i >= s->scrubs)
-			break;
-		old = data + (s->scrub[i] & GEN_MAX_FRAME);
-		if (old + TRAILER_BYTES > end)
-			return -1;
-		trailer_at(__u64, old, 0) = 0;
-		trailer_at(__u64, old, 8) = 0;
-		trailer_at(__u16, old, 16) = 0;
-	}
-	return s->odd ? __builtin_bswap16(src) : src;
-}
-
-/* The first word after the magic, as it lies in memory. */
-static __always_inline __u16 gen_id_word(__u8 id, __u8 epoch)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	return id | epoch << 8;
-#else
-	return id << 8 | epoch;
-#endif
-}
-
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define gen_be(bits, x) __builtin_bswap##bits(x)
-#else
-#define gen_be(bits, x) (x)
-#endif
-
-/* Write the trailer for a departure at @ns; @sum is gen_write_head()'s. */
-static __always_inline void
-gen_write_trailer(__u8 *trailer, __u64 sum, __u16 id_word, __u32 seq, __u64 ns)
-{
-	__u64 be_ns = gen_be(64, ns);
-
-	seq = gen_be(32, seq);
-	sum += id_word + (__u64)seq + (be_ns & 0xffffffff) + (be_ns >> 32);
-	trailer_at(__u16, trailer, 0) = gen_be(16, TRAILER_MAGIC);
-	trailer_at(__u16, trailer, TRAILER_OFF_ID) = id_word;
-	trailer_at(__u32, trailer, TRAILER_OFF_SEQ) = seq;
-	trailer_at(__u64, trailer, TRAILER_OFF_NS) = be_ns;
-	trailer_at(__u16, trailer, TRAILER_OFF_COMP) = ~csum_fold64(sum);
 }
 
 #endif

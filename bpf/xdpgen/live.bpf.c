@@ -6,6 +6,7 @@
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include "frame.h"
 #include "gen.h"
 #include "hdr_index.h"
 
@@ -65,8 +66,8 @@ static __always_inline void tell_done(void)
 SEC("xdp")
 int live_send(struct xdp_md *ctx)
 {
-	__u64 now = bpf_ktime_get_ns(), due, left;
-	__u32 index, seq, paced;
+	__u64 now = bpf_ktime_get_ns(), due, left = now;
+	__u32 index, seq, paced, looks;
 	struct gen_stream *s;
 	__u8 *data, *trailer;
 	__u16 id_word;
@@ -104,11 +105,15 @@ int live_send(struct xdp_md *ctx)
 	paced = s->paced && gen.stage == GEN_TRIAL;
 	gen_advance(&gen, streams, s, now);
 
-	left = bpf_ktime_get_ns();
+	for (looks = 0; looks < GEN_LEAD_LOOKS; looks++) {
+		left = bpf_ktime_get_ns();
+		if (left >= due)
+			break;
+	}
 	gen_write_trailer(trailer, sum, id_word, seq, left);
 	if (paced) {
 		gen.pending = index + 1;
-		gen.pending_late_ns = left - due;
+		gen.pending_late_ns = left > due ? left - due : 0;
 	}
 	return bpf_redirect_map(&tx_ports, index, 0);
 }

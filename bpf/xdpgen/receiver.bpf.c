@@ -133,9 +133,9 @@ static __always_inline void account(const __u8 *trailer, __u32 slot,
 				    __u32 histogram, __u64 now)
 {
 	__u32 seq =
-		gen_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
+		to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
 	__u64 sent =
-		gen_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
+		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
 	struct rx_counters *c = bpf_map_lookup_elem(&counters, &slot);
 
 	if (!c)
@@ -170,7 +170,7 @@ static __always_inline int is_ours(const __u8 *trailer)
 	__u8 epoch = trailer[TRAILER_OFF_EP] - rx_epoch;
 
 	return trailer_at(const __u16, trailer, 0) ==
-		       (__u16)gen_be(16, TRAILER_MAGIC) &&
+		       (__u16)to_be(16, TRAILER_MAGIC) &&
 	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1;
 }
 

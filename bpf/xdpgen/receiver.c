@@ -36,15 +36,20 @@ static int load(struct receiver *r, __u8 epoch)
 {
 	struct receiver_bpf *skel = r->skel;
 	bool xdp = r->port->rx == RX_XDP;
+	int err;
 
 	bpf_program__set_autoload(skel->progs.receive_xdp, xdp);
 	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
 	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
 	skel->rodata->rx_epoch = epoch;
 	skel->rodata->rx_reflect = r->port->reflect;
-	return bpf_map__set_max_entries(skel->maps.window, max(r->slots, 1) * RX_WINDOW_WORDS) ?:
-		       bpf_map__set_max_entries(skel->maps.latency, max(r->histograms, 1) * HDR_COUNTS) ?:
-		       receiver_bpf__load(skel);
+	err = bpf_map__set_max_entries(skel->maps.window,
+				       max(r->slots, 1) * RX_WINDOW_WORDS);
+	if (err)
+		return err;
+	err = bpf_map__set_max_entries(skel->maps.latency,
+				       max(r->histograms, 1) * HDR_COUNTS);
+	return err ?: receiver_bpf__load(skel);
 }
 
 static int map_latency(struct receiver *r)

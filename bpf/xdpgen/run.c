@@ -8,8 +8,10 @@
 #include "run.h"
 #include "util.h"
 
-/* Time for all sender threads to reach their loops. */
-#define START_DELAY_NS 10000000
+/* Between the decision to start and the first departure. */
+#define START_DELAY_NS 2000000
+#define START_WAIT_US  1000
+#define START_TRIES    5000
 
 static void close_senders(struct run *run)
 {
@@ -23,8 +25,10 @@ static int open_senders(struct run *run, const struct sender_ops *ops)
 {
 	int i, err = 0;
 
-	for (i = 0; i < run->num_senders; i++)
+	for (i = 0; i < run->num_senders; i++) {
 		run->senders[i].ops = ops;
+		run->senders[i].batch = sender_batch(&run->senders[i]);
+	}
 	for (i = 0; !err && i < run->num_senders; i++)
 		err = ops->open(&run->senders[i]);
 	if (err)
@@ -204,21 +208,43 @@ static int collect_errors(struct run *run)
 	return check_traffic(run, refused);
 }
 
+/* Do all threads look at their (still empty) schedules? */
+static bool all_polling(const struct run *run)
+{
+	int i;
+
+	for (i = 0; i < run->num_senders; i++)
+		if (!*(volatile __u64 *)&run->senders[i].gen->last_poll_ns)
+			return false;
+	return true;
+}
+
+/*
+ * Loading a program into test_run waits for RCU, for milliseconds: so the
+ * threads run idle first and are given their schedule when all do.
+ */
 static int start_senders(struct run *run)
 {
 	int i, err = 0;
 
-	run->start_ns = now_ns() + START_DELAY_NS;
-	run->trial_ns = run->start_ns + (__u64)(run->cfg.warmup_s * 1e9);
-	run->end_ns = run->trial_ns + (__u64)(run->cfg.duration_s * 1e9);
-	for (i = 0; i < run->num_senders; i++) {
+	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
 		gen_init(s->gen, s->streams, &run->cfg, s->index, s->count,
-			 run->start_ns, run->epoch);
+			 run->epoch);
+		err = sender_start(s);
 	}
-	for (i = 0; !err && i < run->num_senders; i++)
-		err = sender_start(&run->senders[i]);
+	for (i = 0; !err && i < START_TRIES && !all_polling(run); i++)
+		usleep(START_WAIT_US);
+	run->start_ns = now_ns() + START_DELAY_NS;
+	run->trial_ns = run->start_ns + (__u64)(run->cfg.warmup_s * 1e9);
+	run->end_ns = run->trial_ns + (__u64)(run->cfg.duration_s * 1e9);
+	for (i = 0; !err && i < run->num_senders; i++) {
+		struct sender *s = &run->senders[i];
+
+		gen_schedule(s->gen, s->streams, &run->cfg, s->index,
+			     run->start_ns);
+	}
 	return err;
 }
 

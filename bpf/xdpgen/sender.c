@@ -11,11 +11,11 @@
 #include "sender.h"
 #include "util.h"
 
-/* Above this rate a batch of one frame cannot keep up on a slow core. */
-#define SINGLE_MAX_PPS 1200000
-#define SMALL_MAX_PPS  2400000
+#define SMALL_BATCH 8
+#define TOP_BATCH   64
 
-double sender_pps(const struct sender *s)
+/* Offered load of the thread in frames/s; INFINITY for top rate. */
+static double sender_pps(const struct sender *s)
 {
 	double sum = 0;
 	int i;
@@ -30,15 +30,15 @@ double sender_pps(const struct sender *s)
 	return sum;
 }
 
-static int pick_batch(const struct sender *s)
+int sender_batch(const struct sender *s)
 {
 	double pps = sender_pps(s);
 
 	if (s->cfg->batch)
 		return s->cfg->batch;
-	if (pps <= SINGLE_MAX_PPS)
+	if (pps <= s->ops->single_max_pps)
 		return 1;
-	return pps <= SMALL_MAX_PPS ? 8 : 64;
+	return pps <= s->ops->small_max_pps ? SMALL_BATCH : TOP_BATCH;
 }
 
 int senders_plan(const struct config *cfg, struct sender *senders)
@@ -59,8 +59,6 @@ int senders_plan(const struct config *cfg, struct sender *senders)
 							    .exit_fd = -1 };
 		senders[j].index[senders[j].count++] = i;
 	}
-	for (j = 0; j < count; j++)
-		senders[j].batch = pick_batch(&senders[j]);
 	return count;
 }
 

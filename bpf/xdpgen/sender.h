@@ -12,6 +12,9 @@ struct sender;
 
 struct sender_ops {
 	const char *name;
+	/* Up to these rates a batch of 1, or of 8 frames keeps up. */
+	double single_max_pps;
+	double small_max_pps;
 	/* Prepare to send; sets gen, streams and lateness. */
 	int (*open)(struct sender *s);
 	/* Thread body: send until GEN_DONE or s->stop.  Returns -errno. */
@@ -60,8 +63,8 @@ struct sender {
  */
 int senders_plan(const struct config *cfg, struct sender *senders);
 
-/* Offered load of the thread in frames/s; INFINITY for top rate. */
-double sender_pps(const struct sender *s);
+/* Frames per batch: as configured, or as few as can keep up. */
+int sender_batch(const struct sender *s);
 
 int sender_start(struct sender *s);
 /* End the thread, even inside a system call, and join it. */

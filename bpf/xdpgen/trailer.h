@@ -42,6 +42,12 @@
  */
 #define trailer_at(type, t, off) (*(type *)((t) + (off)))
 
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define to_be(bits, x) __builtin_bswap##bits(x)
+#else
+#define to_be(bits, x) (x)
+#endif
+
 /* Fold a sum of 16-bit words kept in 64 bits; same for both byte orders. */
 static inline __attribute__((always_inline)) __u16 csum_fold64(__u64 sum)
 {

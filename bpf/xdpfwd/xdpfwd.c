@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* xdpfwd: the smallest XDP_REDIRECT forwarder, the yardstick of the others. */
+#include <errno.h>
+#include <getopt.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <linux/if_link.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "util.h"
+#include "xdpfwd.h"
+#include "xdpfwd.skel.h"
+
+#define EXIT_RUNTIME 1
+#define EXIT_CONFIG  2
+
+const char *program_name = "xdpfwd";
+
+struct forwarder {
+	const char *names[FWD_PORTS];
+	__u32 ifindexes[FWD_PORTS];
+	int links[FWD_PORTS];
+	int ports; /* 1 with hairpin */
+	bool hairpin;
+	bool generic;
+	struct xdpfwd_bpf *skel;
+};
+
+static int usage(void)
+{
+	return fail(-EINVAL, "usage: xdpfwd --if0 IF --if1 IF [--mode "
+			     "native|generic] [--hairpin]: with --hairpin only "
+			     "--if0 is used");
+}
+
+static int parse(struct forwarder *f, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "if0", required_argument, NULL, '0' },
+		{ "if1", required_argument, NULL, '1' },
+		{ "mode", required_argument, NULL, 'm' },
+		{ "hairpin", no_argument, NULL, 'h' },
+		{},
+	};
+	int option;
+
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (option == '0' || option == '1')
+			f->names[option - '0'] = optarg;
+		else if (option == 'h')
+			f->hairpin = true;
+		else if (option == 'm' && !strcmp(optarg, "generic"))
+			f->generic = true;
+		else if (option != 'm' || strcmp(optarg, "native"))
+			return usage();
+	}
+	f->ports = f->hairpin ? 1 : FWD_PORTS;
+	if (optind != argc || !f->names[0] || (!f->names[1] && !f->hairpin))
+		return usage();
+	return 0;
+}
+
+static int find_ports(struct forwarder *f)
+{
+	__u32 id;
+	int i;
+
+	for (i = 0; i < f->ports; i++) {
+		f->ifindexes[i] = if_nametoindex(f->names[i]);
+		if (!f->ifindexes[i])
+			return fail(-ENODEV, "unknown interface: %s: create it",
+				    f->names[i]);
+		id = 0;
+		if (!bpf_xdp_query_id(f->ifindexes[i], 0, &id) && id)
+			return fail(-EBUSY,
+				    "port busy: %s carries XDP program %u: "
+				    "detach it (ip link set %s xdp off)",
+				    f->names[i], id, f->names[i]);
+	}
+	if (f->ports == FWD_PORTS && f->ifindexes[0] == f->ifindexes[1])
+		return fail(-EINVAL,
+			    "bad option: --if1 %s: is --if0 too: use --hairpin",
+			    f->names[1]);
+	return 0;
+}
+
+static int fill_targets(struct forwarder *f)
+{
+	int map = bpf_map__fd(f->skel->maps.targets), err = 0;
+	__u32 port;
+
+	for (port = 0; !err && !f->hairpin && port < FWD_PORTS; port++)
+		err = bpf_map_update_elem(map, &port, &f->ifindexes[!port],
+					  BPF_ANY);
+	return err;
+}
+
+static int load(struct forwarder *f)
+{
+	struct bpf_map_info info = {};
+	__u32 info_len = sizeof(info);
+	struct xdpfwd_bpf *skel;
+	int err;
+
+	skel = f->skel = xdpfwd_bpf__open();
+	if (!skel)
+		return -errno;
+	memcpy((void *)skel->rodata->ifindexes, f->ifindexes,
+	       sizeof(f->ifindexes));
+	err = xdpfwd_bpf__load(skel);
+	if (err)
+		return err;
+	err = bpf_obj_get_info_by_fd(bpf_map__fd(skel->maps.targets), &info,
+				     &info_len);
+	if (err)
+		return err;
+	skel->bss->targets_id = info.id;
+	/* a kernel without raw tracepoints: errors just stay uncounted */
+	skel->links.xdpfwd_error =
+		bpf_program__attach(skel->progs.xdpfwd_error);
+	return fill_targets(f);
+}
+
+static int program_fd(const struct forwarder *f)
+{
+	return bpf_program__fd(f->hairpin ? f->skel->progs.xdpfwd_hairpin :
+					    f->skel->progs.xdpfwd_redirect);
+}
+
+static int attach(struct forwarder *f)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts,
+		    .flags = f->generic ? XDP_FLAGS_SKB_MODE :
+					  XDP_FLAGS_DRV_MODE);
+	int i;
+
+	for (i = 0; i < f->ports; i++) {
+		f->links[i] = bpf_link_create(program_fd(f), f->ifindexes[i],
+					      BPF_XDP, &opts);
+		if (f->links[i] < 0)
+			return fail(f->links[i], "cannot attach %s XDP: %s: %s",
+				    f->generic ? "generic" : "native",
+				    f->names[i], explain(f->links[i]));
+	}
+	return 0;
+}
+
+static int print_ready(const struct forwarder *f)
+{
+	struct bpf_prog_info info = {};
+	__u32 info_len = sizeof(info);
+	int err;
+
+	err = bpf_obj_get_info_by_fd(program_fd(f), &info, &info_len);
+	if (err)
+		return fail(err, "cannot read program id: %s", explain(err));
+	printf("{\"event\":\"ready\",\"mode\":\"%s\",\"prog_id\":%u}\n",
+	       f->generic ? "generic" : "native", info.id);
+	return 0;
+}
+
+static int print_counters(const struct forwarder *f, const char *event)
+{
+	int cpus = libbpf_num_possible_cpus(), err, i;
+	struct fwd_counters cpu[cpus], sum[FWD_PORTS] = {};
+	__u64 errors[FWD_PORTS];
+	__u32 port;
+
+	for (port = 0; port < FWD_PORTS; port++) {
+		err = bpf_map_lookup_elem(bpf_map__fd(f->skel->maps.counters),
+					  &port, cpu);
+		if (err)
+			return fail(err, "cannot read counters: %s",
+				    explain(err));
+		for (i = 0; i < cpus; i++) {
+			sum[port].rx += cpu[i].rx;
+			sum[port].sent += cpu[i].sent;
+		}
+		errors[port] = f->skel->bss->errors[port];
+	}
+	printf("{\"event\":\"%s\",\"rx\":[%llu,%llu],\"redirected\":[%llu,%llu]"
+	       ",\"errors\":[%llu,%llu]}\n",
+	       event, sum[0].rx, sum[1].rx, sum[0].sent - errors[0],
+	       sum[1].sent - errors[1], errors[0], errors[1]);
+	return 0;
+}
+
+static int serve(const struct forwarder *f, const sigset_t *signals)
+{
+	int err, signal;
+
+	err = print_ready(f);
+	while (!err) {
+		fflush(stdout);
+		if (sigwait(signals, &signal))
+			continue;
+		if (signal != SIGUSR1)
+			break;
+		err = print_counters(f, "counters");
+	}
+	return err ?: print_counters(f, "done");
+}
+
+static int open_forwarder(struct forwarder *f, int argc, char **argv)
+{
+	int err;
+
+	err = parse(f, argc, argv) ?: find_ports(f);
+	if (err)
+		return err;
+	err = load(f);
+	if (err)
+		return fail(err, "cannot load program: %s: %s", f->names[0],
+			    explain(err));
+	return attach(f);
+}
+
+int main(int argc, char **argv)
+{
+	struct forwarder f = { .links = { -1, -1 } };
+	sigset_t signals;
+	int err = 0, i;
+
+	quiet_libraries();
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	if (open_forwarder(&f, argc, argv))
+		err = EXIT_CONFIG;
+	else if (serve(&f, &signals))
+		err = EXIT_RUNTIME;
+	for (i = 0; i < FWD_PORTS; i++)
+		if (f.links[i] >= 0)
+			close(f.links[i]);
+	xdpfwd_bpf__destroy(f.skel);
+	return err;
+}

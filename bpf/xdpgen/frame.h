@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Writing frames; shared by live.bpf.c and xsk.c. */
+#ifndef XDPGEN_FRAME_H
+#define XDPGEN_FRAME_H
+
+#include "gen.h"
+#include "trailer.h"
+
+/*
+ * Write the frame of @s up to its trailer.  The kernel does not reset the
+ * contents of a recycled frame: everything a switch may change, and what
+ * shorter frames left behind, is written again.  Returns the sum over the
+ * changing words so far, or -1 if the frame is shorter than it must be.
+ */
+static __always_inline __s64 gen_write_head(const struct gen_stream *s,
+					    __u8 *data, __u8 *end)
+{
+	const __u64 *from = (const __u64 *)s->template;
+	__u64 *to = (__u64 *)data;
+	__u8 *port = data + (s->udp_src_off & 63);
+	__u16 src = __builtin_bswap16(s->udp_src + s->flow);
+	__u32 i;
+
+	if (data + GEN_SHORT > end || port + 2 > end)
+		return -1;
+	for (i = 0; i < GEN_SHORT / 8; i++)
+		to[i] = from[i];
+	if (s->len >= GEN_TEMPLATE) {
+		if (data + GEN_TEMPLATE > end)
+			return -1;
+		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
+			to[i] = from[i];
+	}
+	*(__u16 *)port = src;
+	for (i = 0; i < GEN_STREAMS; i++) {
+		__u8 *old;
+
+		if (i >= s->scrubs)
+			break;
+		old = data + (s->scrub[i] & GEN_MAX_FRAME);
+		if (old + TRAILER_BYTES > end)
+			return -1;
+		trailer_at(__u64, old, 0) = 0;
+		trailer_at(__u64, old, 8) = 0;
+		trailer_at(__u16, old, 16) = 0;
+	}
+	return s->odd ? __builtin_bswap16(src) : src;
+}
+
+/* The first word after the magic, as it lies in memory. */
+static __always_inline __u16 gen_id_word(__u8 id, __u8 epoch)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	return id | epoch << 8;
+#else
+	return id << 8 | epoch;
+#endif
+}
+
+/* Write the trailer for a departure at @ns; @sum is gen_write_head()'s. */
+static __always_inline void
+gen_write_trailer(__u8 *trailer, __u64 sum, __u16 id_word, __u32 seq, __u64 ns)
+{
+	__u64 be_ns = to_be(64, ns);
+
+	seq = to_be(32, seq);
+	sum += id_word + (__u64)seq + (be_ns & 0xffffffff) + (be_ns >> 32);
+	trailer_at(__u16, trailer, 0) = to_be(16, TRAILER_MAGIC);
+	trailer_at(__u16, trailer, TRAILER_OFF_ID) = id_word;
+	trailer_at(__u32, trailer, TRAILER_OFF_SEQ) = seq;
+	trailer_at(__u64, trailer, TRAILER_OFF_NS) = be_ns;
+	trailer_at(__u16, trailer, TRAILER_OFF_COMP) = ~csum_fold64(sum);
+}
+
+#endif

@@ -68,7 +68,9 @@ def prepare(study: StudySpec) -> Prepared:
     return Prepared(study, testbed, tester, plan)
 
 
-def run_study(prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None) -> tuple[RunFolder, RunOutcome]:
+def run_study(
+    prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None
+) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
 
     Raises:
@@ -143,7 +145,9 @@ def _forget(folder: RunFolder) -> None:
     latest = folder.path.parent / "latest"
     if latest.is_symlink() and latest.readlink() == Path(folder.name):
         latest.unlink()
-        others = sorted((p for p in folder.path.parent.iterdir() if (p / "trials.jsonl").exists()), key=lambda p: p.stat().st_mtime)
+        others = sorted(
+            (p for p in folder.path.parent.iterdir() if (p / "trials.jsonl").exists()), key=lambda p: p.stat().st_mtime
+        )
         if others:
             latest.symlink_to(others[-1].name)
     shutil.rmtree(folder.path, ignore_errors=True)

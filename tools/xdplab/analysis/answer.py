@@ -41,7 +41,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
         f"{(ours.offered_pps or 0) / 1000:g} kpps of {ours.frame_bytes}-byte frames"
     )
     spread = (
-        f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repetitions"
+        f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repeats"
         if interval.low is not None and interval.high is not None
         else f"no interval from {interval.pairs} repetitions, 5 are needed"
     )
@@ -53,9 +53,10 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
     if interval.ratio < 1 and interval.low is not None and interval.high is not None:
         spread = (
             f"{interval.confidence:.0%} interval {1 / interval.high:.3g} to {1 / interval.low:.3g}, "
-            f"{interval.pairs} paired repetitions"
+            f"{interval.pairs} paired repeats"
         )
-    return f"{_long(faster.forwarder)} is faster than {_long(slower.forwarder)} by {ratio:.3g} times: {figures} ({spread})."
+    who = f"{_long(faster.forwarder)} is {ratio:.3g} times as fast as {_long(slower.forwarder)}"
+    return f"{who}: {figures} ({spread})."
 
 
 def _long(title: str) -> str:

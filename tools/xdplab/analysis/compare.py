@@ -51,7 +51,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
 def compare_runs(
     first: Iterable[PointSummary], second: Iterable[PointSummary]
 ) -> list[tuple[PointSummary, PointSummary, dict[str, Comparison | None]]]:
-    """The points that two runs share. Runs are not interleaved with each other: their difference includes the time between."""
+    """The points that two runs share. Runs are not interleaved: their difference includes the time between them."""
     earlier = {summary.point_id: summary for summary in first}
     return [
         (earlier[s.point_id], s, {metric: compare_points(s, earlier[s.point_id], metric) for metric in METRICS})
@@ -78,7 +78,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """ethtool repeats the interface's name, which differs between runs: its first word of the tag is cut."""
+    """Ethtool repeats the interface's name, which differs between runs: its first word of the tag is cut."""
     if not isinstance(value, str):
         return value
     return "\n".join(line for line in value.splitlines() if not line.endswith(":") and "-" not in line.split(":")[0])

@@ -59,7 +59,7 @@ def ratio_interval(pairs: Sequence[tuple[float, float]], confidence: float = CON
 
 
 def _studentised(data: np.ndarray) -> np.ndarray:
-    """t statistics of the resamples of `data`; resamples without spread say nothing and are left out."""
+    """T statistics of the resamples of `data`; resamples without spread say nothing and are left out."""
     n = len(data)
     if n <= _ENUMERATE_UP_TO:
         index = np.array(list(itertools.product(range(n), repeat=n)))

@@ -127,5 +127,9 @@ def _hugepages() -> Check:
     path = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
     text = path.read_text(encoding="ascii").strip() if path.exists() else ""
     return _check(
-        "hugepages", bool(text), f"{text} of 2 MiB reserved; runs that need them reserve and give back", "", required=False
+        "hugepages",
+        bool(text),
+        f"{text} of 2 MiB reserved; runs that need them reserve and give back",
+        "",
+        required=False,
     )

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of `xdplab`. Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 130 interrupted."""
+"""Commands of `xdplab`.
+
+Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 130 interrupted.
+"""
 
 import json
 import os

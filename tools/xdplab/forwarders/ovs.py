@@ -185,7 +185,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
         flows = (
-            ["in_port=%s,actions=in_port" % names[0]]
+            [f"in_port={names[0]},actions=in_port"]
             if len(names) == 1
             else [f"in_port={here},actions=output:{there}" for here, there in (names, reversed(names))]
         )
@@ -200,5 +200,3 @@ def ovs_version(host: Host, daemon: str) -> str:
         return "not installed"
     lines = host.run([daemon, "--version"]).stdout.splitlines()
     return "; ".join(line.removeprefix("ovs-vswitchd ").strip() for line in lines[:2] if line.strip())
-
-

@@ -22,8 +22,7 @@ def forwarder_class(name: str) -> type[Forwarder[Any]]:
         InputError: no such forwarder.
     """
     for entry in entry_points(group=GROUP, name=name):
-        loaded = entry.load()
-        assert issubclass(loaded, Forwarder)
+        loaded: type[Forwarder[Any]] = entry.load()
         return loaded
     raise InputError(f"forwarder {name!r}: unknown; there are {', '.join(forwarder_names())}")
 

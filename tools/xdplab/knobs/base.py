@@ -53,7 +53,7 @@ class Knob(ABC):
     def apply(self, context: KnobContext, value: Scalar) -> None:
         """Set it."""
 
-    def after_start(self, context: KnobContext, value: Scalar) -> None:
+    def after_start(self, context: KnobContext, value: Scalar) -> None:  # noqa: B027 - most knobs need none
         """What can only be done once the forwarder runs (pinning its kernel threads)."""
 
     @abstractmethod

@@ -44,7 +44,12 @@ class Latency(Method):
     def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
         """Frames per second that come through when the tester's top rate is offered."""
         flood = StreamSpec(
-            kind="load", pps=None, frame_bytes=traffic.frame_bytes, flows=traffic.flows, vlan=traffic.vlan, ip=traffic.ip
+            kind="load",
+            pps=None,
+            frame_bytes=traffic.frame_bytes,
+            flows=traffic.flows,
+            vlan=traffic.vlan,
+            ip=traffic.ip,
         )
         result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="rate")
         return result.received / result.elapsed_s

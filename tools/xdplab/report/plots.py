@@ -4,6 +4,7 @@
 import io
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -61,6 +62,8 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     for row, summary in enumerate(reversed(summaries)):
         style = _style(len(summaries) - 1 - row)
         for figures in summary.by_repetition:
+            if figures.p50_us is None or figures.p99_us is None:
+                continue
             face = "none" if figures.disturbed else style["color"]
             axes.plot(figures.p50_us, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
             axes.plot(figures.p99_us, row, "|", markersize=9, color=style["color"])
@@ -78,7 +81,7 @@ def _figure(height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _style(index: int) -> dict[str, str]:
+def _style(index: int) -> dict[str, Any]:
     return {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _STYLES[index // len(_COLOURS) % len(_STYLES)]}
 
 
@@ -109,5 +112,7 @@ def _finish(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> s
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1)
+    svg = re.sub(
+        r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1
+    )
     return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

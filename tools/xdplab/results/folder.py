@@ -82,7 +82,7 @@ class RunFolder:
             raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
     def trials(self) -> list[TrialRecord]:
-        """All whole lines of trials.jsonl. A last line that kill -9 cut off is left out; any other bad line is an error.
+        """All whole lines of trials.jsonl: a last one that kill -9 cut off is left out, any other bad one is an error.
 
         Raises:
             InputError: a line in the middle cannot be read.
@@ -97,9 +97,7 @@ class RunFolder:
             try:
                 records.append(TrialRecord.model_validate_json(line))
             except ValidationError as exc:
-                raise InputError(
-                    f"{self._trials}:{number}: not a trial record: {exc.errors()[0]['msg']}"
-                ) from None
+                raise InputError(f"{self._trials}:{number}: not a trial record: {exc.errors()[0]['msg']}") from None
         return records
 
     def mend(self) -> None:

@@ -57,9 +57,7 @@ def between(before: Snapshot, after: Snapshot) -> Use:
         for tid, use in after.threads.items()
         if tid in before.threads
     )
-    steal = {
-        cpu: (ticks - before.steal.get(cpu, ticks)) / _TICKS_PER_S / elapsed for cpu, ticks in after.steal.items()
-    }
+    steal = {cpu: (ticks - before.steal.get(cpu, ticks)) / _TICKS_PER_S / elapsed for cpu, ticks in after.steal.items()}
     softirqs = {cpu: count - before.softirqs.get(cpu, count) for cpu, count in after.softirqs.items()}
     return Use(elapsed, steal, softirqs, threads)
 

@@ -51,7 +51,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
     for point in points:
         make_forwarder(point.forwarder)
         _check_frame(point, testbed, tester)
-    visits = []
+    visits: list[Visit] = []
     for repetition in range(study.repetitions):
         order = list(points)
         random.Random(f"{study.seed}:{repetition}").shuffle(order)  # noqa: S311 - an order, not a secret

@@ -5,7 +5,6 @@ import time
 from collections.abc import Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path as FilePath
 from typing import Protocol
 
 from xdplab.forwarders import Dut, make_forwarder

@@ -74,7 +74,8 @@ class PointVisit:
     def carry_out(self, method: Method) -> None:
         """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
         status: Literal["failed", "unsupported"] = "failed"
-        reason, tail = "", ()
+        reason = ""
+        tail: tuple[str, ...] = ()
         try:
             self._prepare()
             self._prove()
@@ -166,7 +167,8 @@ class PointVisit:
             ended = self._forwarder.crashed()
             if ended or time.monotonic() > deadline:
                 raise PointFailed(
-                    ended or f"{self._forwarder.name}: no frame came through {' or '.join(silent)} "
+                    ended
+                    or f"{self._forwarder.name}: no frame came through {' or '.join(silent)} "
                     f"within {_PROOF_TIMEOUT_S:g} s"
                 )
 
@@ -234,6 +236,6 @@ def links(host: Host) -> frozenset[str]:
 
 
 def remove_links(host: Host, before: frozenset[str] | None) -> None:
-    """Remove links that a killed forwarder left in a namespace of the testbed; None: there was nothing to compare with."""
+    """Remove links that a killed forwarder left in a namespace of the testbed (None: it was not started)."""
     for name in sorted(links(host) - before) if before is not None else ():
         host.run(["ip", "link", "delete", "dev", name])

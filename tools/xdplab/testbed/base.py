@@ -7,6 +7,7 @@ from typing import Protocol
 
 from xdplab.hosts import Host
 from xdplab.model import CpuLayout, InputError, Path, TestbedSpec
+from xdplab.testbed.state import TestbedLock
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class Testbed(Protocol):
     @property
     def spec(self) -> TestbedSpec:
         """The file it was made from."""
+
+    @property
+    def lock(self) -> TestbedLock:
+        """Its lock, with the state that `xdplab down` reads."""
 
     @property
     def layout(self) -> CpuLayout:

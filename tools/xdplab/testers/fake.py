@@ -33,7 +33,7 @@ class FakeTester(Tester):
             raise PointFailed(f"tester fake: forwarder {forwarder.name!r} is real; only the fake one can be simulated")
         box = forwarder.box if forwarder is not None else _WIRE
         self._trials += 1
-        if box.crash_at_trial == self._trials:
+        if forwarder is not None and box.crash_at_trial == self._trials:
             forwarder.crash()
             raise PointFailed(f"{forwarder.name}: crashed, as its option crash_at_trial asked for")
         rng = np.random.default_rng(_seed(box, self._trials))

@@ -38,9 +38,9 @@ class Xdpgen(Tester):
         return None if bpf_program("xdpgen") else "bpf/build/xdpgen is not built; `make -C bpf` builds it"
 
     def choose_rx(self, redirects: bool) -> RxChoice:
-        """tc spares the forwarder's core veth's NAPI and its copy of frames; only XDP redirect needs that NAPI."""
+        """Prefer tc: it spares the forwarder's core veth's NAPI and its copy; only XDP redirect needs NAPI."""
         if redirects:
-            return RxChoice("xdp", "a forwarder of this run transmits by XDP redirect, which needs NAPI at the receiver")
+            return RxChoice("xdp", "a forwarder of this run redirects by XDP, which needs NAPI at the receiver")
         return RxChoice("tc", "no forwarder of this run needs NAPI at the receiver, so its core is spared it")
 
     def smallest_frame(self, ip: int, vlan: int | None) -> int:

@@ -64,6 +64,7 @@ class Testpmd(Forwarder[TestpmdOptions]):
             [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],
             log=dut.rundir / "testpmd.log",
             cpus=sorted({main, dut.layout.forwarder}),
+            hold_stdin=True,  # it ends when it reads the end of its standard input
             env={"RUNTIME_DIRECTORY": str(dut.rundir), "LIBXDP_SKIP_DISPATCHER": "1"},
         )
 

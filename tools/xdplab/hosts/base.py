@@ -77,8 +77,12 @@ class Host(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
         stdout: Path | None = None,
+        hold_stdin: bool = False,
     ) -> Running:
-        """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too."""
+        """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too.
+
+        `hold_stdin`: its standard input stays open and silent, for programs that end when it closes.
+        """
 
     def read(self, path: str) -> str:
         """Text of a file, stripped.

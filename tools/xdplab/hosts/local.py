@@ -116,8 +116,9 @@ class LocalHost:
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
         stdout: Path | None = None,
+        hold_stdin: bool = False,
     ) -> LocalProcess:
-        """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too."""
+        """Start a command on `cpus`; see `Host.start`."""
         taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
         full = [*taskset, *self._prefix, *argv]
         with contextlib.ExitStack() as stack:
@@ -126,7 +127,7 @@ class LocalHost:
             try:
                 popen = subprocess.Popen(
                     full,
-                    stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if stdin is not None or hold_stdin else subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
                     env={**os.environ, **env} if env else None,

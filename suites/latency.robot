@@ -1,0 +1,63 @@
+*** Comments ***
+# SPDX-License-Identifier: Apache-2.0
+
+
+*** Settings ***
+Documentation    One-way latency of every forwarder at one rate, on one machine or on a testbed of three hosts.
+...
+...              [Cfg] suites/studies/latency.yaml: the forwarders, interleaved in random order over the repetitions.
+...              [Ver] Each row passes when its forwarder was proven to carry frames and was measured in each
+...              repetition; what this machine cannot do is skipped with the reason.
+...              [Ref] RFC 2544 section 26.2, with the deviations that the report states; the OVS comparison of
+...              Intel's AF_XDP guide (published/intel-afxdp-guide.yaml) asks the same question for throughput.
+...
+...              The report is results/latest/report.html.
+
+Library          xdplab.robot.XdplabLibrary
+
+Suite Setup      Run The Study
+Test Template    Forwarder Was Measured
+
+Test Tags        latency    rfc2544-26.2
+
+
+*** Variables ***
+${TESTBED}        embedded
+${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp ovs-afpacket"; empty: those of the study
+${TESTER}         ${EMPTY}
+${RATE}           ${EMPTY}    # probes per second
+${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
+${DURATION}       ${EMPTY}    # seconds per trial
+${REPETITIONS}    ${EMPTY}
+
+
+*** Test Cases ***    FORWARDER
+OVS on AF_XDP, native mode    ovs-afxdp
+OVS on AF_XDP, generic mode    ovs-afxdp:xdp_mode=generic
+OVS on AF_PACKET    ovs-afpacket
+OVS-DPDK over AF_XDP    ovs-dpdk
+OVS-DPDK over AF_PACKET    ovs-dpdk:port=af_packet
+DPDK testpmd over AF_XDP    testpmd
+XDP redirect in the kernel    xdp
+Linux bridge    linux-bridge
+Every Other Forwarder Asked For
+    [Template]    NONE
+    Every Forwarder Was Measured
+OVS On AF_XDP Or AF_PACKET
+    [Template]    NONE
+    Question Was Answered
+
+
+*** Keywords ***
+Run The Study
+    [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
+    ${forwarders}    Evaluate    $FORWARDERS.split()
+    Run Study
+    ...    latency.yaml
+    ...    testbed=${TESTBED}
+    ...    tester=${TESTER}
+    ...    forwarders=${forwarders}
+    ...    traffic.probe_pps=${RATE}
+    ...    traffic.frame_bytes=${FRAME_SIZE}
+    ...    method.duration_s=${DURATION}
+    ...    repetitions=${REPETITIONS}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot.api import FatalError, SkipExecution, logger
+from robot.api.deco import keyword, library
+
+from xdplab import app
+from xdplab.analysis import PointSummary, answer, summarise
+from xdplab.cli.progress import describe, duration
+from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError
+from xdplab.runner import Plan
+from xdplab.tools import project_root
+
+
+class RobotListener:
+    """Progress as lines on the console; Robot's own output has no bar to move."""
+
+    def __init__(self) -> None:
+        self._left_s = 0.0
+
+    def begin(self, plan: Plan, left: int, seconds: float) -> None:
+        """Say how much is ahead."""
+        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
+
+    def note(self, text: str) -> None:
+        """A line of its own."""
+        logger.info(text)
+        logger.console(f"  {text}")
+
+    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        """Remember the time left for the trial's line."""
+        self._left_s = left_s
+
+    def trial(self, point: Point, record: TrialRecord) -> None:
+        """One line per trial."""
+        left = duration(self._left_s)
+        self.note(f"{point.forwarder.title} #{record.repetition + 1}: {describe(record)}   [left {left}]")
+
+
+@library(scope="SUITE", auto_keywords=False)
+class XdplabLibrary:
+    """Keywords of the suites. A study is run once per suite; its rows are the tests."""
+
+    ROBOT_LIBRARY_VERSION: ClassVar[str] = "1"
+
+    def __init__(self) -> None:
+        self._run: RunRecord | None = None
+        self._summaries: list[PointSummary] = []
+
+    @keyword
+    def run_study(self, path: str, **changes: Any) -> None:
+        """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
+
+        Empty values are left out, so that a suite's variables may be empty. Bad input ends the whole suite.
+        """
+        try:
+            given = {key: value for key, value in changes.items() if value not in ("", None, [])}
+            study = app.read_study(_study(path), given)
+            results = app.results_folder()
+            folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
+        except XdplabError as exc:
+            raise FatalError(str(exc)) from None
+        self._run = outcome.record
+        self._summaries = summarise(outcome.record, folder.trials())
+        logger.info(f'<a href="file://{folder.report}">{folder.report}</a>', html=True)
+        logger.console(f"  {answer(outcome.record, self._summaries).sentence}\n  report {folder.report}")
+        ended = outcome.interrupted or outcome.error
+        if isinstance(ended, Interrupted):
+            raise FatalError(str(ended))
+        if ended:
+            raise AssertionError(str(ended))
+
+    @keyword
+    def forwarder_was_measured(self, title: str) -> None:
+        """Pass when every point of that forwarder was measured; skip with the reason when it is not supported here."""
+        points = [summary for summary in self._summaries if summary.forwarder == title]
+        if not points:
+            raise SkipExecution(f"{title} was not asked for (variable FORWARDERS)")
+        for point in points:
+            if point.status == "unsupported":
+                raise SkipExecution(f"unsupported: {point.reason}")
+            _passed(point)
+
+    @keyword
+    def every_forwarder_was_measured(self) -> None:
+        """Pass when each supported point of the run was measured, also those without a row of their own."""
+        for point in self._summaries:
+            if point.status != "unsupported":
+                _passed(point)
+
+    @keyword
+    def question_was_answered(self) -> str:
+        """Return the report's first sentence; skip when its two forwarders were not both asked for."""
+        assert self._run is not None, "run a study first"
+        found = answer(self._run, self._summaries)
+        if found.comparison is None:
+            raise SkipExecution(found.sentence)
+        logger.info(found.sentence)
+        return found.sentence
+
+
+def _passed(point: PointSummary) -> None:
+    if point.status not in ("ok", "disturbed"):
+        raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
+    logger.info(
+        f"{point.forwarder} ({point.mode}): p50 {point.p50_us} us, p99 {point.p99_us} us, p99.9 {point.p999_us} us, "
+        f"loss {point.loss_ratio}, {point.repetitions} repetitions, {point.disturbed} disturbed"
+    )
+
+
+def _study(path: str) -> Path:
+    """A path as given, or below `suites/studies`."""
+    given = Path(path)
+    return given if given.is_file() else project_root() / "suites" / "studies" / path

@@ -43,6 +43,7 @@ static int load(struct receiver *r, __u8 epoch)
 	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
 	skel->rodata->rx_epoch = epoch;
 	skel->rodata->rx_reflect = r->port->reflect;
+	skel->rodata->rx_clock = r->histograms > 0;
 	err = bpf_map__set_max_entries(skel->maps.window,
 				       max(r->slots, 1) * RX_WINDOW_WORDS);
 	if (err)

@@ -195,8 +195,9 @@ static void send_frame(struct sender *s, struct xsk_port *p, __u32 pick,
 {
 	struct gen_thread *gen = s->gen;
 	struct gen_stream *g = &s->streams[pick];
-	__u64 addr = (__u64)p->next++ % RING * CHUNK, due = g->due_ns, left;
-	bool paced = g->paced && gen->stage == GEN_TRIAL;
+	__u64 addr = (__u64)p->next++ % RING * CHUNK, due = g->due_ns,
+	      left = now;
+	bool paced = g->paced, trial = gen->stage == GEN_TRIAL;
 	__u16 id_word = gen_id_word(g->id, gen->epoch[gen->stage & 1]);
 	__u8 *data = p->area + addr;
 	struct xdp_desc *desc;
@@ -207,15 +208,15 @@ static void send_frame(struct sender *s, struct xsk_port *p, __u32 pick,
 	gen_advance(gen, s->streams, g, now);
 	desc = xsk_ring_prod__tx_desc(&p->tx, index);
 	*desc = (struct xdp_desc){ .addr = addr, .len = g->len };
-	do
-		left = now_ns();
-	while (paced && left < due);
+	if (paced)
+		while ((left = now_ns()) < due)
+			;
 	gen_write_trailer(data + g->len - TRAILER_BYTES, sum, id_word, seq,
 			  left);
 	xsk_ring_prod__submit(&p->tx, 1);
 	p->unfinished++;
 	p->unkicked++;
-	if (paced) {
+	if (paced && trial) {
 		gen->pending = pick + 1;
 		gen->pending_late_ns = left - due;
 	}

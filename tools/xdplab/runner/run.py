@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
 
+import math
 import time
 from collections.abc import Set
 from dataclasses import dataclass
@@ -96,6 +97,7 @@ class StudyRun:
         self._listener = listener
         self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
         self._cpus = usable_cpus(testbed.spec) if testbed.spec.kind != "fake" else (0, 1)
+        self._repeats_left = math.ceil(study.disturbance.max_repeats_share * len(self._visits))
         self._run_id = run_id
         self._earlier = earlier
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
@@ -230,7 +232,13 @@ class StudyRun:
                 self._cpus,
                 self._workdir,
                 self._emit,
+                self._may_repeat,
             ).carry_out(self._plan.method)
+
+    def _may_repeat(self) -> bool:
+        """Take one repeat from the run's budget."""
+        self._repeats_left -= 1
+        return self._repeats_left >= 0
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)

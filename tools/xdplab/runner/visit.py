@@ -52,6 +52,7 @@ class PointVisit:
         cpus: tuple[int, ...],
         workdir: FilePath,
         emit: Callable[[TrialRecord], None],
+        may_repeat: Callable[[], bool],
     ) -> None:
         self._visit = visit
         self._testbed = testbed
@@ -59,6 +60,7 @@ class PointVisit:
         self._rx_program = rx_program
         self._rule = rule
         self._emit = emit
+        self._may_repeat = may_repeat
         self._workdir = workdir
         self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
         ports = self._ports()
@@ -96,11 +98,11 @@ class PointVisit:
             self._emit(self._record(status=status, reason=reason, log_tail=tail))
 
     def trial(self, spec: TrialSpec, purpose: Literal["measure", "rate"] = "measure") -> TrialResult:
-        """Run, judge, journal; repeat while disturbed, `max_repeats` times at the most."""
+        """Run, judge, journal; repeat while disturbed, as often as the rule and the run's budget allow."""
         for remaining in range(self._rule.max_repeats, -1, -1):
             record, result = self._one_trial(spec, purpose)
             self._emit(record)
-            if record.status == "ok" or not remaining:
+            if record.status == "ok" or not remaining or not self._may_repeat():
                 break
         return result
 

@@ -40,7 +40,7 @@ class PointSummary(Model):
     mode: str
     path: str
     quantity: str
-    frame_bytes: int
+    frame_bytes: int | str
     knobs: dict[str, Any]
     cpus: str
     offered_pps: float | None

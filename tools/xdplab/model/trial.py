@@ -22,6 +22,10 @@ class StreamSpec(Model):
     #: `forward`: from the path's first tester port; `backward`: from its last.
     direction: Literal["forward", "backward"] = "forward"
     start_ns: int = 0
+    #: Frames after which the stream ends; 0: with the trial.
+    count: int = 0
+    #: Which address pair.
+    pair: int = 0
 
 
 class TrialSpec(Model):
@@ -69,6 +73,12 @@ class StreamResult(Model):
     lateness: LatencySummary | None = None
     #: Departures within `late_ns` of the schedule.
     on_schedule: int | None = None
+    #: Sequence number of the last frame that was lost with a later one arriving; None: there was none.
+    last_lost: int | None = None
+    #: Longest time between the departures of two consecutive frames that arrived.
+    longest_gap_ns: int | None = None
+    #: Frames sent after the last one that arrived.
+    trailing_lost: int = 0
 
 
 class TrialResult(Model):

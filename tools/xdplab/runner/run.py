@@ -58,6 +58,9 @@ class Listener(Protocol):
     def note(self, text: str) -> None:
         """Something worth a line."""
 
+    def progress(self, text: str) -> None:
+        """Something that changes often within a visit, worth showing and not worth keeping."""
+
     def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """A visit starts."""
 
@@ -201,7 +204,7 @@ class StudyRun:
             return None
         self._workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
         context = TesterContext(ports, self._testbed.layout, choice.program, self._workdir)
-        frame_bytes = min(point.traffic.frame_bytes for point in self._plan.points)
+        frame_bytes = min(point.traffic.smallest for point in self._plan.points)
         traffic = self._plan.points[0].traffic
         frame_bytes = max(frame_bytes, self._tester.smallest_frame(4, None))
         found = calibrate(self._tester, context, frame_bytes)
@@ -240,6 +243,8 @@ class StudyRun:
                 self._emit,
                 self._may_repeat,
                 [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
+                record.calibration.top_pps if record.calibration else 0.0,
+                self._listener.progress,
             ).carry_out(self._plan.method)
 
     def _may_repeat(self) -> bool:

@@ -22,7 +22,7 @@ from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.tools import bpf_program
 
 #: Addresses of RFC 2544 appendix C.2.2 (198.18.0.0/15) and, for IPv6, of RFC 5180 (2001:2::/48).
-_ADDRESSES = {4: ("198.18.0.1", "198.19.0.1"), 6: ("2001:2::1", "2001:2:0:1::1")}
+_ADDRESSES = {4: ("198.18.{}.1", "198.19.{}.1"), 6: ("2001:2:0:{}::1", "2001:2:1:{}::1")}
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
 
@@ -132,17 +132,18 @@ def _stream(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any
     if stream.direction == "forward":
         source, target = ports.first, ports.mirror or ports.last
         tx_port, rx_port = 0, 0 if one_port else 1
-        src_ip, dst_ip = _ADDRESSES[stream.ip]
+        src_ip, dst_ip = (address.format(stream.pair) for address in _ADDRESSES[stream.ip])
     else:
         source, target = ports.last, ports.first
         tx_port, rx_port = 0 if one_port else 1, 0
-        dst_ip, src_ip = _ADDRESSES[stream.ip]
+        dst_ip, src_ip = (address.format(stream.pair) for address in _ADDRESSES[stream.ip])
     return {
         "id": index,
         "kind": stream.kind,
         "tx_port": tx_port,
         "rx_port": rx_port,
         "pps": stream.pps,
+        "count": stream.count,
         "start_ns": stream.start_ns,
         "frame_bytes": stream.frame_bytes,
         "src_mac": source.mac,

@@ -4,7 +4,7 @@
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xdplab.analysis.summary import distribution
+from xdplab.analysis.distribution import distribution
 from xdplab.model import Point, TrialRecord
 from xdplab.runner import Plan
 

@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from xdplab.analysis import Comparison, Distribution, PointSummary, answer, compare_points, summarise
-from xdplab.analysis.summary import counted, distribution
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.summary import counted
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.report.plots import density_plot, distribution_plot, repetition_plot
 

@@ -31,6 +31,7 @@ struct port {
 	/* found in the system */
 	int ifindex;
 	int mtu;
+	bool veth;
 };
 
 struct stream {

@@ -28,9 +28,9 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile __u8 rx_epoch; /* of the warm-up; the trial's is + 1 */
-const volatile __u8 rx_reflect;
-const volatile __u8 rx_clock; /* some stream here measures latency */
+const volatile __u8 rx_epoch;	/* of the warm-up; the trial's is + 1 */
+const volatile __u8 rx_reflect; /* enum rx_reflect */
+const volatile __u8 rx_clock;	/* some stream here measures latency */
 const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
 __u32 next_expected[GEN_STREAMS];
@@ -63,6 +63,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } latency SEC(".maps");
+
+/* REFLECT_REDIRECT: the port itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} self SEC(".maps");
 
 enum arrival { FIRST, AGAIN, BEYOND_WINDOW, RACE };
 
@@ -229,11 +237,12 @@ int receive_xdp(struct xdp_md *ctx)
 		account(trailer, s->slot, s->histogram, now);
 		return XDP_DROP;
 	}
-	if (rx_reflect && s->slot == RX_NO_SLOT) {
+	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT) {
 		swap_macs(data);
 		if (trailer[TRAILER_OFF_EP] != rx_epoch)
 			count_port(1);
-		return XDP_TX;
+		return rx_reflect == REFLECT_TX ? XDP_TX :
+						  bpf_redirect_map(&self, 0, 0);
 	}
 other:
 	count_port(0);

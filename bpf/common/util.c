@@ -124,6 +124,16 @@ bool is_veth(const char *ifname)
 	       !strcmp(info.driver, "veth");
 }
 
+int receive_queues(const char *ifname)
+{
+	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
+	struct ifreq ifr = { .ifr_data = (void *)&channels };
+
+	if (interface_ioctl(&ifr, ifname, SIOCETHTOOL))
+		return 0;
+	return channels.rx_count + channels.combined_count;
+}
+
 int check_no_xdp(const char *ifname, int ifindex)
 {
 	__u32 id = 0;

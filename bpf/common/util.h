@@ -58,6 +58,12 @@ void netns_leave(int fd);
  */
 bool is_veth(const char *ifname);
 
+/*
+ * Number of receive queues, 0 if the driver does not say.  One NAPI runs on
+ * one CPU at a time: with one queue nothing arrives at once.
+ */
+int receive_queues(const char *ifname);
+
 /* 0, or -EBUSY after one line if the interface carries an XDP program. */
 int check_no_xdp(const char *ifname, int ifindex);
 

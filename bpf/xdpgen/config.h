@@ -32,6 +32,7 @@ struct port {
 	int ifindex;
 	int mtu;
 	bool veth;
+	int rx_queues; /* 0 = unknown */
 };
 
 struct stream {

@@ -33,6 +33,7 @@ static int find_port(struct port *port, const char *where)
 	port->ifindex = if_nametoindex(port->ifname);
 	port->mtu = interface_mtu(port->ifname);
 	port->veth = is_veth(port->ifname);
+	port->rx_queues = receive_queues(port->ifname);
 	if (port->ifindex)
 		err = check_no_xdp(port->ifname, port->ifindex);
 	else

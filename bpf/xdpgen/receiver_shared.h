@@ -12,6 +12,12 @@
 #define RX_WINDOW_BITS	18
 #define RX_WINDOW_WORDS (1 << (RX_WINDOW_BITS - 5))
 
+enum rx_reflect {
+	REFLECT_OFF,
+	REFLECT_TX,	  /* XDP_TX */
+	REFLECT_REDIRECT, /* to the same port, see is_veth() */
+};
+
 /* Per stream id, constant while the programs run. */
 struct rx_stream {
 	__u16 len;

@@ -46,7 +46,7 @@ def test_known_impairments(middle, tmp_path, receiver):
 
 def test_delays_are_in_the_histogram(middle, tmp_path):
     """Two known groups of delays, far above what a busy machine adds."""
-    delay = {n: 0.15 for n in range(100, 107)} | {n: 0.3 for n in range(200, 203)}
+    delay = dict.fromkeys(range(100, 107), 0.15) | dict.fromkeys(range(200, 203), 0.3)
     ports = [middle.port("a0"), middle.port("c0")]
     with middle.forwarder(tmp_path, delay=delay):
         one = only(xdpgen(config(ports, drain_s=1.6)))

@@ -37,6 +37,7 @@ const volatile __u8 rx_clock;	/* some stream here measures latency */
 const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
 __u32 next_expected[GEN_STREAMS];
+struct rx_gaps gaps[GEN_STREAMS];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -130,6 +131,22 @@ static __always_inline int is_reordered(__u32 slot, __u32 seq)
 	return 0;
 }
 
+/* A frame in order has arrived: RFC 2544 26.5 and 26.6 want to know since when. */
+static __always_inline void account_gap(__u32 slot, __u32 seq, __u64 sent)
+{
+	struct rx_gaps *g = &gaps[slot & (GEN_STREAMS - 1)];
+	__u64 since = sent - g->previous_ns;
+
+	if (seq != g->next) {
+		g->last_lost = seq - 1;
+		g->any = 1;
+	}
+	g->next = seq + 1;
+	if (g->previous_ns && since > g->longest_ns)
+		g->longest_ns = since;
+	g->previous_ns = sent;
+}
+
 static __always_inline void account_latency(struct rx_counters *c,
 					    __u32 histogram, __s64 ns)
 {
@@ -182,6 +199,8 @@ static __always_inline void account(const __u8 *trailer, __u32 slot,
 	c->received++;
 	if (is_reordered(slot, seq))
 		c->out_of_order++;
+	else
+		account_gap(slot, seq, sent);
 	if (histogram != RX_NO_LATENCY)
 		account_latency(c, histogram, now - sent);
 }

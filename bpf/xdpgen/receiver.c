@@ -162,6 +162,15 @@ int receiver_read(const struct receiver *r, int id, struct rx_counters *sum)
 	return err;
 }
 
+struct rx_gaps receiver_gaps(const struct receiver *r, int id)
+{
+	__u32 slot = r->table[id].slot;
+
+	if (!r->skel || slot == RX_NO_SLOT)
+		return (struct rx_gaps){};
+	return r->skel->bss->gaps[slot];
+}
+
 static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)
 {
 	struct rx_counters cpu[r->cpus];

@@ -39,6 +39,18 @@ struct rx_counters {
 	__u64 races;   /* gave up after RX_TRIES; never seen */
 };
 
+/*
+ * Where frames were missing, per slot.  Written without locks: exact when
+ * frames arrive on one CPU at a time.
+ */
+struct rx_gaps {
+	__u64 previous_ns; /* departure of the last frame in order */
+	__u64 longest_ns;  /* between departures of two that arrived in a row */
+	__u32 last_lost;   /* sequence; valid if any */
+	__u32 any;
+	__u32 next; /* sequence after the highest that arrived */
+};
+
 /* Per port and CPU. */
 struct rx_port_counters {
 	__u64 other;

@@ -81,6 +81,16 @@ static json_t *latency(const struct receiver *r, int id,
 			    counts);
 }
 
+static json_t *gaps(const struct receiver *r, int id, __u64 sent)
+{
+	struct rx_gaps g = receiver_gaps(r, id);
+
+	return json_pack("{s:o, s:o, s:o}", "longest_ns", integer(g.longest_ns),
+			 "last_lost",
+			 g.any ? integer(g.last_lost) : json_null(), "trailing",
+			 integer(sent > g.next ? sent - g.next : 0));
+}
+
 static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 {
 	const struct stream *cfg = &run->cfg.streams[s->index[i]];
@@ -94,7 +104,7 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 
 	receiver_read(r, cfg->id, &c);
 	return json_pack(
-		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"id", cfg->id, "kind",
 		cfg->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
 		cfg->tx_port, "rx_port", cfg->rx_port, "frame_bytes",
@@ -107,7 +117,8 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 		integer(c.duplicated), "out_of_order", integer(c.out_of_order),
 		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
 		rate(sent, elapsed_s), "rx_pps", rate(c.received, elapsed_s),
-		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i));
+		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i),
+		"gaps", gaps(r, cfg->id, sent));
 }
 
 /* In the order of the configuration, not of the threads. */

@@ -54,7 +54,8 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
             f"{interval.confidence:.0%} interval {1 / interval.high:.3g} to {1 / interval.low:.3g}, "
             f"{interval.pairs} paired repeats"
         )
-    who = f"{_long(faster.forwarder)} is {ratio:.3g} times as fast as {_long(slower.forwarder)}"
+    verb = ("forwards", "as much") if comparison.metric == "ndr_pps" else ("is", "as fast")
+    who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
     return f"{who}: {figures} ({spread})."
 
 

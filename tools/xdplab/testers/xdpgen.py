@@ -202,6 +202,9 @@ def _stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
         latency=_summary(told["latency"]),
         lateness=_summary(lateness),
         on_schedule=lateness["on_schedule"] if lateness else None,
+        last_lost=told["gaps"]["last_lost"],
+        longest_gap_ns=told["gaps"]["longest_ns"],
+        trailing_lost=told["gaps"]["trailing"],
     )
 
 

@@ -104,11 +104,13 @@ class _BudgetSpent(Exception):
 class _Recorder(AbstractMeasurer):  # type: ignore[misc] # the library has no type information
     """MLRsearch's measurer: keeps every trial and the traffic time."""
 
-    def __init__(self, measure: Measure, budget_s: float, progress: Callable[[Step], None]) -> None:
+    def __init__(self, measure: Measure, budget_s: float, tolerance: float, progress: Callable[[Step], None]) -> None:
         self.steps: list[Step] = []
         self.traffic_s = 0.0
         self._measure = measure
         self._budget_s = budget_s
+        #: Unsent frames up to this share change the load by less than the search resolves; more count as loss.
+        self._tolerance = tolerance
         self._progress = progress
 
     def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
@@ -124,7 +126,7 @@ class _Recorder(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
         return MeasurementResult(
             intended_duration=duration,
             intended_load=load,
-            intended_count=max(counts.intended, counts.sent),
+            intended_count=counts.sent if step.unsent_ratio <= self._tolerance else counts.intended,
             offered_count=counts.sent,
             loss_count=max(0, counts.lost),
         )
@@ -142,7 +144,7 @@ def search(
 ) -> SearchResult:
     """Search the highest load for each tolerated loss ratio between `low_pps` and `high_pps`."""
     settings = PRESETS[preset]
-    recorder = _Recorder(measure, budget_s or settings.budget_s, progress)
+    recorder = _Recorder(measure, budget_s or settings.budget_s, settings.relative_width, progress)
     if preset == "binary":
         bounds = [_bisect(settings, ratio, low_pps, high_pps, recorder) for ratio in loss_ratios]
     else:
@@ -170,12 +172,13 @@ def _mlrsearch(settings: Preset, ratios: Sequence[float], low: float, high: floa
     controller = MultipleLossRatioSearch(config=config)
     try:
         found = controller.search(measurer=recorder, debug=lambda line: None)
-        return [_bound(ratio, found[goal], recorder.steps, high, spent=False) for ratio, goal in goals.items()]
+        width = settings.relative_width
+        return [_bound(ratio, found[goal], recorder.steps, high, width) for ratio, goal in goals.items()]
     except _BudgetSpent:
         return [_partial(controller, ratio, goal, recorder.steps, high) for ratio, goal in goals.items()]
 
 
-def _bound(ratio: float, goal: Any, steps: Sequence[Step], high: float, *, spent: bool) -> Bound:
+def _bound(ratio: float, goal: Any, steps: Sequence[Step], high: float, width: float) -> Bound:
     """A library result as a Bound: who set the limit is read from the trials at the upper bound."""
     lower = _load(getattr(goal, "relevant_lower_bound", None))
     upper = _load(getattr(goal, "relevant_upper_bound", None))
@@ -185,7 +188,7 @@ def _bound(ratio: float, goal: Any, steps: Sequence[Step], high: float, *, spent
         lower_pps=lower,
         upper_pps=upper,
         throughput_pps=float(throughput) if throughput is not None and lower is not None else None,
-        limited_by=_limit(ratio, lower, upper, steps, high, spent=spent),
+        limited_by=_limit(ratio, lower, upper, steps, high, width, spent=False),
     )
 
 
@@ -201,12 +204,19 @@ def _partial(controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[St
         lower_pps=lower,
         upper_pps=upper,
         throughput_pps=rate,
-        limited_by=_limit(ratio, lower, upper, steps, high, spent=True),
+        limited_by=_limit(ratio, lower, upper, steps, high, goal.relative_width, spent=True),
     )
 
 
 def _limit(
-    ratio: float, lower: float | None, upper: float | None, steps: Sequence[Step], high: float, *, spent: bool
+    ratio: float,
+    lower: float | None,
+    upper: float | None,
+    steps: Sequence[Step],
+    high: float,
+    tolerance: float,
+    *,
+    spent: bool,
 ) -> Literal["forwarder", "tester", "below-minimum", "budget"]:
     if lower is None and upper is not None and not spent:
         return "below-minimum"
@@ -214,7 +224,7 @@ def _limit(
         return "budget" if spent and (lower is None or lower < 0.999 * high) else "tester"
     at_upper = [step for step in steps if math.isclose(step.load_pps, upper, rel_tol=1e-6)]
     blameless = [step for step in at_upper if step.loss_ratio <= ratio]
-    if at_upper and len(blameless) * 2 > len(at_upper) and any(step.unsent_ratio > ratio for step in blameless):
+    if at_upper and len(blameless) * 2 > len(at_upper) and any(step.unsent_ratio > tolerance for step in blameless):
         return "tester"
     return "budget" if spent else "forwarder"
 
@@ -236,7 +246,7 @@ def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: _
             spent = True
             break
         step = recorder.steps[-1]
-        if max(step.loss_ratio, step.unsent_ratio) <= ratio:
+        if step.loss_ratio <= ratio and step.unsent_ratio <= settings.relative_width:
             lower, rate = load, load * (1 - step.loss_ratio)
         else:
             upper = load
@@ -250,5 +260,5 @@ def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: _
         lower_pps=lower,
         upper_pps=upper,
         throughput_pps=rate,
-        limited_by=_limit(ratio, lower, upper, recorder.steps, high, spent=spent),
+        limited_by=_limit(ratio, lower, upper, recorder.steps, high, settings.relative_width, spent=spent),
     )

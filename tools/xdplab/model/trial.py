@@ -140,7 +140,7 @@ class DisturbanceRule(Model):
     max_run_delay_share: float = Field(default=0.01, gt=0)
     #: How often one repetition of a point is measured anew at the most.
     max_repeats: int = Field(default=2, ge=0, le=20)
-    #: And how many trials of a run are at the most, as a share of its visits: on a machine that is never quiet a run
+    #: And how many trials of a run are at the most, as a share of its trials: on a machine that is never quiet a run
     #: ends in bounded time, with its disturbed trials marked.
     max_repeats_share: float = Field(default=0.25, ge=0, le=20)
 

@@ -103,7 +103,8 @@ class StudyRun:
         self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
         self._earlier_trials = earlier_trials
         self._cpus = usable_cpus(testbed.spec) if testbed.spec.kind != "fake" else (0, 1)
-        self._repeats_left = math.ceil(study.disturbance.max_repeats_share * len(self._visits))
+        self._repeats = 0
+        self._trials = 0
         self._run_id = run_id
         self._earlier = earlier
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
@@ -248,13 +249,15 @@ class StudyRun:
             ).carry_out(self._plan.method)
 
     def _may_repeat(self) -> bool:
-        """Take one repeat from the run's budget."""
-        self._repeats_left -= 1
-        return self._repeats_left >= 0
+        """Take one repeat from the run's budget, which grows with its trials."""
+        allowed = math.ceil(self._study.disturbance.max_repeats_share * max(self._trials, len(self._visits)))
+        self._repeats += 1
+        return self._repeats <= allowed
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
         if trial.result is not None:
+            self._trials += 1
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)

@@ -51,6 +51,19 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     )
 
 
+def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
+    """Comparisons of a point with itself under another label, each over `group` consecutive repetitions."""
+    found = []
+    count = min(len(point.by_repetition), len(twin.by_repetition)) // group
+    for start in range(0, count * group, group):
+        part = {"by_repetition": point.by_repetition[start : start + group]}
+        other = {"by_repetition": twin.by_repetition[start : start + group]}
+        comparison = compare_points(point.model_copy(update=part), twin.model_copy(update=other), metric)
+        if comparison is not None:
+            found.append(comparison)
+    return found
+
+
 def compare_runs(
     first: Iterable[PointSummary], second: Iterable[PointSummary]
 ) -> list[tuple[PointSummary, PointSummary, dict[str, Comparison | None]]]:

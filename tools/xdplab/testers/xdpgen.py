@@ -33,6 +33,10 @@ class Xdpgen(Tester):
     name: ClassVar[str] = "xdpgen"
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
 
+    def __init__(self, sender: str = "auto") -> None:
+        #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
+        self.sender = sender
+
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
         return None if bpf_program("xdpgen") else "bpf/build/xdpgen is not built; `make -C bpf` builds it"
@@ -55,7 +59,7 @@ class Xdpgen(Tester):
         answer = context.workdir / "xdpgen.json"
         process = LocalHost().start(
             [str(program), "-"],
-            stdin=json.dumps(_configuration(context, trial)),
+            stdin=json.dumps({**_configuration(context, trial), "sender": self.sender}),
             stdout=answer,
             log=context.workdir / "xdpgen.log",
         )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
@@ -42,7 +43,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
     spread = (
         f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repeats"
         if interval.low is not None and interval.high is not None
-        else f"no interval from {interval.pairs} repetitions, 5 are needed"
+        else f"no interval from {interval.pairs} repetitions, {MIN_PAIRS} are needed"
     )
     names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
     if interval.low is not None and not interval.differs:

@@ -23,6 +23,8 @@ from xdplab.tools import bpf_program
 
 #: Addresses of RFC 2544 appendix C.2.2 (198.18.0.0/15) and, for IPv6, of RFC 5180 (2001:2::/48).
 _ADDRESSES = {4: ("198.18.{}.1", "198.19.{}.1"), 6: ("2001:2:0:{}::1", "2001:2:1:{}::1")}
+#: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
+_STALL_NS = 100_000
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
 
@@ -117,7 +119,18 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         "warmup_s": trial.warmup_s,
         "duration_s": trial.duration_s,
         "drain_s": trial.drain_s,
+        "stall_ns": _STALL_NS,
+        "max_burst": _max_burst(trial),
     }
+
+
+def _max_burst(trial: TrialSpec) -> int:
+    """Frames that may leave at once after a delay: as many as make good a delay shorter than what counts as a stall.
+
+    At least 32 (a forwarder's batch), and at most 200: a veth ring holds 256.
+    """
+    fastest = max((stream.pps or 0.0 for stream in trial.streams), default=0.0)
+    return min(200, max(32, round(fastest * _STALL_NS / 1e9)))
 
 
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:

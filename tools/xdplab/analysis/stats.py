@@ -69,7 +69,7 @@ def ratio_interval(pairs: Sequence[tuple[float, float]], confidence: float = CON
 
 
 def _studentised(data: np.ndarray) -> np.ndarray:
-    """Statistics t of resamples of `data`, drawn with a fixed seed; those without spread say nothing, so are left out."""
+    """Statistics t of resamples of `data`, drawn with a fixed seed; those without spread say nothing."""
     n = len(data)
     resampled = data[np.random.default_rng(n).integers(0, n, size=(_DRAWS, n))]
     spreads = resampled.std(axis=1, ddof=1) / math.sqrt(n)

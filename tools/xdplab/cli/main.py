@@ -15,6 +15,7 @@ import yaml
 
 from xdplab import __version__, app
 from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise
+from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import Check, checks
 from xdplab.cli.progress import ConsoleListener, duration
@@ -129,6 +130,16 @@ def calibrate(
     """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias."""
     found = measure_tester(read_testbed(testbed, app.testbeds_folder()), repeats, duration_s)
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else found.text())
+
+
+@cli.command("bench-search")
+def bench(
+    searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection."""
+    rows = bench_search(searches, lambda text: print(text, file=sys.stderr))
+    print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
 
 
 @cli.command("false-alarms")

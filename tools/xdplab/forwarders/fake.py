@@ -8,6 +8,9 @@ from pydantic import Field
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.model import Model, PointFailed
 
+#: Loss ratio of a soft knee at capacity.
+KNEE_LOSS = 0.01
+
 
 class Box(Model):
     """What a simulated forwarder does."""
@@ -23,6 +26,8 @@ class Box(Model):
     stall_frames: int = Field(default=300, ge=0)
     #: Frames that a burst above the capacity may leave waiting before one is lost.
     buffer_frames: int = Field(default=2048, ge=0)
+    #: Softness of the knee (0: sharp): below capacity the loss falls by a factor e for each such share of it.
+    knee_ratio: float = Field(default=0.0, ge=0, lt=1)
     #: Share of frames lost at any load.
     loss_floor: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0

@@ -96,6 +96,19 @@ class XdplabLibrary:
                 _passed(point)
 
     @keyword
+    def clause_was_measured(self, clause: str) -> None:
+        """Pass when every supported point has figures of that clause; skip when none was asked for them."""
+        points = [point for point in self._summaries if point.status != "unsupported"]
+        having = [point for point in points if clause in point.figures]
+        if not having:
+            raise SkipExecution(f"{clause} was not asked for, or no point came to it")
+        for point in having:
+            logger.info(f"{point.forwarder}, {point.frame_bytes} bytes: {point.figures[clause]}")
+        without = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
+        if without:
+            raise AssertionError(f"{clause}: not measured for {', '.join(without)}")
+
+    @keyword
     def question_was_answered(self) -> str:
         """Return the report's first sentence; skip when its two forwarders were not both asked for."""
         assert self._run is not None, "run a study first"

@@ -2,12 +2,13 @@
 """A tester that computes what a simulated box would do; it never sends a frame and takes no time."""
 
 import hashlib
+import math
 from typing import ClassVar
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from xdplab.forwarders.fake import Box, FakeForwarder
+from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
 from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
 from xdplab.testers.base import Tester, TesterContext
 
@@ -40,6 +41,8 @@ class FakeTester(Tester):
         offered = [TOP_PPS if stream.pps is None else min(stream.pps, TOP_PPS) for stream in trial.streams]
         capacity = box.capacity_pps * rng.normal(1.0, box.jitter_ratio)
         share = min(1.0, capacity / sum(offered)) * (1 - box.loss_floor)
+        if box.knee_ratio:
+            share *= 1 - KNEE_LOSS * min(1.0, math.exp((sum(offered) / capacity - 1) / box.knee_ratio))
         stalled = bool(rng.random() < trial.duration_s / box.stall_every_s) if box.stall_every_s else False
         streams = tuple(
             self._stream(stream, rate, share, box.stall_frames if stalled and index == 0 else 0, box, trial, rng)

@@ -1,0 +1,93 @@
+*** Comments ***
+# SPDX-License-Identifier: Apache-2.0
+
+
+*** Settings ***
+Documentation    RFC 2544 section 26 in full: throughput, latency, frame loss rate, back-to-back frames, system
+...              recovery and reset of each forwarder.
+...
+...              [Cfg] suites/studies/rfc2544.yaml; PRESET is one of quick, csit, tst009, rfc2544, binary.
+...              [Ver] Each row passes when its forwarder or clause was measured at every point; what this machine
+...              cannot do is skipped with the reason.
+...              [Ref] RFC 2544 sections 26.1 to 26.6, RFC 9004; the report says for each figure where it deviates.
+...
+...              The report is results/latest/report.html.
+
+Library          xdplab.robot.XdplabLibrary
+
+Suite Setup      Run The Study
+
+Test Tags        rfc2544
+
+
+*** Variables ***
+${TESTBED}          embedded
+${FORWARDERS}       ${EMPTY}    # space-separated, e.g. "ovs-afxdp xdp"; empty: those of the study
+${TESTER}           ${EMPTY}
+${FRAME_SIZES}      ${EMPTY}    # space-separated bytes with FCS, or imix
+${PRESET}           ${EMPTY}
+${CLAUSES}          ${EMPTY}    # space-separated, e.g. "throughput reset"; empty: all six
+${FLOWS}            ${EMPTY}
+${BIDIRECTIONAL}    ${EMPTY}    # true: both directions at once
+${REPETITIONS}      ${EMPTY}
+
+
+*** Test Cases ***
+OVS On AF_XDP
+    Forwarder Was Measured    ovs-afxdp
+
+OVS On AF_PACKET
+    Forwarder Was Measured    ovs-afpacket
+
+OVS-DPDK Over The AF_XDP PMD
+    Forwarder Was Measured    ovs-dpdk
+
+Every Other Forwarder Asked For
+    Every Forwarder Was Measured
+
+Throughput
+    [Tags]    rfc2544-26.1
+    Clause Was Measured    throughput
+
+Latency At Load
+    [Tags]    rfc2544-26.2
+    Clause Was Measured    latency
+
+Frame Loss Rate
+    [Tags]    rfc2544-26.3
+    Clause Was Measured    loss_curve
+
+Back To Back Frames
+    [Tags]    rfc2544-26.4    rfc9004
+    Clause Was Measured    back_to_back
+
+System Recovery
+    [Tags]    rfc2544-26.5
+    Clause Was Measured    recovery
+
+Reset
+    [Tags]    rfc2544-26.6
+    Clause Was Measured    reset
+
+OVS On AF_XDP Or AF_PACKET
+    [Tags]    rfc2544-26.1
+    Question Was Answered
+
+
+*** Keywords ***
+Run The Study
+    [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
+    ${forwarders}    Evaluate    $FORWARDERS.split()
+    ${sizes}    Evaluate    $FRAME_SIZES.split()
+    ${clauses}    Evaluate    $CLAUSES.split()
+    Run Study
+    ...    rfc2544.yaml
+    ...    testbed=${TESTBED}
+    ...    tester=${TESTER}
+    ...    forwarders=${forwarders}
+    ...    frame_bytes=${sizes}
+    ...    traffic.flows=${FLOWS}
+    ...    traffic.bidirectional=${BIDIRECTIONAL}
+    ...    method.preset=${PRESET}
+    ...    method.clauses=${clauses}
+    ...    repetitions=${REPETITIONS}

@@ -82,6 +82,7 @@ class PointVisit:
         self._began = time.monotonic()
         self._trials = 0
         self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
+        self._found = {record.clause for record in earlier if record.purpose == "figures"}
         self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
 
@@ -126,7 +127,9 @@ class PointVisit:
                 return record.result
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
-        """Journal what a method found."""
+        """Journal what a method found, unless the journal of a resumed run has it."""
+        if clause in self._found:
+            return
         self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
 
     def _one_trial(
@@ -135,9 +138,9 @@ class PointVisit:
         mode = mode_in_use(self._forwarder, self._dut)
         before = snapshot(self._forwarder, self._dut)
         if restart_after_s is None:
-            result = self._tester.run(self._context(), spec)
+            result = self._tester.run(self._context(f"{number}.{attempt}"), spec)
         else:
-            result = self._run_with_restart(spec, restart_after_s)
+            result = self._run_with_restart(spec, restart_after_s, f"{number}.{attempt}")
         after = snapshot(self._forwarder, self._dut)
         ended = self._forwarder.crashed()
         if ended:
@@ -163,7 +166,7 @@ class PointVisit:
             knobs=self._settings.read_back(),
         )
 
-    def _run_with_restart(self, spec: TrialSpec, after_s: float) -> TrialResult:
+    def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
         """A trial in the middle of which the forwarder is stopped and started again (RFC 2544 §26.6)."""
         failures: list[XdplabError] = []
 
@@ -180,7 +183,7 @@ class PointVisit:
         timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
         try:
-            result = self._tester.run(dataclasses.replace(self._context(), still_well=lambda: None), spec)
+            result = self._tester.run(dataclasses.replace(self._context(trial), still_well=lambda: None), spec)
         finally:
             timer.join()
         if failures:
@@ -221,7 +224,7 @@ class PointVisit:
         spec = TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05)
         deadline = time.monotonic() + _PROOF_TIMEOUT_S
         while True:
-            result = self._tester.run(self._context(), spec)
+            result = self._tester.run(self._context("proof"), spec)
             silent = [stream.direction for stream in result.streams if not stream.received]
             if not silent:
                 return
@@ -233,7 +236,7 @@ class PointVisit:
                     f"within {_PROOF_TIMEOUT_S:g} s"
                 )
 
-    def _context(self) -> TesterContext:
+    def _context(self, trial: str) -> TesterContext:
         return TesterContext(
             ports=self._testbed.tester_ports(self._visit.point.path),
             layout=self._dut.layout,
@@ -241,6 +244,7 @@ class PointVisit:
             workdir=self._workdir,
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
+            trial_key=f"{self._visit.point.id}:{self._visit.repetition}:{trial}",
         )
 
     def _clean_up(self) -> None:

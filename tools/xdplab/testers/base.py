@@ -32,6 +32,8 @@ class TesterContext:
     workdir: FilePath
     forwarder: Any = None
     still_well: Callable[[], str | None] = lambda: None
+    #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.
+    trial_key: str = ""
 
 
 class Tester(ABC):

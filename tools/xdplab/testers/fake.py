@@ -37,7 +37,7 @@ class FakeTester(Tester):
         if forwarder is not None and box.crash_at_trial == self._trials:
             forwarder.crash()
             raise PointFailed(f"{forwarder.name}: crashed, as its option crash_at_trial asked for")
-        rng = np.random.default_rng(_seed(box, self._trials))
+        rng = np.random.default_rng(_seed(box, context.trial_key or str(self._trials)))
         offered = [TOP_PPS if stream.pps is None else min(stream.pps, TOP_PPS) for stream in trial.streams]
         capacity = box.capacity_pps * rng.normal(1.0, box.jitter_ratio)
         share = min(1.0, capacity / sum(offered)) * (1 - box.loss_floor)
@@ -105,5 +105,5 @@ def _latency(received: int, share: float, box: Box, rng: np.random.Generator) ->
     )
 
 
-def _seed(box: Box, trial: int) -> int:
+def _seed(box: Box, trial: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{box.model_dump_json()}:{trial}".encode()).digest()[:8], "big")

@@ -9,7 +9,7 @@ from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, StudySpec, TestbedSpec, validated
+from xdplab.model import InputError, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.report import write_report
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
@@ -104,7 +104,11 @@ def run_study(
         if resume is None and not folder.trials():
             _forget(folder)
         raise
-    write_report(folder.report, outcome.record, folder.trials())
+    try:
+        write_report(folder.report, outcome.record, folder.trials())
+    except XdplabError:
+        if outcome.error is None:  # else that error came first, and says what to do
+            raise
     return folder, outcome
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A latency distribution: HdrHistograms merged exactly, and what plots and tables need of it."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -39,7 +40,7 @@ class Distribution:
         """The value below or at which `percent` of the samples lie, in us; None without samples."""
         if not self.count:
             return None
-        rank = max(1, int(np.ceil(percent / 100 * self.count)))
+        rank = max(1, math.ceil(percent * self.count / 100 - 1e-6))  # 99.9 % of 1000 is 999, not 999.0000000000001
         return float(self.values_ns[np.searchsorted(self._cumulative, rank)]) / 1000
 
     def exceedance(self) -> tuple[np.ndarray, np.ndarray]:

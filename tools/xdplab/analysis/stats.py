@@ -56,7 +56,7 @@ def ratio_interval(pairs: Sequence[tuple[float, float]], confidence: float = CON
         return Interval(ratio=math.exp(centre), low=None, high=None, pairs=count, confidence=confidence)
     error = float(logs.std(ddof=1)) / math.sqrt(count)
     tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-    bootstrap = count >= BOOTSTRAP_FROM_PAIRS and error > 0
+    bootstrap = count >= BOOTSTRAP_FROM_PAIRS and error > 1e-9  # below that the spread is rounding
     below, above = np.quantile(_studentised(logs), tails) if bootstrap else stats.t.ppf(tails, count - 1)
     return Interval(
         ratio=math.exp(centre),

@@ -14,7 +14,7 @@ from xdplab.cli.tables import columns
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, Model, StreamResult, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.runner import interruptible, recover
-from xdplab.testbed import open_testbed, state_dir
+from xdplab.testbed import open_testbed, working_folder
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
 
@@ -97,7 +97,7 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
     ports = testbed.direct_ports()
     if reason or ports is None:
         raise InputError(f"calibrate: {reason or 'the testbed has no direct link'}")
-    workdir = state_dir() / f"{spec.name}.dut"
+    workdir = working_folder(spec.name)
     context = TesterContext(ports, testbed.layout, "xdp", workdir)
     top: dict[str, list[float]] = defaultdict(list)
     paced: dict[float, list[TrialResult]] = defaultdict(list)

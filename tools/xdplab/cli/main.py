@@ -18,7 +18,7 @@ from xdplab.analysis import answer, compare_runs, environment_difference, self_c
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import Check, checks
-from xdplab.cli.progress import ConsoleListener, duration
+from xdplab.cli.progress import ConsoleListener
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError
@@ -235,10 +235,13 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as exc:
+        sys.exit(_complain(f"{exc.filename or 'system call'}: {exc.strerror}", 2))
     except Exception as exc:
         if not hasattr(exc, "format_message"):  # click's usage errors have it, and are not public in typer
             raise
-        sys.exit(_complain(exc.format_message(), 2))
+        message = exc.format_message()
+        sys.exit(_complain(message, 2) if message else 2)
 
 
 def _complain(message: str, code: int) -> int:
@@ -264,6 +267,3 @@ def _changes(items: list[str]) -> dict[str, Any]:
         except yaml.YAMLError:
             raise InputError(f"--set {item!r}: the value is not YAML") from None
     return changes
-
-
-__all__ = ["cli", "duration", "main"]

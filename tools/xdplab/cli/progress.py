@@ -4,8 +4,8 @@
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xdplab.analysis.distribution import distribution
 from xdplab.model import Point, TrialRecord
+from xdplab.report import describe, duration
 from xdplab.runner import Plan
 
 
@@ -59,22 +59,3 @@ class ConsoleListener:
         """One line per trial."""
         text = f"{point.forwarder.title} #{record.repetition + 1}: {describe(record)}"
         self.note(text if self._progress else f"{text}   [left {duration(self._left_s)}]")
-
-
-def describe(record: TrialRecord) -> str:
-    """A trial in one phrase."""
-    if record.result is None:
-        return f"{record.status}: {record.reason}"
-    latencies = distribution([record])
-    p50, p99 = latencies.percentile_us(50), latencies.percentile_us(99)
-    lost = sum(stream.lost for stream in record.result.streams)
-    text = f"lost {lost} of {record.result.sent}"
-    if p50 is not None and p99 is not None:
-        text = f"p50 {p50:.2f} us, p99 {p99:.2f} us, {text}"
-    return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
-
-
-def duration(seconds: float) -> str:
-    """`2 min 05 s`."""
-    whole = max(0, round(seconds))
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
-from xdplab.cli.progress import duration
 from xdplab.model import StudySpec
+from xdplab.report import duration
 from xdplab.runner import Plan
 
 

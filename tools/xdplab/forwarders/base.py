@@ -47,6 +47,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     redirects: ClassVar[bool] = False
     #: True when it forwards in softirq context and has no thread of its own.
     in_kernel: ClassVar[bool] = False
+    #: True when it only exists on the fake testbed.
+    simulated: ClassVar[bool] = False
     summary: ClassVar[str] = ""
 
     def __init__(self, options: OptionsT) -> None:

@@ -78,10 +78,12 @@ class Host(Protocol):
         stdin: str | None = None,
         stdout: Path | None = None,
         hold_stdin: bool = False,
+        die_with_us: bool = False,
     ) -> Running:
         """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too.
 
         `hold_stdin`: its standard input stays open and silent, for programs that end when it closes.
+        `die_with_us`: it ends when the thread that started it does, also by kill -9 (PR_SET_PDEATHSIG).
         """
 
     def read(self, path: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xdplab.hosts.base import Completed
-from xdplab.model import XdplabError
+from xdplab.model import MissingProgram, XdplabError
 
 
 class LocalProcess:
@@ -99,7 +99,7 @@ class LocalHost:
                 env={**os.environ, **env} if env else None,
             )
         except FileNotFoundError:
-            raise XdplabError(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+            raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
         except subprocess.TimeoutExpired:
             raise XdplabError(f"{self.name}: {' '.join(argv)}: no end after {timeout_s:g} s") from None
         result = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
@@ -117,10 +117,12 @@ class LocalHost:
         stdin: str | None = None,
         stdout: Path | None = None,
         hold_stdin: bool = False,
+        die_with_us: bool = False,
     ) -> LocalProcess:
         """Start a command on `cpus`; see `Host.start`."""
         taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
-        full = [*taskset, *self._prefix, *argv]
+        tied = ["setpriv", "--pdeathsig", "TERM"] if die_with_us else []
+        full = [*taskset, *tied, *self._prefix, *argv]
         with contextlib.ExitStack() as stack:
             err = stack.enter_context(log.open("wb"))
             out = stack.enter_context(stdout.open("wb")) if stdout else err
@@ -134,7 +136,7 @@ class LocalHost:
                     start_new_session=True,
                 )
             except FileNotFoundError:
-                raise XdplabError(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+                raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
         if stdin is not None and popen.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 popen.stdin.write(stdin.encode())

@@ -2,7 +2,15 @@
 """The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
 
 from xdplab.model.base import SCHEMA_VERSION, Model, validated
-from xdplab.model.errors import InputError, Interrupted, JournalFailed, PointFailed, Unsupported, XdplabError
+from xdplab.model.errors import (
+    InputError,
+    Interrupted,
+    JournalFailed,
+    MissingProgram,
+    PointFailed,
+    Unsupported,
+    XdplabError,
+)
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
     ForwarderSpec,
@@ -43,6 +51,7 @@ __all__ = [
     "LatencySpec",
     "LatencySummary",
     "MethodSpec",
+    "MissingProgram",
     "Model",
     "Path",
     "Point",

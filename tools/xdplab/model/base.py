@@ -17,7 +17,7 @@ _M = TypeVar("_M", bound=BaseModel)
 class Model(BaseModel):
     """Base of all configuration and result models."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def validated(model: type[_M], data: Mapping[str, Any], where: str) -> _M:

@@ -14,6 +14,12 @@ class InputError(XdplabError):
     exit_code = 2
 
 
+class MissingProgram(XdplabError):
+    """A program that is called is not on this machine."""
+
+    exit_code = 2
+
+
 class Unsupported(XdplabError):
     """This machine cannot do what the point asks for; the message is the reason shown in the report."""
 

@@ -53,6 +53,8 @@ class ForwarderSpec(Model):
             key, equals, value = item.partition("=")
             if not equals:
                 raise ValueError(f"option {item!r} of forwarder {name!r} is not option=value")
+            if key in options:
+                raise ValueError(f"option {key!r} of forwarder {name!r} is given twice")
             options[key] = value
         return {"name": name, "options": options}
 

@@ -2,5 +2,6 @@
 """One self-contained HTML file: the answer first, then what it rests on."""
 
 from xdplab.report.html import render, write_report
+from xdplab.report.words import describe, duration
 
-__all__ = ["render", "write_report"]
+__all__ = ["describe", "duration", "render", "write_report"]

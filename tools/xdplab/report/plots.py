@@ -3,6 +3,7 @@
 
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ def distribution_plot(points: Mapping[str, Distribution]) -> str:
         shown = above >= 10**-5.0
         shown[: max(1, int(shown.sum()))] = True
         x, y = _thin(latency[shown], above[shown])
-        axes.step(x, -np.log10(np.maximum(y, 1e-6)), where="post", label=name, **line_style(index))
+        axes.step(x, -np.log10(np.maximum(y, 1e-6)), where="post", label=plain(name), **line_style(index))
     axes.set_xscale("log")
     axes.set_ylim(0, 5.05)
     ticks = [-np.log10(1 - p / 100) for p in _PERCENTILES]
@@ -48,7 +49,7 @@ def density_plot(points: Mapping[str, Distribution]) -> str:
         if not found.count:
             continue
         latency, density = found.density()
-        axes.plot(latency, density / density.max(), label=name, **line_style(index))
+        axes.plot(latency, density / density.max(), label=plain(name), **line_style(index))
         axes.fill_between(latency, density / density.max(), alpha=0.08, color=line_style(index)["color"])
     axes.set_xscale("log")
     axes.set_ylim(0, 1.08)
@@ -68,9 +69,14 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
             axes.plot(figures.p50_us, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
             axes.plot(figures.p99_us, row, "|", markersize=9, color=style["color"])
     axes.set_xscale("log")
-    axes.set_yticks(range(len(summaries)), [summary.forwarder for summary in reversed(summaries)])
+    axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
     axes.set_ylim(-0.6, len(summaries) - 0.4)
     return _finish(figure, axes, "p50 and p99 of each repetition", legend=False)
+
+
+def plain(text: str) -> str:
+    """A label as matplotlib shall draw it: no TeX between dollar signs, and a leading underscore does not hide it."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
 def new_figure(height: float) -> tuple[Figure, Axes]:
@@ -113,10 +119,14 @@ def _finish(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> s
 
 def to_svg(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
     """The figure as an <svg> element that scales with the page."""
-    if legend:
+    if legend and axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small", frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     out = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "xdplab"}):
+    with (
+        warnings.catch_warnings(),
+        mpl.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "xdplab"}),
+    ):
+        warnings.simplefilter("ignore", UserWarning)  # a glyph that matplotlib's font lacks; the browser's has it
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]

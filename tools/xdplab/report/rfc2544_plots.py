@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from xdplab.analysis import PointSummary
-from xdplab.report.plots import line_style, new_figure, to_svg
+from xdplab.report.plots import line_style, new_figure, plain, to_svg
 
 
 def throughput_plot(summaries: Sequence[PointSummary]) -> str:
@@ -17,7 +17,7 @@ def throughput_plot(summaries: Sequence[PointSummary]) -> str:
         }
         points = sorted((size, found["median"] / 1e6) for size, found in best.items() if found)
         if points:
-            axes.plot(*zip(*points, strict=True), marker="o", label=name, **line_style(index))
+            axes.plot(*zip(*points, strict=True), marker="o", label=plain(name), **line_style(index))
     rates = {s.frame_bytes: s.figures["throughput"] for s in sized}
     speed = next((found["line_rate_bps"] for found in rates.values() if found["line_rate_bps"]), None)
     limits = {size: speed / ((int(size) + 20) * 8) if speed else found["top_load_pps"] for size, found in rates.items()}
@@ -40,7 +40,7 @@ def loss_plot(summaries: Sequence[PointSummary]) -> str:
         points = summary.figures["loss_curve"]
         loads = [point["achieved_pps"] / 1e6 for point in points]
         lost = [100 * point["loss_ratio"] for point in points]
-        label = f"{summary.forwarder}, {summary.frame_bytes} bytes"
+        label = plain(f"{summary.forwarder}, {summary.frame_bytes} bytes")
         axes.plot(loads, lost, marker="o", markersize=4, label=label, **line_style(index))
     axes.set_xlabel("achieved load (Mpps)")
     axes.set_ylabel("frames lost (%)")
@@ -56,7 +56,7 @@ def latency_at_load_plot(summaries: Sequence[PointSummary]) -> str:
         rows = [row for row in summary.figures["latency"] if row["p50_us"]]
         colour = line_style(index)["color"]
         shares = [100 * row["share"] for row in rows]
-        label = f"{summary.forwarder}, {summary.frame_bytes} bytes"
+        label = plain(f"{summary.forwarder}, {summary.frame_bytes} bytes")
         axes.plot(shares, [row["p50_us"] for row in rows], marker="o", label=label, color=colour)
         axes.plot(shares, [row["p99_us"] for row in rows], marker=".", linestyle=":", linewidth=1, color=colour)
     axes.set_yscale("log")

@@ -43,21 +43,17 @@ class RunFolder:
             JournalFailed: it cannot be written; the file is cut back to its last whole line.
         """
         line = record.model_dump_json().encode() + b"\n"
-        fd = os.open(self._trials, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            whole = os.fstat(fd).st_size
-            try:
-                written = os.write(fd, line)
-                if written < len(line):
-                    os.write(fd, line[written:])  # a full disk says so on the second call
-                os.fsync(fd)
-            except OSError as exc:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(fd, whole)
-                raise JournalFailed(
-                    f"{self._trials}: {exc.strerror}; the trials before are kept; make room and use "
-                    f"`xdplab run --resume {self.path}`"
-                ) from None
+            fd = os.open(self._trials, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as exc:
+            raise JournalFailed(f"{self._trials}: {exc.strerror}") from None
+        try:
+            _append_whole(fd, line)
+        except OSError as exc:
+            raise JournalFailed(
+                f"{self._trials}: {exc.strerror}; the trials before are kept; make room and use "
+                f"`xdplab run --resume {self.path}`"
+            ) from None
         finally:
             os.close(fd)
 
@@ -95,9 +91,13 @@ class RunFolder:
         records = []
         for number, line in enumerate(lines, start=1):
             try:
-                records.append(TrialRecord.model_validate_json(line))
+                record = TrialRecord.model_validate_json(line)
             except ValidationError as exc:
                 raise InputError(f"{self._trials}:{number}: not a trial record: {exc.errors()[0]['msg']}") from None
+            if record.schema_version != SCHEMA_VERSION:
+                found = record.schema_version
+                raise InputError(f"{self._trials}:{number}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
+            records.append(record)
         return records
 
     def mend(self) -> None:
@@ -119,6 +119,20 @@ class RunFolder:
         except OSError:
             partial.unlink(missing_ok=True)
             raise
+
+
+def _append_whole(fd: int, line: bytes) -> None:
+    """All of a line on the disk, or none of it."""
+    before = os.fstat(fd).st_size
+    try:
+        written = os.write(fd, line)
+        if written < len(line):
+            os.write(fd, line[written:])  # a full disk says so on the second call
+        os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, before)
+        raise
 
 
 def new_run(results: Path, study: str) -> RunFolder:

@@ -9,8 +9,8 @@ from robot.api.deco import keyword, library
 
 from xdplab import app
 from xdplab.analysis import PointSummary, answer, summarise
-from xdplab.cli.progress import describe, duration
 from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError
+from xdplab.report import describe, duration
 from xdplab.runner import Plan
 from xdplab.tools import project_root
 

@@ -51,8 +51,11 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
     points = tuple(_points(study))
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
+    fake = testbed.kind == "fake"
+    _check_reality(testbed, f"tester {tester.name}", tester.simulated, fake)
     for point in points:
-        make_forwarder(point.forwarder)
+        forwarder = make_forwarder(point.forwarder)
+        _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
         _check_frame(point, testbed, tester)
     visits: list[Visit] = []
     for repetition in range(study.repetitions):
@@ -80,6 +83,12 @@ def _points(study: StudySpec) -> list[Point]:
             study.path, sizes, itertools.product(*values), study.forwarders
         )
     ]
+
+
+def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool) -> None:
+    if simulated != fake:
+        kind = "simulated" if simulated else "real"
+        raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; they do not go together")
 
 
 def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings are remembered before they are changed, so that they can be put back after any end of a run."""
 
+import shutil
 from typing import Any
 
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, XdplabError
 from xdplab.model.study import Scalar
-from xdplab.testbed import TestbedLock, remove_leftovers
+from xdplab.testbed import TestbedLock, remove_leftovers, working_folder
 
 
 class Settings:
@@ -76,15 +77,17 @@ def recover(name: str, host: Any) -> list[str]:
     Raises:
         InputError: a live run holds the testbed.
     """
+    # first what runs in the namespaces: it may hold what is put back (hugepages)
+    done = [f"namespace {netns} removed" for netns in remove_leftovers(name)]
     lock = TestbedLock(name)
     lock.acquire()
     try:
-        done = []
         context = KnobContext(host, (), CpuLayout(tester_tx=0, forwarder=1), (0, 1))
         for knob_name, saved in lock.state().get("settings", {}).items():
             make_knob(knob_name).restore(context, saved)
             done.append(f"{knob_name} back to {saved}")
-        lock.remember(settings={})
+        shutil.rmtree(working_folder(name), ignore_errors=True)
+        lock.forget()
     finally:
         lock.release()
-    return done + [f"namespace {netns} removed" for netns in remove_leftovers(name)]
+    return done

@@ -2,6 +2,7 @@
 """A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
 
 import math
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred, interruptible
 from xdplab.runner.visit import PointVisit
-from xdplab.testbed import Testbed, state_dir, usable_cpus
+from xdplab.testbed import Testbed, usable_cpus, working_folder
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
 
 #: What a visit is expected to take beside its traffic until the first ones have been timed, in s.
@@ -110,7 +111,7 @@ class StudyRun:
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._points = {point.id: point for point in plan.points}
-        self._workdir = state_dir() / f"{testbed.spec.name}.dut"
+        self._workdir = working_folder(testbed.spec.name)
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -136,6 +137,7 @@ class StudyRun:
             finally:
                 with deferred():
                     self._testbed.down()
+                    shutil.rmtree(self._workdir, ignore_errors=True)
         if record is None:
             raise interrupted or error or XdplabError("the run did not start")
         ended = interrupted or error

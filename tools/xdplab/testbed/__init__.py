@@ -5,7 +5,7 @@ from xdplab.testbed.base import Port, Testbed, TesterPorts, default_layout, usab
 from xdplab.testbed.embedded import EmbeddedTestbed, remove_leftovers
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testbed.load import load_yaml, open_testbed, read_testbed
-from xdplab.testbed.state import TestbedLock, state_dir
+from xdplab.testbed.state import TestbedLock, state_dir, working_folder
 
 __all__ = [
     "EmbeddedTestbed",
@@ -21,4 +21,5 @@ __all__ = [
     "remove_leftovers",
     "state_dir",
     "usable_cpus",
+    "working_folder",
 ]

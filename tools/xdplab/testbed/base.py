@@ -83,7 +83,7 @@ def usable_cpus(spec: TestbedSpec) -> tuple[int, ...]:
         InputError: the file names a CPU that is not there, or fewer than two are left.
     """
     here = tuple(sorted(os.sched_getaffinity(0)))
-    cpus = spec.cpus if spec.cpus is not None else here
+    cpus = tuple(dict.fromkeys(spec.cpus)) if spec.cpus is not None else here
     missing = [cpu for cpu in cpus if cpu not in here]
     if missing:
         raise InputError(f"testbed {spec.name}: cpus: {missing} not available here (available: {list(here)})")

@@ -76,6 +76,8 @@ class EmbeddedTestbed:
         """Remove everything that `up` made; safe to call twice."""
         if self.lock.held:
             _remove(self.lock)
+            if not self.lock.state().get("settings"):
+                self.lock.forget()
             self.lock.release()
 
     def tester_ports(self, path: Path) -> TesterPorts:
@@ -135,7 +137,7 @@ def _remove(lock: TestbedLock) -> list[str]:
     for netns in removed:
         if FilePath("/run/netns", netns).exists():
             raise XdplabError(f"namespace {netns} is still there; `ip netns delete {netns}` says why")
-    lock.forget()
+    lock.remember(netns=[])
     return removed
 
 

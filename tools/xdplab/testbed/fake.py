@@ -33,7 +33,8 @@ class FakeTestbed:
     def down(self) -> None:
         """Give the lock back."""
         if self.lock.held:
-            self.lock.forget()
+            if not self.lock.state().get("settings"):
+                self.lock.forget()
             self.lock.release()
 
     def tester_ports(self, path: Path) -> TesterPorts:

@@ -40,6 +40,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: {reason}") from None
     try:
         data = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
+    except (ValueError, RecursionError) as exc:  # of PyYAML itself: a date that does not exist, nesting without end
+        raise InputError(f"{path}: not valid YAML: {exc}") from None
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)

@@ -20,6 +20,11 @@ def state_dir() -> Path:
     return path
 
 
+def working_folder(name: str) -> Path:
+    """Where a run on testbed `name` keeps sockets, databases and logs of forwarders; gone with the run."""
+    return state_dir() / f"{name}.dut"
+
+
 class TestbedLock:
     """An exclusive lock on a testbed name, with what has been made or changed under it.
 

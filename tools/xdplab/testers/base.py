@@ -42,6 +42,8 @@ class Tester(ABC):
     name: ClassVar[str]
     #: Receive programs it has, the one that costs the forwarder's core least first.
     rx_programs: ClassVar[tuple[str, ...]] = ("none",)
+    #: True when it only exists on the fake testbed.
+    simulated: ClassVar[bool] = False
 
     def supported(self, testbed: Testbed) -> str | None:
         """None, or the reason why it cannot run here."""

@@ -64,6 +64,7 @@ class Xdpgen(Tester):
             stdin=json.dumps({**_configuration(context, trial), "sender": self.sender}),
             stdout=answer,
             log=context.workdir / "xdpgen.log",
+            die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab down` looks
         )
         try:
             _wait(process, context, trial)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command of the README does what it says: the make targets exist, all others are run here, in order."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    lines = [re.sub(r"\s{2,}#.*", "", line).strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def test_the_readme_shows_both_commands() -> None:
+    assert {"make latency", "make test"} <= set(commands())
+
+
+@pytest.mark.parametrize("target", [line.split()[1] for line in commands() if line.startswith("make ")])
+def test_make_targets_exist(target: str) -> None:
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.root
+@pytest.mark.timeout(300)
+def test_every_other_command_works(tmp_path: Path) -> None:
+    (tmp_path / "suites").symlink_to(ROOT / "suites")
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDPLAB_RESULTS": str(tmp_path / "results"),
+        "XDPLAB_STATE": str(tmp_path / "state"),
+    }
+    ran = []
+    for line in commands():
+        if line.startswith("make ") or line == ". .venv/bin/activate":
+            continue
+        done = subprocess.run(
+            shlex.split(line), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200
+        )
+        assert done.returncode == 0, f"{line}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
+        ran.append(line)
+    assert any(line.startswith("robot ") for line in ran)
+    assert any(line.startswith("xdplab show") for line in ran)
+
+
+def test_the_example_forwarder_is_complete_and_short() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 30
+    scope: dict[str, object] = {}
+    exec(compile(example, "README.md", "exec"), scope)
+    from xdplab.forwarders import Forwarder
+
+    cls = scope["MySwitch"]
+    assert isinstance(cls, type)
+    assert issubclass(cls, Forwarder)
+    assert cls(cls.options_model()).options.model_dump() == {"burst": 32}
+
+
+def test_links_and_pictures_exist() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert "://" not in target
+        assert (ROOT / target).exists(), target

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test has its own state and results folders; tests marked `root` are skipped elsewhere."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from lab.command import TESTS, Done, environment, inline
+from lab.outsider import distribution
+
+settings.register_profile("lab", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("lab")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs root, with the reason."""
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("root"):
+                item.add_marker(pytest.mark.skip(reason="needs root: it makes namespaces and attaches XDP programs"))
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Locks and state files of this test."""
+    monkeypatch.setenv("XDPLAB_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run folders of this test."""
+    monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """`cli("run", path)`: the command line in this process."""
+    return lambda *args: inline(capsys, *args)
+
+
+@pytest.fixture(scope="session")
+def saboteur(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, str]]:
+    """`saboteur(LAB_...="...")`: an environment in which the testers of `lab.saboteur` are installed."""
+    testers = {"slow-fake": "lab.saboteur:SlowFake", "quick": "lab.saboteur:QuickXdpgen"}
+    folder = distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
+    return lambda **extra: environment(extra, (folder, TESTS))

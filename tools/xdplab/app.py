@@ -95,8 +95,8 @@ def run_study(
         prepared.tester,
         folder,
         listener,
-        done=folder.done() if resume else frozenset(),
         earlier=folder.load() if resume else None,
+        earlier_trials=folder.trials() if resume else (),
     )
     try:
         outcome = run.execute()

@@ -106,6 +106,8 @@ def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
     xdp = {}
     for port in dut.ports:
+        if port.simulated:
+            continue
         attached = xdp_attachment(dut.host, port.ifname)
         xdp[port.role] = {"mode": attached.mode, "program": attached.prog_name} if attached else {"mode": "none"}
     sockets = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]

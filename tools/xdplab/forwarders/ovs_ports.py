@@ -111,7 +111,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         return {**super().daemon_env(dut), "RUNTIME_DIRECTORY": str(dut.rundir)}
 
     def daemon_settings(self, dut: Dut) -> list[str]:
-        """EAL without PCI. OVS 3.1 adds --in-memory unless --legacy-mem is there; EAL 22.11 refuses it with --no-huge."""
+        """EAL without PCI. OVS 3.1 adds --in-memory unless told --legacy-mem; EAL 22.11 refuses it with --no-huge."""
         memory = (
             [f"dpdk-socket-mem={_DPDK_MIB}", "dpdk-extra=--no-pci"]
             if self.options.hugepages

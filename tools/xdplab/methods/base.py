@@ -2,20 +2,26 @@
 """What a method is, and what it may ask of the run."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 from xdplab.model import TrafficSpec, TrialResult, TrialSpec
+from xdplab.model.trial import Purpose
 
 
 class Session(Protocol):
     """One visit to a point: the forwarder runs and the path has been proven."""
 
-    def trial(self, spec: TrialSpec, purpose: Literal["measure", "rate"] = "measure") -> TrialResult:
+    def trial(self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "") -> TrialResult:
         """Run a trial, repeat it while the machine disturbs it (bounded), and journal every attempt.
+
+        On a resumed run, trials that the journal holds are answered from it.
 
         Returns:
             The first undisturbed result, or the last one.
         """
+
+    def found(self, clause: str, figures: dict[str, Any]) -> None:
+        """Journal what a method found."""
 
 
 class Method(ABC):

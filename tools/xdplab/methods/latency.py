@@ -51,7 +51,7 @@ class Latency(Method):
             vlan=traffic.vlan,
             ip=traffic.ip,
         )
-        result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="rate")
+        result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
         return result.received / result.elapsed_s
 
 

@@ -2,7 +2,7 @@
 """The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
 
 from xdplab.model.base import SCHEMA_VERSION, Model, validated
-from xdplab.model.errors import InputError, Interrupted, PointFailed, Unsupported, XdplabError
+from xdplab.model.errors import InputError, Interrupted, JournalFailed, PointFailed, Unsupported, XdplabError
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
     ForwarderSpec,
@@ -36,6 +36,7 @@ __all__ = [
     "ForwarderSpec",
     "InputError",
     "Interrupted",
+    "JournalFailed",
     "LatencySpec",
     "LatencySummary",
     "Model",

@@ -22,6 +22,10 @@ class PointFailed(XdplabError):
     """A forwarder or tester broke during a point; the run goes on with the next one."""
 
 
+class JournalFailed(XdplabError):
+    """The journal cannot be written (disk full): the run ends, what it measured is safe."""
+
+
 class Interrupted(XdplabError):
     """SIGINT or SIGTERM: everything is put back, then exit code 130."""
 

@@ -7,6 +7,8 @@ from pydantic import Field
 
 from xdplab.model.base import SCHEMA_VERSION, Model
 
+Purpose = Literal["measure", "search", "figures", "end"]
+
 
 class StreamSpec(Model):
     """One stream of a trial. `pps=None` means as fast as the tester can."""
@@ -128,6 +130,9 @@ class DisturbanceRule(Model):
     max_run_delay_share: float = Field(default=0.01, gt=0)
     #: How often one repetition of a point is measured anew at the most.
     max_repeats: int = Field(default=2, ge=0, le=20)
+    #: And how many trials of a run are at the most, as a share of its visits: on a machine that is never quiet a run
+    #: ends in bounded time, with its disturbed trials marked.
+    max_repeats_share: float = Field(default=0.25, ge=0, le=20)
 
 
 class Disturbance(Model):
@@ -166,14 +171,22 @@ class TrialRecord(Model):
     schema_version: int = SCHEMA_VERSION
     point_id: str
     repetition: int
-    attempt: int
-    purpose: Literal["measure", "rate"] = "measure"
+    #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
+    #: `figures`: what a method found; `end`: the visit is over and is not made again on resume.
+    purpose: Purpose = "measure"
+    #: Number of the trial within its visit, and of the attempt at it.
+    trial: int = 0
+    attempt: int = 0
     status: Literal["ok", "disturbed", "failed", "unsupported"]
     reason: str = ""
     started: str
     setup_s: float = 0.0
+    asked: TrialSpec | None = None
     offered_pps: float | None = None
     result: TrialResult | None = None
+    #: What a method found, under the clause it follows ("RFC 2544 26.1").
+    clause: str = ""
+    figures: dict[str, Any] = {}
     disturbance: Disturbance | None = None
     #: What the kernel and the forwarder say is in use: XDP attach mode, zero-copy, NAPI id, counters.
     mode: dict[str, Any] = {}

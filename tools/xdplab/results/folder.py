@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from xdplab.model import SCHEMA_VERSION, InputError, RunRecord, TrialRecord, XdplabError
+from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, RunRecord, TrialRecord
 
 
 class RunFolder:
@@ -34,13 +34,13 @@ class RunFolder:
         try:
             self._write("run.json", record.model_dump_json(indent=1, by_alias=True))
         except OSError as exc:
-            raise XdplabError(f"{self.path / 'run.json'}: {exc.strerror}; what was measured is kept") from None
+            raise JournalFailed(f"{self.path / 'run.json'}: {exc.strerror}; what was measured is kept") from None
 
     def append(self, record: TrialRecord) -> None:
         """Append one line and wait for the disk.
 
         Raises:
-            XdplabError: it cannot be written; the file is cut back to its last whole line.
+            JournalFailed: it cannot be written; the file is cut back to its last whole line.
         """
         line = record.model_dump_json().encode() + b"\n"
         fd = os.open(self._trials, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -54,7 +54,7 @@ class RunFolder:
             except OSError as exc:
                 with contextlib.suppress(OSError):
                     os.ftruncate(fd, whole)
-                raise XdplabError(
+                raise JournalFailed(
                     f"{self._trials}: {exc.strerror}; the trials before are kept; make room and use "
                     f"`xdplab run --resume {self.path}`"
                 ) from None
@@ -107,10 +107,6 @@ class RunFolder:
             whole = data.rfind(b"\n") + 1
             if whole < len(data):
                 os.truncate(self._trials, whole)
-
-    def done(self) -> set[tuple[str, int]]:
-        """(point, repetition) pairs that need no visit any more: measured, failed or unsupported."""
-        return {(trial.point_id, trial.repetition) for trial in self.trials() if trial.purpose == "measure"}
 
     def _write(self, name: str, text: str) -> None:
         partial = self.path / f".{name}.partial"

@@ -30,7 +30,6 @@ def capture_environment(testbed: Testbed, tester: Tester, plan: Plan) -> Environ
     versions |= tester.versions(local)
     for point in plan.points:
         versions |= forwarder_class(point.forwarder.name).versions(host)
-    real = testbed.spec.kind != "fake"
     return Environment(
         kernel=_read(local, "/proc/sys/kernel/osrelease"),
         cmdline=_read(local, "/proc/cmdline"),
@@ -39,7 +38,7 @@ def capture_environment(testbed: Testbed, tester: Tester, plan: Plan) -> Environ
         governor=_read(local, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
         mitigations={path.name: _read(local, str(path)) for path in sorted(Path(f"{_CPU}/vulnerabilities").glob("*"))},
         memory_kib=int(_field(_read(local, "/proc/meminfo"), "MemTotal").split()[0]),
-        ports={role: _port(port) for role, port in testbed.ports.items()} if real else {},
+        ports={role: _port(port) for role, port in testbed.ports.items() if not port.simulated},
         sysctls={name: _read(local, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS},
         versions=versions,
         git_revision=_revision(local),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
 
+import math
 import time
-from collections.abc import Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -14,6 +15,7 @@ from xdplab.model import (
     Calibration,
     InputError,
     Interrupted,
+    JournalFailed,
     Path,
     Point,
     RunRecord,
@@ -85,8 +87,8 @@ class StudyRun:
         journal: Journal,
         listener: Listener,
         *,
-        done: Set[tuple[str, int]] = frozenset(),
         earlier: RunRecord | None = None,
+        earlier_trials: Sequence[TrialRecord] = (),
     ) -> None:
         self._study = study
         self._plan = plan
@@ -94,8 +96,11 @@ class StudyRun:
         self._tester = tester
         self._journal = journal
         self._listener = listener
+        done = {(trial.point_id, trial.repetition) for trial in earlier_trials if trial.purpose == "end"}
         self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
+        self._earlier_trials = earlier_trials
         self._cpus = usable_cpus(testbed.spec) if testbed.spec.kind != "fake" else (0, 1)
+        self._repeats_left = math.ceil(study.disturbance.max_repeats_share * len(self._visits))
         self._run_id = run_id
         self._earlier = earlier
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
@@ -139,13 +144,16 @@ class StudyRun:
                 "ended_early": str(ended) if ended else None,
             }
         )
-        self._journal.head(record)
+        try:
+            self._journal.head(record)
+        except JournalFailed as exc:
+            error = error or exc
         return RunOutcome(record, interrupted, error)
 
     def _open(self) -> RunRecord:
         """Check the ports, look around, calibrate, and write the head of the run."""
         for port in self._testbed.ports.values():
-            attached = xdp_attachment(port.host, port.ifname) if self._testbed.spec.kind != "fake" else None
+            attached = None if port.simulated else xdp_attachment(port.host, port.ifname)
             if attached:
                 raise InputError(
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
@@ -230,13 +238,21 @@ class StudyRun:
                 self._cpus,
                 self._workdir,
                 self._emit,
+                self._may_repeat,
+                [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
             ).carry_out(self._plan.method)
+
+    def _may_repeat(self) -> bool:
+        """Take one repeat from the run's budget."""
+        self._repeats_left -= 1
+        return self._repeats_left >= 0
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s
-        self._listener.trial(self._points[trial.point_id], trial)
+        if trial.result is not None or trial.status != "ok":
+            self._listener.trial(self._points[trial.point_id], trial)
 
 
 def _now() -> str:

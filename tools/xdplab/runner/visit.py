@@ -5,7 +5,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path as FilePath
 from typing import Any, Literal
@@ -18,6 +18,9 @@ from xdplab.knobs import KnobContext
 from xdplab.methods import Method
 from xdplab.model import (
     DisturbanceRule,
+    InputError,
+    Interrupted,
+    JournalFailed,
     Path,
     PointFailed,
     StreamSpec,
@@ -27,6 +30,7 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
+from xdplab.model.trial import Purpose
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.plan import Visit
 from xdplab.runner.restore import Settings
@@ -52,6 +56,8 @@ class PointVisit:
         cpus: tuple[int, ...],
         workdir: FilePath,
         emit: Callable[[TrialRecord], None],
+        may_repeat: Callable[[], bool],
+        earlier: Sequence[TrialRecord] = (),
     ) -> None:
         self._visit = visit
         self._testbed = testbed
@@ -59,6 +65,7 @@ class PointVisit:
         self._rx_program = rx_program
         self._rule = rule
         self._emit = emit
+        self._may_repeat = may_repeat
         self._workdir = workdir
         self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
         ports = self._ports()
@@ -67,13 +74,14 @@ class PointVisit:
         self._settings = Settings(testbed.lock, context, wanted)
         self._dut = Dut(testbed.dut, ports, visit.point.path, self._settings.context.layout, workdir)
         self._began = time.monotonic()
-        self._attempt = 0
+        self._trials = 0
+        self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
         self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
 
     def carry_out(self, method: Method) -> None:
         """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
-        status: Literal["failed", "unsupported"] = "failed"
+        status: Literal["ok", "failed", "unsupported"] = "ok"
         reason = ""
         tail: tuple[str, ...] = ()
         try:
@@ -83,28 +91,37 @@ class PointVisit:
             method.measure(self, self._visit.point.traffic)
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
-        except PointFailed as exc:
-            reason, tail = self._with_cause(str(exc)), self._forwarder.log_tail()
+        except (JournalFailed, InputError, Interrupted):
+            raise
         except XdplabError as exc:
-            if exc.exit_code != 1:
-                raise
-            reason, tail = self._with_cause(str(exc)), self._forwarder.log_tail()
+            status, reason, tail = "failed", self._with_cause(str(exc)), self._forwarder.log_tail()
         finally:
             with deferred():
                 self._clean_up()
-        if reason:
-            self._emit(self._record(status=status, reason=reason, log_tail=tail))
+        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail))
 
-    def trial(self, spec: TrialSpec, purpose: Literal["measure", "rate"] = "measure") -> TrialResult:
-        """Run, judge, journal; repeat while disturbed, `max_repeats` times at the most."""
-        for remaining in range(self._rule.max_repeats, -1, -1):
-            record, result = self._one_trial(spec, purpose)
-            self._emit(record)
-            if record.status == "ok" or not remaining:
-                break
-        return result
+    def trial(self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "") -> TrialResult:
+        """Run, judge, journal; repeat while disturbed, as often as the rule and the run's budget allow."""
+        number, attempt = self._trials, 0
+        self._trials += 1
+        while True:
+            record = self._earlier.pop((number, attempt), None)
+            if record is None:
+                record = self._one_trial(spec, purpose, clause, number, attempt)
+                self._emit(record)
+            elif record.asked != spec:
+                raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
+            assert record.result is not None
+            attempt += 1
+            again = (number, attempt) in self._earlier
+            if not again and (record.status == "ok" or attempt > self._rule.max_repeats or not self._may_repeat()):
+                return record.result
 
-    def _one_trial(self, spec: TrialSpec, purpose: Literal["measure", "rate"]) -> tuple[TrialRecord, TrialResult]:
+    def found(self, clause: str, figures: dict[str, Any]) -> None:
+        """Journal what a method found."""
+        self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
+
+    def _one_trial(self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
         before = snapshot(self._forwarder, self._dut)
         result = self._tester.run(self._context(), spec)
@@ -115,11 +132,14 @@ class PointVisit:
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
         mode["xsk"] = mode_in_use(self._forwarder, self._dut)["xsk"]  # statistics after the trial
-        self._attempt += 1
-        record = self._record(
+        return self._record(
             status="disturbed" if disturbance.disturbed else "ok",
             reason="; ".join(disturbance.reasons),
             purpose=purpose,
+            clause=clause,
+            trial=number,
+            attempt=attempt,
+            asked=spec,
             offered_pps=spec.offered_pps,
             result=result,
             disturbance=disturbance,
@@ -129,7 +149,6 @@ class PointVisit:
             counters=self._forwarder.counters(),
             knobs=self._settings.read_back(),
         )
-        return record, result
 
     def _prepare(self) -> None:
         reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
@@ -206,7 +225,6 @@ class PointVisit:
         return TrialRecord(
             point_id=self._visit.point.id,
             repetition=self._visit.repetition,
-            attempt=self._attempt,
             status=status,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
             setup_s=round(self._setup_s, 3),
@@ -221,7 +239,7 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
         XdplabError: a program stays attached.
     """
     for port in ports:
-        if port.netns is None or xdp_attachment(host, port.ifname) is None:
+        if port.simulated or xdp_attachment(host, port.ifname) is None:
             continue
         for flag in ("xdp", "xdpgeneric"):
             host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)

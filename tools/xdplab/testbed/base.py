@@ -20,6 +20,8 @@ class Port:
     mac: str
     mtu: int
     netns: str | None = None
+    #: True on the fake testbed: there is no interface to ask.
+    simulated: bool = False
 
 
 @dataclass(frozen=True)

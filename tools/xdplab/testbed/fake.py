@@ -17,7 +17,7 @@ class FakeTestbed:
         host = LocalHost("fake")
         self._host = host
         self.ports = {
-            role: Port(role, host, role, f"02:00:00:00:00:{index:02x}", spec.mtu)
+            role: Port(role, host, role, f"02:00:00:00:00:{index:02x}", spec.mtu, simulated=True)
             for index, role in enumerate(("a0", "b0", "b1", "c0", "d0", "d1"))
         }
 

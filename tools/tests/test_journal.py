@@ -125,7 +125,7 @@ def test_a_bad_head_is_refused(run: RunFolder, text: str, words: str) -> None:
 
 
 def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="run 'yesterday': no run.json there"):
+    with pytest.raises(InputError, match=r"run 'yesterday': no run\.json there"):
         find_run("yesterday", tmp_path)
 
 
@@ -183,27 +183,16 @@ def trials_on_a_disk(
     return done, studies.only_run(results).trials()
 
 
-@bugs.FAKE_STUDY
+@bugs.EXIT_CODE
+@pytest.mark.parametrize("room", [1.3, 2.6, 3.1])
 def test_a_disk_that_fills_up_ends_the_run_with_what_was_measured(
-    tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, room: float
 ) -> None:
-    done, trials = trials_on_a_disk(tmp_path, results, cli, monkeypatch, 3.05)
-    done.refused("No space left on device", "--resume", code=1)
-    assert len(trials) >= 3
-    assert all(record.status == "ok" for record in trials)
+    done, trials = trials_on_a_disk(tmp_path, results, cli, monkeypatch, room)
+    assert trials
+    assert all(record.status == "ok" for record in trials)  # a full disk is no failed point
     assert "No space left" in studies.only_run(results).report.read_text(encoding="utf-8")
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="PointVisit.carry_out takes the journal's own error for a failed point: a short `failed` line still fits on a "
-    "nearly full disk, and --resume never measures that point again",
-)
-def test_a_full_disk_is_no_failed_point(
-    tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, trials = trials_on_a_disk(tmp_path, results, cli, monkeypatch, 2.7)
-    assert {record.status for record in trials} == {"ok"}
+    done.refused("No space left on device", "--resume", code=1)
 
 
 def test_nothing_measured_leaves_no_run_folder(tmp_path: Path, results: Path, cli: Callable[..., Done]) -> None:

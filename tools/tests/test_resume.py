@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lab import bugs, studies
+from lab import studies
 from lab.command import Done, finish, start, wait_for, xdplab
 
 from xdplab.runner import make_plan
@@ -33,7 +33,6 @@ def complete(results: Path) -> None:
     assert Counter(found) == {(visit.point.id, visit.repetition): 1 for visit in visits}
 
 
-@bugs.FAKE_STUDY
 def test_a_resumed_run_is_complete_and_measures_nothing_twice(killed: dict[str, str], results: Path) -> None:
     run = studies.only_run(results)
     before = run.trials()

@@ -8,5 +8,4 @@ def _open(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.xfail(strict=True, reason=reason)
 
 
-FAKE_STUDY = _open("mode_in_use asks `ip link` about the fake testbed's ports, so every fake point fails")
 EXIT_CODE = _open("main() drops what cli(standalone_mode=False) returns: every typer.Exit becomes exit code 0")

@@ -2,13 +2,14 @@
 """Every test has its own state and results folders; tests marked `root` are skipped elsewhere."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from lab.command import TESTS, Done, environment, inline
 from lab.outsider import distribution
+from lab.rooted import Lab
 
 settings.register_profile("lab", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("lab")
@@ -48,3 +49,19 @@ def saboteur(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str
     testers = {"slow-fake": "lab.saboteur:SlowFake", "quick": "lab.saboteur:QuickXdpgen"}
     folder = distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
     return lambda **extra: environment(extra, (folder, TESTS))
+
+
+@pytest.fixture
+def lab(tmp_path: Path, saboteur: Callable[..., dict[str, str]]) -> Iterator[Lab]:
+    """A real testbed of this test alone."""
+    made = Lab(tmp_path, saboteur)
+    yield made
+    made.sweep()
+
+
+@pytest.fixture(scope="module")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory, saboteur: Callable[..., dict[str, str]]) -> Iterator[Lab]:
+    """A real testbed that the tests of a module share."""
+    made = Lab(tmp_path_factory.mktemp("lab"), saboteur)
+    yield made
+    made.sweep()

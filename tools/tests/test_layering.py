@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DESIGN.md and STYLE.md say of the sources: data flows one way, every file names its licence, modules are short."""
+"""What DESIGN.md and STYLE.md say of the sources: data flows one way, every file names its licence, short modules."""
 
 import ast
 from collections.abc import Iterator
@@ -104,7 +104,7 @@ def sources(folder: str) -> list[Path]:
 @pytest.mark.parametrize(
     ("folder", "at_least"),
     [
-        ("tools", 100),
+        ("tools", 90),
         ("suites", 4),
         ("bpf", 30),
         pytest.param(

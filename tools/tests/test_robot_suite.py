@@ -15,7 +15,7 @@ SUITE = project_root() / "suites" / "latency.robot"
 
 
 def robot(tmp_path: Path, **variables: str) -> tuple[int, dict[str, tuple[str, str]]]:
-    """Exit code, and test -> (status, message)."""
+    """Exit code, and test or suite -> (status, message)."""
     given = {"TESTBED": "fake", "TESTER": "fake", "REPETITIONS": "2", "DURATION": "0.1", **variables}
     options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
     folder = tmp_path / "robot"
@@ -26,8 +26,8 @@ def robot(tmp_path: Path, **variables: str) -> tuple[int, dict[str, tuple[str, s
         timeout=60,
         env=environment(),
     )
-    tests = ET.parse(folder / "output.xml").getroot().iter("test")
-    status = {test.attrib["name"]: test.find("status") for test in tests}
+    root = ET.parse(folder / "output.xml").getroot()
+    status = {each.attrib["name"]: each.find("status") for kind in ("test", "suite") for each in root.iter(kind)}
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, {
         name: (each.attrib["status"], each.text or "") for name, each in status.items() if each is not None

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loaded into a run as a third party's tester: makes runs slow or quick, and breaks one at a chosen moment.
 
-LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the how many-th call, from 1), `after_s`
-(later than its beginning), `signal`, and `target`: `self`, or the name of a child process. LAB_TAG fixes the tag in
-the names of namespaces and links, so that a test knows its own beside those of others.
+LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the how many-th call, from 1), `needs` (a
+child process without which a call does not count), `after_s` (later than its beginning), `signal`, and `target`:
+`self`, or the name of a child process. LAB_TAG fixes the tag in the names of namespaces and links, so that a test
+knows its own beside those of others. LAB_XDP_ON names a port that is found to carry an XDP program.
 """
 
 import functools
@@ -11,6 +12,7 @@ import importlib
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 import types
@@ -22,6 +24,7 @@ from xdplab.testbed import embedded
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
 from xdplab.testers.xdpgen import Xdpgen
+from xdplab.tools import bpf_program
 
 
 class SlowFake(FakeTester):
@@ -80,12 +83,14 @@ def _arm(plan: dict[str, Any]) -> None:
         owner = getattr(owner, parent)
     original = getattr(owner, last)
     calls = 0
+    struck: list[int] = []
 
     @functools.wraps(original)
     def sabotaged(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
-        calls += 1
-        if calls == plan.get("call", 1):
+        calls += not plan.get("needs") or bool(children(plan["needs"]))
+        if calls == plan.get("call", 1) and not struck:
+            struck.append(calls)
             timer = threading.Timer(plan.get("after_s", 0.0), _strike, [plan])
             timer.daemon = True
             timer.start()
@@ -96,6 +101,24 @@ def _arm(plan: dict[str, Any]) -> None:
     setattr(owner, last, sabotaged)
 
 
+def _occupy(role: str) -> None:
+    """Have a program of somebody else on a port as soon as the testbed is up."""
+    up = embedded.EmbeddedTestbed.up
+
+    @functools.wraps(up)
+    def occupied(self: embedded.EmbeddedTestbed) -> None:
+        up(self)
+        port = self.ports[role]
+        argv = ["ip", "netns", "exec", Path(port.netns or "").name, str(bpf_program("xdpfwd")), f"--if0={port.ifname}"]
+        process = subprocess.Popen([*argv, "--mode=native", "--hairpin"], stdout=subprocess.PIPE)
+        assert process.stdout
+        process.stdout.readline()  # it is ready
+
+    embedded.EmbeddedTestbed.up = occupied  # type: ignore[method-assign]
+
+
+if "LAB_XDP_ON" in os.environ:
+    _occupy(os.environ["LAB_XDP_ON"])
 if "LAB_TAG" in os.environ:
     embedded.secrets = types.SimpleNamespace(token_hex=lambda _: os.environ["LAB_TAG"])  # type: ignore[attr-defined]
 if "LAB_SABOTAGE" in os.environ:

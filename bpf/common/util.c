@@ -9,6 +9,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 #include "util.h"
@@ -36,14 +38,11 @@ const char *explain(int err)
 	switch (-err) {
 	case EPERM:
 	case EACCES:
-		return "permission denied: run as root (CAP_NET_ADMIN, "
-		       "CAP_BPF, CAP_SYS_ADMIN)";
+		return "permission denied: run as root (CAP_NET_ADMIN, CAP_BPF, CAP_SYS_ADMIN)";
 	case ERANGE:
-		return "out of range: native XDP on veth wants a peer MTU <= "
-		       "3506 and as many rx queues as the peer has tx queues";
+		return "out of range: native XDP on veth wants a peer MTU <= 3506 and as many rx queues as the peer has tx queues";
 	case EOPNOTSUPP:
-		return "not supported by this driver or kernel: try generic "
-		       "mode";
+		return "not supported by this driver or kernel: try generic mode";
 	default:
 		return strerror_r(-err, text, sizeof(text));
 	}
@@ -102,17 +101,55 @@ void netns_leave(int fd)
 	close(fd);
 }
 
-int interface_mtu(const char *ifname)
+static int interface_ioctl(struct ifreq *ifr, const char *ifname, int request)
 {
-	struct ifreq ifr = {};
 	int fd, err = 0;
 
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	strncpy(ifr.ifr_name, ifname, IFNAMSIZ - 1);
-	if (ioctl(fd, SIOCGIFMTU, &ifr))
+	strncpy(ifr->ifr_name, ifname, IFNAMSIZ - 1);
+	if (ioctl(fd, request, ifr))
 		err = -errno;
 	close(fd);
+	return err;
+}
+
+bool is_veth(const char *ifname)
+{
+	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+	struct ifreq ifr = { .ifr_data = (void *)&info };
+
+	return !interface_ioctl(&ifr, ifname, SIOCETHTOOL) &&
+	       !strcmp(info.driver, "veth");
+}
+
+int receive_queues(const char *ifname)
+{
+	struct ethtool_channels channels = { .cmd = ETHTOOL_GCHANNELS };
+	struct ifreq ifr = { .ifr_data = (void *)&channels };
+
+	if (interface_ioctl(&ifr, ifname, SIOCETHTOOL))
+		return 0;
+	return channels.rx_count + channels.combined_count;
+}
+
+int check_no_xdp(const char *ifname, int ifindex)
+{
+	__u32 id = 0;
+
+	if (bpf_xdp_query_id(ifindex, 0, &id) || !id)
+		return 0;
+	return fail(
+		-EBUSY,
+		"port busy: %s carries XDP program %u: detach it (ip link set %s xdp off)",
+		ifname, id, ifname);
+}
+
+int interface_mtu(const char *ifname)
+{
+	struct ifreq ifr = {};
+	int err = interface_ioctl(&ifr, ifname, SIOCGIFMTU);
+
 	return err ?: ifr.ifr_mtu;
 }

@@ -3,6 +3,7 @@
 #ifndef XDPLAB_UTIL_H
 #define XDPLAB_UTIL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
 #include <linux/types.h>
@@ -48,6 +49,23 @@ static inline __u64 now_ns(void)
  */
 int netns_enter(const char *path);
 void netns_leave(int fd);
+
+/*
+ * Is it a veth of the current namespace?  XDP_TX on veth (seen up to 6.18)
+ * wakes a peer only if that carries an XDP program, though its NAPI is on
+ * and takes the frames: they stay in its ring, 256 of them, the rest is lost.
+ * A redirect to the same port wakes it.
+ */
+bool is_veth(const char *ifname);
+
+/*
+ * Number of receive queues, 0 if the driver does not say.  One NAPI runs on
+ * one CPU at a time: with one queue nothing arrives at once.
+ */
+int receive_queues(const char *ifname);
+
+/* 0, or -EBUSY after one line if the interface carries an XDP program. */
+int check_no_xdp(const char *ifname, int ifindex);
 
 /* MTU of an interface of the current namespace, or -errno. */
 int interface_mtu(const char *ifname);

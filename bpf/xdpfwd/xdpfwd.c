@@ -26,15 +26,16 @@ struct forwarder {
 	int links[FWD_PORTS];
 	int ports; /* 1 with hairpin */
 	bool hairpin;
+	bool redirect; /* not XDP_TX */
 	bool generic;
 	struct xdpfwd_bpf *skel;
 };
 
 static int usage(void)
 {
-	return fail(-EINVAL, "usage: xdpfwd --if0 IF --if1 IF [--mode "
-			     "native|generic] [--hairpin]: with --hairpin only "
-			     "--if0 is used");
+	return fail(
+		-EINVAL,
+		"usage: xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin]: with --hairpin only --if0 is used");
 }
 
 static int parse(struct forwarder *f, int argc, char **argv)
@@ -67,21 +68,18 @@ static int parse(struct forwarder *f, int argc, char **argv)
 
 static int find_ports(struct forwarder *f)
 {
-	__u32 id;
-	int i;
+	int i, err;
 
 	for (i = 0; i < f->ports; i++) {
 		f->ifindexes[i] = if_nametoindex(f->names[i]);
 		if (!f->ifindexes[i])
 			return fail(-ENODEV, "unknown interface: %s: create it",
 				    f->names[i]);
-		id = 0;
-		if (!bpf_xdp_query_id(f->ifindexes[i], 0, &id) && id)
-			return fail(-EBUSY,
-				    "port busy: %s carries XDP program %u: "
-				    "detach it (ip link set %s xdp off)",
-				    f->names[i], id, f->names[i]);
+		err = check_no_xdp(f->names[i], f->ifindexes[i]);
+		if (err)
+			return err;
 	}
+	f->redirect = !f->hairpin || is_veth(f->names[0]);
 	if (f->ports == FWD_PORTS && f->ifindexes[0] == f->ifindexes[1])
 		return fail(-EINVAL,
 			    "bad option: --if1 %s: is --if0 too: use --hairpin",
@@ -94,9 +92,10 @@ static int fill_targets(struct forwarder *f)
 	int map = bpf_map__fd(f->skel->maps.targets), err = 0;
 	__u32 port;
 
-	for (port = 0; !err && !f->hairpin && port < FWD_PORTS; port++)
-		err = bpf_map_update_elem(map, &port, &f->ifindexes[!port],
-					  BPF_ANY);
+	for (port = 0; !err && f->redirect && port < (__u32)f->ports; port++)
+		err = bpf_map_update_elem(
+			map, &port, &f->ifindexes[f->hairpin ? port : !port],
+			BPF_ANY);
 	return err;
 }
 
@@ -128,8 +127,8 @@ static int load(struct forwarder *f)
 
 static int program_fd(const struct forwarder *f)
 {
-	return bpf_program__fd(f->hairpin ? f->skel->progs.xdpfwd_hairpin :
-					    f->skel->progs.xdpfwd_redirect);
+	return bpf_program__fd(f->redirect ? f->skel->progs.xdpfwd_redirect :
+					     f->skel->progs.xdpfwd_hairpin);
 }
 
 static int attach(struct forwarder *f)
@@ -159,8 +158,9 @@ static int print_ready(const struct forwarder *f)
 	err = bpf_obj_get_info_by_fd(program_fd(f), &info, &info_len);
 	if (err)
 		return fail(err, "cannot read program id: %s", explain(err));
-	printf("{\"event\":\"ready\",\"mode\":\"%s\",\"prog_id\":%u}\n",
-	       f->generic ? "generic" : "native", info.id);
+	printf("{\"event\":\"ready\",\"mode\":\"%s\",\"prog_id\":%u,\"action\":\"%s\"}\n",
+	       f->generic ? "generic" : "native", info.id,
+	       f->redirect ? "redirect" : "tx");
 	return 0;
 }
 
@@ -183,8 +183,7 @@ static int print_counters(const struct forwarder *f, const char *event)
 		}
 		errors[port] = f->skel->bss->errors[port];
 	}
-	printf("{\"event\":\"%s\",\"rx\":[%llu,%llu],\"redirected\":[%llu,%llu]"
-	       ",\"errors\":[%llu,%llu]}\n",
+	printf("{\"event\":\"%s\",\"rx\":[%llu,%llu],\"redirected\":[%llu,%llu],\"errors\":[%llu,%llu]}\n",
 	       event, sum[0].rx, sum[1].rx, sum[0].sent - errors[0],
 	       sum[1].sent - errors[1], errors[0], errors[1]);
 	return 0;

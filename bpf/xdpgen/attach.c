@@ -19,14 +19,8 @@ static int attach_xdp(struct attachment *at, const struct port *port, int fd)
 	bool generic = port->xdp_mode == XDP_GENERIC;
 	LIBBPF_OPTS(bpf_link_create_opts, opts,
 		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
-	__u32 id = 0;
 	int link;
 
-	if (!bpf_xdp_query_id(port->ifindex, 0, &id) && id)
-		return fail(-EBUSY,
-			    "port busy: %s carries XDP program %u: detach it "
-			    "(ip link set %s xdp off)",
-			    port->ifname, id, port->ifname);
 	link = bpf_link_create(fd, port->ifindex, BPF_XDP, &opts);
 	if (link < 0)
 		return fail(link, "cannot attach %s XDP: %s: %s",

@@ -31,6 +31,8 @@ struct port {
 	/* found in the system */
 	int ifindex;
 	int mtu;
+	bool veth;
+	int rx_queues; /* 0 = unknown */
 };
 
 struct stream {

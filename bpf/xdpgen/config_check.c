@@ -23,7 +23,7 @@ int stream_header_bytes(const struct stream *s)
 
 static int find_port(struct port *port, const char *where)
 {
-	int ns, err = 0;
+	int ns, err;
 
 	ns = netns_enter(port_netns(port));
 	if (ns < 0)
@@ -31,13 +31,16 @@ static int find_port(struct port *port, const char *where)
 			    "cannot enter network namespace: %s.netns %s: %s",
 			    where, port->netns, explain(ns));
 	port->ifindex = if_nametoindex(port->ifname);
-	if (!port->ifindex)
-		err = fail(-ENODEV,
-			   "unknown interface: %s.ifname %s: create it, or "
-			   "correct netns",
-			   where, port->ifname);
+	port->mtu = interface_mtu(port->ifname);
+	port->veth = is_veth(port->ifname);
+	port->rx_queues = receive_queues(port->ifname);
+	if (port->ifindex)
+		err = check_no_xdp(port->ifname, port->ifindex);
 	else
-		port->mtu = interface_mtu(port->ifname);
+		err = fail(
+			-ENODEV,
+			"unknown interface: %s.ifname %s: create it, or correct netns",
+			where, port->ifname);
 	netns_leave(ns);
 	return err;
 }

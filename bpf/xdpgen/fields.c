@@ -86,9 +86,9 @@ static int read_mac(const json_t *value, const struct field *f, void *to,
 	if (!string || strlen(string) != 17 ||
 	    sscanf(string, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%c", &mac[0],
 		   &mac[1], &mac[2], &mac[3], &mac[4], &mac[5], &rest) != 6)
-		return bad_value(where, f->key,
-				 "must be a MAC address like "
-				 "02:00:00:00:00:01");
+		return bad_value(
+			where, f->key,
+			"must be a MAC address like 02:00:00:00:00:01");
 	return 0;
 }
 

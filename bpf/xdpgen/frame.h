@@ -18,20 +18,12 @@ static __always_inline __s64 gen_write_head(const struct gen_stream *s,
 	const __u64 *from = (const __u64 *)s->template;
 	__u64 *to = (__u64 *)data;
 	__u8 *port = data + (s->udp_src_off & 63);
-	__u16 src = __builtin_bswap16(s->udp_src + s->flow);
+	__u16 src = to_be(16, s->udp_src + s->flow);
 	__u32 i;
 
 	if (data + GEN_SHORT > end || port + 2 > end)
 		return -1;
-	for (i = 0; i < GEN_SHORT / 8; i++)
-		to[i] = from[i];
-	if (s->len >= GEN_TEMPLATE) {
-		if (data + GEN_TEMPLATE > end)
-			return -1;
-		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
-			to[i] = from[i];
-	}
-	*(__u16 *)port = src;
+	/* first: an old trailer may lie where the headers go */
 	for (i = 0; i < GEN_STREAMS; i++) {
 		__u8 *old;
 
@@ -44,6 +36,15 @@ static __always_inline __s64 gen_write_head(const struct gen_stream *s,
 		trailer_at(__u64, old, 8) = 0;
 		trailer_at(__u16, old, 16) = 0;
 	}
+	for (i = 0; i < GEN_SHORT / 8; i++)
+		to[i] = from[i];
+	if (s->len >= GEN_TEMPLATE) {
+		if (data + GEN_TEMPLATE > end)
+			return -1;
+		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
+			to[i] = from[i];
+	}
+	*(__u16 *)port = src;
 	return s->odd ? __builtin_bswap16(src) : src;
 }
 

@@ -219,7 +219,7 @@ static __always_inline int gen_due(struct gen_thread *t,
 		return 0;
 	}
 	late = now - s->due_ns;
-	if (late > t->stall_ns && s->due_ns > t->stall_end_ns &&
+	if (late > t->stall_ns + GEN_LEAD_NS && s->due_ns > t->stall_end_ns &&
 	    t->stage == GEN_TRIAL)
 		gen_note_stall(t, late, now);
 	if (late <= s->max_late_ns)

@@ -75,9 +75,8 @@ static void put_header(struct header *h, size_t payload_bytes)
 
 static char *base64(const __u8 *data, size_t bytes)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno"
-				     "pqrstuvwxyz"
-				     "0123456789+/";
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	char *text = malloc((bytes + 2) / 3 * 4 + 1), *p = text;
 	size_t i;
 

@@ -14,8 +14,8 @@ const char *program_name = "xdpgen";
 
 static int usage(void)
 {
-	fail(0, "usage: xdpgen [--check] CONFIG.json | - , xdpgen --version: "
-		"see bpf/README.md");
+	fail(0,
+	     "usage: xdpgen [--check] CONFIG.json | - , xdpgen --version: see bpf/README.md");
 	return EXIT_CONFIG;
 }
 

@@ -42,8 +42,13 @@ static int load(struct receiver *r, __u8 epoch)
 	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
 	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
 	skel->rodata->rx_epoch = epoch;
-	skel->rodata->rx_reflect = r->port->reflect;
+	if (r->port->reflect)
+		skel->rodata->rx_reflect =
+			r->port->veth ? REFLECT_REDIRECT : REFLECT_TX;
 	skel->rodata->rx_clock = r->histograms > 0;
+	/* tc and generic XDP also run where there is no NAPI: on any CPU */
+	skel->rodata->rx_serial = xdp && r->port->xdp_mode == XDP_NATIVE &&
+				  r->port->rx_queues == 1;
 	err = bpf_map__set_max_entries(skel->maps.window,
 				       max(r->slots, 1) * RX_WINDOW_WORDS);
 	if (err)
@@ -51,6 +56,23 @@ static int load(struct receiver *r, __u8 epoch)
 	err = bpf_map__set_max_entries(skel->maps.latency,
 				       max(r->histograms, 1) * HDR_COUNTS);
 	return err ?: receiver_bpf__load(skel);
+}
+
+/* Where REFLECT_REDIRECT goes: entries are of the caller's namespace. */
+static int set_self(const struct receiver *r)
+{
+	__u32 key = 0, ifindex = r->port->ifindex;
+	int ns, err;
+
+	if (!r->port->reflect)
+		return 0;
+	ns = netns_enter(port_netns(r->port));
+	if (ns < 0)
+		return ns;
+	err = bpf_map_update_elem(bpf_map__fd(r->skel->maps.self), &key,
+				  &ifindex, BPF_ANY);
+	netns_leave(ns);
+	return err;
 }
 
 static int map_latency(struct receiver *r)
@@ -83,7 +105,7 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 	if (!r->skel)
 		return fail(-errno, "cannot open receiver program: %s",
 			    explain(-errno));
-	err = load(r, epoch) ?: map_latency(r);
+	err = load(r, epoch) ?: set_self(r) ?: map_latency(r);
 	if (err) {
 		fail(err, "cannot load receiver program: %s: %s", port->ifname,
 		     explain(err));
@@ -138,6 +160,15 @@ int receiver_read(const struct receiver *r, int id, struct rx_counters *sum)
 	for (i = 0; !err && i < r->cpus; i++)
 		add_counters(sum, &cpu[i]);
 	return err;
+}
+
+struct rx_gaps receiver_gaps(const struct receiver *r, int id)
+{
+	__u32 slot = r->table[id].slot;
+
+	if (!r->skel || slot == RX_NO_SLOT)
+		return (struct rx_gaps){};
+	return r->skel->bss->gaps[slot];
 }
 
 static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)

@@ -30,6 +30,9 @@ void receiver_close(struct receiver *r);
 /* Sum of a stream's counters over all CPUs. */
 int receiver_read(const struct receiver *r, int id, struct rx_counters *sum);
 
+/* Where a stream's frames were missing. */
+struct rx_gaps receiver_gaps(const struct receiver *r, int id);
+
 /* Counters of the port, and frames of the trial by CPU (r->cpus entries). */
 int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 		       __u64 *by_cpu);

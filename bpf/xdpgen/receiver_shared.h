@@ -12,6 +12,12 @@
 #define RX_WINDOW_BITS	18
 #define RX_WINDOW_WORDS (1 << (RX_WINDOW_BITS - 5))
 
+enum rx_reflect {
+	REFLECT_OFF,
+	REFLECT_TX,	  /* XDP_TX */
+	REFLECT_REDIRECT, /* to the same port, see is_veth() */
+};
+
 /* Per stream id, constant while the programs run. */
 struct rx_stream {
 	__u16 len;
@@ -31,6 +37,18 @@ struct rx_counters {
 	__u64 max_ns;
 	__u64 min_inv; /* ~min */
 	__u64 races;   /* gave up after RX_TRIES; never seen */
+};
+
+/*
+ * Where frames were missing, per slot.  Written without locks: exact when
+ * frames arrive on one CPU at a time.
+ */
+struct rx_gaps {
+	__u64 previous_ns; /* departure of the last frame in order */
+	__u64 longest_ns;  /* between departures of two that arrived in a row */
+	__u32 last_lost;   /* sequence; valid if any */
+	__u32 any;
+	__u32 next; /* sequence after the highest that arrived */
 };
 
 /* Per port and CPU. */

@@ -29,11 +29,12 @@ static json_t *rate(__u64 frames, double elapsed_s)
 static __u64 cut_off(const struct run *run, const struct gen_stream *g)
 {
 	double interval = g->int_ns + g->int_frac / 4294967296.0;
+	__u64 end = run_trial_end(run);
 
-	if (!g->paced || run->interrupted || g->due_ns >= run->end_ns ||
-	    g->due_ns < run->trial_ns)
+	/* GEN_NEVER when the stream came to its end */
+	if (!g->paced || g->due_ns >= end || g->due_ns < run->trial_ns)
 		return 0;
-	return ceil((run->end_ns - g->due_ns) / interval);
+	return ceil((end - g->due_ns) / interval);
 }
 
 static json_t *histogram(const __u64 *counts)
@@ -80,6 +81,16 @@ static json_t *latency(const struct receiver *r, int id,
 			    counts);
 }
 
+static json_t *gaps(const struct receiver *r, int id, __u64 sent)
+{
+	struct rx_gaps g = receiver_gaps(r, id);
+
+	return json_pack("{s:o, s:o, s:o}", "longest_ns", integer(g.longest_ns),
+			 "last_lost",
+			 g.any ? integer(g.last_lost) : json_null(), "trailing",
+			 integer(sent > g.next ? sent - g.next : 0));
+}
+
 static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 {
 	const struct stream *cfg = &run->cfg.streams[s->index[i]];
@@ -93,8 +104,7 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 
 	receiver_read(r, cfg->id, &c);
 	return json_pack(
-		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
-		"s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"id", cfg->id, "kind",
 		cfg->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
 		cfg->tx_port, "rx_port", cfg->rx_port, "frame_bytes",
@@ -107,7 +117,8 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 		integer(c.duplicated), "out_of_order", integer(c.out_of_order),
 		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
 		rate(sent, elapsed_s), "rx_pps", rate(c.received, elapsed_s),
-		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i));
+		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i),
+		"gaps", gaps(r, cfg->id, sent));
 }
 
 /* In the order of the configuration, not of the threads. */
@@ -244,16 +255,15 @@ int result_print(struct run *run)
 		json_array_append_new(ports, port_json(run, i));
 	for (i = 0; i < run->num_senders; i++)
 		json_array_append_new(threads, thread_json(&run->senders[i]));
-	root = json_pack("{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:f, s:o, s:o, "
-			 "s:o, s:o}",
-			 "version", 1, "sender", run->senders[0].ops->name,
-			 "sender_reason", string_or_null(run->sender_reason),
-			 "batch", run->senders[0].batch, "interrupted",
-			 run->interrupted, "error", string_or_null(run->error),
-			 "started_ns", integer(run->trial_ns), "elapsed_s",
-			 run_elapsed(run), "warmup", warmup_json(run), "ports",
-			 ports, "threads", threads, "streams",
-			 streams_json(run));
+	root = json_pack(
+		"{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:f, s:o, s:o, s:o, s:o}",
+		"version", 1, "sender", run->senders[0].ops->name,
+		"sender_reason", string_or_null(run->sender_reason), "batch",
+		run->senders[0].batch, "interrupted", run->interrupted, "error",
+		string_or_null(run->error), "started_ns",
+		integer(run->trial_ns), "elapsed_s", run_elapsed(run), "warmup",
+		warmup_json(run), "ports", ports, "threads", threads, "streams",
+		streams_json(run));
 	err = !root || json_dumpf(root, stdout, JSON_COMPACT) ? -ENOMEM : 0;
 	putchar('\n');
 	if (fflush(stdout) || err)

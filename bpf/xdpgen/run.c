@@ -48,10 +48,9 @@ static int choose_sender(struct run *run)
 			return fail(err, "cannot start live sender: %s: %s",
 				    explain(err),
 				    "needs Linux 5.18; or use sender \"xsk\"");
-		run->sender_reason = "live frames are not available (Linux "
-				     "5.18, CONFIG_BPF_SYSCALL)";
-	} else {
-		run->sender_reason = "configured";
+		snprintf(run->sender_reason, sizeof(run->sender_reason),
+			 "live frames (Linux 5.18) are not available: %s",
+			 explain(err));
 	}
 	err = open_senders(run, &xsk_sender);
 	if (err)
@@ -141,21 +140,16 @@ static __u64 last_sent(const struct run *run)
 	return last;
 }
 
-double run_elapsed(const struct run *run)
+__u64 run_trial_end(const struct run *run)
 {
 	bool counted = true;
-	__u64 end;
 	int i;
 
 	for (i = 0; i < run->cfg.num_streams; i++)
 		counted = counted && run->cfg.streams[i].count;
 	if (run->interrupted)
-		end = last_poll(run);
-	else if (counted)
-		end = min(last_sent(run), run->end_ns);
-	else
-		end = run->end_ns;
-	return (end - run->trial_ns) / 1e9;
+		return last_poll(run);
+	return counted ? min(last_sent(run), run->end_ns) : run->end_ns;
 }
 
 /* Wait until nothing arrives any more. */
@@ -174,17 +168,39 @@ static void drain(const struct run *run)
 	}
 }
 
+static __u64 count_races(const struct run *run)
+{
+	struct rx_counters c;
+	__u64 sum = 0;
+	int i;
+
+	for (i = 0; i < run->cfg.num_streams; i++) {
+		const struct stream *s = &run->cfg.streams[i];
+
+		receiver_read(&run->receivers[s->rx_port], s->id, &c);
+		sum += c.races;
+	}
+	return sum;
+}
+
 static int check_traffic(struct run *run, __u64 refused)
 {
 	const struct sender *s = run->senders;
+	__u64 races = count_races(run);
 
+	if (races) {
+		snprintf(
+			run->error, sizeof(run->error),
+			"%llu frames not accounted: too many CPUs received the same stream at once",
+			races);
+		return -EIO;
+	}
 	if (!refused)
 		return 0;
-	snprintf(run->error, sizeof(run->error),
-		 "%llu redirects refused (%s): the tx port's peer needs an XDP "
-		 "program or NAPI (ethtool -K PEER gro on), both ports up",
-		 refused,
-		 strerror(s->redirect_errno ? -*s->redirect_errno : 0));
+	snprintf(
+		run->error, sizeof(run->error),
+		"%llu redirects refused (%s): the tx port's peer needs an XDP program or NAPI (ethtool -K PEER gro on), both ports up",
+		refused, strerror(s->redirect_errno ? -*s->redirect_errno : 0));
 	return run_sent(run) || run->interrupted ? 0 : -EIO;
 }
 

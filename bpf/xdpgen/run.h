@@ -15,8 +15,8 @@ struct run {
 	struct sender senders[GEN_STREAMS];
 	int num_senders;
 	__u8 epoch;
-	const char *sender_reason; /* why not live, or NULL */
-	__u64 start_ns;		   /* of the warm-up */
+	char sender_reason[160]; /* why auto is not live */
+	__u64 start_ns;		 /* of the warm-up */
 	__u64 trial_ns;
 	__u64 end_ns;  /* of the trial as configured */
 	__u64 stop_ns; /* when the senders had ended */
@@ -34,8 +34,14 @@ void run_close(struct run *run);
 __u64 run_received(const struct run *run);
 __u64 run_sent(const struct run *run);
 
+/* When the trial ended: as configured, by interruption, or by counts. */
+__u64 run_trial_end(const struct run *run);
+
 /* Seconds of traffic without warm-up. */
-double run_elapsed(const struct run *run);
+static inline double run_elapsed(const struct run *run)
+{
+	return (run_trial_end(run) - run->trial_ns) / 1e9;
+}
 
 /* Block and catch signals; call before any thread exists. */
 void watch_prepare(void);

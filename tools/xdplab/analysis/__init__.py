@@ -2,7 +2,7 @@
 """From trial records to statements: merged distributions, one summary per point, ratios with intervals."""
 
 from xdplab.analysis.answer import Answer, answer
-from xdplab.analysis.compare import Comparison, compare_points, compare_runs, environment_difference
+from xdplab.analysis.compare import Comparison, compare_points, compare_runs, environment_difference, self_comparisons
 from xdplab.analysis.distribution import Distribution
 from xdplab.analysis.stats import CONFIDENCE, Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary, summarise
@@ -19,5 +19,6 @@ __all__ = [
     "compare_runs",
     "environment_difference",
     "ratio_interval",
+    "self_comparisons",
     "summarise",
 ]

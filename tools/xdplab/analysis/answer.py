@@ -2,8 +2,10 @@
 """The answer first: one sentence that says who is faster, by what ratio, with its interval."""
 
 from collections.abc import Sequence
+from statistics import median
 
 from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
@@ -28,22 +30,20 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
     for summary in (ours, theirs):
         if not summary.repetitions:
             return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    comparison = compare_points(ours, theirs)
-    if comparison is None or ours.p50_us is None or theirs.p50_us is None:
+    metric = "ndr_pps" if run.study.method.name != "latency" else "p50_us"
+    comparison = compare_points(ours, theirs, metric)
+    if comparison is None:
         return Answer(sentence="No answer: the two were never measured in the same repetition.")
     return Answer(sentence=_sentence(ours, theirs, comparison), comparison=comparison)
 
 
 def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) -> str:
     interval = comparison.interval
-    figures = (
-        f"{ours.quantity} p50 {ours.p50_us:.2f} µs against {theirs.p50_us:.2f} µs at "
-        f"{(ours.offered_pps or 0) / 1000:g} kpps of {ours.frame_bytes}-byte frames"
-    )
+    figures = _throughputs(ours, theirs) if comparison.metric == "ndr_pps" else _latencies(ours, theirs)
     spread = (
         f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repeats"
         if interval.low is not None and interval.high is not None
-        else f"no interval from {interval.pairs} repetitions, 5 are needed"
+        else f"no interval from {interval.pairs} repetitions, {MIN_PAIRS} are needed"
     )
     names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
     if interval.low is not None and not interval.differs:
@@ -55,8 +55,21 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
             f"{interval.confidence:.0%} interval {1 / interval.high:.3g} to {1 / interval.low:.3g}, "
             f"{interval.pairs} paired repeats"
         )
-    who = f"{_long(faster.forwarder)} is {ratio:.3g} times as fast as {_long(slower.forwarder)}"
+    verb = ("forwards", "as much") if comparison.metric == "ndr_pps" else ("is", "as fast")
+    who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
     return f"{who}: {figures} ({spread})."
+
+
+def _latencies(ours: PointSummary, theirs: PointSummary) -> str:
+    return (
+        f"{ours.quantity} p50 {ours.p50_us or 0:.2f} µs against {theirs.p50_us or 0:.2f} µs at "
+        f"{(ours.offered_pps or 0) / 1000:g} kpps of {ours.frame_bytes}-byte frames"
+    )
+
+
+def _throughputs(ours: PointSummary, theirs: PointSummary) -> str:
+    ndrs = [median(f.ndr_pps or 0.0 for f in summary.by_repetition) / 1e6 for summary in (ours, theirs)]
+    return f"throughput without loss {ndrs[0]:.3f} against {ndrs[1]:.3f} Mpps of {ours.frame_bytes}-byte frames"
 
 
 def _long(title: str) -> str:

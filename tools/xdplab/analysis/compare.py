@@ -8,11 +8,13 @@ from xdplab.analysis.stats import Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
-METRICS = ("p50_us", "p99_us")
+METRICS = ("p50_us", "p99_us", "ndr_pps")
+#: Metrics of which more is better; of all others less is.
+_MORE_IS_BETTER = ("ndr_pps",)
 
 
 class Comparison(Model):
-    """Point against a reference: ratio of the reference's latency to the point's (above 1: the point is faster)."""
+    """Point against a reference, as a ratio that is above 1 when the point is better, whatever the metric."""
 
     point: str
     reference: str
@@ -35,7 +37,8 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     ours = {figures.repetition: getattr(figures, metric) for figures in point.by_repetition}
     theirs = {figures.repetition: getattr(figures, metric) for figures in reference.by_repetition}
     common = sorted(ours.keys() & theirs.keys())
-    interval = ratio_interval([(theirs[r], ours[r]) for r in common if ours[r] and theirs[r]])
+    better, worse = (ours, theirs) if metric in _MORE_IS_BETTER else (theirs, ours)
+    interval = ratio_interval([(better[r], worse[r]) for r in common if ours[r] and theirs[r]])
     if interval is None:
         return None
     return Comparison(
@@ -46,6 +49,19 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         metric=metric,
         interval=interval,
     )
+
+
+def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
+    """Comparisons of a point with itself under another label, each over `group` consecutive repetitions."""
+    found = []
+    count = min(len(point.by_repetition), len(twin.by_repetition)) // group
+    for start in range(0, count * group, group):
+        part = {"by_repetition": point.by_repetition[start : start + group]}
+        other = {"by_repetition": twin.by_repetition[start : start + group]}
+        comparison = compare_points(point.model_copy(update=part), twin.model_copy(update=other), metric)
+        if comparison is not None:
+            found.append(comparison)
+    return found
 
 
 def compare_runs(

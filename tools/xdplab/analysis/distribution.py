@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
+from xdplab.model import TrialRecord
+
 #: Layout of every histogram that xdplab writes: 1 ns to 10 s, three significant digits.
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
 
@@ -63,3 +65,10 @@ class Distribution:
         near = np.abs(grid[:, None] - logs[None, :]) / bandwidth
         kernel = np.exp(-0.5 * near**2) @ weights / (bandwidth * np.sqrt(2 * np.pi))
         return 10**grid, kernel
+
+
+def distribution(trials: Iterable[TrialRecord]) -> Distribution:
+    """All latencies of some trials, merged."""
+    return Distribution.merged(
+        stream.latency.hdr for trial in trials if trial.result for stream in trial.result.streams if stream.latency
+    )

@@ -10,26 +10,15 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.distribution import Distribution
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
 from xdplab.forwarders.base import mode_name
 from xdplab.model import Model, Point, RunRecord, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester.
 TESTER_LIMIT_RATIO = 0.005
-
-
-class RepetitionFigures(Model):
-    """What one repetition of a point gave."""
-
-    repetition: int
-    disturbed: bool
-    p50_us: float | None
-    p99_us: float | None
-    p999_us: float | None
-    loss_ratio: float
-    achieved_pps: float
-    forwarded_pps: float
 
 
 class PointSummary(Model):
@@ -40,7 +29,7 @@ class PointSummary(Model):
     mode: str
     path: str
     quantity: str
-    frame_bytes: int
+    frame_bytes: int | str
     knobs: dict[str, Any]
     cpus: str
     offered_pps: float | None
@@ -67,6 +56,8 @@ class PointSummary(Model):
     tester_limited: bool
     status: str
     reason: str
+    #: The method's own figures: see `analysis.rfc2544`.
+    figures: dict[str, Any]
     by_repetition: tuple[RepetitionFigures, ...]
 
 
@@ -89,17 +80,11 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     return [_summary(run, run.points[point_id], by_point[point_id]) for point_id in run.points]
 
 
-def distribution(trials: Iterable[TrialRecord]) -> Distribution:
-    """All latencies of some trials, merged."""
-    return Distribution.merged(
-        stream.latency.hdr for trial in trials if trial.result for stream in trial.result.streams if stream.latency
-    )
-
-
 def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSummary:
     measured = [trial for trial in trials if trial.purpose == "measure" and trial.result]
     chosen = counted(trials)
-    figures = tuple(_figures(trial) for trial in chosen)
+    figures = tuple(_figures(trial) for trial in chosen) or throughput_repetitions(trials)
+    seen = chosen or [trial for trial in trials if trial.result][-1:]
     merged = distribution(chosen)
     failed = [trial for trial in trials if trial.status == "failed"]
     status, reason = _status(run, point, trials, chosen)
@@ -109,16 +94,16 @@ def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSu
     return PointSummary(
         point_id=point.id,
         forwarder=point.forwarder.title,
-        mode=mode_name(chosen[-1].mode) if chosen else "",
+        mode=mode_name(seen[-1].mode) if seen else "",
         path=point.path.value,
         quantity=point.path.quantity,
         frame_bytes=point.traffic.frame_bytes,
         knobs=dict(point.knobs),
-        cpus=_cpus(chosen[-1], run) if chosen else "",
+        cpus=_cpus(seen[-1], run) if seen else "",
         offered_pps=_median(trial.offered_pps for trial in chosen),
         achieved_pps=_median(figure.achieved_pps for figure in figures),
         forwarded_pps=_median(figure.forwarded_pps for figure in figures),
-        loss_ratio=_loss(chosen),
+        loss_ratio=_loss(chosen) if chosen else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
         p99999_us=merged.percentile_us(99.999),
         min_us=_extreme(min, (s.latency.min_ns for s in streams if s.latency)),
@@ -126,13 +111,14 @@ def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSu
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),
-        repetitions=len(chosen),
-        disturbed=sum(trial.status == "disturbed" for trial in measured),
+        repetitions=len(figures),
+        disturbed=sum(trial.status == "disturbed" for trial in trials),
         failed=len(failed),
         loss_ratio_all=_loss(measured),
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
+        figures=rfc2544_figures(trials),
         by_repetition=figures,
         **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
         **{f"{name}_all": _median(getattr(figure, name) for figure in everything) for name in _PERCENTILES},
@@ -164,6 +150,8 @@ def _status(run: RunRecord, point: Point, trials: list[TrialRecord], chosen: lis
         if reasons:
             reason = reasons.most_common(1)[0][0]
             return ("partial" if chosen else word), reason
+    if any(trial.purpose == "end" and trial.status == "ok" for trial in trials) and not chosen:
+        return "ok", ""
     if not chosen:
         return "not measured", run.ended_early or "the run has not come to it yet"
     if all(trial.status == "disturbed" for trial in chosen):

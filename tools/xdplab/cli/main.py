@@ -14,7 +14,8 @@ import typer
 import yaml
 
 from xdplab import __version__, app
-from xdplab.analysis import answer, compare_runs, environment_difference, summarise
+from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise
+from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import Check, checks
 from xdplab.cli.progress import ConsoleListener, duration
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
@@ -116,6 +117,34 @@ def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = 
     folder = find_run(run, results or app.results_folder())
     write_report(folder.report, folder.load(), folder.trials())
     print(folder.report)
+
+
+@cli.command()
+def calibrate(
+    testbed: Testbed = "embedded",
+    repeats: Annotated[int, typer.Option(min=5, max=100, help="interleaved repetitions")] = 9,
+    duration_s: Annotated[float, typer.Option(min=0.1, max=60, help="seconds per trial")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias."""
+    found = measure_tester(read_testbed(testbed, app.testbeds_folder()), repeats, duration_s)
+    print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else found.text())
+
+
+@cli.command("false-alarms")
+def false_alarms(
+    run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
+    group: Annotated[int, typer.Option(min=5, max=100, help="repetitions per comparison")] = 5,
+    results: Results = None,
+) -> None:
+    """Count how often a forwarder is called different from itself."""
+    folder, summaries = app.summaries_of(run, results or app.results_folder())
+    if len(summaries) != 2:
+        raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
+    for metric in ("p50_us", "p99_us"):
+        called = self_comparisons(summaries[0], summaries[1], group, metric)
+        different = [comparison.interval.text() for comparison in called if comparison.interval.differs]
+        print(f"{metric}: {len(different)} of {len(called)} comparisons of {group} pairs called different {different}")
 
 
 @cli.command()

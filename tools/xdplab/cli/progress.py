@@ -4,7 +4,7 @@
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xdplab.analysis.summary import distribution
+from xdplab.analysis.distribution import distribution
 from xdplab.model import Point, TrialRecord
 from xdplab.runner import Plan
 
@@ -30,14 +30,22 @@ class ConsoleListener:
         self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                       TextColumn("left {task.fields[left]}"))  # fmt: skip
+                       TextColumn("left {task.fields[left]}"), TextColumn("{task.fields[detail]}"))  # fmt: skip
             self._progress = Progress(*columns, console=self._console, auto_refresh=False)
-            self._task = self._progress.add_task("", total=left, left=duration(seconds))  # type: ignore[assignment]
+            self._task = self._progress.add_task("", total=left, left=duration(seconds), detail="")  # type: ignore[assignment]
             self._progress.start()
 
     def note(self, text: str) -> None:
         """A line of its own."""
         (self._progress.console if self._progress else self._console).print(text, markup=False, soft_wrap=True)
+
+    def progress(self, text: str) -> None:
+        """On a terminal beside the bar; without one as a line."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, detail=text.strip())
+            self._progress.refresh()
+        else:
+            self.note(text)
 
     def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """Move the bar; without a terminal remember the time left for the trial's line."""

@@ -21,6 +21,8 @@ class Box(Model):
     #: Mean time between stalls (0: none) and how many frames one loses.
     stall_every_s: float = Field(default=0.0, ge=0)
     stall_frames: int = Field(default=300, ge=0)
+    #: Frames that a burst above the capacity may leave waiting before one is lost.
+    buffer_frames: int = Field(default=2048, ge=0)
     #: Share of frames lost at any load.
     loss_floor: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0

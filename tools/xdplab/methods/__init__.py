@@ -3,5 +3,12 @@
 
 from xdplab.methods.base import Method, Session
 from xdplab.methods.latency import Latency
+from xdplab.methods.rfc2544 import Rfc2544
+from xdplab.model import LatencySpec, MethodSpec
 
-__all__ = ["Latency", "Method", "Session"]
+__all__ = ["Latency", "Method", "Rfc2544", "Session", "make_method"]
+
+
+def make_method(spec: MethodSpec) -> Method:
+    """The method that a study asks for."""
+    return Latency(spec) if isinstance(spec, LatencySpec) else Rfc2544(spec)

@@ -11,10 +11,17 @@ from xdplab.model.trial import Purpose
 class Session(Protocol):
     """One visit to a point: the forwarder runs and the path has been proven."""
 
-    def trial(self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "") -> TrialResult:
+    @property
+    def ceiling_pps(self) -> float:
+        """Highest load that the tester was calibrated to send, in frames per second over all directions."""
+
+    def trial(
+        self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
+    ) -> TrialResult:
         """Run a trial, repeat it while the machine disturbs it (bounded), and journal every attempt.
 
-        On a resumed run, trials that the journal holds are answered from it.
+        On a resumed run, trials that the journal holds are answered from it. With `restart_after_s` the forwarder is
+        stopped and started again that long after the trial's beginning.
 
         Returns:
             The first undisturbed result, or the last one.
@@ -22,6 +29,9 @@ class Session(Protocol):
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
         """Journal what a method found."""
+
+    def progress(self, text: str) -> None:
+        """Say how far it is, between trials."""
 
 
 class Method(ABC):

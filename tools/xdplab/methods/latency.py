@@ -8,6 +8,7 @@ instead of one per stream, and repetitions are interleaved with those of the oth
 from typing import ClassVar
 
 from xdplab.methods.base import Method, Session
+from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import LatencySpec, StreamSpec, TrafficSpec, TrialSpec
 
 #: Length of the trial that measures the forwarding rate a load share refers to.
@@ -34,7 +35,7 @@ class Latency(Method):
             load_pps = traffic.load_share * self._forwarding_rate(session, traffic)
         session.trial(
             TrialSpec(
-                streams=tuple(streams(traffic, load_pps)),
+                streams=(*probe_streams(traffic), *load_streams(traffic, load_pps)),
                 duration_s=self.spec.duration_s,
                 warmup_s=self.spec.warmup_s,
                 drain_s=self.spec.drain_s,
@@ -53,24 +54,3 @@ class Latency(Method):
         )
         result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
         return result.received / result.elapsed_s
-
-
-def streams(traffic: TrafficSpec, load_pps: float | None) -> list[StreamSpec]:
-    """Probe and load streams of a profile, per direction. Phases are spread so that no two depart together."""
-    found = []
-    directions = ("forward", "backward") if traffic.bidirectional else ("forward",)
-    for index, direction in enumerate(directions):
-        common = {
-            "frame_bytes": traffic.frame_bytes,
-            "flows": traffic.flows,
-            "vlan": traffic.vlan,
-            "ip": traffic.ip,
-            "direction": direction,
-        }
-        phase = round(1e9 / traffic.probe_pps * index / len(directions))
-        probe = {"kind": "latency", "pps": traffic.probe_pps, "start_ns": phase}
-        found.append(StreamSpec.model_validate({**common, **probe}))
-        if load_pps:
-            load = {"kind": "load", "pps": load_pps, "start_ns": phase + round(0.5e9 / load_pps)}
-            found.append(StreamSpec.model_validate({**common, **load}))
-    return found

@@ -4,7 +4,7 @@
 import hashlib
 import json
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,7 +13,10 @@ from xdplab.model.testbed import Name
 from xdplab.model.trial import DisturbanceRule
 
 Scalar = bool | int | float | str
-FrameBytes = Annotated[int, Field(ge=64, le=3516)]
+FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
+PresetName = Literal["rfc2544", "tst009", "csit", "quick", "binary"]
+#: Sizes and shares of the simple IMIX that FD.io CSIT and TRex use (7 : 4 : 1); every size counts the FCS.
+IMIX: dict[int, float] = {64: 7 / 12, 570: 4 / 12, 1518: 1 / 12}
 
 
 class Path(StrEnum):
@@ -71,9 +74,26 @@ class TrafficSpec(Model):
     #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
     load_share: float | None = Field(default=None, gt=0, le=1.5)
     flows: int = Field(default=1, ge=1, le=10_000)
+    #: Source and destination address pairs; the load is shared between them.
+    address_pairs: int = Field(default=1, ge=1, le=4)
     vlan: int | None = Field(default=None, ge=1, le=4094)
     ip: Literal[4, 6] = 4
     bidirectional: bool = False
+
+    @property
+    def sizes(self) -> dict[int, float]:
+        """Frame size -> its share of the frames."""
+        return IMIX if self.frame_bytes == "imix" else {self.frame_bytes: 1.0}
+
+    @property
+    def smallest(self) -> int:
+        """Smallest frame of the profile, which the probes have."""
+        return min(self.sizes)
+
+    @property
+    def directions(self) -> tuple[Literal["forward", "backward"], ...]:
+        """Directions that are loaded."""
+        return ("forward", "backward") if self.bidirectional else ("forward",)
 
     @model_validator(mode="after")
     def _one_load(self) -> "TrafficSpec":
@@ -91,6 +111,36 @@ class LatencySpec(Model):
     drain_s: float = Field(default=0.2, ge=0.01, le=10)
 
 
+Clause = Literal["throughput", "latency", "loss-curve", "back-to-back", "recovery", "reset"]
+
+
+class Rfc2544Spec(Model):
+    """RFC 2544 §26.1 to §26.6: one clause by its name, or all with `name: rfc2544`."""
+
+    name: Literal["rfc2544", "throughput", "loss-curve", "back-to-back", "recovery", "reset"]
+    #: Clauses of `rfc2544`; each of the others is one clause, with the throughput in front where it is built upon.
+    clauses: tuple[Clause, ...] = get_args(Clause)
+    preset: PresetName = "quick"
+    loss_ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(default=(0.0, 0.001, 0.005), min_length=1)
+    #: Speed of the medium, for testbeds that have one; without it the tester's calibrated top rate is the top load.
+    line_rate_bps: float | None = Field(default=None, gt=0)
+    low_pps: float = Field(default=2000, gt=0)
+    #: Traffic seconds of a search at the most (default: the preset's).
+    budget_s: float | None = Field(default=None, gt=0)
+    drain_s: float = Field(default=0.1, ge=0.01, le=10)
+
+    @property
+    def wanted(self) -> tuple[Clause, ...]:
+        """Clauses to carry out, in the order of the RFC."""
+        asked = set(self.clauses) if self.name == "rfc2544" else {self.name}
+        if self.name in ("back-to-back", "recovery"):
+            asked.add("throughput")
+        return tuple(clause for clause in get_args(Clause) if clause in asked)
+
+
+MethodSpec = Annotated[LatencySpec | Rfc2544Spec, Field(discriminator="name")]
+
+
 class StudySpec(Model):
     """A study file (`suites/studies/*.yaml`)."""
 
@@ -106,7 +156,7 @@ class StudySpec(Model):
     knobs: dict[str, tuple[Scalar, ...]] = {}
     traffic: TrafficSpec = TrafficSpec()
     frame_bytes: tuple[FrameBytes, ...] = ()
-    method: LatencySpec = LatencySpec()
+    method: MethodSpec = LatencySpec()
     repetitions: int = Field(default=5, ge=1, le=10_000)
     seed: int = 1
     disturbance: DisturbanceRule = DisturbanceRule()

@@ -22,6 +22,10 @@ class StreamSpec(Model):
     #: `forward`: from the path's first tester port; `backward`: from its last.
     direction: Literal["forward", "backward"] = "forward"
     start_ns: int = 0
+    #: Frames after which the stream ends; 0: with the trial.
+    count: int = 0
+    #: Which address pair.
+    pair: int = 0
 
 
 class TrialSpec(Model):
@@ -69,6 +73,12 @@ class StreamResult(Model):
     lateness: LatencySummary | None = None
     #: Departures within `late_ns` of the schedule.
     on_schedule: int | None = None
+    #: Sequence number of the last frame that was lost with a later one arriving; None: there was none.
+    last_lost: int | None = None
+    #: Longest time between the departures of two consecutive frames that arrived.
+    longest_gap_ns: int | None = None
+    #: Frames sent after the last one that arrived.
+    trailing_lost: int = 0
 
 
 class TrialResult(Model):
@@ -130,7 +140,7 @@ class DisturbanceRule(Model):
     max_run_delay_share: float = Field(default=0.01, gt=0)
     #: How often one repetition of a point is measured anew at the most.
     max_repeats: int = Field(default=2, ge=0, le=20)
-    #: And how many trials of a run are at the most, as a share of its visits: on a machine that is never quiet a run
+    #: And how many trials of a run are at the most, as a share of its trials: on a machine that is never quiet a run
     #: ends in bounded time, with its disturbed trials marked.
     max_repeats_share: float = Field(default=0.25, ge=0, le=20)
 

@@ -10,9 +10,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from xdplab.analysis import Comparison, Distribution, PointSummary, answer, compare_points, summarise
-from xdplab.analysis.summary import counted, distribution
-from xdplab.model import RunRecord, TrialRecord, XdplabError
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.summary import counted
+from xdplab.methods.rfc2544.scale import FULL, scale_of
+from xdplab.methods.search import PRESETS
+from xdplab.model import Rfc2544Spec, RunRecord, TrialRecord, XdplabError
 from xdplab.report.plots import density_plot, distribution_plot, repetition_plot
+from xdplab.report.rfc2544_plots import latency_at_load_plot, loss_plot, throughput_plot
 
 
 def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
@@ -37,9 +41,11 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"fixed": _fixed, "loss": _loss, "kpps": _kpps}
+    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps}
     summaries = summarise(run, trials)
     measured = [summary for summary in summaries if summary.repetitions]
     found = answer(run, summaries)
+    method = run.study.method
     return environment.get_template("report.html.j2").render(
         run=run,
         answer=found,
@@ -47,7 +53,12 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         measured=measured,
         unmeasured=[summary for summary in summaries if not summary.repetitions],
         ratios=_ratios(measured, found.comparison),
-        plots=_plots(measured, trials),
+        plots=_plots([summary for summary in measured if summary.samples], trials),
+        rfc=[summary for summary in measured if summary.figures],
+        rfc_plots=_rfc_plots([summary for summary in measured if summary.figures]),
+        by_size=_by_size(measured),
+        preset_summary=PRESETS[method.preset].summary if isinstance(method, Rfc2544Spec) else "",
+        full_scale=isinstance(method, Rfc2544Spec) and scale_of(method) is FULL,
         failures=[trial for trial in trials if trial.status == "failed"],
         disturbed=[trial for trial in trials if trial.status == "disturbed"],
         titles={point_id: point.forwarder.title for point_id, point in run.points.items()},
@@ -60,7 +71,9 @@ def _ratios(measured: Sequence[PointSummary], compared: Comparison | None) -> di
     if compared is None:
         return {}
     reference = next(summary for summary in measured if summary.point_id == compared.reference_id)
-    found = {s.point_id: compare_points(s, reference) for s in measured if s.point_id != reference.point_id}
+    found = {
+        s.point_id: compare_points(s, reference, compared.metric) for s in measured if s.point_id != reference.point_id
+    }
     return {point_id: comparison for point_id, comparison in found.items() if comparison is not None}
 
 
@@ -81,6 +94,20 @@ def _plots(measured: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> l
     return plots
 
 
+def _rfc_plots(summaries: Sequence[PointSummary]) -> dict[str, Markup]:
+    """The RFC's graphs that the figures allow."""
+    drawn = {
+        "throughput": throughput_plot(summaries),
+        "loss_curve": loss_plot(summaries),
+        "latency": latency_at_load_plot(summaries),
+    }
+    return {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704 - matplotlib escapes its texts
+
+
+def _by_size(summaries: Sequence[PointSummary]) -> bool:
+    return len({summary.frame_bytes for summary in summaries}) > 1
+
+
 def _merged(summary: PointSummary, trials: Sequence[TrialRecord]) -> Distribution:
     return distribution(counted([trial for trial in trials if trial.point_id == summary.point_id]))
 
@@ -96,6 +123,21 @@ def _fixed(value: float | None, digits: int = 2) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.{digits}f}"
+
+
+def _spread(value: dict[str, Any] | None, digits: int = 1) -> str:
+    """Median, and the range where there is more than one value."""
+    if not value:
+        return "–"
+    text = _fixed(value["median"], digits)
+    return (
+        text if value["count"] == 1 else f"{text} ({_fixed(value['low'], digits)} to {_fixed(value['high'], digits)})"
+    )
+
+
+def _spread_kpps(value: dict[str, Any] | None) -> str:
+    scaled = value and {key: value[key] / 1000 for key in ("median", "low", "high")} | {"count": value["count"]}
+    return _spread(scaled)
 
 
 def _loss(value: float | None) -> str:

@@ -23,7 +23,7 @@ _MAX_VERTICES = 400
 
 def distribution_plot(points: Mapping[str, Distribution]) -> str:
     """Cumulative distribution: percentile on a logarithmic axis up to p99.999 against latency."""
-    figure, axes = _figure(4.4)
+    figure, axes = new_figure(4.4)
     for index, (name, found) in enumerate(points.items()):
         latency, above = found.exceedance()
         if not len(latency):
@@ -31,7 +31,7 @@ def distribution_plot(points: Mapping[str, Distribution]) -> str:
         shown = above >= 10**-5.0
         shown[: max(1, int(shown.sum()))] = True
         x, y = _thin(latency[shown], above[shown])
-        axes.step(x, -np.log10(np.maximum(y, 1e-6)), where="post", label=name, **_style(index))
+        axes.step(x, -np.log10(np.maximum(y, 1e-6)), where="post", label=name, **line_style(index))
     axes.set_xscale("log")
     axes.set_ylim(0, 5.05)
     ticks = [-np.log10(1 - p / 100) for p in _PERCENTILES]
@@ -43,13 +43,13 @@ def distribution_plot(points: Mapping[str, Distribution]) -> str:
 
 def density_plot(points: Mapping[str, Distribution]) -> str:
     """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
-    figure, axes = _figure(3.2)
+    figure, axes = new_figure(3.2)
     for index, (name, found) in enumerate(points.items()):
         if not found.count:
             continue
         latency, density = found.density()
-        axes.plot(latency, density / density.max(), label=name, **_style(index))
-        axes.fill_between(latency, density / density.max(), alpha=0.08, color=_style(index)["color"])
+        axes.plot(latency, density / density.max(), label=name, **line_style(index))
+        axes.fill_between(latency, density / density.max(), alpha=0.08, color=line_style(index)["color"])
     axes.set_xscale("log")
     axes.set_ylim(0, 1.08)
     axes.set_ylabel("density (peak = 1)")
@@ -58,9 +58,9 @@ def density_plot(points: Mapping[str, Distribution]) -> str:
 
 def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     """Each repetition's p50 (dot) and p99 (tick) by point: the spread that intervals rest on."""
-    figure, axes = _figure(0.9 + 0.36 * len(summaries))
+    figure, axes = new_figure(0.9 + 0.36 * len(summaries))
     for row, summary in enumerate(reversed(summaries)):
-        style = _style(len(summaries) - 1 - row)
+        style = line_style(len(summaries) - 1 - row)
         for figures in summary.by_repetition:
             if figures.p50_us is None or figures.p99_us is None:
                 continue
@@ -73,7 +73,8 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     return _finish(figure, axes, "p50 and p99 of each repetition", legend=False)
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def new_figure(height: float) -> tuple[Figure, Axes]:
+    """A figure of that height in inches, with light axes."""
     figure = Figure(figsize=(7.6, height), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
@@ -81,7 +82,8 @@ def _figure(height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _style(index: int) -> dict[str, Any]:
+def line_style(index: int) -> dict[str, Any]:
+    """Colour and dash of curve number `index`."""
     return {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _STYLES[index // len(_COLOURS) % len(_STYLES)]}
 
 
@@ -96,6 +98,7 @@ def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finish(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
+    """Latency axis, legend, SVG."""
     low, high = axes.get_xlim()
     decades = [base * 10.0**power for power in range(-2, 8) for base in (1, 2, 5)]
     few = np.log10(high / low) < 3.2
@@ -105,6 +108,11 @@ def _finish(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> s
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(low, high)
     axes.set_xlabel("latency (µs, log axis)")
+    return to_svg(figure, axes, title, legend=legend)
+
+
+def to_svg(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
+    """The figure as an <svg> element that scales with the page."""
     if legend:
         axes.legend(fontsize="small", frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     out = io.StringIO()

@@ -30,6 +30,10 @@ class RobotListener:
         logger.info(text)
         logger.console(f"  {text}")
 
+    def progress(self, text: str) -> None:
+        """A line on the console, not in the log."""
+        logger.console(f"  {text}")
+
     def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """Remember the time left for the trial's line."""
         self._left_s = left_s

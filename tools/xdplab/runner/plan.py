@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
 from xdplab.knobs import make_knob
-from xdplab.methods import Latency, Method
+from xdplab.methods import Method, make_method
 from xdplab.model import InputError, Point, StudySpec, TestbedSpec
 from xdplab.model.study import Scalar
 from xdplab.testers import Tester
+
+#: Streams that a tester can tell apart in one trial.
+MAX_STREAMS = 16
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
         order = list(points)
         random.Random(f"{study.seed}:{repetition}").shuffle(order)  # noqa: S311 - an order, not a secret
         visits.extend(Visit(point, repetition) for point in order)
-    return Plan(points, tuple(visits), Latency(study.method))
+    return Plan(points, tuple(visits), make_method(study.method))
 
 
 def _points(study: StudySpec) -> list[Point]:
@@ -83,10 +86,16 @@ def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
     traffic = point.traffic
     largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0)
     smallest = tester.smallest_frame(traffic.ip, traffic.vlan)
-    if not smallest <= traffic.frame_bytes <= largest:
+    for size in traffic.sizes:
+        if not smallest <= size <= largest:
+            raise InputError(
+                f"frame_bytes: {size} does not fit: with these headers {tester.name} sends {smallest} to "
+                f"{largest} bytes (FCS counted) at an MTU of {testbed.mtu}"
+            )
+    streams = len(traffic.sizes) * traffic.address_pairs * len(traffic.directions) + len(traffic.directions)
+    if streams > MAX_STREAMS:
         raise InputError(
-            f"frame_bytes: {traffic.frame_bytes} does not fit: with these headers {tester.name} sends {smallest} to "
-            f"{largest} bytes (FCS counted) at an MTU of {testbed.mtu}"
+            f"traffic: {streams} streams (sizes x address pairs x directions, and probes), {MAX_STREAMS} are possible"
         )
     if traffic.bidirectional and point.path != "through":
         raise InputError(f"traffic.bidirectional: not on path {point.path}: its frames come back by themselves")

@@ -58,6 +58,9 @@ class Listener(Protocol):
     def note(self, text: str) -> None:
         """Something worth a line."""
 
+    def progress(self, text: str) -> None:
+        """Something that changes often within a visit, worth showing and not worth keeping."""
+
     def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """A visit starts."""
 
@@ -100,7 +103,8 @@ class StudyRun:
         self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
         self._earlier_trials = earlier_trials
         self._cpus = usable_cpus(testbed.spec) if testbed.spec.kind != "fake" else (0, 1)
-        self._repeats_left = math.ceil(study.disturbance.max_repeats_share * len(self._visits))
+        self._repeats = 0
+        self._trials = 0
         self._run_id = run_id
         self._earlier = earlier
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
@@ -201,7 +205,7 @@ class StudyRun:
             return None
         self._workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
         context = TesterContext(ports, self._testbed.layout, choice.program, self._workdir)
-        frame_bytes = min(point.traffic.frame_bytes for point in self._plan.points)
+        frame_bytes = min(point.traffic.smallest for point in self._plan.points)
         traffic = self._plan.points[0].traffic
         frame_bytes = max(frame_bytes, self._tester.smallest_frame(4, None))
         found = calibrate(self._tester, context, frame_bytes)
@@ -240,16 +244,20 @@ class StudyRun:
                 self._emit,
                 self._may_repeat,
                 [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
+                record.calibration.top_pps if record.calibration else 0.0,
+                self._listener.progress,
             ).carry_out(self._plan.method)
 
     def _may_repeat(self) -> bool:
-        """Take one repeat from the run's budget."""
-        self._repeats_left -= 1
-        return self._repeats_left >= 0
+        """Take one repeat from the run's budget, which grows with its trials."""
+        allowed = math.ceil(self._study.disturbance.max_repeats_share * max(self._trials, len(self._visits)))
+        self._repeats += 1
+        return self._repeats <= allowed
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
         if trial.result is not None:
+            self._trials += 1
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)

@@ -2,8 +2,10 @@
 """One visit to a point: apply knobs, start the forwarder, prove the path, measure, stop, put everything back."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -58,6 +60,8 @@ class PointVisit:
         emit: Callable[[TrialRecord], None],
         may_repeat: Callable[[], bool],
         earlier: Sequence[TrialRecord] = (),
+        ceiling_pps: float = 0.0,
+        progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._visit = visit
         self._testbed = testbed
@@ -66,13 +70,15 @@ class PointVisit:
         self._rule = rule
         self._emit = emit
         self._may_repeat = may_repeat
+        self.ceiling_pps = ceiling_pps
+        self.progress = progress
         self._workdir = workdir
         self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
         ports = self._ports()
         wanted = {**self._forwarder.required_knobs(), **visit.point.knobs}
         context = KnobContext(testbed.dut, ports, testbed.layout, cpus)
         self._settings = Settings(testbed.lock, context, wanted)
-        self._dut = Dut(testbed.dut, ports, visit.point.path, self._settings.context.layout, workdir)
+        self._dut = Dut(testbed.dut, ports, visit.point.path, self._settings.context.layout, workdir / "dut")
         self._began = time.monotonic()
         self._trials = 0
         self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
@@ -100,14 +106,16 @@ class PointVisit:
                 self._clean_up()
         self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail))
 
-    def trial(self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "") -> TrialResult:
+    def trial(
+        self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
+    ) -> TrialResult:
         """Run, judge, journal; repeat while disturbed, as often as the rule and the run's budget allow."""
         number, attempt = self._trials, 0
         self._trials += 1
         while True:
             record = self._earlier.pop((number, attempt), None)
             if record is None:
-                record = self._one_trial(spec, purpose, clause, number, attempt)
+                record = self._one_trial(spec, purpose, clause, number, attempt, restart_after_s)
                 self._emit(record)
             elif record.asked != spec:
                 raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
@@ -121,10 +129,15 @@ class PointVisit:
         """Journal what a method found."""
         self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
 
-    def _one_trial(self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int) -> TrialRecord:
+    def _one_trial(
+        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, restart_after_s: float | None
+    ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
         before = snapshot(self._forwarder, self._dut)
-        result = self._tester.run(self._context(), spec)
+        if restart_after_s is None:
+            result = self._tester.run(self._context(), spec)
+        else:
+            result = self._run_with_restart(spec, restart_after_s)
         after = snapshot(self._forwarder, self._dut)
         ended = self._forwarder.crashed()
         if ended:
@@ -150,6 +163,36 @@ class PointVisit:
             knobs=self._settings.read_back(),
         )
 
+    def _run_with_restart(self, spec: TrialSpec, after_s: float) -> TrialResult:
+        """A trial in the middle of which the forwarder is stopped and started again (RFC 2544 §26.6)."""
+        failures: list[XdplabError] = []
+
+        def restart() -> None:
+            try:
+                self._forwarder.stop()
+                time.sleep(_QUEUE_RELEASE_S)
+                remove_links(self._testbed.dut, self._links_before)
+                shutil.rmtree(self._workdir / "dut", ignore_errors=True)
+                self._start()
+            except XdplabError as exc:
+                failures.append(exc)
+
+        timer = threading.Timer(spec.warmup_s + after_s, restart)
+        timer.start()
+        try:
+            result = self._tester.run(dataclasses.replace(self._context(), still_well=lambda: None), spec)
+        finally:
+            timer.join()
+        if failures:
+            raise PointFailed(f"restart: {failures[0]}")
+        return result
+
+    def _start(self) -> None:
+        """The forwarder's own folder is new at each start; the tester's files lie beside it."""
+        self._dut.rundir.mkdir(mode=0o700)
+        self._forwarder.start(self._dut)
+        self._settings.after_start()
+
     def _prepare(self) -> None:
         reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
         if reason:
@@ -158,8 +201,7 @@ class PointVisit:
         self._workdir.mkdir(mode=0o700, parents=True)
         self._settings.apply()
         self._links_before = links(self._testbed.dut) if self._dut.ports[0].netns else None
-        self._forwarder.start(self._dut)
-        self._settings.after_start()
+        self._start()
 
     def _prove(self) -> None:
         """Frames must come through in every direction of the path before anything is measured."""
@@ -169,7 +211,7 @@ class PointVisit:
             StreamSpec(
                 kind="load",
                 pps=1000,
-                frame_bytes=traffic.frame_bytes,
+                frame_bytes=traffic.smallest,
                 vlan=traffic.vlan,
                 ip=traffic.ip,
                 direction=direction,

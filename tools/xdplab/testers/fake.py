@@ -59,7 +59,10 @@ class FakeTester(Tester):
     ) -> StreamResult:
         sent = round(rate * trial.duration_s)
         intended = sent if stream.pps is None else round(stream.pps * trial.duration_s)
-        received = max(0, round(sent * share) - stall_frames)
+        if stream.count and stream.count < sent:
+            intended = sent = stream.count
+        waiting = box.buffer_frames if stream.pps is None and stream.count else 0
+        received = max(0, min(sent, round(sent * share) + waiting) - stall_frames)
         return StreamResult(
             kind=stream.kind,
             direction=stream.direction,

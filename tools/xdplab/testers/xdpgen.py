@@ -22,7 +22,9 @@ from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.tools import bpf_program
 
 #: Addresses of RFC 2544 appendix C.2.2 (198.18.0.0/15) and, for IPv6, of RFC 5180 (2001:2::/48).
-_ADDRESSES = {4: ("198.18.0.1", "198.19.0.1"), 6: ("2001:2::1", "2001:2:0:1::1")}
+_ADDRESSES = {4: ("198.18.{}.1", "198.19.{}.1"), 6: ("2001:2:0:{}::1", "2001:2:1:{}::1")}
+#: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
+_STALL_NS = 100_000
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
 
@@ -32,6 +34,10 @@ class Xdpgen(Tester):
 
     name: ClassVar[str] = "xdpgen"
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
+
+    def __init__(self, sender: str = "auto") -> None:
+        #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
+        self.sender = sender
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
@@ -55,7 +61,7 @@ class Xdpgen(Tester):
         answer = context.workdir / "xdpgen.json"
         process = LocalHost().start(
             [str(program), "-"],
-            stdin=json.dumps(_configuration(context, trial)),
+            stdin=json.dumps({**_configuration(context, trial), "sender": self.sender}),
             stdout=answer,
             log=context.workdir / "xdpgen.log",
         )
@@ -113,7 +119,18 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         "warmup_s": trial.warmup_s,
         "duration_s": trial.duration_s,
         "drain_s": trial.drain_s,
+        "stall_ns": _STALL_NS,
+        "max_burst": _max_burst(trial),
     }
+
+
+def _max_burst(trial: TrialSpec) -> int:
+    """Frames that may leave at once after a delay: as many as make good a delay shorter than what counts as a stall.
+
+    At least 32 (a forwarder's batch), and at most 200: a veth ring holds 256.
+    """
+    fastest = max((stream.pps or 0.0 for stream in trial.streams), default=0.0)
+    return min(200, max(32, round(fastest * _STALL_NS / 1e9)))
 
 
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
@@ -132,17 +149,18 @@ def _stream(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any
     if stream.direction == "forward":
         source, target = ports.first, ports.mirror or ports.last
         tx_port, rx_port = 0, 0 if one_port else 1
-        src_ip, dst_ip = _ADDRESSES[stream.ip]
+        src_ip, dst_ip = (address.format(stream.pair) for address in _ADDRESSES[stream.ip])
     else:
         source, target = ports.last, ports.first
         tx_port, rx_port = 0 if one_port else 1, 0
-        dst_ip, src_ip = _ADDRESSES[stream.ip]
+        dst_ip, src_ip = (address.format(stream.pair) for address in _ADDRESSES[stream.ip])
     return {
         "id": index,
         "kind": stream.kind,
         "tx_port": tx_port,
         "rx_port": rx_port,
         "pps": stream.pps,
+        "count": stream.count,
         "start_ns": stream.start_ns,
         "frame_bytes": stream.frame_bytes,
         "src_mac": source.mac,
@@ -201,6 +219,9 @@ def _stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
         latency=_summary(told["latency"]),
         lateness=_summary(lateness),
         on_schedule=lateness["on_schedule"] if lateness else None,
+        last_lost=told["gaps"]["last_lost"],
+        longest_gap_ns=told["gaps"]["longest_ns"],
+        trailing_lost=told["gaps"]["trailing"],
     )
 
 

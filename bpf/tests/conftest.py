@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Namespaces, programs and configurations that the tests share.
+
+Needs root, Python >= 3.11, pytest and hdrhistogram (and scapy for the frame
+format); `pytest bpf/tests` builds the programs first.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+BPF = Path(__file__).resolve().parents[1]
+XDPGEN = BPF / "build" / "xdpgen"
+XDPFWD = BPF / "build" / "xdpfwd"
+FORWARDER = Path(__file__).with_name("forwarder.py")
+TCX_COUNT = Path(__file__).with_name("tcx_count.py")
+TIMEOUT_S = 30
+
+
+def pytest_collection_modifyitems(items):
+    if os.geteuid() != 0:
+        skip = pytest.mark.skip(reason="needs root: makes network namespaces and loads BPF")
+        for item in items:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs():
+    if os.geteuid() == 0:
+        subprocess.run(["make", "-s", "-C", BPF], check=True)
+
+
+def sh(*argv):
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, f"{argv}: {done.stderr or done.stdout}"
+    return done.stdout
+
+
+class Net:
+    """Namespaces a, b, ... with veth pairs between them."""
+
+    def __init__(self, *links):
+        self.prefix = f"xg{uuid.uuid4().hex[:8]}"
+        self.links = links
+        self.namespaces = sorted({end[0] for link in links for end in link})
+
+    def ns(self, letter):
+        return f"{self.prefix}-{letter}"
+
+    def path(self, letter):
+        return f"/run/netns/{self.ns(letter)}"
+
+    def up(self):
+        for letter in self.namespaces:
+            sh("ip", "netns", "add", self.ns(letter))
+            self.exec(letter, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
+        for left, right in self.links:
+            sh("ip", "link", "add", left, "netns", self.ns(left[0]), "type", "veth",
+               "peer", "name", right, "netns", self.ns(right[0]))  # fmt: skip
+        for port in self.ports():
+            sh("ip", "-n", self.ns(port[0]), "link", "set", port, "up")
+        for port in self.ports():
+            self.accept_redirects(port)
+
+    def ports(self):
+        return [port for link in self.links for port in link]
+
+    def accept_redirects(self, port, on=True):
+        """A veth takes redirected frames with NAPI on; only a change counts."""
+        self.exec(port[0], "ethtool", "-K", port, "gro", "off")
+        if on:
+            self.exec(port[0], "ethtool", "-K", port, "gro", "on")
+
+    def down(self):
+        for letter in self.namespaces:
+            subprocess.run(["ip", "netns", "del", self.ns(letter)], check=False)
+
+    def exec(self, letter, *argv):
+        return sh("ip", "netns", "exec", self.ns(letter), *argv)
+
+    def attached(self, port):
+        """What is attached to a port: XDP program, tcx and tc filters."""
+        show = sh("ip", "-n", self.ns(port[0]), "-d", "-j", "link", "show", port)
+        filters = sh("tc", "-n", self.ns(port[0]), "filter", "show", "dev", port, "ingress")
+        qdisc = sh("tc", "-n", self.ns(port[0]), "qdisc", "show", "dev", port)
+        return {
+            "xdp": "xdp" in json.loads(show)[0],
+            "tcx": int(self.exec(port[0], sys.executable, TCX_COUNT, port)),
+            "filters": filters.count("handle 0x78d7"),
+            "clsact": "clsact" in qdisc,
+        }
+
+    def is_clean(self, *ports):
+        return all(not any(self.attached(port).values()) for port in ports or self.ports())
+
+    def port(self, ifname, **more):
+        return {"netns": self.path(ifname[0]), "ifname": ifname, "rx": "xdp"} | more
+
+    @contextlib.contextmanager
+    def forwarder(self, tmp_path, *ports, **plan):
+        """The impairing AF_PACKET forwarder; yields a dict filled at its end."""
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps(plan), encoding="ascii")
+        ports = ports or ("b0", "b1")
+        with self.program(ports[0][0], sys.executable, FORWARDER, *ports, path) as process:
+            assert process.stdout.readline() == "ready\n"
+            report = {}
+            yield report
+            process.send_signal(signal.SIGTERM)
+            report.update(json.loads(process.stdout.readline()))
+
+    @contextlib.contextmanager
+    def xdpfwd(self, *options):
+        with self.program("b", XDPFWD, *options) as process:
+            process.ready = json.loads(process.stdout.readline())
+            yield process
+
+    @contextlib.contextmanager
+    def program(self, letter, *argv):
+        argv = ["ip", "netns", "exec", self.ns(letter), *map(str, argv)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+
+@contextlib.contextmanager
+def net_up(*links):
+    net = Net(*links)
+    try:
+        net.up()
+        yield net
+    finally:
+        net.down()
+
+
+@pytest.fixture(scope="session")
+def direct():
+    """a0 -- c0"""
+    with net_up(("a0", "c0")) as net:
+        yield net
+
+
+@pytest.fixture(scope="session")
+def middle():
+    """a0 -- b0, b1 -- c0"""
+    with net_up(("a0", "b0"), ("b1", "c0")) as net:
+        yield net
+
+
+def stream(**more):
+    return {
+        "id": 0, "kind": "latency", "tx_port": 0, "rx_port": 1, "pps": 2000.0, "frame_bytes": 64,
+        "src_mac": "02:00:00:00:00:0a", "dst_mac": "02:00:00:00:00:0c", "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2",
+    } | more  # fmt: skip
+
+
+def config(ports, *streams, **more):
+    return {
+        "ports": ports, "streams": list(streams or [stream()]),
+        "warmup_s": 0.05, "duration_s": 0.3, "drain_s": 0.2, "progress": False,
+        "max_burst": 1_000_000,  # a busy machine makes frames late, never fewer
+    } | more  # fmt: skip
+
+
+def xdpgen(cfg, *options, expect=0):
+    """Run to the end.  Returns the result, or the only line on stderr."""
+    text = cfg if isinstance(cfg, str) else json.dumps(cfg)
+    done = subprocess.run(
+        [XDPGEN, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == expect, done.stderr
+    if expect:
+        lines = done.stderr.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("xdpgen: "), done.stderr
+        return lines[0]
+    return json.loads(done.stdout) if done.stdout else None
+
+
+@contextlib.contextmanager
+def xdpgen_running(cfg, wait_s=0.4):
+    with subprocess.Popen(
+        [XDPGEN, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            process.stdin.write(json.dumps(cfg))
+            process.stdin.close()
+            process.stdin = None
+            time.sleep(wait_s)
+            yield process
+        finally:
+            process.kill()
+
+
+def only(result):
+    (one,) = result["streams"]
+    return one
+
+
+def counts(result_stream):
+    keys = ("sent", "received", "lost", "duplicated", "out_of_order", "late_beyond_window")
+    return {key: result_stream[key] for key in keys}
+
+
+def clean(frames):
+    return {"sent": frames, "received": frames, "lost": 0, "duplicated": 0, "out_of_order": 0, "late_beyond_window": 0}

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""When frames leave: rates, phases, counts, lateness, skipped intervals."""
+
+import struct
+
+import pytest
+from conftest import clean, config, counts, only, stream, xdpgen
+from hdrh.histogram import HdrHistogram
+
+SENDERS = ["live", "xsk"]
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+@pytest.mark.parametrize("pps", [1.0 / 0.3 * 7, 12345.6, 99999.9])
+def test_rate_is_exact(direct, sender, pps):
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
+    result = xdpgen(config(ports, stream(pps=pps), sender=sender))
+    one = only(result)
+    # departures at 0, 1/pps, ... below 0.3 s
+    assert abs(one["sent"] - pps * 0.3) <= 1
+    assert (one["intended"], one["skipped"], one["lost"]) == (one["sent"], 0, 0)
+    assert result["elapsed_s"] == pytest.approx(0.3)
+    assert one["achieved_pps"] == pytest.approx(one["sent"] / 0.3)
+    late = one["lateness"]
+    assert HdrHistogram.decode(late["hdr"]).get_total_count() == late["count"] == one["sent"]
+    assert late["min_ns"] <= late["mean_ns"] <= late["max_ns"]
+
+
+def test_departures_are_on_schedule(middle, tmp_path):
+    """Every time stamp is start + phase + n intervals, never early."""
+    interval_ns, phase_ns = 500_000, 123_457
+    ports = [middle.port("a0", tx_cpu=0), middle.port("c0")]
+    streams = [stream(), stream(id=1, start_ns=phase_ns)]
+    with middle.forwarder(tmp_path, capture=600) as report:
+        result = xdpgen(config(ports, *streams))
+    for ident, start_ns in ((0, 0), (1, phase_ns)):
+        late = []
+        for n, frame in enumerate(report["captured"][str(ident)]):
+            (ns,) = struct.unpack("!Q", bytes.fromhex(frame)[-10:-2])
+            late.append(ns - result["started_ns"] - start_ns - n * interval_ns)
+        assert len(late) == 600
+        assert min(late) >= 0
+        assert sorted(late)[len(late) // 2] < 20_000
+        measured = result["streams"][ident]["lateness"]
+        assert (min(late), max(late)) == (measured["min_ns"], measured["max_ns"])
+        assert sum(x <= 200 for x in late) == measured["on_schedule"]
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+def test_too_fast_is_charged_to_the_tester(direct, sender):
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
+    one = only(xdpgen(config(ports, stream(pps=50e6), sender=sender)))
+    assert one["skipped"] > 0
+    assert one["intended"] == one["sent"] + one["skipped"] == pytest.approx(15e6, rel=1e-5)
+    assert one["lost"] == 0
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+@pytest.mark.parametrize("pps", [None, 20000.0])
+def test_count_limits(direct, sender, pps):
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
+    result = xdpgen(config(ports, stream(pps=pps, count=2000), duration_s=20, sender=sender))
+    assert counts(only(result)) == clean(2000)
+    assert result["warmup"]["sent"] == result["warmup"]["received"] == (1000 if pps else 2000)
+    assert 0 < result["elapsed_s"] < 1
+    if pps:
+        assert result["elapsed_s"] == pytest.approx(0.1, rel=0.05)
+    else:
+        assert only(result)["lateness"] is None
+
+
+def test_top_rate_shares_with_paced_streams(direct):
+    """A latency stream keeps its schedule beside a stream at top rate."""
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
+    load = stream(id=1, kind="load", pps=None)
+    result = xdpgen(config(ports, stream(pps=10000.0), load))
+    probe, top = result["streams"]
+    assert result["batch"] == 64
+    assert probe["sent"] == 3000
+    assert top["sent"] > 10 * probe["sent"]
+    assert probe["lost"] == top["lost"] == 0
+
+
+def test_batch_follows_the_rate(direct):
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
+    run = config(ports, stream(pps=100000.0), duration_s=0.05, warmup_s=0)
+    assert xdpgen(run)["batch"] == 1
+    assert xdpgen(run | {"batch": 16})["batch"] == 16
+
+
+def test_stalls_are_reported(direct):
+    """With a threshold of 1 ns every poll is a stall; with 1 s none is."""
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
+    run = config(ports, stream(), duration_s=0.05)
+    (thread,) = xdpgen(run | {"stall_ns": 1})["threads"]
+    assert thread["polls"] >= thread["stalls"] > thread["polls"] * 0.99
+    assert thread["stalled_ns"] == pytest.approx(0.05e9, rel=0.2)
+    (thread,) = xdpgen(run | {"stall_ns": 1_000_000_000})["threads"]
+    assert (thread["stalls"], thread["stalled_ns"]) == (0, 0)
+    assert thread["cpu_seen"] == {"0": thread["polls"]}
+    assert 0 < thread["longest_gap_ns"] < 1e9
+    assert 0 < thread["ran_ns"] < 1e9

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""The XDP_REDIRECT forwarder."""
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import XDPFWD, clean, config, counts, stream, xdpgen
+
+BOTH = ["--if0", "b0", "--if1", "b1"]
+
+
+def event(process, number):
+    process.send_signal(number)
+    return json.loads(process.stdout.readline())
+
+
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_forwards_both_ways(middle, mode):
+    ports = [middle.port("a0"), middle.port("c0")]
+    streams = [stream(pps=10000.0), stream(id=1, tx_port=1, rx_port=0, pps=5000.0)]
+    with middle.xdpfwd(*BOTH, "--mode", mode) as process:
+        assert process.ready["event"] == "ready"
+        assert process.ready["mode"] == mode
+        assert process.ready["prog_id"] > 0
+        # generic redirects and native receivers do not go together on veth
+        sender = "auto" if mode == "native" else "xsk"
+        result = xdpgen(config(ports, *streams, sender=sender, warmup_s=0))
+        seen = event(process, signal.SIGUSR1)
+        done = event(process, signal.SIGTERM)
+        assert process.wait(5) == 0
+    assert [counts(s) for s in result["streams"]] == [clean(3000), clean(1500)]
+    assert seen == {"event": "counters", "rx": [3000, 1500], "redirected": [3000, 1500], "errors": [0, 0]}
+    assert done == seen | {"event": "done"}
+    assert middle.is_clean("b0", "b1")
+
+
+def test_a_port_that_is_down_is_an_error(middle):
+    middle.exec("b", "ip", "link", "set", "b1", "down")
+    try:
+        with middle.xdpfwd(*BOTH) as process:
+            result = xdpgen(config([middle.port("a0"), middle.port("c0")], warmup_s=0))
+            done = event(process, signal.SIGINT)
+    finally:
+        middle.exec("b", "ip", "link", "set", "b1", "up")
+        middle.accept_redirects("b1")
+        middle.accept_redirects("c0")
+    assert counts(result["streams"][0])["lost"] == 600
+    assert (done["rx"][0], done["redirected"][0], done["errors"][0]) == (600, 0, 600)
+
+
+def test_refuses_a_busy_port(middle):
+    with middle.xdpfwd("--if0", "b1", "--hairpin"):
+        with middle.program("b", XDPFWD, *BOTH) as second:
+            _, err = second.communicate(timeout=5)
+        assert second.returncode == 2
+        assert err.startswith("xdpfwd: port busy: b1 carries XDP program")
+        assert len(err.splitlines()) == 1
+        assert not middle.attached("b0")["xdp"]
+
+
+def test_kill_9_leaves_nothing(middle):
+    with middle.xdpfwd(*BOTH) as process:
+        assert middle.attached("b0")["xdp"] and middle.attached("b1")["xdp"]
+        process.kill()
+        process.wait(5)
+    time.sleep(0.1)
+    assert middle.is_clean("b0", "b1")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["--if0", "lo"],
+        ["--if0", "nothere", "--hairpin"],
+        ["--if0", "lo", "--if1", "lo"],
+        ["--if0", "lo", "--hairpin", "--mode", "offload"],
+        ["--if0", "lo", "--hairpin", "more"],
+        ["--what"],
+    ],
+)
+def test_bad_options(argv):
+    done = subprocess.run([XDPFWD, *argv], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("xdpfwd: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RFC 2544 figures of a point: medians over repetitions, each under the clause it follows, all values kept."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.model import TrialRecord
+
+Found = Sequence[dict[str, Any]]
+
+
+def rfc2544_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Clause -> figures: `throughput`, `latency`, `loss_curve`, `back_to_back`, `recovery`, `reset`; {} without any."""
+    makers: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = {
+        "RFC 2544 26.1": ("throughput", _throughput),
+        "RFC 2544 26.2": ("latency", _latency),
+        "RFC 2544 26.3": ("loss_curve", _loss_curve),
+        "RFC 2544 26.4": ("back_to_back", _back_to_back),
+        "RFC 2544 26.5": ("recovery", _recovery),
+        "RFC 2544 26.6": ("reset", _reset),
+    }
+    figures = {}
+    for clause, (name, make) in makers.items():
+        found = _found(trials, clause)
+        if found:
+            figures[name] = make(found, trials)
+    return figures
+
+
+def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFigures, ...]:
+    """The throughput without loss of each repetition, in pps over all directions, for pairing."""
+    repetitions = []
+    for trial in trials:
+        if trial.purpose == "figures" and trial.clause == "RFC 2544 26.1":
+            best = min(trial.figures["bounds"], key=lambda bound: float(bound["loss_ratio"]))
+            total = (best["throughput_pps"] or 0.0) * trial.figures["directions"]
+            repetitions.append(
+                RepetitionFigures(
+                    repetition=trial.repetition,
+                    disturbed=False,
+                    p50_us=None,
+                    p99_us=None,
+                    p999_us=None,
+                    loss_ratio=best["loss_ratio"],
+                    achieved_pps=total,
+                    forwarded_pps=total,
+                    ndr_pps=total,
+                )
+            )
+    return tuple(repetitions)
+
+
+def _found(trials: Iterable[TrialRecord], clause: str) -> list[dict[str, Any]]:
+    return [trial.figures for trial in trials if trial.purpose == "figures" and trial.clause == clause]
+
+
+def _spread(values: Iterable[float | None]) -> dict[str, Any] | None:
+    """Median and range of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return {"median": median(known), "low": min(known), "high": max(known), "count": len(known)} if known else None
+
+
+def _throughput(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    bounds = []
+    for ratio in sorted({bound["loss_ratio"] for figures in found for bound in figures["bounds"]}):
+        same = [(bound, f["directions"]) for f in found for bound in f["bounds"] if bound["loss_ratio"] == ratio]
+        bounds.append(
+            {
+                "loss_ratio": ratio,
+                "limited_by": sorted({bound["limited_by"] for bound, _ in same}),
+                **{
+                    name: _spread(bound[name] and bound[name] * directions for bound, directions in same)
+                    for name in ("throughput_pps", "lower_pps", "upper_pps")
+                },
+            }
+        )
+    return {
+        "bounds": bounds,
+        "preset": found[0]["preset"],
+        "trials": [len(figures["steps"]) for figures in found],
+        "traffic_s": [figures["traffic_s"] for figures in found],
+        "top_load_pps": median(figures["top_load_pps"] for figures in found) * found[0]["directions"],
+        "line_rate_bps": found[0]["line_rate_bps"],
+    }
+
+
+def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    rows = []
+    for index, load in enumerate(found[0]["loads"]):
+        clause = f"RFC 2544 26.2 at {load['share']:.2f}"
+        at_load = [trial for trial in trials if trial.clause == clause and trial.result]
+        quiet = [trial for trial in at_load if trial.status == "ok"] or at_load
+        merged = distribution(quiet)
+        sent = sum(trial.result.sent for trial in quiet if trial.result)
+        lost = sum(stream.lost for trial in quiet if trial.result for stream in trial.result.streams)
+        rows.append(
+            {
+                "share": load["share"],
+                "load_pps": median(figures["loads"][index]["load_pps"] for figures in found),
+                "trials": len(quiet),
+                "disturbed": len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
+                "samples": merged.count,
+                "loss_ratio": lost / sent if sent else None,
+                "p50_us": merged.percentile_us(50),
+                "p99_us": merged.percentile_us(99),
+                "p999_us": merged.percentile_us(99.9),
+            }
+        )
+    return rows
+
+
+def _loss_curve(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+    """Medians per step; repetitions may end at different steps."""
+    steps = max((figures["points"] for figures in found), key=len)
+    rows = []
+    for index in range(len(steps)):
+        same = [figures["points"][index] for figures in found if index < len(figures["points"])]
+        rows.append(
+            {
+                name: median(point[name] for point in same)
+                for name in ("load_pps", "loss_ratio", "unsent", "achieved_pps")
+            }
+            | {"repetitions": len(same)}
+        )
+    return rows
+
+
+def _back_to_back(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    names = ("average_frames", "burst_rate_pps", "implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames")
+    return {name: _spread(figures[name] for figures in found) for name in names} | {
+        "frames": [length for figures in found for length in figures["frames"]],
+        "limited_by": sorted({figures["limited_by"] for figures in found}),
+    }
+
+
+def _recovery(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    names = ("recovery_us", "overload_pps", "relief_pps", "lost_in_overload", "resolution_us")
+    return {name: _spread(figures[name] for figures in found) for name in names} | {
+        "overloaded": all(figures["overloaded"] for figures in found)
+    }
+
+
+def _reset(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    names = ("gap_us", "lost", "load_pps", "resolution_us")
+    return {name: _spread(figures[name] for figures in found) for name in names} | {
+        "came_back": all(figures["came_back"] for figures in found)
+    }

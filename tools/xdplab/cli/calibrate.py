@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab calibrate`: what the tester itself does on the direct link, interleaved, with ranges."""
+
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from hdrh.histogram import HdrHistogram
+
+from xdplab import app
+from xdplab.analysis import Interval, ratio_interval
+from xdplab.cli.tables import columns
+from xdplab.hosts import LocalHost
+from xdplab.model import InputError, Model, StreamResult, StreamSpec, TestbedSpec, TrialResult, TrialSpec
+from xdplab.runner import interruptible, recover
+from xdplab.testbed import open_testbed, state_dir
+from xdplab.testers import TesterContext
+from xdplab.testers.xdpgen import Xdpgen
+
+_FRAME_BYTES = 64
+_RATES = (10_000.0, 100_000.0, 500_000.0, 1_000_000.0)
+
+
+class Spread(Model):
+    """Median and range."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Of some values, at least one."""
+        return cls(median=median(values), low=min(values), high=max(values))
+
+    def text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """`4.80 (4.71 to 4.82)`."""
+        parts = [f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high)]
+        return f"{parts[0]} ({parts[1]} to {parts[2]})"
+
+
+class Paced(Model):
+    """One rate."""
+
+    pps: float
+    on_schedule_ratio: Spread
+    rate_error_ratio: Spread
+    stalled_ratio: Spread
+    p50_ns: Spread
+    p99_ns: Spread
+
+
+class Found(Model):
+    """Everything `xdplab calibrate` measures."""
+
+    repeats: int
+    duration_s: float
+    top_pps: Spread
+    xsk_top_pps: Spread
+    top_over_xsk: Interval
+    paced: tuple[Paced, ...]
+
+    def text(self) -> str:
+        """Tables."""
+        rows = [["offered kpps", "within 200 ns %", "rate error %", "stalled %", "p50 ns", "p99 ns"]]
+        rows += [
+            [
+                f"{paced.pps / 1000:g}",
+                paced.on_schedule_ratio.text(100),
+                paced.rate_error_ratio.text(100, 4),
+                paced.stalled_ratio.text(100),
+                paced.p50_ns.text(1, 0),
+                paced.p99_ns.text(1, 0),
+            ]
+            for paced in self.paced
+        ]
+        return (
+            f"direct link, {_FRAME_BYTES}-byte frames, one core, {self.repeats} interleaved repetitions of "
+            f"{self.duration_s:g} s; medians (ranges)\n"
+            f"top rate, live frames:       {self.top_pps.text(1e-6)} Mpps\n"
+            f"top rate, AF_XDP copy mode:  {self.xsk_top_pps.text(1e-6)} Mpps\n"
+            f"ratio: {self.top_over_xsk.text()} ({self.top_over_xsk.confidence:.0%} interval)\n{columns(rows)}"
+        )
+
+
+def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
+    """Bring the testbed up, measure, take it down.
+
+    Raises:
+        InputError: not possible on this testbed.
+    """
+    app.require_root(spec)
+    recover(spec.name, LocalHost())
+    testbed = open_testbed(spec)
+    reason = Xdpgen().supported(testbed) if spec.kind == "embedded" else "it measures xdpgen on a real testbed"
+    ports = testbed.direct_ports()
+    if reason or ports is None:
+        raise InputError(f"calibrate: {reason or 'the testbed has no direct link'}")
+    workdir = state_dir() / f"{spec.name}.dut"
+    context = TesterContext(ports, testbed.layout, "xdp", workdir)
+    top: dict[str, list[float]] = defaultdict(list)
+    paced: dict[float, list[TrialResult]] = defaultdict(list)
+    with interruptible():
+        try:
+            testbed.up()
+            workdir.mkdir(mode=0o700, exist_ok=True)
+            for _ in range(repeats):
+                for sender in ("live", "xsk"):
+                    top[sender].append(_run(context, None, duration_s, sender).streams[0].rx_pps)
+                for rate in _RATES:
+                    paced[rate].append(_run(context, rate, duration_s, "live"))
+        finally:
+            testbed.down()
+            shutil.rmtree(workdir, ignore_errors=True)
+    ratio = ratio_interval(list(zip(top["live"], top["xsk"], strict=True)))
+    assert ratio is not None
+    return Found(
+        repeats=repeats,
+        duration_s=duration_s,
+        top_pps=Spread.of(top["live"]),
+        xsk_top_pps=Spread.of(top["xsk"]),
+        top_over_xsk=ratio,
+        paced=tuple(_paced(rate, results) for rate, results in paced.items()),
+    )
+
+
+def _run(context: TesterContext, pps: float | None, duration_s: float, sender: str) -> TrialResult:
+    kind = "load" if pps is None else "latency"
+    stream = StreamSpec(kind=kind, pps=pps, frame_bytes=_FRAME_BYTES)
+    return Xdpgen(sender).run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
+
+
+def _paced(pps: float, results: Sequence[TrialResult]) -> Paced:
+    streams = [result.streams[0] for result in results]
+    return Paced(
+        pps=pps,
+        on_schedule_ratio=Spread.of([(stream.on_schedule or 0) / max(stream.sent, 1) for stream in streams]),
+        rate_error_ratio=Spread.of([abs(stream.achieved_pps - pps) / pps for stream in streams]),
+        stalled_ratio=Spread.of([result.stalled_ns / 1e9 / result.elapsed_s for result in results]),
+        p50_ns=Spread.of([_percentile(stream, 50) for stream in streams]),
+        p99_ns=Spread.of([_percentile(stream, 99) for stream in streams]),
+    )
+
+
+def _percentile(stream: StreamResult, percent: float) -> float:
+    assert stream.latency is not None
+    return float(HdrHistogram.decode(stream.latency.hdr).get_value_at_percentile(percent))

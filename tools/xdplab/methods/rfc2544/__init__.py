@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RFC 2544 §26.1 to §26.6 at a point: each clause is a module, the throughput found first serves the others."""
+
+from typing import ClassVar
+
+from xdplab.methods.base import Method, Session
+from xdplab.methods.rfc2544.at_load import latency_at_load
+from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.disruption import recovery, reset
+from xdplab.methods.rfc2544.loss_curve import loss_curve
+from xdplab.methods.rfc2544.scale import scale_of
+from xdplab.methods.rfc2544.throughput import throughput
+from xdplab.methods.search import PRESETS
+from xdplab.model import PointFailed, Rfc2544Spec, TrafficSpec
+
+__all__ = ["Rfc2544"]
+
+
+class Rfc2544(Method):
+    """The clauses of a spec, in the order of the RFC."""
+
+    name: ClassVar[str] = "rfc2544"
+
+    def __init__(self, spec: Rfc2544Spec) -> None:
+        self.spec = spec
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """A guess: a search takes some 20 trials, the other clauses what their scale says."""
+        scale = scale_of(self.spec)
+        preset = PRESETS[self.spec.preset]
+        per_clause = {
+            "throughput": [preset.final_trial_s + self.spec.drain_s] * 20,
+            "latency": [scale.at_load_s] * (5 * scale.at_load_repeats),
+            "loss-curve": [scale.loss_trial_s] * 8,
+            "back-to-back": [0.1] * (10 * scale.burst_repeats),
+            "recovery": [scale.recovery_s * 2],
+            "reset": [scale.reset_s],
+        }
+        return [seconds for clause in self.spec.wanted for seconds in per_clause[clause]]
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """Carry the clauses out; those that build on the throughput need one above zero."""
+        ndr = 0.0
+        for clause in self.spec.wanted:
+            session.progress(f"RFC 2544 {clause}")
+            match clause:
+                case "throughput":
+                    found = throughput(session, self.spec, traffic)
+                    ndr = found.bounds[0].throughput_pps or 0.0
+                case "latency":
+                    latency_at_load(session, self.spec, traffic, _needed(ndr, clause))
+                case "loss-curve":
+                    loss_curve(session, self.spec, traffic)
+                case "back-to-back":
+                    back_to_back(session, self.spec, traffic, _needed(ndr, clause))
+                case "recovery":
+                    recovery(session, self.spec, traffic, _needed(ndr, clause))
+                case "reset":
+                    reset(session, self.spec, traffic, ndr)
+
+
+def _needed(ndr: float, clause: str) -> float:
+    if ndr <= 0:
+        raise PointFailed(f"RFC 2544 {clause}: needs a throughput above zero; none was found at the lowest load")
+    return ndr

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long and how often: what the RFC says, and what fits a machine without hardware."""
+
+from dataclasses import dataclass
+
+from xdplab.model import Rfc2544Spec, TrafficSpec
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Durations in s and counts of one preset."""
+
+    at_load_s: float
+    at_load_repeats: int
+    loss_trial_s: float
+    burst_repeats: int
+    longest_burst_s: float
+    recovery_s: float
+    reset_s: float
+
+
+#: §26.2: 120 s, 20 repetitions; §26.3 and §26.5: 60 s; §26.4: bursts up to 2 s, 50 repetitions.
+FULL = Scale(120.0, 20, 60.0, 50, 2.0, 60.0, 30.0)
+QUICK = Scale(0.8, 2, 0.4, 3, 0.1, 1.0, 4.0)
+
+
+def scale_of(spec: Rfc2544Spec) -> Scale:
+    """Full for the presets whose trials are as long as the RFC's."""
+    return FULL if spec.preset in ("rfc2544", "tst009", "binary") else QUICK
+
+
+def top_load(spec: Rfc2544Spec, traffic: TrafficSpec, ceiling_pps: float) -> float:
+    """Highest load per direction: the medium's line rate where one is given, and never above the tester's top rate.
+
+    A frame takes its size with FCS plus 20 bytes of preamble and gap (RFC 2544 §20, IEEE 802.3).
+    """
+    tester = ceiling_pps / len(traffic.directions)
+    if spec.line_rate_bps is None:
+        return tester
+    bits = sum(share * (size + 20) * 8 for size, share in traffic.sizes.items())
+    return min(tester, spec.line_rate_bps / bits)

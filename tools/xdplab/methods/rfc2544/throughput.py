@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RFC 2544 §26.1: the highest load without loss (NDR), and those with a tolerated loss (PDR), in one search."""
+
+from xdplab.methods.base import Session
+from xdplab.methods.rfc2544.scale import top_load
+from xdplab.methods.search import Counts, SearchResult, Step, search
+from xdplab.methods.streams import load_streams
+from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+
+CLAUSE = "RFC 2544 26.1"
+
+
+def throughput(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> SearchResult:
+    """Search and journal the bounds. Loads are per direction, counts over all of them."""
+
+    def measure(load_pps: float, duration_s: float) -> Counts:
+        trial = TrialSpec(streams=load_streams(traffic, load_pps), duration_s=duration_s, drain_s=spec.drain_s)
+        result = session.trial(trial, purpose="search", clause=CLAUSE)
+        return Counts(result.intended, result.sent, sum(stream.lost for stream in result.streams))
+
+    best: list[float] = []
+
+    def progress(step: Step) -> None:
+        if step.loss_ratio <= min(spec.loss_ratios):
+            best.append(step.load_pps)
+        known = f"at least {max(best) / 1e3:.0f} kpps without loss" if best else "no trial without loss yet"
+        session.progress(f"  {step.load_pps / 1e3:.0f} kpps: loss ratio {step.loss_ratio:.2e}; {known}")
+
+    high = top_load(spec, traffic, session.ceiling_pps)
+    found = search(
+        spec.preset, sorted(spec.loss_ratios), min(spec.low_pps, high / 2), high, measure,
+        budget_s=spec.budget_s, progress=progress,
+    )  # fmt: skip
+    session.found(
+        CLAUSE,
+        {
+            **found.model_dump(mode="json"),
+            "directions": len(traffic.directions),
+            "top_load_pps": high,
+            "line_rate_bps": spec.line_rate_bps,
+        },
+    )
+    return found

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graphs that RFC 2544 asks for: throughput by frame size, frame loss rate by load, latency by load."""
+
+from collections.abc import Sequence
+
+from xdplab.analysis import PointSummary
+from xdplab.report.plots import line_style, new_figure, to_svg
+
+
+def throughput_plot(summaries: Sequence[PointSummary]) -> str:
+    """§26.1: frame size against frame rate, with the theoretical rate of the medium where one is given."""
+    figure, axes = new_figure(3.4)
+    sized = [s for s in summaries if "throughput" in s.figures and isinstance(s.frame_bytes, int)]
+    for index, name in enumerate(dict.fromkeys(summary.forwarder for summary in sized)):
+        best = {
+            s.frame_bytes: s.figures["throughput"]["bounds"][0]["throughput_pps"] for s in sized if s.forwarder == name
+        }
+        points = sorted((size, found["median"] / 1e6) for size, found in best.items() if found)
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", label=name, **line_style(index))
+    rates = {s.frame_bytes: s.figures["throughput"] for s in sized}
+    speed = next((found["line_rate_bps"] for found in rates.values() if found["line_rate_bps"]), None)
+    limits = {size: speed / ((int(size) + 20) * 8) if speed else found["top_load_pps"] for size, found in rates.items()}
+    if limits:
+        label = "theoretical (line rate)" if speed else "tester's top rate"
+        axes.plot(
+            *zip(*sorted((s, r / 1e6) for s, r in limits.items()), strict=True), color="black", lw=0.8, label=label
+        )
+    axes.set_xlabel("frame size (bytes, FCS counted)")
+    axes.set_ylabel("Mpps without loss")
+    axes.set_ylim(bottom=0)
+    return to_svg(figure, axes, "throughput by frame size") if sized else ""
+
+
+def loss_plot(summaries: Sequence[PointSummary]) -> str:
+    """§26.3: achieved load against the share of frames lost."""
+    figure, axes = new_figure(3.4)
+    drawn = [summary for summary in summaries if "loss_curve" in summary.figures]
+    for index, summary in enumerate(drawn):
+        points = summary.figures["loss_curve"]
+        loads = [point["achieved_pps"] / 1e6 for point in points]
+        lost = [100 * point["loss_ratio"] for point in points]
+        label = f"{summary.forwarder}, {summary.frame_bytes} bytes"
+        axes.plot(loads, lost, marker="o", markersize=4, label=label, **line_style(index))
+    axes.set_xlabel("achieved load (Mpps)")
+    axes.set_ylabel("frames lost (%)")
+    axes.set_ylim(bottom=0)
+    return to_svg(figure, axes, "frame loss rate by load") if drawn else ""
+
+
+def latency_at_load_plot(summaries: Sequence[PointSummary]) -> str:
+    """§26.2: share of the throughput against p50 (solid) and p99 (dotted)."""
+    figure, axes = new_figure(3.4)
+    drawn = [summary for summary in summaries if "latency" in summary.figures]
+    for index, summary in enumerate(drawn):
+        rows = [row for row in summary.figures["latency"] if row["p50_us"]]
+        colour = line_style(index)["color"]
+        shares = [100 * row["share"] for row in rows]
+        label = f"{summary.forwarder}, {summary.frame_bytes} bytes"
+        axes.plot(shares, [row["p50_us"] for row in rows], marker="o", label=label, color=colour)
+        axes.plot(shares, [row["p99_us"] for row in rows], marker=".", linestyle=":", linewidth=1, color=colour)
+    axes.set_yscale("log")
+    axes.set_xlabel("load (% of the throughput)")
+    axes.set_ylabel("latency (µs, log axis)")
+    return to_svg(figure, axes, "latency by load") if drawn else ""

@@ -11,7 +11,7 @@ from lab.command import TESTS, Done, environment, inline
 from lab.outsider import distribution
 from lab.rooted import Lab
 
-settings.register_profile("lab", deadline=None, max_examples=60, derandomize=True)
+settings.register_profile("lab", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("lab")
 
 
@@ -38,17 +38,29 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """`cli("run", path)`: the command line in this process."""
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """`cli("run", path)`: the command line in this process, with reports that have no plots: drawing takes a second."""
+    monkeypatch.setattr("xdplab.report.html._plots", lambda *_: [])
     return lambda *args: inline(capsys, *args)
 
 
 @pytest.fixture(scope="session")
-def saboteur(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, str]]:
-    """`saboteur(LAB_...="...")`: an environment in which the testers of `lab.saboteur` are installed."""
+def saboteur_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The distribution that has the testers of `lab.saboteur`."""
     testers = {"slow-fake": "lab.saboteur:SlowFake", "quick": "lab.saboteur:QuickXdpgen"}
-    folder = distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
-    return lambda **extra: environment(extra, (folder, TESTS))
+    return distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
+
+
+@pytest.fixture(scope="session")
+def saboteur(saboteur_folder: Path) -> Callable[..., dict[str, str]]:
+    """`saboteur(LAB_...="...")`: an environment in which that distribution is installed."""
+    return lambda **extra: environment(extra, (saboteur_folder, TESTS))
+
+
+@pytest.fixture
+def in_process(saboteur_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed in this process."""
+    monkeypatch.syspath_prepend(saboteur_folder)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from lab.records import encoded
 
 from xdplab.analysis import Distribution
 
-VALUES = st.lists(st.integers(1, 10_000_000_000), min_size=1, max_size=80)
+VALUES = st.lists(st.integers(1, 10_000_000_000), min_size=1, max_size=60)
 #: Three significant digits: a value is off by less than a thousandth.
 TOLERANCE = 0.002
 
@@ -21,7 +21,7 @@ def test_percentiles_agree_with_numpy(values: list[int], percent: float) -> None
     assert found == pytest.approx(expected, rel=TOLERANCE, abs=0.001)
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(parts=st.lists(VALUES, min_size=1, max_size=4))
 def test_a_merge_equals_the_histogram_of_all_values(parts: list[list[int]]) -> None:
     merged = Distribution.merged([encoded(part) for part in parts])

@@ -126,8 +126,9 @@ def test_repeats_are_bounded(cli: Callable[..., Done], monkeypatch: pytest.Monke
     assert found == [(n, "disturbed") for n in range(4)]
 
 
+@pytest.mark.parametrize(("share", "measured"), [(0, 1), (0.2, 2)])
 def test_repeats_of_a_whole_run_are_bounded(
-    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath
+    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath, share: float, measured: int
 ) -> None:
-    found = disturbed_run(cli, monkeypatch, tmp_path, set(range(99)), max_repeats=9, max_repeats_share=1)
-    assert found == [(0, "disturbed"), (1, "disturbed")]
+    found = disturbed_run(cli, monkeypatch, tmp_path, set(range(99)), max_repeats=9, max_repeats_share=share)
+    assert found == [(n, "disturbed") for n in range(measured)]

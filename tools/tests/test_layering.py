@@ -28,7 +28,7 @@ FRONT_ENDS = {"cli", "robot"}
 #: Modules of the package itself, below all others: they import nothing of it.
 GROUND = {"tools", "__init__"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 300
+LONGEST = 320  # "about 300 lines"
 
 
 def home(path: Path) -> str:

@@ -139,10 +139,12 @@ def test_redirecting_forwarders_are_seen_before_the_receive_program_is_chosen() 
 
 
 def test_traffic_seconds_count_every_visit() -> None:
-    found = plan(repetitions=4, method={"duration_s": 2.0, "warmup_s": 0.5, "drain_s": 0.4})
+    found = plan(repetitions=4, method={"name": "latency", "duration_s": 2.0, "warmup_s": 0.5, "drain_s": 0.4})
     assert found.traffic_seconds() == pytest.approx(2 * 4 * 2.6)
-    with_rate = plan(repetitions=1, forwarders="fake", traffic={"load_share": 0.5}, method={"duration_s": 2.0})
+    with_rate = plan(
+        repetitions=1, forwarders="fake", traffic={"load_share": 0.5}, method={"name": "latency", "duration_s": 2.0}
+    )
     assert (
         with_rate.traffic_seconds()
-        > plan(repetitions=1, forwarders="fake", method={"duration_s": 2.0}).traffic_seconds()
+        > plan(repetitions=1, forwarders="fake", method={"name": "latency", "duration_s": 2.0}).traffic_seconds()
     )

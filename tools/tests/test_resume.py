@@ -8,65 +8,65 @@ from pathlib import Path
 
 import pytest
 from lab import studies
-from lab.command import Done, finish, start, wait_for, xdplab
+from lab.command import Done, finish, start, wait_for
 
 from xdplab.runner import make_plan
 from xdplab.testers import make_tester
 
 
-@pytest.fixture
-def killed(tmp_path: Path, results: Path, saboteur: Callable[..., dict[str, str]]) -> dict[str, str]:
-    """A run that was killed after its fourth trial; the environment that it ran in."""
-    env = saboteur(LAB_TRIAL_S="0.05")
-    path = studies.study_file(tmp_path, tester="slow-fake", repetitions=6)
-    process = start("run", path, env=env)
-    wait_for(lambda: len(studies.lines(results)) >= 4, "four trials")
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, saboteur: Callable[..., dict[str, str]]) -> Path:
+    """Results of a run that was killed after its fourth trial."""
+    folder = tmp_path_factory.mktemp("killed")
+    results = folder / "results"
+    own = {"XDPLAB_RESULTS": str(results), "XDPLAB_STATE": str(folder / "state")}
+    path = studies.study_file(folder, tester="slow-fake", repetitions=6)
+    process = start("run", path, env=saboteur(LAB_TRIAL_S="0.05", **own))
+    wait_for(lambda: sum(bool(line["result"]) for line in studies.lines(results)) >= 4, "four trials")
     process.send_signal(signal.SIGKILL)
     assert finish(process).code == -signal.SIGKILL
-    return env
+    return results
 
 
-def complete(results: Path) -> None:
-    found = studies.measured(studies.only_run(results).trials())
-    spec = studies.study(repetitions=6)
-    visits = make_plan(spec, studies.a_testbed(), make_tester("fake")).visits
-    assert Counter(found) == {(visit.point.id, visit.repetition): 1 for visit in visits}
+def visits(results: Path) -> Counter[tuple[str, int]]:
+    return Counter(studies.measured(studies.only_run(results).trials()))
 
 
-def test_a_resumed_run_is_complete_and_measures_nothing_twice(killed: dict[str, str], results: Path) -> None:
-    run = studies.only_run(results)
+def test_a_run_that_was_killed_can_be_shown_and_drawn(killed: Path, cli: Callable[..., Done]) -> None:
+    rows = cli("show", "--json", "--results", killed).json()
+    assert sum(row["repetitions"] for row in rows) == sum(visits(killed).values()) >= 4
+    assert cli("report", "--results", killed).code == 0
+    assert studies.only_run(killed).report.is_file()
+
+
+def test_a_resumed_run_is_complete_and_measures_nothing_twice(
+    killed: Path, cli: Callable[..., Done], in_process: None
+) -> None:
+    run = studies.only_run(killed)
     before = run.trials()
     journal = run.path / "trials.jsonl"
-    journal.write_bytes(
-        journal.read_bytes() + journal.read_bytes().splitlines()[0][:200]
-    )  # half a line, as kill -9 leaves it
-    done = xdplab("run", "--resume", "latest", env=killed)
-    assert (done.code, done.complaints) == (0, [])
-    assert run.trials()[: len(before)] == before
-    complete(results)
+    journal.write_bytes(journal.read_bytes() + journal.read_bytes().splitlines()[0][:200])  # half a line
+    plan = make_plan(studies.study(repetitions=6), studies.a_testbed(), make_tester("fake"))
+    for _ in range(2):  # a run that is complete can be resumed too, and stays as it is
+        done = cli("run", "--resume", "latest", "--results", killed)
+        assert (done.code, done.complaints) == (0, [])
+        assert run.trials()[: len(before)] == before
+        assert visits(killed) == {(visit.point.id, visit.repetition): 1 for visit in plan.visits}
     head = run.load()
     assert head.finished
     assert not head.ended_early
-    again = xdplab("run", "--resume", run.path, env=killed)
-    assert again.code == 0
-    complete(results)
 
 
-def test_a_run_that_was_killed_can_be_shown_and_drawn(killed: dict[str, str], results: Path) -> None:
-    assert xdplab("show", env=killed).code == 0
-    assert xdplab("report", env=killed).code == 0
-    assert "not measured" not in xdplab("show", "--json", env=killed).out
-    assert studies.only_run(results).report.is_file()
-
-
-def test_a_live_run_keeps_its_testbed(tmp_path: Path, results: Path, saboteur: Callable[..., dict[str, str]]) -> None:
-    env = saboteur(LAB_TRIAL_S="0.2")
-    path = studies.study_file(tmp_path, tester="slow-fake", repetitions=50)
-    process = start("run", path, env=env)
+def test_a_live_run_keeps_its_testbed(
+    tmp_path: Path, results: Path, cli: Callable[..., Done], saboteur: Callable[..., dict[str, str]]
+) -> None:
+    process = start(
+        "run", studies.study_file(tmp_path, tester="slow-fake", repetitions=50), env=saboteur(LAB_TRIAL_S="0.2")
+    )
     try:
         wait_for(lambda: studies.lines(results), "the first trial")
-        xdplab("run", path, env=env).refused("testbed fake: in use by process", str(process.pid))
-        xdplab("down", "--testbed", "fake", env=env).refused("in use by process", str(process.pid))
+        cli("run", studies.study_file(tmp_path)).refused("testbed fake: in use by process", str(process.pid))
+        cli("down", "--testbed", "fake").refused("in use by process", str(process.pid))
     finally:
         process.send_signal(signal.SIGINT)
         finish(process)

@@ -27,7 +27,12 @@ def robot(tmp_path: Path, **variables: str) -> tuple[int, dict[str, tuple[str, s
         env=environment(),
     )
     root = ET.parse(folder / "output.xml").getroot()
-    status = {each.attrib["name"]: each.find("status") for kind in ("test", "suite") for each in root.iter(kind)}
+    status = {
+        each.attrib["name"]: each.find("status")
+        for kind in ("test", "suite")
+        for each in root.iter(kind)
+        if "name" in each.attrib
+    }
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, {
         name: (each.attrib["status"], each.text or "") for name, each in status.items() if each is not None

@@ -29,7 +29,11 @@ def killed(target: str, **plan: Any) -> dict[str, Any]:
     ("forwarder", "process"), [("ovs-afxdp", "ovs-vswitchd"), ("testpmd", "dpdk-testpmd"), ("xdp", "xdpfwd")]
 )
 def test_a_forwarder_killed_in_a_trial_fails_its_point_alone(lab: Lab, forwarder: str, process: str) -> None:
-    done = lab.run(killed(process, needs=process), forwarders=[forwarder, "linux-bridge"], method={"duration_s": 0.4})
+    done = lab.run(
+        killed(process, needs=process),
+        forwarders=[forwarder, "linux-bridge"],
+        method={"name": "latency", "duration_s": 0.4},
+    )
     lab.assert_nothing_left()
     bad, good = lab.rows()
     assert (good["status"], good["repetitions"]) == ("ok", 1)
@@ -44,7 +48,9 @@ def test_a_forwarder_killed_in_a_trial_fails_its_point_alone(lab: Lab, forwarder
 
 @bugs.EXIT_CODE
 def test_a_tester_killed_in_a_trial_fails_its_repetition_alone(lab: Lab) -> None:
-    done = lab.run(killed("xdpgen"), forwarders=["ovs-afxdp"], repetitions=3, method={"duration_s": 0.4})
+    done = lab.run(
+        killed("xdpgen"), forwarders=["ovs-afxdp"], repetitions=3, method={"name": "latency", "duration_s": 0.4}
+    )
     lab.assert_nothing_left()
     (row,) = lab.rows()
     assert (row["status"], row["repetitions"], row["failed"]) == ("partial", 2, 1)

@@ -121,7 +121,10 @@ def napi_threads(lab: Lab) -> dict[str, tuple[int, ...]]:
 
 def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_puts_it_back(lab: Lab) -> None:
     study = lab.study(
-        forwarders=["ovs-afxdp"], knobs={"cpu_layout": ["1C1T", "inline"]}, repetitions=2, method={"duration_s": 0.4}
+        forwarders=["ovs-afxdp"],
+        knobs={"cpu_layout": ["1C1T", "inline"]},
+        repetitions=2,
+        method={"name": "latency", "duration_s": 0.4},
     )
     process = lab.start("run", study)
 

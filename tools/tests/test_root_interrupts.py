@@ -21,7 +21,12 @@ DOWN = {"at": "xdplab.testbed.embedded:EmbeddedTestbed.down"}
 
 
 def struck(lab: Lab, moment: dict[str, Any], number: str, **changes: Any) -> Any:
-    given: dict[str, Any] = {"forwarders": ["ovs-afxdp"], "repetitions": 3, "method": {"duration_s": 0.4}, **changes}
+    given: dict[str, Any] = {
+        "forwarders": ["ovs-afxdp"],
+        "repetitions": 3,
+        "method": {"name": "latency", "duration_s": 0.4},
+        **changes,
+    }
     return lab.run({"target": "self", "signal": number, **moment}, **given)
 
 
@@ -95,7 +100,9 @@ def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
 
 @pytest.mark.xfail(strict=True, reason="down kills what lives in the namespaces; xdpgen lives outside and sends on")
 def test_down_ends_a_tester_that_outlived_its_run(lab: Lab) -> None:
-    done = struck(lab, {**TRIAL, "call": 1}, "SIGKILL", forwarders=["xdp"], method={"duration_s": 30})
+    done = struck(
+        lab, {**TRIAL, "call": 1}, "SIGKILL", forwarders=["xdp"], method={"name": "latency", "duration_s": 30}
+    )
     assert done.code == -signal.SIGKILL
     assert "xdpgen" in lab.processes().values()
     assert lab.down().complaints == []

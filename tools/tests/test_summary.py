@@ -7,6 +7,7 @@ import pytest
 from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import PointSummary, answer, summarise
+from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import counted
 from xdplab.model import Point, TrialRecord
 
@@ -127,9 +128,8 @@ def test_the_answer_names_the_faster_one_whichever_was_asked_first() -> None:
 
 
 def test_the_answer_does_not_claim_what_it_cannot() -> None:
-    assert "4 repetitions, 5 are needed" in sentence(
-        *several(A, 1, 4), *[trial(B, n, [9000 + 50 * n]) for n in range(4)]
-    )
+    few = [trial(B, n, [9000 + 50 * n]) for n in range(MIN_PAIRS - 1)]
+    assert f"{MIN_PAIRS} are needed" in sentence(*several(A, 1, MIN_PAIRS - 1), *few)
     assert (
         sentence(*several(A, 1), trial(B, 0, status="failed", reason="it broke"))
         == "No answer: fake:seed=2 was not measured (it broke)."

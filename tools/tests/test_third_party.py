@@ -4,9 +4,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from lab import studies
 from lab.command import Done, environment, xdplab
 from lab.outsider import distribution
+
+from xdplab.analysis import summarise
 
 ACME = """
 import os
@@ -72,7 +75,8 @@ def test_a_foreign_forwarder_and_knob_are_measured_and_the_knob_put_back(tmp_pat
     path = studies.study_file(tmp_path, forwarders=["fake", "acme-switch:colour=red"], knobs={"acme_depth": [1, 2, 9]})
     done = xdplab("run", path, env=env)
     assert done.complaints == []
-    rows = xdplab("show", "--json", env=env).json()
+    run = studies.only_run(tmp_path / "results")
+    rows = [row.model_dump() for row in summarise(run.load(), run.trials())]
     found = {(row["forwarder"], row["knobs"]["acme_depth"]): (row["mode"], row["status"]) for row in rows}
     assert found == {
         **{("fake", depth): ("simulated", "ok") for depth in (1, 2)},
@@ -83,15 +87,17 @@ def test_a_foreign_forwarder_and_knob_are_measured_and_the_knob_put_back(tmp_pat
     assert (tmp_path / "depth").read_text(encoding="utf-8") == "7"
     applied = (tmp_path / "depth.log").read_text(encoding="utf-8").split()
     assert sorted(applied) == ["1"] * 4 + ["2"] * 4  # two forwarders, two repetitions
-    run = studies.only_run(tmp_path / "results")
     assert {trial.knobs["acme_depth"] for trial in run.trials() if trial.result} == {"1", "2"}
 
 
-def test_foreign_names_are_listed_and_their_options_checked(tmp_path: Path) -> None:
-    env = acme(tmp_path)
-    xdplab("run", studies.study_file(tmp_path, forwarders="acme"), env=env).refused("there are acme-switch, fake")
+def test_foreign_names_are_listed_and_their_options_checked(
+    tmp_path: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_FILE", str(tmp_path / "depth"))
+    monkeypatch.syspath_prepend(distribution(tmp_path / "acme", "acme", POINTS, ACME))
+    cli("run", studies.study_file(tmp_path, forwarders="acme")).refused("there are acme-switch, fake")
     wrong = studies.study_file(tmp_path, forwarders="acme-switch:colour=blue")
-    xdplab("run", wrong, env=env).refused("forwarder acme-switch: colour: ", "'blue'")
+    cli("run", wrong).refused("forwarder acme-switch: colour: ", "'blue'")
 
 
 def test_without_the_distribution_the_name_is_unknown(cli: Callable[..., Done], tmp_path: Path) -> None:

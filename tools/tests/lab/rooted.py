@@ -25,7 +25,7 @@ _STUDY: dict[str, Any] = {
     "name": "rooted",
     "tester": "quick",
     "forwarders": ["xdp"],
-    "method": {"duration_s": 0.2, "warmup_s": 0.02, "drain_s": 0.05},
+    "method": {"name": "latency", "duration_s": 0.2, "warmup_s": 0.02, "drain_s": 0.05},
     "traffic": {"probe_pps": 5000},
     "disturbance": _ANY_MACHINE,
     "repetitions": 1,

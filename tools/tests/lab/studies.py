@@ -16,7 +16,7 @@ FAKE: dict[str, Any] = {
     "testbed": "fake",
     "tester": "fake",
     "forwarders": ["fake", "fake:base_latency_us=9.0"],
-    "method": {"duration_s": 0.05, "warmup_s": 0.0},
+    "method": {"name": "latency", "duration_s": 0.05, "warmup_s": 0.0},
     "traffic": {"probe_pps": 20000},
     "repetitions": 2,
 }

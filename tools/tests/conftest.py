@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every test has its own state and results folders; tests marked `root` are skipped elsewhere."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from lab.command import TESTS, Done, environment, inline
+from lab.outsider import distribution
+from lab.rooted import Lab
+
+settings.register_profile("lab", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("lab")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs root, with the reason."""
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("root"):
+                item.add_marker(pytest.mark.skip(reason="needs root: it makes namespaces and attaches XDP programs"))
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Locks and state files of this test."""
+    monkeypatch.setenv("XDPLAB_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run folders of this test."""
+    monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """`cli("run", path)`: the command line in this process, with reports that have no plots: drawing takes a second."""
+    monkeypatch.setattr("xdplab.report.html._plots", lambda *_: [])
+    return lambda *args: inline(capsys, *args)
+
+
+@pytest.fixture(scope="session")
+def saboteur_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The distribution that has the testers of `lab.saboteur`."""
+    testers = {"slow-fake": "lab.saboteur:SlowFake", "quick": "lab.saboteur:QuickXdpgen"}
+    return distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
+
+
+@pytest.fixture(scope="session")
+def saboteur(saboteur_folder: Path) -> Callable[..., dict[str, str]]:
+    """`saboteur(LAB_...="...")`: an environment in which that distribution is installed."""
+    return lambda **extra: environment(extra, (saboteur_folder, TESTS))
+
+
+@pytest.fixture
+def in_process(saboteur_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed in this process."""
+    monkeypatch.syspath_prepend(saboteur_folder)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, saboteur: Callable[..., dict[str, str]]) -> Iterator[Lab]:
+    """A real testbed of this test alone."""
+    made = Lab(tmp_path, saboteur)
+    yield made
+    made.sweep()
+
+
+@pytest.fixture(scope="module")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory, saboteur: Callable[..., dict[str, str]]) -> Iterator[Lab]:
+    """A real testbed that the tests of a module share."""
+    made = Lab(tmp_path_factory.mktemp("lab"), saboteur)
+    yield made
+    made.sweep()

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab` as a user meets it: exit code, standard output, standard error."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xdplab.cli import main
+
+#: The environment that pytest runs from holds `xdplab` and `robot` too; not resolved, a venv's python is a link.
+BIN = Path(sys.executable).parent
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """The lines that tell a user what went wrong."""
+        return [line for line in self.err.splitlines() if line.startswith("xdplab: ")]
+
+    def refused(self, *words: str, code: int = 2) -> None:
+        """One line that holds all `words`, that exit code, and no traceback."""
+        assert "Traceback" not in self.err + self.out, self.err
+        assert len(self.complaints) == 1, self.err
+        missing = [word for word in words if word not in self.complaints[0]]
+        assert not missing, f"{missing} not in: {self.complaints[0]}"
+        assert self.code == code, f"exit code {self.code}: {self.err}"
+
+    def json(self) -> Any:
+        """Standard output as JSON."""
+        return json.loads(self.out)
+
+
+def environment(extra: Mapping[str, str] | None = None, python_path: Sequence[Path] = ()) -> dict[str, str]:
+    """The environment of a child: ours, `extra`, and folders in front of PYTHONPATH."""
+    env = {**os.environ, **(extra or {})}
+    folders = [str(folder) for folder in python_path] + env.get("PYTHONPATH", "").split(os.pathsep)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    return env
+
+
+def start(*args: object, env: Mapping[str, str], wrap: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start `xdplab` in the background; `wrap` goes in front (setpriv ...)."""
+    argv = [*wrap, str(BIN / "xdplab"), *map(str, args)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(env))
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:
+    """Wait for it."""
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    return Done(process.returncode, out, err)
+
+
+def xdplab(*args: object, env: Mapping[str, str], wrap: Sequence[str] = (), timeout_s: float = 60) -> Done:
+    """Run `xdplab` to its end in a process of its own."""
+    return finish(start(*args, env=env, wrap=wrap), timeout_s)
+
+
+def inline(capsys: pytest.CaptureFixture[str], *args: object) -> Done:
+    """Run the same entry point in this process: a second faster."""
+    capsys.readouterr()
+    before, sys.argv = sys.argv, ["xdplab", *map(str, args)]
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as exc:
+        code = exc.code
+    finally:
+        sys.argv = before
+    out, err = capsys.readouterr()
+    return Done(int(code or 0), out, err)
+
+
+def wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 30) -> Any:
+    """Poll until `condition` gives something; fail with `what` when it does not."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what}: not within {timeout_s:g} s")

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real testbed of one test: a name and a tag of its own, and the proof that nothing of it is left."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.command import Done, finish, start
+from xdplab.model import TrialRecord
+from xdplab.results import RunFolder
+
+_HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+#: Nothing of a busy machine counts as a disturbance here: these tests are about what runs, not how fast.
+_ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0}
+_STUDY: dict[str, Any] = {
+    "schema": 1,
+    "name": "rooted",
+    "tester": "quick",
+    "forwarders": ["xdp"],
+    "method": {"name": "latency", "duration_s": 0.2, "warmup_s": 0.02, "drain_s": 0.05},
+    "traffic": {"probe_pps": 5000},
+    "disturbance": _ANY_MACHINE,
+    "repetitions": 1,
+}
+
+
+class Lab:
+    """State and results folders, a testbed file, and runs on it."""
+
+    def __init__(self, folder: Path, environment: Callable[..., dict[str, str]]) -> None:
+        self.tag = secrets.token_hex(2)
+        self.name = f"lab-{self.tag}"
+        self.folder = folder
+        self.state = folder / "state"
+        self.results = folder / "results"
+        self.testbed = folder / "testbed.yaml"
+        self.testbed.write_text(yaml.safe_dump({"schema": 1, "name": self.name, "kind": "embedded"}), encoding="utf-8")
+        self._environment = environment
+        self._hugepages = _HUGEPAGES.read_text(encoding="ascii")
+
+    def env(self, **extra: str) -> dict[str, str]:
+        """Environment of a run."""
+        folders = {"XDPLAB_STATE": str(self.state), "XDPLAB_RESULTS": str(self.results), "LAB_TAG": self.tag}
+        return self._environment(**{**folders, **extra})
+
+    def study(self, **changes: Any) -> Path:
+        """A study file on this testbed."""
+        path = self.folder / "study.yaml"
+        path.write_text(yaml.safe_dump({**_STUDY, "testbed": str(self.testbed), **changes}), encoding="utf-8")
+        return path
+
+    def start(self, *args: object, wrap: Sequence[str] = (), **env: str) -> subprocess.Popen[str]:
+        """`xdplab` in the background."""
+        return start(*args, env=self.env(**env), wrap=wrap)
+
+    def xdplab(self, *args: object, wrap: Sequence[str] = (), **env: str) -> Done:
+        """`xdplab` to its end."""
+        return finish(self.start(*args, wrap=wrap, **env), 100)
+
+    def run(self, sabotage: dict[str, Any] | None = None, env: dict[str, str] | None = None, **changes: Any) -> Done:
+        """Run a study, perhaps sabotaged."""
+        extra = {**(env or {}), **({"LAB_SABOTAGE": json.dumps(sabotage)} if sabotage else {})}
+        return self.xdplab("run", self.study(**changes), **extra)
+
+    def down(self) -> Done:
+        """What a user types after kill -9."""
+        return self.xdplab("down", "--testbed", self.testbed)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """`show --json` of the newest run."""
+        found = self.xdplab("show", "--json").json()
+        assert isinstance(found, list)
+        return found
+
+    def trials(self) -> list[TrialRecord]:
+        """Records of the newest run."""
+        return RunFolder((self.results / "latest").resolve()).trials()
+
+    def namespaces(self) -> list[str]:
+        """Namespaces of this testbed."""
+        return [path.name for path in Path("/run/netns").glob(f"xdplab-{self.tag}-*")]
+
+    def processes(self) -> dict[int, str]:
+        """Everything that a run of this test has started: it inherited our XDPLAB_STATE."""
+        mark = f"XDPLAB_STATE={self.state}".encode()
+        found = {}
+        for path in Path("/proc").iterdir():
+            try:
+                if path.name.isdigit() and mark in (path / "environ").read_bytes().split(b"\0"):
+                    found[int(path.name)] = (path / "comm").read_text(encoding="utf-8").strip()
+            except OSError:
+                continue
+        return found
+
+    def assert_nothing_left(self) -> None:
+        """Nothing of this testbed is left on the machine."""
+        assert self.namespaces() == []
+        assert self.processes() == {}
+        assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
+        assert _HUGEPAGES.read_text(encoding="ascii") == self._hugepages
+        left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
+        assert left <= {f"{self.name}.lock"}, left
+
+    def sweep(self) -> None:
+        """Remove what a failed test left, so that the machine is as it was."""
+        for pid in self.processes():
+            if pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+        for name in self.namespaces():
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+        if _HUGEPAGES.read_text(encoding="ascii") != self._hugepages:
+            time.sleep(0.2)
+            _HUGEPAGES.write_text(self._hugepages, encoding="ascii")

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loaded into a run as a third party's tester: makes runs slow or quick, and breaks one at a chosen moment.
+
+LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the how many-th call, from 1), `needs` (a
+child process without which a call does not count), `after_s` (later than its beginning), `signal`, and `target`:
+`self`, or the name of a child process. LAB_TAG fixes the tag in the names of namespaces and links, so that a test
+knows its own beside those of others. LAB_XDP_ON names a port that is found to carry an XDP program.
+"""
+
+import functools
+import importlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import types
+from pathlib import Path
+from typing import Any, ClassVar
+
+from xdplab.model import TrialResult, TrialSpec
+from xdplab.testbed import embedded
+from xdplab.testers import TesterContext
+from xdplab.testers.fake import FakeTester
+from xdplab.testers.xdpgen import Xdpgen
+from xdplab.tools import bpf_program
+
+
+class SlowFake(FakeTester):
+    """The fake tester, taking LAB_TRIAL_S for each trial behind a forwarder."""
+
+    name: ClassVar[str] = "slow-fake"
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        if context.forwarder is not None:
+            time.sleep(float(os.environ.get("LAB_TRIAL_S", "0.1")))
+        return super().run(context, trial)
+
+
+class QuickXdpgen(Xdpgen):
+    """xdpgen with a short calibration."""
+
+    name: ClassVar[str] = "quick"
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        if context.forwarder is None:
+            short = {"duration_s": 0.03, "warmup_s": 0.0, "drain_s": 0.02}
+            return super().run(context, trial.model_copy(update=short))
+        return self.measure(context, trial) if trial.duration_s >= 0.1 else super().run(context, trial)
+
+    def measure(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        """A trial that is neither calibration nor proof of the path: a place for sabotage."""
+        return super().run(context, trial)
+
+
+def children(name: str) -> list[int]:
+    """Our child processes of that name."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                stat = (path / "stat").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            comm, ppid = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()[1]
+            if int(ppid) == os.getpid() and comm == name[:15]:
+                found.append(int(path.name))
+    return found
+
+
+def _strike(plan: dict[str, Any]) -> None:
+    number = signal.Signals[plan["signal"]]
+    for pid in [os.getpid()] if plan["target"] == "self" else children(plan["target"]):
+        os.kill(pid, number)
+
+
+def _arm(plan: dict[str, Any]) -> None:
+    module, _, name = plan["at"].partition(":")
+    owner: Any = importlib.import_module(module)
+    *parents, last = name.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    original = getattr(owner, last)
+    calls = 0
+    struck: list[int] = []
+
+    @functools.wraps(original)
+    def sabotaged(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += not plan.get("needs") or bool(children(plan["needs"]))
+        if calls == plan.get("call", 1) and not struck:
+            struck.append(calls)
+            timer = threading.Timer(plan.get("after_s", 0.0), _strike, [plan])
+            timer.daemon = True
+            timer.start()
+            if not plan.get("after_s"):
+                timer.join()
+        return original(*args, **kwargs)
+
+    setattr(owner, last, sabotaged)
+
+
+def _occupy(role: str) -> None:
+    """Have a program of somebody else on a port as soon as the testbed is up."""
+    up = embedded.EmbeddedTestbed.up
+
+    @functools.wraps(up)
+    def occupied(self: embedded.EmbeddedTestbed) -> None:
+        up(self)
+        port = self.ports[role]
+        argv = ["ip", "netns", "exec", Path(port.netns or "").name, str(bpf_program("xdpfwd")), f"--if0={port.ifname}"]
+        process = subprocess.Popen([*argv, "--mode=native", "--hairpin"], stdout=subprocess.PIPE)
+        assert process.stdout
+        process.stdout.readline()  # it is ready
+
+    embedded.EmbeddedTestbed.up = occupied  # type: ignore[method-assign]
+
+
+if "LAB_XDP_ON" in os.environ:
+    _occupy(os.environ["LAB_XDP_ON"])
+if "LAB_TAG" in os.environ:
+    embedded.secrets = types.SimpleNamespace(token_hex=lambda _: os.environ["LAB_TAG"])  # type: ignore[attr-defined]
+if "LAB_SABOTAGE" in os.environ:
+    _arm(json.loads(os.environ["LAB_SABOTAGE"]))

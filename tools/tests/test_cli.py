@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as scripts rely on it: exit codes, JSON keys, one line for an error."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lab import bugs, studies
+from lab.command import BIN, Done, environment, xdplab
+
+KEYS = {
+    *("forwarder", "mode", "path", "frame_bytes", "offered_pps", "achieved_pps", "loss_ratio"),
+    *("p50_us", "p99_us", "p999_us", "repetitions", "status", "reason"),
+}
+
+
+def test_a_run_writes_its_folder_and_show_reads_it(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
+    done = cli("run", studies.study_file(tmp_path))
+    assert (done.code, done.complaints) == (0, [])
+    run = studies.only_run(results)
+    assert {path.name for path in run.path.iterdir()} == {"run.json", "trials.jsonl", "report.html"}
+    assert f"report {run.report}" in done.out
+    assert run.load().finished
+    rows = cli("show", "--json").json()
+    assert [row["forwarder"] for row in rows] == ["fake", "fake:base_latency_us=9.0"]
+    for row in rows:
+        assert row.keys() >= KEYS
+        assert (row["mode"], row["path"], row["frame_bytes"], row["repetitions"]) == ("simulated", "through", 64, 2)
+        assert (row["status"], row["reason"], row["offered_pps"], row["loss_ratio"]) == ("ok", "", 20000, 0)
+        assert row["p50_us"] < row["p99_us"] < row["p999_us"]
+    assert rows[0]["p50_us"] * 2 < rows[1]["p50_us"]
+
+
+def test_show_prints_a_table_and_the_reasons(cli: Callable[..., Done], tmp_path: Path) -> None:
+    path = studies.study_file(tmp_path, forwarders=["fake", "fake:fail_to_start=true"], repetitions=1)
+    cli("run", path)
+    out = cli("show").out.splitlines()
+    assert out[0].split()[:4] == ["forwarder", "mode", "bytes", "kpps"]
+    assert "fake:fail_to_start=true: failed: fake: did not start, as its option fail_to_start asked for" in out
+
+
+@bugs.EXIT_CODE
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"forwarders": ["fake", "fake:fail_to_start=true"]}, "did not start"),
+        ({"forwarders": ["fake:loss_floor=0.1"], "max_loss_ratio": 0.01}, ""),
+    ],
+    ids=["a point failed", "loss above the limit"],
+)
+def test_a_result_that_failed_is_exit_code_1(
+    cli: Callable[..., Done], tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    done = cli("run", studies.study_file(tmp_path, **changes))
+    assert words in done.out
+    assert done.code == 1
+
+
+def test_loss_within_the_limit_is_exit_code_0(cli: Callable[..., Done], tmp_path: Path) -> None:
+    path = studies.study_file(tmp_path, forwarders="fake:loss_floor=0.1", max_loss_ratio=0.2)
+    assert cli("run", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"forwarders": ["nothing"]}, "forwarder 'nothing': unknown"),
+        ({"forwarders": ["fake:colour=red"]}, "colour: unknown key"),
+        ({"forwarders": ["fake:capacity_pps=fast"]}, "capacity_pps"),
+        ({"tester": "nothing"}, "tester 'nothing': unknown"),
+        ({"testbed": "nothing"}, "testbed 'nothing': no such file"),
+        ({"knobs": {"nothing": [1]}}, "knob 'nothing': unknown"),
+        ({"knobs": {"threaded_napi": ["on"]}}, "knob threaded_napi: 'on'"),
+        ({"repetitions": "many"}, "repetitions: "),
+        ({"frame_bytes": [64, 2000]}, "2000 does not fit"),
+        ({"traffic": {"probe_pps": 6e6}}, "6000000 pps asked for, but the tester's calibrated top rate"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_leaves_nothing(
+    cli: Callable[..., Done], tmp_path: Path, results: Path, changes: dict[str, object], words: str
+) -> None:
+    cli("run", studies.study_file(tmp_path, **changes)).refused(words)
+    assert not results.exists() or list(results.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "args", [["fly"], ["run", "--fast"], ["show", "a", "b"], ["run", "none.yaml"], ["show", "none"]]
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(cli: Callable[..., Done], args: list[str]) -> None:
+    cli(*args).refused()
+
+
+@pytest.mark.xfail(
+    strict=True, reason="main() prints an empty `xdplab: ` for typer's NoArgsIsHelp after the help itself"
+)
+def test_no_arguments_print_help_and_no_empty_complaint(cli: Callable[..., Done]) -> None:
+    done = cli()
+    assert "Usage: xdplab" in done.out
+    assert done.complaints == []
+
+
+def test_a_dry_run_prints_the_plan_and_changes_nothing(
+    cli: Callable[..., Done], tmp_path: Path, results: Path, state: Path
+) -> None:
+    done = cli("run", studies.study_file(tmp_path, knobs={"threaded_napi": [0, 1]}), "--dry-run")
+    assert done.code == 0
+    assert "4 points, 2 repetitions, 8 visits" in done.out
+    assert "threaded_napi=1" in done.out
+    assert not results.exists()
+    assert not state.exists()
+
+
+def test_a_pipe_that_closes_is_no_traceback(cli: Callable[..., Done], tmp_path: Path) -> None:
+    cli("run", studies.study_file(tmp_path))
+    show = subprocess.Popen(
+        [BIN / "xdplab", "show", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    )
+    assert show.stdout
+    assert show.stderr
+    show.stdout.close()
+    assert b"Traceback" not in show.stderr.read()
+    show.wait()
+
+
+def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
+    cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDPLAB_BPF_DIR", str(tmp_path))
+    found = {check["name"]: check for check in cli("doctor", "--json").json()}
+    assert {"root", "kernel", "cpus", "testbed", "ip", "ethtool", "xdpgen", "xdpfwd", "namespaces"} <= found.keys()
+    assert {check["state"] for check in found.values()} <= {"ok", "optional", "missing"}
+    assert (found["xdpgen"]["state"], found["xdpgen"]["found"]) == ("missing", "not built")
+    assert found["xdpgen"]["mend"] == "make -C bpf"
+    assert all(
+        bool(check["mend"]) == (check["state"] == "missing") for check in found.values() if check["name"] != "root"
+    )
+
+
+@bugs.EXIT_CODE
+def test_doctor_is_exit_code_2_when_something_is_missing(
+    cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDPLAB_BPF_DIR", str(tmp_path))
+    done = cli("doctor")
+    assert "missing  xdpgen: not built   -> make -C bpf" in done.out
+    assert done.code == 2
+
+
+def test_schema_and_version_are_printed(cli: Callable[..., Done]) -> None:
+    assert set(cli("schema").json()) == {"StudySpec", "TestbedSpec", "RunRecord"}
+    assert cli("version").out.strip().count(".") == 2
+
+
+def test_the_installed_program_is_the_same_entry_point(tmp_path: Path) -> None:
+    xdplab("run", tmp_path / "none.yaml", env=environment()).refused("No such file or directory")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
+@pytest.mark.parametrize("args", [["run"], ["show"]], ids=["run", "show"])
+@pytest.mark.xfail(strict=True, reason="PermissionError of another user's state or run folder is a traceback")
+def test_folders_of_another_user_are_one_line(
+    cli: Callable[..., Done], tmp_path: Path, state: Path, results: Path, args: list[str]
+) -> None:
+    path = studies.study_file(tmp_path)
+    cli("run", path)
+    for folder in (*tmp_path.parents, tmp_path):
+        if folder.stat().st_mode & 0o001 == 0 and str(folder).startswith("/tmp/pytest"):
+            folder.chmod(0o711)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    given = [*args, str(path)] if args == ["run"] else args
+    done = xdplab(*given, env=environment({"XDPLAB_STATE": str(state), "XDPLAB_RESULTS": str(results)}), wrap=nobody)
+    done.refused("Permission denied")
+
+
+def test_json_is_plain_json(cli: Callable[..., Done], tmp_path: Path) -> None:
+    cli("run", studies.study_file(tmp_path, forwarders="fake:fail_to_start=true"))
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    (row,) = json.loads(cli("show", "--json").out, parse_constant=refuse)
+    assert (row["status"], row["p50_us"], row["repetitions"]) == ("failed", None, 0)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two runs side by side: shared points, their ratio, and what differs in the environment."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.command import Done
+from lab.records import environment, point, run_record, trial
+
+from xdplab.analysis import compare_points, compare_runs, environment_difference, summarise
+from xdplab.results import RunFolder, new_run
+
+A, B, C = point("fake:seed=1"), point("fake:seed=2"), point("fake:seed=3")
+NOISE = (1.0, 1.013, 0.991, 1.021, 0.984)
+
+
+def trials(at: Any, us: float, seed: int = 0) -> list[Any]:
+    return [trial(at, n, [int(us * 1000 * NOISE[(n * 2 + seed) % 5])] * 5) for n in range(5)]
+
+
+def test_only_repetitions_that_both_have_are_paired() -> None:
+    one, other = summarise(
+        run_record(A, B), [trial(A, n, [1000]) for n in (0, 1, 2)] + [trial(B, n, [3000]) for n in (1, 2, 3)]
+    )
+    found = compare_points(one, other)
+    assert found
+    assert found.interval.pairs == 2
+    assert found.interval.ratio == pytest.approx(3, rel=0.002)
+    assert found.verdict() == "too few repetitions to say"
+    lone, away = summarise(run_record(A, B), [trial(A, 0), trial(B, 1)])
+    assert compare_points(lone, away) is None
+
+
+def test_a_comparison_says_who_is_faster() -> None:
+    one, other = summarise(run_record(A, B), [*trials(A, 10), *trials(B, 30, seed=1)])
+    assert getattr(compare_points(one, other), "verdict")() == "fake:seed=1 is faster"  # noqa: B009
+    assert getattr(compare_points(other, one), "verdict")() == "fake:seed=1 is faster"  # noqa: B009
+
+
+def test_runs_are_compared_in_the_points_they_share() -> None:
+    first = summarise(run_record(A, B), [*trials(A, 10), *trials(B, 10)])
+    second = summarise(run_record(B, C), [*trials(B, 5, seed=1), *trials(C, 5)])
+    ((before, after, metrics),) = compare_runs(first, second)
+    assert (before.point_id, after.point_id) == (B.id, B.id)
+    assert metrics["p50_us"]
+    assert metrics["p50_us"].interval.ratio == pytest.approx(2, rel=0.01)
+
+
+def test_only_what_differs_between_environments_is_told() -> None:
+    port = {"ifname": "a0-12ab", "mac": "02:00", "ethtool -k": "Features for a0-12ab:\ntx: on", "mtu": "1500"}
+    moved = {"ifname": "a0-34cd", "mac": "02:01", "ethtool -k": "Features for a0-34cd:\ntx: off", "mtu": "1500"}
+    first = run_record(A, environment=environment(ports={"a0": port}, sysctls={"x": "1", "gone": "1"}))
+    second = run_record(A, environment=environment(ports={"a0": moved}, sysctls={"x": "2", "new": "1"}, kernel="6.19"))
+    found = environment_difference(first, second)
+    assert set(found) == {"kernel", "ports.a0.ethtool -k", "sysctls.x", "sysctls.gone", "sysctls.new"}
+    assert found["kernel"] == ("6.18.0", "6.19")
+    assert found["sysctls.gone"] == ("1", None)
+
+
+def test_names_of_interfaces_are_no_difference() -> None:
+    first, second = (
+        run_record(
+            A, environment=environment(ports={"a0": {"ifname": f"a0-{tag}", "ethtool -g": f"Ring a0-{tag}:\nRX: 1"}})
+        )
+        for tag in ("12ab", "34cd")
+    )
+    assert environment_difference(first, second) == {}
+
+
+def store(results: Path, us: float, **fields: Any) -> RunFolder:
+    made = new_run(results, "fake-study")
+    made.head(run_record(A, run_id=made.name, **fields))
+    for record in trials(A, us, seed=int(us) % 2):
+        made.append(record)
+    return made
+
+
+def test_compare_on_the_command_line(cli: Callable[..., Done], results: Path) -> None:
+    first, second = store(results, 10), store(results, 5, environment=environment(kernel="6.19.0"))
+    ((found),) = cli("compare", first.name, second.name, "--json").json()
+    assert (found["reference"], found["run"]) == (first.name, second.name)
+    assert found["environment"] == {"kernel": ["6.18.0", "6.19.0"]}
+    assert found["points"][0]["p50_us"]["interval"]["ratio"] == pytest.approx(2, rel=0.01)
+    text = cli("compare", first.path, second.path).out
+    assert "kernel: 6.18.0 -> 6.19.0" in text
+    assert "faster" in text
+    assert "environment: the same" in cli("compare", first.name, first.name).out
+
+
+def test_compare_needs_two_runs(cli: Callable[..., Done], results: Path) -> None:
+    first = store(results, 10)
+    cli("compare", first.name).refused("give two runs")
+    cli("compare", first.name, "yesterday").refused("run 'yesterday'")

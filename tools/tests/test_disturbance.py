@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule that tells a stalled machine from a lossy forwarder, on inputs made by hand."""
+
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any
+
+import pytest
+from lab import studies
+from lab.command import Done
+from lab.records import LAYOUT, result, stream
+
+from xdplab.forwarders import Dut
+from xdplab.hosts import LocalHost
+from xdplab.model import DisturbanceRule, Path, ThreadUse
+from xdplab.runner import visit
+from xdplab.runner.disturbance import Snapshot, Use, between, judge
+
+DUT = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"))
+RULE = DisturbanceRule()
+S = 1_000_000_000
+
+
+def thread(ran_s: float, delay_s: float, switches: int = 3) -> ThreadUse:
+    return ThreadUse(
+        name="pmd",
+        cpu=1,
+        allowed=(1,),
+        ran_ns=int(ran_s * S),
+        run_delay_ns=int(delay_s * S),
+        nonvoluntary_switches=switches,
+    )
+
+
+def use(*threads: ThreadUse, steal: dict[int, float] | None = None) -> Use:
+    return Use(elapsed_s=1.0, steal_share=steal or {}, softirqs={}, threads=threads)
+
+
+def reasons(seen: Use, dut: Dut = DUT, **fields: Any) -> tuple[str, ...]:
+    return judge(RULE, result(stream([1000]), **fields), seen, dut).reasons
+
+
+def test_a_quiet_machine_disturbs_nothing_however_many_frames_are_lost() -> None:
+    found = judge(RULE, result(stream([1000], sent=1_000_000)), use(thread(1.0, 0.0)), DUT)
+    assert not found.disturbed
+
+
+@pytest.mark.parametrize(("stalled_ms", "disturbed"), [(9, False), (10, False), (11, True)])
+def test_a_stalled_sender(stalled_ms: int, disturbed: bool) -> None:
+    found = reasons(use(), stalled_ns=stalled_ms * 1_000_000, longest_gap_ns=4_200_000)
+    assert bool(found) == disturbed
+    if disturbed:
+        assert found == ("sender stalled 1.1% of the time (longest 4.2 ms)",)
+
+
+@pytest.mark.parametrize(
+    ("steal", "disturbed"), [({0: 0.02}, True), ({1: 0.02}, True), ({1: 0.009}, False), ({5: 0.9}, False)]
+)
+def test_stolen_time_counts_on_the_cpus_of_the_path_only(steal: dict[int, float], disturbed: bool) -> None:
+    assert bool(reasons(use(steal=steal))) == disturbed
+
+
+def test_stolen_time_of_the_napi_cpu_counts_when_the_layout_has_one() -> None:
+    layout = LAYOUT.model_copy(update={"dut_napi": 5})
+    moved = Dut(LocalHost(), (), Path.THROUGH, layout, FilePath("/nowhere"))
+    assert reasons(use(steal={5: 0.9}), moved) == ("CPU 5: 90.0% stolen by the hypervisor",)
+
+
+def test_a_spinning_thread_that_waited_for_its_cpu() -> None:
+    assert reasons(use(thread(0.97, 0.03))) == ("forwarder's thread waited 3.0% of the time for its CPU",)
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [thread(0.97, 0.03, switches=0), thread(0.3, 0.03)],
+    ids=["nobody took its CPU", "it sleeps between frames"],
+)
+def test_waking_up_is_no_disturbance(waiting: ThreadUse) -> None:
+    assert not reasons(use(waiting))
+
+
+def test_sharing_a_cpu_with_ones_own_napi_is_the_layouts_price() -> None:
+    shared = Dut(LocalHost(), (), Path.THROUGH, LAYOUT.model_copy(update={"dut_napi": 1}), FilePath("/nowhere"))
+    assert not reasons(use(thread(0.5, 0.5)), shared)
+
+
+def test_every_reason_is_told() -> None:
+    assert len(reasons(use(thread(0.9, 0.1), steal={0: 0.5, 1: 0.5}), stalled_ns=S // 2)) == 4
+
+
+def test_use_is_the_difference_of_two_snapshots_of_threads_that_lived_through_both() -> None:
+    before = Snapshot(10.0, {0: 100, 1: 100}, {0: 5}, {7: thread(1.0, 0.5), 8: thread(1.0, 0.0)})
+    after = Snapshot(12.0, {0: 100, 1: 140}, {0: 9, 1: 3}, {7: thread(2.5, 0.75, switches=10), 9: thread(9.0, 9.0)})
+    found = between(before, after)
+    (lived,) = found.threads
+    assert (lived.ran_ns, lived.run_delay_ns, lived.nonvoluntary_switches) == (1.5 * S, S // 4, 7)
+    assert found.steal_share[0] == 0
+    assert found.steal_share[1] == pytest.approx(40 / 100 / 2)  # clock ticks of 10 ms
+    assert found.softirqs == {0: 4, 1: 0}
+
+
+def disturbed_run(
+    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, folder: FilePath, bad: set[int], **rule: Any
+) -> list[tuple[int, str]]:
+    """(attempt, status) of each measured trial when the n-th judgements of `bad` find something."""
+    calls = iter(range(1000))
+
+    def judged(rule: DisturbanceRule, *args: Any) -> Any:
+        stalled = {"stalled_ns": S} if next(calls) in bad else {}
+        return judge(rule, result(stream([1000]), **stalled), use(), DUT)
+
+    monkeypatch.setattr(visit, "judge", judged)
+    assert not cli("run", studies.study_file(folder, forwarders="fake", repetitions=1, disturbance=rule)).complaints
+    trials = studies.only_run(folder / "results").trials()
+    return [(each.attempt, each.status) for each in trials if each.purpose == "measure"]
+
+
+def test_a_disturbed_trial_is_measured_again_and_both_are_kept(
+    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath
+) -> None:
+    assert disturbed_run(cli, monkeypatch, tmp_path, {0}) == [(0, "disturbed"), (1, "ok")]
+
+
+def test_repeats_are_bounded(cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath) -> None:
+    found = disturbed_run(cli, monkeypatch, tmp_path, set(range(99)), max_repeats=3, max_repeats_share=20)
+    assert found == [(n, "disturbed") for n in range(4)]
+
+
+@pytest.mark.parametrize(("share", "measured"), [(0, 1), (0.2, 2)])
+def test_repeats_of_a_whole_run_are_bounded(
+    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath, share: float, measured: int
+) -> None:
+    found = disturbed_run(cli, monkeypatch, tmp_path, set(range(99)), max_repeats=9, max_repeats_share=share)
+    assert found == [(n, "disturbed") for n in range(measured)]

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding forwarders, testers and knobs by name, and typing their options."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lab.records import LAYOUT
+
+from xdplab import testers
+from xdplab.forwarders import forwarder_names, make_forwarder
+from xdplab.forwarders.registry import forwarder_class
+from xdplab.hosts import LocalHost
+from xdplab.knobs import KnobContext, knob_names, make_knob
+from xdplab.model import ForwarderSpec, InputError
+
+
+def test_every_forwarder_has_its_own_name_and_says_what_it_is() -> None:
+    for name in forwarder_names():
+        cls = forwarder_class(name)
+        assert cls.name == name
+        assert cls.summary
+        assert make_forwarder(ForwarderSpec(name=name)).crashed() is None
+
+
+def test_every_tester_and_knob_has_its_own_name() -> None:
+    assert {name: testers.make_tester(name).name for name in testers.tester_names()} == {
+        name: name for name in testers.tester_names()
+    }
+    assert {name: make_knob(name).name for name in knob_names()} == {name: name for name in knob_names()}
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"forwarder 'ovs': unknown; there are fake, linux-bridge, ovs-afpacket"):
+        make_forwarder(ForwarderSpec(name="ovs"))
+    with pytest.raises(InputError, match=r"tester 'trexx': unknown; there are fake, xdpgen"):
+        testers.make_tester("trexx")
+    with pytest.raises(InputError, match=r"knob 'mtu': unknown; there are cpu_layout, gro_flush_timeout"):
+        make_knob("mtu")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ovs-afxdp:xdp-mode=native", r"forwarder ovs-afxdp: xdp-mode: unknown key \(known here: n_rxq"),
+        ("ovs-afxdp:xdp_mode=fast", "forwarder ovs-afxdp: xdp_mode: .*'fast'"),
+        ("ovs-afxdp:n_rxq=0", "n_rxq: .*'0'"),
+        ("ovs-afpacket:n_rxq=1", "forwarder ovs-afpacket: n_rxq: unknown key"),
+        ("testpmd:hugepages=perhaps", "hugepages: .*'perhaps'"),
+        ("xdp:mode=", "mode: .*''"),
+        ("xdp:=native", "forwarder xdp"),
+    ],
+)
+def test_a_bad_option_is_refused_with_forwarder_and_value(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        make_forwarder(ForwarderSpec.model_validate(text))
+    assert "\n" not in str(caught.value)
+
+
+@given(budget=st.integers(0, 65535), hugepages=st.booleans(), port=st.sampled_from(["af_xdp", "af_packet"]))
+def test_options_as_text_and_as_yaml_values_mean_the_same(budget: int, hugepages: bool, port: str) -> None:
+    text = f"ovs-dpdk:busy_budget={budget},hugepages={str(hugepages).lower()},port={port}"
+    values = {"busy_budget": budget, "hugepages": hugepages, "port": port}
+    typed = make_forwarder(ForwarderSpec(name="ovs-dpdk", options=values)).options
+    assert make_forwarder(ForwarderSpec.model_validate(text)).options == typed
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("threaded_napi", 2),
+        ("threaded_napi", True),
+        ("threaded_napi", "on"),
+        ("napi_defer_hard_irqs", -1),
+        ("gro_flush_timeout", 1.5),
+        ("gro_flush_timeout", 2_000_000_000),
+        ("hugepages_2m", "lots"),
+        ("cpu_layout", "3C3T"),
+        ("cpu_layout", 1),
+    ],
+)
+def test_a_knob_refuses_what_is_not_its_value(knob: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"^knob {knob}: "):
+        make_knob(knob).check(value)
+
+
+@pytest.mark.parametrize(("knob", "value", "kept"), [("threaded_napi", "1", 1), ("cpu_layout", "1C1T", "1C1T")])
+def test_a_knob_types_its_value(knob: str, value: Any, kept: Any) -> None:
+    assert make_knob(knob).check(value) == kept
+
+
+def test_a_layout_that_needs_a_third_cpu_is_unsupported_on_two() -> None:
+    context = KnobContext(LocalHost(), (), LAYOUT, (0, 1))
+    knob = make_knob("cpu_layout")
+    assert "needs three CPUs" in (knob.supported(context, "2C2T") or "")
+    assert knob.supported(context, "1C1T") is None
+    assert knob.layout(context, "1C1T").dut_napi == LAYOUT.forwarder
+    assert knob.layout(context, "inline") == LAYOUT
+
+
+def test_two_threads_of_one_core_and_two_cores_never_take_the_testers_cpu() -> None:
+    context = KnobContext(LocalHost(), (), LAYOUT, (0, 1, 2))
+    knob = make_knob("cpu_layout")
+    found = [knob.layout(context, value).dut_napi for value in ("1C2T", "2C2T") if not knob.supported(context, value)]
+    assert found == [2]  # CPU 2 is either a sibling of the forwarder's or not

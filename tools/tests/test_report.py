@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""report.html: the answer first, one file, nothing fetched, nothing of a user's taken for markup."""
+
+import re
+import warnings
+from html.parser import HTMLParser
+from pathlib import Path as FilePath
+from typing import Any
+
+import pytest
+from lab.records import environment, point, run_record, trial
+
+from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError
+from xdplab.report import render, write_report
+
+A, B = point("fake:seed=1"), point("fake:seed=2")
+HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def trials(*points: Point) -> list[TrialRecord]:
+    return [
+        trial(at, n, [1000 * (k + 1) + (k + 1) * 7 * (n * (k + 2) % 5) + j for j in range(50)])
+        for k, at in enumerate(points)
+        for n in range(5)
+    ]
+
+
+def page(run: RunRecord, records: list[TrialRecord]) -> tuple[str, Page]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        html = render(run, records)
+    return html, Page(html)
+
+
+def named(label: str) -> Point:
+    return A.model_copy(update={"forwarder": ForwarderSpec(name="fake", label=label)})
+
+
+def test_a_report_fetches_nothing_and_runs_nothing() -> None:
+    html, found = page(run_record(A, B), trials(A, B))
+    assert len([tag for tag, _ in found.tags if tag == "svg"]) == 3
+    assert {"script", "link", "iframe", "img", "object", "embed", "base"}.isdisjoint({tag for tag, _ in found.tags})
+    policies = [attrs["content"] for tag, attrs in found.tags if tag == "meta" and attrs.get("http-equiv")]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+    for tag, attrs in found.tags:
+        for name, value in attrs.items():
+            assert not name.startswith("on"), (tag, name)
+            if name in ("href", "src", "xlink:href", "action", "data"):
+                assert (value or "").startswith("#"), (tag, name, value)
+    outside = set(re.findall(r"https?://[^\s\"'<>]+", html)) | set(re.findall(r"@import|url\((?!#)[^)]*\)", html))
+    assert {address for address in outside if "www.w3.org" not in address} == set()
+
+
+def test_a_report_starts_with_the_answer() -> None:
+    run = run_record(A, B, study={"answer": ("fake:seed=1", "fake:seed=2"), "title": "Which one?"})
+    html, _ = page(run, trials(A, B))
+    body = html[html.index("<body>") :]
+    assert re.match(r'<body>\s*<h1>Which one\?</h1>\s*<p class="answer">fake:seed=1 is [\d.]+ times as fast', body)
+
+
+def test_hostile_words_stay_words() -> None:
+    bad = named(HOSTILE)
+    run = run_record(
+        bad, B, study={"title": HOSTILE}, ended_early=HOSTILE, unsupported={B.id: HOSTILE}, rx_reason=HOSTILE,
+        environment=environment(cmdline=HOSTILE, versions={HOSTILE: HOSTILE}, ports={HOSTILE: {HOSTILE: HOSTILE}}),
+    )  # fmt: skip
+    failed = trial(bad, 7, status="failed", reason=HOSTILE, log_tail=(HOSTILE, "]]>"))
+    disturbed = trial(bad, 8, [1000], status="disturbed", reason=HOSTILE, mode={"label": HOSTILE})
+    html, found = page(run, [*trials(bad), failed, disturbed])
+    assert "<script" not in html
+    assert {"script", "img"}.isdisjoint({tag for tag, _ in found.tags})
+    assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
+    assert html.count("&lt;script&gt;alert(1)") >= 8
+    assert html.count("<style>") == 1
+    assert html.rstrip().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "plain",
+        "50 % & more",
+        pytest.param(
+            "a $5 and $\\frac{ b",
+            marks=pytest.mark.xfail(strict=True, reason="matplotlib takes $...$ for TeX: ValueError, no report"),
+        ),
+        pytest.param(
+            "_hidden",
+            marks=pytest.mark.xfail(strict=True, reason="matplotlib leaves labels that begin with _ out of the legend"),
+        ),
+        pytest.param(
+            "fast \N{ROCKET}",
+            marks=pytest.mark.xfail(strict=True, reason="matplotlib warns of a missing glyph on stderr"),
+        ),
+    ],
+)
+def test_any_label_is_drawn(label: str) -> None:
+    _, found = page(run_record(named(label), B), trials(named(label), B))
+    shown = [text.strip() for text in found.text]
+    assert shown.count(label) >= 4  # the table of results, two legends, one axis
+
+
+@pytest.mark.parametrize("ended", [None, "ended by SIGINT; what was measured is kept"])
+def test_a_report_without_a_measured_point_says_why(ended: str | None) -> None:
+    html, _ = page(run_record(A, B, unsupported={B.id: "no such card"}, ended_early=ended), [])
+    assert "<svg" not in html
+    assert "No answer" in html
+    assert "no such card" in html
+    assert "not measured" in html
+    assert not ended or ended in html
+
+
+def test_failures_show_the_last_lines_of_the_log() -> None:
+    broken = trial(A, 0, status="failed", reason="it broke", log_tail=("before", "the last words"))
+    html, _ = page(run_record(A), [broken])
+    assert "before\nthe last words" in html
+    assert html.count("it broke") >= 2
+
+
+@pytest.mark.xfail(
+    strict=True, reason="plots of points that lost every frame: the legend has no entries, and matplotlib warns"
+)
+def test_a_point_that_lost_everything_is_drawn() -> None:
+    html, _ = page(run_record(A), [trial(A, n, [], sent=100) for n in range(2)])
+    assert "1.00e+00" in html
+
+
+def test_a_single_sample_and_many_points_are_drawn() -> None:
+    points = [point(f"fake:seed={n}") for n in range(12)]
+    html, _ = page(run_record(*points), [trial(at, 0, [2000]) for at in points])
+    assert "fake:seed=11" in html
+
+
+def test_one_way_and_round_trip_are_never_in_one_picture() -> None:
+    other = A.model_copy(update={"path": Path.HAIRPIN})
+    html, _ = page(run_record(A, other), trials(A, other))
+    assert "One-way latency, 64-byte frames, path through" in html
+    assert "Round trip latency, 64-byte frames, path hairpin" in html
+
+
+def test_the_same_run_gives_the_same_report() -> None:
+    run, records = run_record(A, B), trials(A, B)
+    assert render(run, records) == render(run, records)
+
+
+def test_a_report_that_cannot_be_written_says_how_to_draw_it_again(tmp_path: FilePath) -> None:
+    missing: Any = tmp_path / "run" / "report.html"
+    with pytest.raises(XdplabError, match=r"No such file or directory; `xdplab report .*/run` draws it again"):
+        write_report(missing, run_record(A), [])

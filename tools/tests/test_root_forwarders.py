@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every real forwarder carries frames on namespaces, in the mode that was asked for, and leaves nothing."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.command import finish, wait_for
+from lab.rooted import Lab
+
+from xdplab.forwarders import forwarder_names
+from xdplab.hosts.kernel import cpu_list
+
+pytestmark = pytest.mark.root
+
+MODES = {
+    "ovs-afxdp": "native copy",
+    "ovs-afxdp:xdp_mode=generic": "generic copy",
+    "ovs-afpacket": "af_packet",
+    "ovs-dpdk": "native copy",
+    "ovs-dpdk:hugepages=true": "native copy",
+    "ovs-dpdk:port=af_packet": "dpdk af_packet",
+    "testpmd": "native copy",
+    "testpmd:port=af_packet": "dpdk af_packet",
+    "xdp": "native",
+    "xdp:mode=generic": "generic",
+    "linux-bridge": "kernel bridge",
+}
+IN_KERNEL = {"xdp", "xdp:mode=generic", "linux-bridge"}
+PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+
+
+@pytest.fixture(scope="module")
+def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
+    """The summary of each forwarder from one run of all, with the tester as it is shipped."""
+    done = shared_lab.run(forwarders=list(MODES), tester="xdpgen")
+    assert done.complaints == [], done.err
+    shared_lab.assert_nothing_left()
+    return {row["forwarder"]: row for row in shared_lab.rows()}
+
+
+def test_all_forwarders_of_the_project_are_tried_here() -> None:
+    assert {title.split(":")[0] for title in MODES} == set(forwarder_names()) - {"fake"}
+
+
+@pytest.mark.parametrize("title", MODES)
+def test_a_forwarder_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[str, Any]], title: str) -> None:
+    row = rows[title]
+    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
+    assert (row["path"], row["quantity"], row["repetitions"], row["offered_pps"]) == ("through", "one-way", 1, 5000)
+    assert row["samples"] > 100
+    assert 0.05 < row["p50_us"] <= row["p99_us"] <= row["p999_us"] < 1e6
+
+
+@pytest.mark.parametrize("title", MODES)
+def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], shared_lab: Lab, title: str) -> None:
+    (trial,) = [each for each in shared_lab.trials() if each.point_id == rows[title]["point_id"] and each.result]
+    assert set(trial.mode["xdp"]) == {"b0", "b1"}
+    assert bool(trial.mode["xsk"]) == (MODES[title] in ("native copy", "generic copy"))
+    assert all(sock["zero_copy"] is False and len(sock["statistics"]) == 6 for sock in trial.mode["xsk"])
+    assert bool(trial.threads) == (title not in IN_KERNEL)
+    assert {cpu for thread in trial.threads for cpu in thread.allowed} <= {1}
+    assert all(thread.ran_ns > 0 for thread in trial.threads)
+    assert trial.counters or title.startswith("testpmd")
+
+
+def test_hugepages_are_reserved_for_the_visit_and_given_back(rows: dict[str, dict[str, Any]], shared_lab: Lab) -> None:
+    point = rows["ovs-dpdk:hugepages=true"]["point_id"]
+    held = {each.point_id: each.knobs.get("hugepages_2m") for each in shared_lab.trials() if each.result}
+    assert held[point] >= 384
+    assert [pages for other, pages in held.items() if other != point] == [None] * (len(MODES) - 1)
+
+
+@pytest.mark.parametrize("path", ["hairpin", "reflect"])
+def test_paths_that_come_back_measure_a_round_trip(lab: Lab, path: str) -> None:
+    done = lab.run(path=path, forwarders=["ovs-afxdp", "xdp"])
+    assert done.complaints == []
+    assert [(row["forwarder"], row["status"], row["path"], row["quantity"]) for row in lab.rows()] == [
+        (name, "ok", path, "round trip") for name in ("ovs-afxdp", "xdp")
+    ]
+    lab.assert_nothing_left()
+
+
+def test_large_frames_in_both_directions_and_a_load_beside_the_probes(lab: Lab) -> None:
+    traffic = {"probe_pps": 2000, "load_pps": 4000, "bidirectional": True, "vlan": 7, "flows": 3}
+    assert lab.run(traffic=traffic, frame_bytes=[68, 1522]).complaints == []
+    rows = lab.rows()
+    assert [(row["frame_bytes"], row["status"], row["offered_pps"]) for row in rows] == [
+        (68, "ok", 12000),
+        (1522, "ok", 12000),
+    ]
+    for trial in lab.trials():
+        if trial.result:
+            found = {(each.kind, each.direction) for each in trial.result.streams if each.received}
+            assert found == {(kind, way) for kind in ("latency", "load") for way in ("forward", "backward")}
+    lab.assert_nothing_left()
+
+
+def test_frames_that_do_not_fit_are_refused_before_anything_is_built(lab: Lab) -> None:
+    lab.run(traffic={"ip": 6}, frame_bytes=[64]).refused("64 does not fit", "84 to 1518")
+    lab.run(frame_bytes=[1519]).refused("1519 does not fit")
+    assert not lab.results.exists()
+    lab.assert_nothing_left()
+
+
+def napi_threads(lab: Lab) -> dict[str, tuple[int, ...]]:
+    """Kernel threads of this testbed's forwarder ports and the CPUs they may use."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name = (process / "comm").read_text(encoding="utf-8")
+            if name.startswith((f"napi/b0-{lab.tag}", f"napi/b1-{lab.tag}")):
+                status = (process / "status").read_text(encoding="utf-8")
+                found[name.strip()] = cpu_list(re.findall(r"Cpus_allowed_list:\s*(\S+)", status)[0])
+        except OSError:
+            continue
+    return found
+
+
+def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_puts_it_back(lab: Lab) -> None:
+    study = lab.study(
+        forwarders=["ovs-afxdp"],
+        knobs={"cpu_layout": ["1C1T", "inline"]},
+        repetitions=2,
+        method={"name": "latency", "duration_s": 0.4},
+    )
+    process = lab.start("run", study)
+
+    def pinned() -> bool:
+        threads = napi_threads(lab)
+        return len(threads) >= 2 and set(threads.values()) == {(1,)}
+
+    wait_for(pinned, "two NAPI threads on CPU 1")
+    assert finish(process).complaints == []
+    order = [each.knobs["cpu_layout"] for each in lab.trials() if each.result]
+    values = ["".join(sorted(set(each.values()))) for each in order]
+    assert sorted(values) == ["0", "0", "1", "1"]
+    assert "0" in values[values.index("1") :], "no inline visit came after a threaded one: give another seed"
+    by_layout = {row["knobs"]["cpu_layout"]: row for row in lab.rows()}
+    assert "napi thread" in by_layout["1C1T"]["cpus"]
+    assert "napi 0" in by_layout["inline"]["cpus"]
+    lab.assert_nothing_left()
+
+
+def test_what_this_machine_cannot_do_is_unsupported_with_the_reason(lab: Lab, cli: Callable[..., Any]) -> None:
+    assert lab.run(forwarders=["xdp", "ovs-afxdp:xdp_mode=native-with-zerocopy"]).complaints == []
+    good, bad = lab.rows()
+    assert (good["status"], bad["status"], bad["repetitions"]) == ("ok", "unsupported", 0)
+    assert "veth" in bad["reason"]
+    lab.assert_nothing_left()

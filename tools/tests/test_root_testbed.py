@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The embedded testbed on this machine: what `up` builds, and that `down` leaves nothing."""
+
+import json
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+from lab.command import finish, wait_for
+from lab.rooted import Lab
+
+pytestmark = pytest.mark.root
+
+
+def links(netns: str) -> dict[str, Any]:
+    found = subprocess.run(
+        ["ip", "-n", netns, "-json", "-d", "link"], capture_output=True, text=True, check=True
+    ).stdout
+    return {link["ifname"]: link for link in json.loads(found)}
+
+
+def xdplab_up(lab: Lab) -> subprocess.Popen[str]:
+    """`xdplab up`; it does not load our tester, so the tag is its own."""
+    process = lab.start("up", "--testbed", lab.testbed)
+    assert process.stdout
+    for line in iter(process.stdout.readline, ""):
+        if line.startswith("a0: "):
+            lab.tag = line.split()[1].split("-")[1]
+        if line.startswith("up;"):
+            return process
+    raise AssertionError(finish(process).err)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_up_builds_three_hosts_and_ctrl_c_takes_them_down(lab: Lab, number: signal.Signals) -> None:
+    process = xdplab_up(lab)
+    assert sorted(lab.namespaces()) == [f"xdplab-{lab.tag}-{host}" for host in "ABC"]
+    ports = links(f"xdplab-{lab.tag}-B")
+    assert set(ports) == {"lo", f"b0-{lab.tag}", f"b1-{lab.tag}"}
+    for role in ("b0", "b1"):
+        port = ports[f"{role}-{lab.tag}"]
+        assert (port["mtu"], "UP" in port["flags"], port["num_rx_queues"], port["promiscuity"] > 0) == (
+            1500,
+            True,
+            1,
+            True,
+        )
+    process.send_signal(number)
+    done = finish(process)
+    assert done.complaints == []
+    lab.assert_nothing_left()
+
+
+def test_an_up_testbed_is_in_use_and_down_does_not_take_it_away(lab: Lab) -> None:
+    process = xdplab_up(lab)
+    lab.down().refused(f"testbed {lab.name}: in use by process {process.pid}")
+    lab.run().refused("in use by process", str(process.pid))
+    assert len(lab.namespaces()) == 3
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    lab.assert_nothing_left()
+
+
+def test_down_after_kill_9_leaves_nothing_and_can_be_repeated(lab: Lab) -> None:
+    process = xdplab_up(lab)
+    process.kill()
+    finish(process)
+    wait_for(lambda: not lab.processes(), "its end")
+    assert len(lab.namespaces()) == 3
+    done = lab.down()
+    assert (done.code, done.out.count(" removed")) == (0, 3)
+    lab.assert_nothing_left()
+    again = lab.down()
+    assert (again.code, again.out) == (0, "")
+
+
+def test_a_run_after_kill_9_needs_no_down(lab: Lab) -> None:
+    process = xdplab_up(lab)
+    process.kill()
+    finish(process)
+    done = lab.run()
+    assert f"left by a killed run: namespace xdplab-{lab.tag}-A removed" in done.err
+    assert [row["status"] for row in lab.rows()] == ["ok"]
+    lab.assert_nothing_left()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From trial records to one row per point: which trials count, what its status is, and why."""
+
+from typing import Any
+
+import pytest
+from lab.records import point, result, run_record, stream, trial
+
+from xdplab.analysis import PointSummary, answer, summarise
+from xdplab.analysis.stats import MIN_PAIRS
+from xdplab.analysis.summary import counted
+from xdplab.model import Point, TrialRecord
+
+A, B = point("fake:seed=1"), point("fake:seed=2")
+
+
+def row(*trials: TrialRecord, at: Point = A, **run: Any) -> PointSummary:
+    (found,) = [each for each in summarise(run_record(A, B, **run), trials) if each.point_id == at.id]
+    return found
+
+
+def test_figures_are_medians_over_repetitions_of_each_ones_percentile() -> None:
+    found = row(*(trial(A, n, [us * 1000] * 10) for n, us in enumerate((5, 1, 3))))
+    assert found.p50_us == pytest.approx(3, rel=0.002)
+    assert found.p50_us_range == pytest.approx((1, 5), rel=0.002)
+    assert (found.min_us, found.max_us) == (1, 5)
+    assert (found.samples, found.repetitions, found.status, found.reason) == (30, 3, "ok", "")
+
+
+def test_an_undisturbed_attempt_stands_for_its_repetition_and_both_figures_stay() -> None:
+    found = row(
+        trial(A, 0, [50_000] * 10, sent=20, status="disturbed", reason="steal"),
+        trial(A, 0, [2_000] * 10, attempt=1),
+        trial(A, 1, [2_000] * 10),
+    )
+    assert found.p50_us == pytest.approx(2, rel=0.002)
+    assert found.p50_us_all == pytest.approx(2, rel=0.002)
+    assert found.p99_us_all == pytest.approx(2, rel=0.002)
+    assert (found.loss_ratio, found.loss_ratio_all) == (0, 0.25)
+    assert (found.repetitions, found.disturbed, found.status) == (2, 1, "ok")
+    assert [each.disturbed for each in found.by_repetition] == [False, False]
+
+
+def test_figures_over_all_attempts_move_with_the_disturbed_ones() -> None:
+    found = row(
+        *(trial(A, 0, [9_000], attempt=n, status="disturbed") for n in range(2)), trial(A, 0, [2_000], attempt=2)
+    )
+    assert found.p50_us == pytest.approx(2, rel=0.002)
+    for figure in (found.p50_us_all, found.p99_us_all, found.p999_us_all):
+        assert figure == pytest.approx(9, rel=0.002)
+
+
+def test_the_first_undisturbed_attempt_counts_else_the_last() -> None:
+    first, second = trial(A, 0, attempt=1), trial(A, 0, attempt=2)
+    bad = [trial(A, 1, attempt=n, status="disturbed") for n in range(3)]
+    assert counted([first, second, *bad]) == [first, bad[-1]]
+
+
+def test_a_repetition_that_stayed_disturbed_marks_the_point() -> None:
+    only = row(trial(A, 0, status="disturbed", reason="CPU 1: 3.0% stolen"))
+    assert (only.status, only.reason, only.disturbed) == ("disturbed", "CPU 1: 3.0% stolen", 1)
+    assert row(trial(A, 0, status="disturbed", reason="x"), trial(A, 1)).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("trials", "run", "status", "reason"),
+    [
+        ([], {}, "not measured", "the run has not come to it yet"),
+        ([], {"ended_early": "ended by SIGINT"}, "not measured", "ended by SIGINT"),
+        ([], {"unsupported": {A.id: "no such card"}}, "unsupported", "no such card"),
+        ([trial(A, 0, status="failed", reason="it broke")], {}, "failed", "it broke"),
+        ([trial(A, 0), trial(A, 1, status="failed", reason="it broke")], {}, "partial", "it broke"),
+        ([trial(A, 0, status="unsupported", reason="no pages")], {}, "unsupported", "no pages"),
+    ],
+)
+def test_status_and_reason(trials: list[TrialRecord], run: dict[str, Any], status: str, reason: str) -> None:
+    found = row(*trials, **run)
+    assert (found.status, found.reason) == (status, reason)
+
+
+def test_the_most_frequent_reason_is_told() -> None:
+    reasons = ["rare", "often", "often"]
+    assert row(*(trial(A, n, status="failed", reason=why) for n, why in enumerate(reasons))).reason == "often"
+
+
+def test_points_keep_to_their_own_trials_in_the_order_of_the_study() -> None:
+    found = summarise(run_record(B, A), [trial(A, 0, [1000]), trial(B, 0, [4000])])
+    assert [each.point_id for each in found] == [B.id, A.id]
+    assert [each.p50_us for each in found] == pytest.approx([4, 1], rel=0.002)
+
+
+def test_loss_is_lost_over_sent_and_unsent_frames_are_the_testers() -> None:
+    unsent = stream([1000] * 90, sent=100, intended=200, skipped=100)
+    found = row(trial(A, 0, result=result(unsent)))
+    assert found.loss_ratio == pytest.approx(0.1)
+    assert found.tester_limited
+    assert not row(trial(A, 0, [1000] * 100)).tester_limited
+
+
+def test_a_point_that_lost_everything_has_loss_and_no_latency() -> None:
+    found = row(trial(A, 0, [], sent=100))
+    assert (found.loss_ratio, found.p50_us, found.samples, found.status) == (1.0, None, 0, "ok")
+
+
+def test_steps_of_a_search_and_figures_are_no_measurements() -> None:
+    found = row(trial(A, 0, [9_000], purpose="search"), trial(A, 0, [2_000]), trial(A, 0, purpose="end", result=None))
+    assert (found.repetitions, found.samples) == (1, 1)
+    assert found.p50_us_all == pytest.approx(2, rel=0.002)
+
+
+def several(at: Point, us: float, repetitions: int = 5) -> list[TrialRecord]:
+    return [trial(at, n, [int(us * (1 + n / 50) * 1000)] * 9) for n in range(repetitions)]
+
+
+def sentence(*trials: TrialRecord, **run: Any) -> str:
+    record = run_record(A, B, study={"answer": ("fake:seed=1", "fake:seed=2")}, **run)
+    return answer(record, summarise(record, trials)).sentence
+
+
+def test_the_answer_names_the_faster_one_whichever_was_asked_first() -> None:
+    ours = sentence(*several(A, 1), *[trial(B, n, [1000 * (10 + n * n)] * 9) for n in range(5)])
+    assert ours.startswith("fake:seed=1 is ")
+    assert "times as fast as fake:seed=2" in ours
+    theirs = sentence(*[trial(A, n, [1000 * (10 + n * n)] * 9) for n in range(5)], *several(B, 1))
+    assert theirs.startswith("fake:seed=2 is ")
+    low, high = theirs.split("99% interval ")[1].split(",")[0].split(" to ")
+    assert 1 < float(low) < float(high)
+
+
+def test_the_answer_does_not_claim_what_it_cannot() -> None:
+    few = [trial(B, n, [9000 + 50 * n]) for n in range(MIN_PAIRS - 1)]
+    assert f"{MIN_PAIRS} are needed" in sentence(*several(A, 1, MIN_PAIRS - 1), *few)
+    assert (
+        sentence(*several(A, 1), trial(B, 0, status="failed", reason="it broke"))
+        == "No answer: fake:seed=2 was not measured (it broke)."
+    )
+    assert "never measured in the same repetition" in sentence(trial(A, 0), trial(B, 1))
+    noisy = [trial(B, n, [1000 * us]) for n, us in enumerate((1, 3, 1, 2, 1))]
+    assert "cannot be told apart" in sentence(
+        *[trial(A, n, [1000 * us]) for n, us in enumerate((2, 1, 3, 1, 2))], *noisy
+    )
+    record = run_record(A)
+    assert answer(record, summarise(record, [])).sentence == (
+        "No answer: ovs-afxdp and ovs-afpacket not part of this run."
+    )

@@ -160,7 +160,6 @@ def test_the_installed_program_is_the_same_entry_point(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
 @pytest.mark.parametrize("args", [["run"], ["show"]], ids=["run", "show"])
-@pytest.mark.xfail(strict=True, reason="PermissionError of another user's state or run folder is a traceback")
 def test_folders_of_another_user_are_one_line(
     cli: Callable[..., Done], tmp_path: Path, state: Path, results: Path, args: list[str]
 ) -> None:

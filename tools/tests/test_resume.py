@@ -20,7 +20,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, saboteur: Callable[..., dic
     folder = tmp_path_factory.mktemp("killed")
     results = folder / "results"
     own = {"XDPLAB_RESULTS": str(results), "XDPLAB_STATE": str(folder / "state")}
-    path = studies.study_file(folder, tester="slow-fake", repetitions=6)
+    path = studies.study_file(folder, tester="slow-fake", repetitions=4)
     process = start("run", path, env=saboteur(LAB_TRIAL_S="0.05", **own))
     wait_for(lambda: sum(bool(line["result"]) for line in studies.lines(results)) >= 4, "four trials")
     process.send_signal(signal.SIGKILL)
@@ -40,13 +40,14 @@ def test_a_run_that_was_killed_can_be_shown_and_drawn(killed: Path, cli: Callabl
 
 
 def test_a_resumed_run_is_complete_and_measures_nothing_twice(
-    killed: Path, cli: Callable[..., Done], in_process: None
+    killed: Path, cli: Callable[..., Done], in_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LAB_TRIAL_S", "0")
     run = studies.only_run(killed)
     before = run.trials()
     journal = run.path / "trials.jsonl"
     journal.write_bytes(journal.read_bytes() + journal.read_bytes().splitlines()[0][:200])  # half a line
-    plan = make_plan(studies.study(repetitions=6), studies.a_testbed(), make_tester("fake"))
+    plan = make_plan(studies.study(repetitions=4), studies.a_testbed(), make_tester("fake"))
     for _ in range(2):  # a run that is complete can be resumed too, and stays as it is
         done = cli("run", "--resume", "latest", "--results", killed)
         assert (done.code, done.complaints) == (0, [])

@@ -32,32 +32,26 @@ def xdplab_up(lab: Lab) -> subprocess.Popen[str]:
     raise AssertionError(finish(process).err)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_up_builds_three_hosts_and_ctrl_c_takes_them_down(lab: Lab, number: signal.Signals) -> None:
+def test_up_builds_three_hosts_and_ctrl_c_takes_them_down(lab: Lab) -> None:
     process = xdplab_up(lab)
     assert sorted(lab.namespaces()) == [f"xdplab-{lab.tag}-{host}" for host in "ABC"]
     ports = links(f"xdplab-{lab.tag}-B")
     assert set(ports) == {"lo", f"b0-{lab.tag}", f"b1-{lab.tag}"}
     for role in ("b0", "b1"):
         port = ports[f"{role}-{lab.tag}"]
-        assert (port["mtu"], "UP" in port["flags"], port["num_rx_queues"], port["promiscuity"] > 0) == (
-            1500,
-            True,
-            1,
-            True,
-        )
-    process.send_signal(number)
-    done = finish(process)
-    assert done.complaints == []
+        assert (port["mtu"], port["num_rx_queues"]) == (1500, 1)
+        assert {"UP", "PROMISC"} <= set(port["flags"])
+    process.send_signal(signal.SIGINT)
+    assert finish(process).complaints == []
     lab.assert_nothing_left()
 
 
-def test_an_up_testbed_is_in_use_and_down_does_not_take_it_away(lab: Lab) -> None:
+def test_an_up_testbed_is_in_use_and_nobody_takes_it_away(lab: Lab) -> None:
     process = xdplab_up(lab)
     lab.down().refused(f"testbed {lab.name}: in use by process {process.pid}")
     lab.run().refused("in use by process", str(process.pid))
     assert len(lab.namespaces()) == 3
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     finish(process)
     lab.assert_nothing_left()
 

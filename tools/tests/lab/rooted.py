@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from lab.command import Done, finish, start
+from xdplab.analysis import summarise
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
 
@@ -75,14 +76,17 @@ class Lab:
         return self.xdplab("down", "--testbed", self.testbed)
 
     def rows(self) -> list[dict[str, Any]]:
-        """`show --json` of the newest run."""
-        found = self.xdplab("show", "--json").json()
-        assert isinstance(found, list)
-        return found
+        """What `show --json` prints of the newest run."""
+        run = self.newest()
+        return [row.model_dump(mode="json") for row in summarise(run.load(), run.trials())]
+
+    def newest(self) -> RunFolder:
+        """The newest run."""
+        return RunFolder((self.results / "latest").resolve())
 
     def trials(self) -> list[TrialRecord]:
         """Records of the newest run."""
-        return RunFolder((self.results / "latest").resolve()).trials()
+        return self.newest().trials()
 
     def namespaces(self) -> list[str]:
         """Namespaces of this testbed."""

@@ -40,9 +40,6 @@ def test_tail_percentiles_of_many_values_agree_with_numpy(seed: int) -> None:
         assert found.percentile_us(percent) == pytest.approx(expected, rel=TOLERANCE), percent
 
 
-@pytest.mark.xfail(
-    strict=True, reason="percentile_us: 99.9 / 100 * 1000 is 999.0000000000001 and its ceiling one rank too high"
-)
 def test_p999_of_a_thousand_values_is_the_999th() -> None:
     assert Distribution.merged([encoded(range(1, 1001))]).percentile_us(99.9) == pytest.approx(0.999)
 

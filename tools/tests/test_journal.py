@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import bugs, studies
+from lab import studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
@@ -102,7 +102,6 @@ def test_a_bad_line_in_the_middle_is_an_error_with_its_number(run: RunFolder, li
         run.trials()
 
 
-@pytest.mark.xfail(strict=True, reason="RunFolder.trials does not look at the schema version of a line")
 def test_a_trial_of_another_schema_version_is_refused(run: RunFolder) -> None:
     run.append(trial(A, 3, schema_version=99))
     with pytest.raises(InputError, match="99"):
@@ -157,9 +156,6 @@ def test_a_full_disk_keeps_the_trials_before(run: RunFolder, monkeypatch: pytest
     assert journal(run).read_bytes() == before
 
 
-@pytest.mark.xfail(
-    strict=True, reason="RunFolder.append: os.open stands outside of the try, so its OSError is a traceback"
-)
 def test_a_journal_that_cannot_be_opened_is_one_line(run: RunFolder) -> None:
     journal(run).unlink()
     run.path.joinpath("run.json").unlink()
@@ -183,7 +179,6 @@ def trials_on_a_disk(
     return done, studies.only_run(results).trials()
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize("room", [1.3, 2.6, 3.1])
 def test_a_disk_that_fills_up_ends_the_run_with_what_was_measured(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, room: float

@@ -72,9 +72,6 @@ def test_a_module_imports_only_from_those_to_its_left(path: Path) -> None:
     assert wrong(path) == set()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="robot.library takes describe and duration from cli.progress: a front end from the other"
-)
 def test_one_front_end_does_not_need_the_other() -> None:
     assert {path.name: wrong(path) for path in MODULES if home(path) == "robot" and wrong(path)} == {}
 
@@ -108,7 +105,8 @@ def sources(folder: str) -> list[Path]:
         ("suites", 4),
         ("bpf", 30),
         pytest.param(
-            "ci", 3, marks=pytest.mark.xfail(strict=True, reason="ci/packages.txt and ci/constraints.txt have none")
+            "ci",
+            3,
         ),
     ],
 )

@@ -98,15 +98,12 @@ def test_hostile_words_stay_words() -> None:
         "50 % & more",
         pytest.param(
             "a $5 and $\\frac{ b",
-            marks=pytest.mark.xfail(strict=True, reason="matplotlib takes $...$ for TeX: ValueError, no report"),
         ),
         pytest.param(
             "_hidden",
-            marks=pytest.mark.xfail(strict=True, reason="matplotlib leaves labels that begin with _ out of the legend"),
         ),
         pytest.param(
             "fast \N{ROCKET}",
-            marks=pytest.mark.xfail(strict=True, reason="matplotlib warns of a missing glyph on stderr"),
         ),
     ],
 )
@@ -133,9 +130,6 @@ def test_failures_show_the_last_lines_of_the_log() -> None:
     assert html.count("it broke") >= 2
 
 
-@pytest.mark.xfail(
-    strict=True, reason="plots of points that lost every frame: the legend has no entries, and matplotlib warns"
-)
 def test_a_point_that_lost_everything_is_drawn() -> None:
     html, _ = page(run_record(A), [trial(A, n, [], sent=100) for n in range(2)])
     assert "1.00e+00" in html

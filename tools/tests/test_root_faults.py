@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import bugs
 from lab.command import finish, wait_for
 from lab.rooted import Lab
 
@@ -24,7 +23,6 @@ def killed(target: str, **plan: Any) -> dict[str, Any]:
     return {"at": MEASURE, "after_s": 0.15, "signal": "SIGKILL", "target": target, **plan}
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize(
     ("forwarder", "process"), [("ovs-afxdp", "ovs-vswitchd"), ("testpmd", "dpdk-testpmd"), ("xdp", "xdpfwd")]
 )
@@ -46,7 +44,6 @@ def test_a_forwarder_killed_in_a_trial_fails_its_point_alone(lab: Lab, forwarder
     assert done.code == 1
 
 
-@bugs.EXIT_CODE
 def test_a_tester_killed_in_a_trial_fails_its_repetition_alone(lab: Lab) -> None:
     done = lab.run(
         killed("xdpgen"), forwarders=["ovs-afxdp"], repetitions=3, method={"name": "latency", "duration_s": 0.4}
@@ -83,7 +80,7 @@ def test_a_second_run_on_the_testbed_is_refused_and_the_first_goes_on(lab: Lab) 
         ({"forwarders": ["ovs-dpdk:busy_budget=many"]}, "busy_budget"),
         ({"knobs": {"speed": [1]}}, "knob 'speed': unknown"),
         ({"knobs": {"cpu_layout": [3]}}, "knob cpu_layout: 3"),
-        pytest.param({"traffic": {"probe_pps": 9e7}}, "top rate", marks=bugs.WORKDIR),
+        pytest.param({"traffic": {"probe_pps": 9e7}}, "top rate"),
     ],
 )
 def test_bad_input_is_refused_and_leaves_nothing(lab: Lab, changes: dict[str, Any], words: str) -> None:
@@ -92,7 +89,6 @@ def test_bad_input_is_refused_and_leaves_nothing(lab: Lab, changes: dict[str, An
     lab.assert_nothing_left()
 
 
-@bugs.WORKDIR
 def test_programs_that_are_not_built_are_named(lab: Lab) -> None:
     lab.run(env={"XDPLAB_BPF_DIR": str(lab.folder)}).refused("xdpgen is not built", "make -C bpf")
     partly = lab.folder / "bpf"
@@ -123,7 +119,6 @@ def path_without(lab: Lab, *missing: str) -> str:
     return str(folder)
 
 
-@pytest.mark.xfail(strict=True, reason="a missing program ends the run as XdplabError, exit code 1 instead of 2")
 @pytest.mark.parametrize("program", ["ip", "ethtool"])
 def test_a_missing_system_program_is_a_missing_part(lab: Lab, program: str) -> None:
     done = lab.run(env={"PATH": path_without(lab, program)})
@@ -131,7 +126,6 @@ def test_a_missing_system_program_is_a_missing_part(lab: Lab, program: str) -> N
     done.refused(program)
 
 
-@bugs.EXIT_CODE
 def test_a_program_missing_for_one_forwarder_fails_that_one(lab: Lab) -> None:
     done = lab.run(env={"PATH": path_without(lab, "ovs-vsctl")}, forwarders=["ovs-afxdp", "xdp"])
     lab.assert_nothing_left()
@@ -169,10 +163,6 @@ def small_disk(lab: Lab) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="run_study: the report's own ENOSPC hides the journal's error, which says what to do; exit code aside",
-)
 def test_a_disk_that_is_really_full_keeps_the_trials_before(lab: Lab, small_disk: Path) -> None:
     done = lab.run(
         testbed="fake", tester="fake", forwarders=["fake"], repetitions=99, env={"XDPLAB_RESULTS": str(small_disk)}

@@ -100,15 +100,7 @@ def test_two_pairs_that_are_nearly_equal_do_not_break_the_interval() -> None:
     assert found.low > 0.1
 
 
-EQUAL_BOOTSTRAPPED = pytest.mark.xfail(
-    strict=True,
-    reason="ratio_interval: from twelve equal pairs on, a spread of rounding only leaves nothing for np.quantile",
-)
-
-
-@pytest.mark.parametrize(
-    "count", [3, 4, 5, 7, 11, *(pytest.param(n, marks=EQUAL_BOOTSTRAPPED) for n in (BOOTSTRAP_FROM_PAIRS, 20))]
-)
+@pytest.mark.parametrize("count", [3, 4, 5, 7, 11, BOOTSTRAP_FROM_PAIRS, 20])
 def test_equal_pairs_give_a_point_for_an_interval(count: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

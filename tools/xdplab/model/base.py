@@ -20,11 +20,12 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def _key(location: tuple[int | str, ...], data: Any) -> str:
+def _key(location: tuple[Any, ...], data: Any) -> str:
     """The dotted key of the file that an error is about; members of unions, which pydantic names too, are left out."""
     parts: list[str] = []
     for number, part in enumerate(location, start=1):
-        if (isinstance(data, Mapping) and part in data) or (isinstance(data, list | tuple) and isinstance(part, int) and part < len(data)):
+        here = isinstance(data, Mapping) and part in data
+        if here or (isinstance(data, list | tuple) and isinstance(part, int) and part < len(data)):
             data = data[part]
         elif number < len(location) or not isinstance(data, Mapping | list | tuple):
             continue

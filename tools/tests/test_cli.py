@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lab import bugs, studies
+from lab import studies
 from lab.command import BIN, Done, environment, xdplab
 
 KEYS = {
@@ -42,7 +42,6 @@ def test_show_prints_a_table_and_the_reasons(cli: Callable[..., Done], tmp_path:
     assert "fake:fail_to_start=true: failed: fake: did not start, as its option fail_to_start asked for" in out
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -93,9 +92,6 @@ def test_wrong_usage_is_one_line_and_exit_code_2(cli: Callable[..., Done], args:
     cli(*args).refused()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="main() prints an empty `xdplab: ` for typer's NoArgsIsHelp after the help itself"
-)
 def test_no_arguments_print_help_and_no_empty_complaint(cli: Callable[..., Done]) -> None:
     done = cli()
     assert "Usage: xdplab" in done.out
@@ -139,7 +135,6 @@ def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
     )
 
 
-@bugs.EXIT_CODE
 def test_doctor_is_exit_code_2_when_something_is_missing(
     cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

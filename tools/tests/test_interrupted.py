@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lab import bugs, studies
+from lab import studies
 from lab.command import finish, start, wait_for
 
 from xdplab.model import Interrupted
 from xdplab.runner import deferred, interruptible
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_a_signal_ends_a_run_with_130_and_keeps_its_trials(
     tmp_path: Path, results: Path, state: Path, saboteur: Callable[..., dict[str, str]], number: signal.Signals

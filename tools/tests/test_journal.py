@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import bugs, studies
+from lab import studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
@@ -179,7 +179,6 @@ def trials_on_a_disk(
     return done, studies.only_run(results).trials()
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize("room", [1.3, 2.6, 3.1])
 def test_a_disk_that_fills_up_ends_the_run_with_what_was_measured(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, room: float

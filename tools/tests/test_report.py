@@ -116,9 +116,6 @@ def test_failures_show_the_last_lines_of_the_log() -> None:
     assert html.count("it broke") >= 2
 
 
-@pytest.mark.xfail(
-    strict=True, reason="plots of points that lost every frame: the legend has no entries, and matplotlib warns"
-)
 def test_a_point_that_lost_everything_is_drawn() -> None:
     html, _ = page(run_record(A), [trial(A, n, [], sent=100) for n in range(2)])
     assert "1.00e+00" in html

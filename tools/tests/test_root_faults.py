@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import bugs
 from lab.command import finish, wait_for
 from lab.rooted import Lab
 
@@ -26,7 +25,6 @@ def killed(target: str, **plan: Any) -> dict[str, Any]:
     return {"at": MEASURE, "after_s": 0.15, "signal": "SIGKILL", "target": target, **plan}
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize(
     ("forwarder", "process"), [("ovs-afxdp", "ovs-vswitchd"), ("testpmd", "dpdk-testpmd"), ("xdp", "xdpfwd")]
 )
@@ -48,7 +46,6 @@ def test_a_forwarder_killed_in_a_trial_fails_its_point_alone(lab: Lab, forwarder
     assert done.code == 1
 
 
-@bugs.EXIT_CODE
 def test_a_tester_killed_in_a_trial_fails_its_repetition_alone(lab: Lab) -> None:
     done = lab.run(
         killed("xdpgen"), forwarders=["ovs-afxdp"], repetitions=2, method={"name": "latency", "duration_s": 0.4}
@@ -113,7 +110,6 @@ def path_without(lab: Lab, *missing: str) -> str:
     return str(folder)
 
 
-@pytest.mark.xfail(strict=True, reason="a missing program ends the run as XdplabError, exit code 1 instead of 2")
 @pytest.mark.parametrize("program", ["ip", "ethtool"])
 def test_a_missing_system_program_is_a_missing_part(lab: Lab, program: str) -> None:
     done = lab.run(env={"PATH": path_without(lab, program)})
@@ -121,7 +117,6 @@ def test_a_missing_system_program_is_a_missing_part(lab: Lab, program: str) -> N
     done.refused(program)
 
 
-@bugs.EXIT_CODE
 def test_a_program_missing_for_one_forwarder_fails_that_one(lab: Lab) -> None:
     done = lab.run(env={"PATH": path_without(lab, "ovs-vsctl")}, forwarders=["ovs-afxdp", "xdp"])
     lab.assert_nothing_left()
@@ -159,10 +154,6 @@ def small_disk(lab: Lab) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="run_study: the report's own ENOSPC hides the journal's error, which says what to do; exit code aside",
-)
 def test_a_disk_that_is_really_full_keeps_the_trials_before(lab: Lab, small_disk: Path) -> None:
     done = lab.run(
         testbed="fake", tester="fake", forwarders=["fake"], repetitions=99, env={"XDPLAB_RESULTS": str(small_disk)}

@@ -5,7 +5,6 @@ import signal
 from typing import Any
 
 import pytest
-from lab import bugs
 from lab.command import wait_for
 from lab.rooted import Lab
 
@@ -42,7 +41,6 @@ def test_a_signal_before_anything_is_measured_leaves_nothing_at_all(
     done.refused(f"ended by {number}", code=130)
 
 
-@bugs.EXIT_CODE
 @pytest.mark.parametrize(
     ("moment", "number", "trials"),
     [
@@ -67,10 +65,7 @@ def test_a_signal_in_a_run_keeps_the_trials_and_puts_everything_back(
     "moment",
     [
         UP,
-        pytest.param(
-            {**TRIAL, "call": 1},
-            marks=bugs.WORKDIR,
-        ),
+        {**TRIAL, "call": 1},
     ],
     ids=["testbed up", "trial"],
 )
@@ -83,10 +78,6 @@ def test_down_after_kill_9_leaves_nothing(lab: Lab, moment: dict[str, Any]) -> N
     lab.assert_nothing_left()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="recover() gives hugepages back before it kills the DPDK process that holds them, and down fails",
-)
 def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
     done = struck(lab, {**TRIAL, "call": 1}, "SIGKILL", forwarders=["testpmd:hugepages=true"])
     assert done.code == -signal.SIGKILL
@@ -97,7 +88,6 @@ def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
-@pytest.mark.xfail(strict=True, reason="down kills what lives in the namespaces; xdpgen lives outside and sends on")
 def test_down_ends_a_tester_that_outlived_its_run(lab: Lab) -> None:
     done = struck(
         lab, {**TRIAL, "call": 1}, "SIGKILL", forwarders=["xdp"], method={"name": "latency", "duration_s": 30}

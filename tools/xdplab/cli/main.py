@@ -223,7 +223,7 @@ def version() -> None:
 def main() -> None:
     """Entry point: a known error is one line and its exit code."""
     try:
-        cli(standalone_mode=False)
+        sys.exit(cli(standalone_mode=False) or 0)  # what `typer.Exit` carried comes back as the return value
     except typer.Exit as exc:
         sys.exit(exc.exit_code)
     except typer.Abort:

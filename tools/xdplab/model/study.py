@@ -6,7 +6,7 @@ import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from xdplab.model.base import Model
 from xdplab.model.testbed import Name
@@ -140,7 +140,15 @@ class Rfc2544Spec(Model):
         return tuple(clause for clause in get_args(Clause) if clause in asked)
 
 
-MethodSpec = Annotated[LatencySpec | Rfc2544Spec, Field(discriminator="name")]
+def _kind_of_method(value: Any) -> str:
+    """Which spec a method's mapping is; one without a name is `latency`."""
+    name = value.get("name", "latency") if isinstance(value, dict) else getattr(value, "name", "latency")
+    return "latency" if name == "latency" else "rfc2544"
+
+
+MethodSpec = Annotated[
+    Annotated[LatencySpec, Tag("latency")] | Annotated[Rfc2544Spec, Tag("rfc2544")], Discriminator(_kind_of_method)
+]
 
 
 class StudySpec(Model):
@@ -169,6 +177,14 @@ class StudySpec(Model):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return value if isinstance(value, (list, tuple)) else (value,)
+
+    @field_validator("method", mode="before")
+    @classmethod
+    def _known_method(cls, value: Any) -> Any:
+        known = ("latency", *get_args(Rfc2544Spec.model_fields["name"].annotation))
+        if isinstance(value, dict) and value.get("name", "latency") not in known:
+            raise ValueError(f"name should be one of {', '.join(map(repr, known))}")
+        return value
 
     @field_validator("knobs", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import finish, wait_for
-from lab.rooted import Lab
+from lab.rooted import Lab, hugepages
 
 from xdplab.forwarders import forwarder_names
 from xdplab.hosts.kernel import cpu_list
@@ -43,9 +43,11 @@ TITLES = [pytest.param(title, marks=HUGEPAGES if "hugepages" in title else ()) f
 @pytest.fixture(scope="module")
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each forwarder from one run of all, with the tester as it is shipped."""
+    before = hugepages()
     done = shared_lab.run(forwarders=[*MODES, ZERO_COPY], tester="xdpgen")
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
+    assert hugepages() == before
     return {row["forwarder"]: row for row in shared_lab.rows()}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from lab.command import wait_for
-from lab.rooted import Lab
+from lab.rooted import Lab, hugepages
 
 pytestmark = pytest.mark.root
 
@@ -48,7 +48,16 @@ def test_a_signal_before_anything_is_measured_leaves_nothing_at_all(
         pytest.param(TRIAL, "SIGINT", 1, id="trial-SIGINT"),
         pytest.param(TRIAL, "SIGTERM", 1, id="trial-SIGTERM"),
         pytest.param(CLEAN_UP, "SIGTERM", 2, id="clean-up-SIGTERM"),
-        pytest.param(DOWN, "SIGINT", 2, id="testbed down-SIGINT"),
+        pytest.param(
+            DOWN,
+            "SIGINT",
+            2,
+            id="testbed down-SIGINT",
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="execute(): Interrupted out of the last deferred() is raised, not returned: no report",
+            ),
+        ),
     ],
 )
 def test_a_signal_in_a_run_keeps_the_trials_and_puts_everything_back(
@@ -79,11 +88,13 @@ def test_down_after_kill_9_leaves_nothing(lab: Lab, moment: dict[str, Any]) -> N
 
 
 def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
+    before = hugepages()
     done = struck(lab, {**TRIAL, "call": 1}, "SIGKILL", forwarders=["testpmd:hugepages=true"])
     assert done.code == -signal.SIGKILL
     down = lab.down()
     assert down.complaints == []
-    assert "hugepages_2m back to" in down.out
+    assert f"hugepages_2m back to {before}" in down.out
+    assert hugepages() == before
     assert lab.namespaces() == []
     lab.assert_nothing_left()
 

@@ -6,7 +6,6 @@ import os
 import secrets
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from xdplab.analysis import summarise
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
 
-_HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 #: Nothing of a busy machine counts as a disturbance here: these tests are about what runs, not how fast.
 _ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0}
 _STUDY: dict[str, Any] = {
@@ -45,7 +43,6 @@ class Lab:
         self.testbed = folder / "testbed.yaml"
         self.testbed.write_text(yaml.safe_dump({"schema": 1, "name": self.name, "kind": "embedded"}), encoding="utf-8")
         self._environment = environment
-        self._hugepages = _HUGEPAGES.read_text(encoding="ascii")
 
     def env(self, **extra: str) -> dict[str, str]:
         """Environment of a run."""
@@ -109,7 +106,6 @@ class Lab:
         assert self.namespaces() == []
         assert self.processes() == {}
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
-        assert _HUGEPAGES.read_text(encoding="ascii") == self._hugepages
         left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
         assert left <= {f"{self.name}.lock"}, left
 
@@ -120,6 +116,8 @@ class Lab:
                 os.kill(pid, signal.SIGKILL)
         for name in self.namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False)
-        if _HUGEPAGES.read_text(encoding="ascii") != self._hugepages:
-            time.sleep(0.2)
-            _HUGEPAGES.write_text(self._hugepages, encoding="ascii")
+
+
+def hugepages() -> int:
+    """2 MiB pages reserved on the whole machine. Other runs may hold some: only tests of hugepages look at it."""
+    return int(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").read_text(encoding="ascii"))

@@ -89,7 +89,9 @@ class OvsDpdkOptions(Model):
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
 HUGEPAGES_2M = 384
-_DPDK_MIB = 256
+#: Memory of EAL in MiB. Without hugepages little, for every page costs start-up time. On hugepages a limit as well: OVS
+#: would take all pages for one mempool in several pieces, over which net_af_xdp of DPDK 22.11 makes one UMEM (ENOMEM).
+_DPDK_MIB, _DPDK_HUGE_MIB = 256, 512
 
 
 class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
@@ -113,7 +115,11 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     def daemon_settings(self, dut: Dut) -> list[str]:
         """EAL without PCI. OVS 3.1 adds --in-memory unless told --legacy-mem; EAL 22.11 refuses it with --no-huge."""
         memory = (
-            [f"dpdk-socket-mem={_DPDK_MIB}", "dpdk-extra=--no-pci"]
+            [
+                f"dpdk-socket-mem={_DPDK_HUGE_MIB}",
+                f"dpdk-socket-limit={_DPDK_HUGE_MIB}",
+                "dpdk-extra=--no-pci --iova-mode=va",
+            ]
             if self.options.hugepages
             else [f"dpdk-extra=--no-huge --legacy-mem -m {_DPDK_MIB} --no-pci"]
         )

@@ -103,6 +103,8 @@ class LocalHost:
         except subprocess.TimeoutExpired:
             raise XdplabError(f"{self.name}: {' '.join(argv)}: no end after {timeout_s:g} s") from None
         result = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+        if self._prefix and result.returncode and 'exec of "' in result.stderr:  # what `ip netns exec` says of it
+            raise MissingProgram(f"{self.name}: program {argv[0]!r} not found; `ci/setup` installs it")
         if check and result.returncode:
             raise XdplabError(f"{self.name}: {' '.join(argv)}: {result.complaint}")
         return result

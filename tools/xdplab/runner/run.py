@@ -125,19 +125,20 @@ class StudyRun:
         record: RunRecord | None = None
         with interruptible():
             try:
-                self._testbed.up()
-                record = self._open()
-                self._carry_out(record)
+                try:
+                    self._testbed.up()
+                    record = self._open()
+                    self._carry_out(record)
+                except XdplabError as exc:
+                    if isinstance(exc, InputError | Interrupted):
+                        raise
+                    error = exc
+                finally:
+                    with deferred():  # raises what it held back, once everything has been put back
+                        self._testbed.down()
+                        shutil.rmtree(self._workdir, ignore_errors=True)
             except Interrupted as exc:
                 interrupted = exc
-            except InputError:
-                raise
-            except XdplabError as exc:
-                error = exc
-            finally:
-                with deferred():
-                    self._testbed.down()
-                    shutil.rmtree(self._workdir, ignore_errors=True)
         if record is None:
             raise interrupted or error or XdplabError("the run did not start")
         ended = interrupted or error

@@ -110,19 +110,7 @@ def path_without(lab: Lab, *missing: str) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "ip",
-        pytest.param(
-            "ethtool",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="a program missing within `ip netns exec` is an XdplabError: exit code 1 instead of 2",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("program", ["ip", "ethtool"])
 def test_a_missing_system_program_is_a_missing_part(lab: Lab, program: str) -> None:
     done = lab.run(env={"PATH": path_without(lab, program)})
     lab.assert_nothing_left()

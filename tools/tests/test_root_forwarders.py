@@ -33,11 +33,6 @@ MODES = {
 #: What veth has not.
 ZERO_COPY = "ovs-afxdp:xdp_mode=native-with-zerocopy"
 IN_KERNEL = {"xdp", "xdp:mode=generic", "linux-bridge"}
-HUGEPAGES = pytest.mark.xfail(
-    strict=True,
-    reason="ovs-dpdk:hugepages=true: OVS fills the room with a pool of 752 MiB, and XDP_UMEM_REG of it fails",
-)
-TITLES = [pytest.param(title, marks=HUGEPAGES if "hugepages" in title else ()) for title in MODES]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def test_all_forwarders_of_the_project_are_tried_here() -> None:
     assert {title.split(":")[0] for title in MODES} == set(forwarder_names()) - {"fake"}
 
 
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", MODES)
 def test_a_forwarder_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[str, Any]], title: str) -> None:
     row = rows[title]
     assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
@@ -70,7 +65,7 @@ def test_what_this_machine_cannot_do_is_unsupported_with_the_reason(rows: dict[s
     assert "veth" in row["reason"]
 
 
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", MODES)
 def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], shared_lab: Lab, title: str) -> None:
     (trial,) = [each for each in shared_lab.trials() if each.point_id == rows[title]["point_id"] and each.result]
     assert set(trial.mode["xdp"]) == {"b0", "b1"}
@@ -82,7 +77,6 @@ def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], sh
     assert trial.counters or title.startswith("testpmd")
 
 
-@HUGEPAGES
 def test_hugepages_are_reserved_for_the_visit_and_given_back(rows: dict[str, dict[str, Any]], shared_lab: Lab) -> None:
     point = rows["ovs-dpdk:hugepages=true"]["point_id"]
     held = {each.point_id: each.knobs.get("hugepages_2m") for each in shared_lab.trials() if each.result}

@@ -48,16 +48,7 @@ def test_a_signal_before_anything_is_measured_leaves_nothing_at_all(
         pytest.param(TRIAL, "SIGINT", 1, id="trial-SIGINT"),
         pytest.param(TRIAL, "SIGTERM", 1, id="trial-SIGTERM"),
         pytest.param(CLEAN_UP, "SIGTERM", 2, id="clean-up-SIGTERM"),
-        pytest.param(
-            DOWN,
-            "SIGINT",
-            2,
-            id="testbed down-SIGINT",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="execute(): Interrupted out of the last deferred() is raised, not returned: no report",
-            ),
-        ),
+        pytest.param(DOWN, "SIGINT", 2, id="testbed down-SIGINT"),
     ],
 )
 def test_a_signal_in_a_run_keeps_the_trials_and_puts_everything_back(

@@ -78,11 +78,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             self._vsctl("--no-wait", "set", "Open_vSwitch", ".", *[f"other_config:{item}" for item in settings])
         self._start("ovs-vswitchd", [self.daemon, f"unix:{self._path('db.sock')}"], self.daemon_cpus(dut))
         self._wait_for("ovs-vswitchd.ctl")
-        self._vsctl(
-            "add-br", _BRIDGE, "--", "set", "bridge", _BRIDGE, "datapath_type=netdev", "fail-mode=secure"
-        )  # fmt: skip
-        names = [self._add_port(index, dut) for index in range(len(dut.ports))]
-        self._add_flows(names)
+        self._add_flows(self._add_bridge(dut))
 
     def stop(self) -> None:
         """Daemon first, so that it detaches its XDP programs, then the database.
@@ -174,13 +170,25 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         assert self._dut is not None
         return self._dut.host.run(["ovs-appctl", "-t", self._path("ovs-vswitchd.ctl"), *args]).stdout
 
-    def _add_port(self, index: int, dut: Dut) -> str:
-        name, columns = self.interface(index, dut)
-        self._vsctl("add-port", _BRIDGE, name, "--", "set", "Interface", name, *columns)
-        error = self._vsctl("get", "Interface", name, "error").strip()
-        if error not in ("[]", '""'):
-            raise PointFailed(f"{self.name}: port {name}: {error}")
-        return name
+    def _add_bridge(self, dut: Dut) -> list[str]:
+        """The bridge with all ports in one transaction; returns their names.
+
+        Raises:
+            PointFailed: OVS reports an error for a port.
+        """
+        commands = ["add-br", _BRIDGE, "--", "set", "bridge", _BRIDGE, "datapath_type=netdev", "fail-mode=secure"]
+        names = []
+        for index in range(len(dut.ports)):
+            name, columns = self.interface(index, dut)
+            commands += ["--", "add-port", _BRIDGE, name, "--", "set", "Interface", name, *columns]
+            names.append(name)
+        self._vsctl(*commands)
+        for name, error in json.loads(self._vsctl("--format=json", "--columns=name,error", "list", "Interface"))[
+            "data"
+        ]:
+            if error != ["set", []]:
+                raise PointFailed(f"{self.name}: port {name}: {error}")
+        return names
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None

@@ -13,6 +13,9 @@ from pathlib import Path
 from xdplab.hosts.base import Completed
 from xdplab.model import MissingProgram, XdplabError
 
+#: Parts of /proc that differ between network namespaces; the rest is read without starting a program.
+_PER_NETNS = ("/proc/sys/", "/proc/net/", "/proc/self/")
+
 
 class LocalProcess:
     """A child process in a session of its own, so that Ctrl-C reaches xdplab first and clean-up stays in order."""
@@ -147,7 +150,7 @@ class LocalHost:
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""
-        if not self._prefix:
+        if not self._prefix or (path.startswith("/proc/") and not path.startswith(_PER_NETNS)):
             try:
                 return Path(path).read_text(encoding="utf-8", errors="replace").strip()
             except OSError as exc:

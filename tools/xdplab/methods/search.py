@@ -3,18 +3,12 @@
 
 Both work on a function that measures one trial, so that they run on real forwarders, on simulated boxes and on the
 journal of a killed run alike. Time is traffic time, never wall time: a replayed search takes the same decisions.
-
-Facts about MLRsearch 1.2.1 that shape this module: trial durations may be fractional; unsent frames count as loss when
-`intended_count` is given; without a lower bound it raises unless `fail_fast` is off; a box faster than the top load
-gets no upper bound; when it is ended from inside, its database still holds what was measured.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
+from typing import Literal
 
 from xdplab.model import Model, PresetName
 
@@ -97,39 +91,38 @@ class SearchResult(Model):
     traffic_s: float
 
 
-class _BudgetSpent(Exception):
+class BudgetSpent(Exception):
     """Traffic time is used up."""
 
 
-class _Recorder(AbstractMeasurer):  # type: ignore[misc] # the library has no type information
-    """MLRsearch's measurer: keeps every trial and the traffic time."""
+class Recorder:
+    """Takes the trials of a search, keeps every one and the traffic time."""
 
     def __init__(self, measure: Measure, budget_s: float, tolerance: float, progress: Callable[[Step], None]) -> None:
         self.steps: list[Step] = []
         self.traffic_s = 0.0
+        #: Unsent frames up to this share change the load by less than the search resolves; more count as loss.
+        self.tolerance = tolerance
         self._measure = measure
         self._budget_s = budget_s
-        #: Unsent frames up to this share change the load by less than the search resolves; more count as loss.
-        self._tolerance = tolerance
         self._progress = progress
 
-    def measure(self, intended_duration: float, intended_load: float) -> MeasurementResult:
-        """Called by keyword; the names are MLRsearch's."""
-        duration, load = float(intended_duration), float(intended_load)
-        if self.traffic_s + duration > self._budget_s:
-            raise _BudgetSpent
-        counts = self._measure(load, duration)
-        self.traffic_s += duration
-        step = Step(load_pps=load, duration_s=duration, intended=counts.intended, sent=counts.sent, lost=counts.lost)
+    def take(self, load_pps: float, duration_s: float) -> Step:
+        """One trial.
+
+        Raises:
+            BudgetSpent: it would take more traffic time than the search has.
+        """
+        if self.traffic_s + duration_s > self._budget_s:
+            raise BudgetSpent
+        counts = self._measure(load_pps, duration_s)
+        self.traffic_s += duration_s
+        step = Step(
+            load_pps=load_pps, duration_s=duration_s, intended=counts.intended, sent=counts.sent, lost=counts.lost
+        )
         self.steps.append(step)
         self._progress(step)
-        return MeasurementResult(
-            intended_duration=duration,
-            intended_load=load,
-            intended_count=counts.sent if step.unsent_ratio <= self._tolerance else counts.intended,
-            offered_count=counts.sent,
-            loss_count=max(0, counts.lost),
-        )
+        return step
 
 
 def search(
@@ -144,71 +137,19 @@ def search(
 ) -> SearchResult:
     """Search the highest load for each tolerated loss ratio between `low_pps` and `high_pps`."""
     settings = PRESETS[preset]
-    recorder = _Recorder(measure, budget_s or settings.budget_s, settings.relative_width, progress)
+    recorder = Recorder(measure, budget_s or settings.budget_s, settings.relative_width, progress)
     if preset == "binary":
         bounds = [_bisect(settings, ratio, low_pps, high_pps, recorder) for ratio in loss_ratios]
     else:
-        bounds = _mlrsearch(settings, loss_ratios, low_pps, high_pps, recorder)
+        from xdplab.methods.mlr import mlrsearch  # the library takes 0.4 s to import
+
+        bounds = mlrsearch(settings, loss_ratios, low_pps, high_pps, recorder)
     return SearchResult(
         preset=preset, bounds=tuple(bounds), steps=tuple(recorder.steps), traffic_s=round(recorder.traffic_s, 3)
     )
 
 
-def _mlrsearch(settings: Preset, ratios: Sequence[float], low: float, high: float, recorder: _Recorder) -> list[Bound]:
-    goals = {
-        ratio: SearchGoal(
-            loss_ratio=ratio,
-            exceed_ratio=settings.exceed_ratio,
-            relative_width=settings.relative_width,
-            initial_trial_duration=settings.initial_trial_s,
-            final_trial_duration=settings.final_trial_s,
-            duration_sum=settings.duration_sum_s,
-            fail_fast=False,
-        )
-        for ratio in ratios
-    }
-    # the library's own time limit is wall time, which a replay would not reach: ours is in the recorder
-    config = Config(goals=goals.values(), min_load=low, max_load=high, search_duration_max=1e9, warmup_duration=0.0)
-    controller = MultipleLossRatioSearch(config=config)
-    try:
-        found = controller.search(measurer=recorder, debug=lambda line: None)
-        width = settings.relative_width
-        return [_bound(ratio, found[goal], recorder.steps, high, width) for ratio, goal in goals.items()]
-    except _BudgetSpent:
-        return [_partial(controller, ratio, goal, recorder.steps, high) for ratio, goal in goals.items()]
-
-
-def _bound(ratio: float, goal: Any, steps: Sequence[Step], high: float, width: float) -> Bound:
-    """A library result as a Bound: who set the limit is read from the trials at the upper bound."""
-    lower = _load(getattr(goal, "relevant_lower_bound", None))
-    upper = _load(getattr(goal, "relevant_upper_bound", None))
-    throughput = getattr(goal, "conditional_throughput", None)
-    return Bound(
-        loss_ratio=ratio,
-        lower_pps=lower,
-        upper_pps=upper,
-        throughput_pps=float(throughput) if throughput is not None and lower is not None else None,
-        limited_by=_limit(ratio, lower, upper, steps, high, width, spent=False),
-    )
-
-
-def _partial(controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[Step], high: float) -> Bound:
-    """What the library's database knows when the budget was spent."""
-    target = controller.scaling.goal_to_final_target[goal]
-    bounds = controller.database.get_relevant_bounds(target)
-    lower, upper = _load(bounds.clo), _load(bounds.chi)
-    at_lower = [step for step in steps if lower and math.isclose(step.load_pps, lower, rel_tol=1e-6)]
-    rate = min((step.load_pps * (1 - step.loss_ratio) for step in at_lower), default=None)
-    return Bound(
-        loss_ratio=ratio,
-        lower_pps=lower,
-        upper_pps=upper,
-        throughput_pps=rate,
-        limited_by=_limit(ratio, lower, upper, steps, high, goal.relative_width, spent=True),
-    )
-
-
-def _limit(
+def limit(
     ratio: float,
     lower: float | None,
     upper: float | None,
@@ -218,6 +159,7 @@ def _limit(
     *,
     spent: bool,
 ) -> Literal["forwarder", "tester", "below-minimum", "budget"]:
+    """Who set the bounds, read from the trials at the upper one."""
     if lower is None and upper is not None and not spent:
         return "below-minimum"
     if upper is None:
@@ -229,11 +171,7 @@ def _limit(
     return "budget" if spent else "forwarder"
 
 
-def _load(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: _Recorder) -> Bound:
+def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: Recorder) -> Bound:
     """RFC 2544 §26.1 as it is usually read: halve the interval on one trial a step; the top load first."""
     lower: float | None = None
     upper: float | None = None
@@ -241,11 +179,10 @@ def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: _
     load, spent = high, False
     while True:
         try:
-            recorder.measure(intended_duration=settings.final_trial_s, intended_load=load)
-        except _BudgetSpent:
+            step = recorder.take(load, settings.final_trial_s)
+        except BudgetSpent:
             spent = True
             break
-        step = recorder.steps[-1]
         if step.loss_ratio <= ratio and step.unsent_ratio <= settings.relative_width:
             lower, rate = load, load * (1 - step.loss_ratio)
         else:
@@ -260,5 +197,5 @@ def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: _
         lower_pps=lower,
         upper_pps=upper,
         throughput_pps=rate,
-        limited_by=_limit(ratio, lower, upper, recorder.steps, high, settings.relative_width, spent=spent),
+        limited_by=limit(ratio, lower, upper, recorder.steps, high, settings.relative_width, spent=spent),
     )

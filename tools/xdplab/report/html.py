@@ -15,8 +15,6 @@ from xdplab.analysis.summary import counted
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.search import PRESETS
 from xdplab.model import Rfc2544Spec, RunRecord, TrialRecord, XdplabError
-from xdplab.report.plots import density_plot, distribution_plot, repetition_plot
-from xdplab.report.rfc2544_plots import latency_at_load_plot, loss_plot, throughput_plot
 
 
 def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
@@ -79,6 +77,8 @@ def _ratios(measured: Sequence[PointSummary], compared: Comparison | None) -> di
 
 def _plots(measured: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
+    from xdplab.report.plots import density_plot, distribution_plot, repetition_plot  # matplotlib: 0.3 s
+
     plots = []
     for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
         group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
@@ -96,6 +96,8 @@ def _plots(measured: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> l
 
 def _rfc_plots(summaries: Sequence[PointSummary]) -> dict[str, Markup]:
     """The RFC's graphs that the figures allow."""
+    from xdplab.report.rfc2544_plots import latency_at_load_plot, loss_plot, throughput_plot
+
     drawn = {
         "throughput": throughput_plot(summaries),
         "loss_curve": loss_plot(summaries),

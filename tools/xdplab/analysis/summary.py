@@ -160,14 +160,14 @@ def _status(run: RunRecord, point: Point, trials: list[TrialRecord], chosen: lis
 
 
 def _cpus(trial: TrialRecord, run: RunRecord) -> str:
-    """Where the four halves ran, as seen: `tx 0 · napi 0 · forwarder 1 · rx 1`."""
+    """Where the four halves ran: `tx 0 · napi with tx · forwarder 1 · rx 1`; forwarder and rx as they were seen."""
     layout = run.layout
     threads = sorted({thread.cpu for thread in trial.threads})
     rx_cpus = trial.result.rx_cpus if trial.result else {}
     receivers = sorted(cpu for cpu, frames in rx_cpus.items() if frames)
     pinned = trial.knobs.get("cpu_layout")
     moved = isinstance(pinned, dict) and "1" in pinned.values()
-    napi = "thread" if moved else str(layout.tester_tx)
+    napi = "thread" if moved else "with tx"
     forwarder = "/".join(map(str, threads)) or "in NAPI"
     return f"tx {layout.tester_tx} · napi {napi} · forwarder {forwarder} · rx {'/'.join(map(str, receivers)) or '-'}"
 

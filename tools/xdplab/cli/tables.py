@@ -69,7 +69,8 @@ def plan_table(plan: Plan, study: StudySpec) -> str:
     for point in plan.points:
         traffic = point.traffic
         share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
-        load = share or (f"{traffic.load_pps / 1000:g} kpps" if traffic.load_pps else "-")
+        stated = traffic.stated_load_pps
+        load = share or (f"{stated / 1000:g} kpps" if stated else "-")
         knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
         rows.append(
             [point.forwarder.title, point.path, str(traffic.frame_bytes), f"{traffic.probe_pps / 1000:g}", load, knobs]

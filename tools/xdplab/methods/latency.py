@@ -30,7 +30,7 @@ class Latency(Method):
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Find the load if it is a share, then take the trial."""
-        load_pps = traffic.load_pps
+        load_pps = traffic.stated_load_pps
         if traffic.load_share is not None:
             load_pps = traffic.load_share * self._forwarding_rate(session, traffic)
         session.trial(

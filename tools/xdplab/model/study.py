@@ -75,6 +75,9 @@ class TrafficSpec(Model):
     load_pps: float | None = Field(default=None, gt=0, le=1e9)
     #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
     load_share: float | None = Field(default=None, gt=0, le=1.5)
+    #: Load as a multiple of what fits on a medium of this speed: a frame takes its size plus 20 bytes of preamble and gap.
+    load_of_line: float | None = Field(default=None, gt=0, le=1)
+    line_rate_bps: float | None = Field(default=None, gt=0)
     flows: int = Field(default=1, ge=1, le=10_000)
     #: Source and destination address pairs; the load is shared between them.
     address_pairs: int = Field(default=1, ge=1, le=4)
@@ -99,9 +102,22 @@ class TrafficSpec(Model):
 
     @model_validator(mode="after")
     def _one_load(self) -> "TrafficSpec":
-        if self.load_pps is not None and self.load_share is not None:
-            raise ValueError("load_pps and load_share exclude each other")
+        if sum(load is not None for load in (self.load_pps, self.load_share, self.load_of_line)) > 1:
+            raise ValueError("load_pps, load_share and load_of_line exclude each other")
+        if self.load_of_line is not None and self.line_rate_bps is None:
+            raise ValueError("load_of_line needs line_rate_bps, the speed of the medium")
         return self
+
+    def line_pps(self, line_rate_bps: float) -> float:
+        """Frames of this profile per second on a medium of that speed (RFC 2544 §20)."""
+        return line_rate_bps / sum(share * (size + 20) * 8 for size, share in self.sizes.items())
+
+    @property
+    def stated_load_pps(self) -> float | None:
+        """The load as far as the profile itself says it; None when there is none or it is still to be measured."""
+        if self.load_of_line is not None and self.line_rate_bps is not None:
+            return self.load_of_line * self.line_pps(self.line_rate_bps)
+        return self.load_pps
 
 
 class LatencySpec(Model):

@@ -17,6 +17,7 @@ class Settings:
         self._lock = lock
         self._wanted = [(make_knob(name), value) for name, value in wanted.items()]
         self._saved: list[tuple[Knob, Any]] = []
+        self._system = TestbedLock("system-settings")
         layout = context.layout
         for knob, value in self._wanted:
             layout = knob.layout(KnobContext(context.host, context.ports, layout, context.cpus), value)
@@ -38,6 +39,8 @@ class Settings:
         Raises:
             Unsupported: a value did not take effect.
         """
+        if any(knob.scope == "system" for knob, _ in self._wanted):
+            self._system.acquire()  # two testbeds of one machine must not save each other's values
         for knob, value in self._wanted:
             self._saved.append((knob, knob.read(self._before)))
             self._remember()
@@ -63,6 +66,7 @@ class Settings:
             except XdplabError as exc:
                 failures.append(str(exc))
         self._remember()
+        self._system.release()
         if failures:
             raise XdplabError(f"could not be restored: {'; '.join(failures)}")
 

@@ -216,7 +216,7 @@ class StudyRun:
             f"tester {self._tester.name} on the direct link: p50 {found.p50_ns / 1000:.2f} us, "
             f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps"
         )
-        asked = max(traffic.probe_pps + (traffic.load_pps or 0.0), 0.0) * (2 if traffic.bidirectional else 1)
+        asked = (traffic.probe_pps + (traffic.stated_load_pps or 0.0)) * (2 if traffic.bidirectional else 1)
         if asked > found.top_pps:
             raise InputError(
                 f"traffic: {asked:.0f} pps asked for, but the tester's calibrated top rate on the direct link is "

@@ -30,12 +30,8 @@ def scale_of(spec: Rfc2544Spec) -> Scale:
 
 
 def top_load(spec: Rfc2544Spec, traffic: TrafficSpec, ceiling_pps: float) -> float:
-    """Highest load per direction: the medium's line rate where one is given, and never above the tester's top rate.
-
-    A frame takes its size with FCS plus 20 bytes of preamble and gap (RFC 2544 §20, IEEE 802.3).
-    """
+    """Highest load per direction: the medium's line rate where one is given, and never above the tester's top rate."""
     tester = ceiling_pps / len(traffic.directions)
     if spec.line_rate_bps is None:
         return tester
-    bits = sum(share * (size + 20) * 8 for size, share in traffic.sizes.items())
-    return min(tester, spec.line_rate_bps / bits)
+    return min(tester, traffic.line_pps(spec.line_rate_bps))

@@ -75,7 +75,7 @@ class TrafficSpec(Model):
     load_pps: float | None = Field(default=None, gt=0, le=1e9)
     #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
     load_share: float | None = Field(default=None, gt=0, le=1.5)
-    #: Load as a multiple of what fits on a medium of this speed: a frame takes its size plus 20 bytes of preamble and gap.
+    #: Load as a share of what fits on a medium of this speed; a frame takes its size plus 20 bytes of preamble and gap.
     load_of_line: float | None = Field(default=None, gt=0, le=1)
     line_rate_bps: float | None = Field(default=None, gt=0)
     flows: int = Field(default=1, ge=1, le=10_000)

@@ -45,7 +45,6 @@ static int load(struct receiver *r, __u8 epoch)
 	if (r->port->reflect)
 		skel->rodata->rx_reflect =
 			r->port->veth ? REFLECT_REDIRECT : REFLECT_TX;
-	skel->rodata->rx_clock = r->histograms > 0;
 	/* tc and generic XDP also run where there is no NAPI: on any CPU */
 	skel->rodata->rx_serial = xdp && r->port->xdp_mode == XDP_NATIVE &&
 				  r->port->rx_queues == 1;

@@ -84,7 +84,8 @@ def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSu
     measured = [trial for trial in trials if trial.purpose == "measure" and trial.result]
     chosen = counted(trials)
     figures = tuple(_figures(trial) for trial in chosen) or throughput_repetitions(trials)
-    seen = chosen or [trial for trial in trials if trial.result][-1:]
+    # a trial in which the forwarder was restarted knows no thread from its beginning to its end
+    seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
     failed = [trial for trial in trials if trial.status == "failed"]
     status, reason = _status(run, point, trials, chosen)

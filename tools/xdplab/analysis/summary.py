@@ -14,7 +14,7 @@ from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
 from xdplab.forwarders.base import mode_name
-from xdplab.model import Model, Point, RunRecord, TrialRecord
+from xdplab.model import Model, RunRecord, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester.
@@ -77,10 +77,11 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     by_point: dict[str, list[TrialRecord]] = {point_id: [] for point_id in run.points}
     for trial in trials:
         by_point.setdefault(trial.point_id, []).append(trial)
-    return [_summary(run, run.points[point_id], by_point[point_id]) for point_id in run.points]
+    return [_summary(run, point_id, by_point[point_id]) for point_id in run.points]
 
 
-def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSummary:
+def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointSummary:
+    point = run.points[point_id]
     measured = [trial for trial in trials if trial.purpose == "measure" and trial.result]
     chosen = counted(trials)
     figures = tuple(_figures(trial) for trial in chosen) or throughput_repetitions(trials)
@@ -88,12 +89,12 @@ def _summary(run: RunRecord, point: Point, trials: list[TrialRecord]) -> PointSu
     seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
     failed = [trial for trial in trials if trial.status == "failed"]
-    status, reason = _status(run, point, trials, chosen)
+    status, reason = _status(run, point_id, trials, chosen)
     everything = [_figures(trial) for trial in measured]
     p50s = [figure.p50_us for figure in figures if figure.p50_us is not None]
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
-        point_id=point.id,
+        point_id=point_id,
         forwarder=point.forwarder.title,
         mode=mode_name(seen[-1].mode) if seen else "",
         path=point.path.value,
@@ -142,10 +143,10 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
     )
 
 
-def _status(run: RunRecord, point: Point, trials: list[TrialRecord], chosen: list[TrialRecord]) -> tuple[str, str]:
+def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], chosen: list[TrialRecord]) -> tuple[str, str]:
     """`ok`, `disturbed`, `partial`, `failed`, `unsupported` or `not measured`, and why."""
-    if point.id in run.unsupported:
-        return "unsupported", run.unsupported[point.id]
+    if point_id in run.unsupported:
+        return "unsupported", run.unsupported[point_id]
     for word in ("unsupported", "failed"):
         reasons = Counter(trial.reason for trial in trials if trial.status == word)
         if reasons:

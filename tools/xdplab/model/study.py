@@ -220,6 +220,6 @@ class Point(Model):
 
     @property
     def id(self) -> str:
-        """Stable short name: the same point has the same id in every run."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """Stable short name: the same point has the same id in every run, also after a setting has been added."""
+        text = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

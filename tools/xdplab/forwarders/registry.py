@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding forwarders by name, ours and those of other packages."""
+"""Finding forwarders by name."""
 
-from importlib.metadata import entry_points
 from typing import Any
 
+from xdplab import plugins
 from xdplab.forwarders.base import Forwarder
-from xdplab.model import ForwarderSpec, InputError, validated
+from xdplab.model import ForwarderSpec, validated
 
 GROUP = "xdplab.forwarders"
 
 
 def forwarder_names() -> list[str]:
     """All names that a study may use."""
-    return sorted(entry.name for entry in entry_points(group=GROUP))
+    return plugins.names(GROUP)
 
 
 def forwarder_class(name: str) -> type[Forwarder[Any]]:
@@ -21,10 +21,8 @@ def forwarder_class(name: str) -> type[Forwarder[Any]]:
     Raises:
         InputError: no such forwarder.
     """
-    for entry in entry_points(group=GROUP, name=name):
-        loaded: type[Forwarder[Any]] = entry.load()
-        return loaded
-    raise InputError(f"forwarder {name!r}: unknown; there are {', '.join(forwarder_names())}")
+    found: type[Forwarder[Any]] = plugins.find(GROUP, "forwarder", name)
+    return found
 
 
 def make_forwarder(spec: ForwarderSpec) -> Forwarder[Any]:

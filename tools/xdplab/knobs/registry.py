@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding knobs by name, ours and those of other packages."""
+"""Finding knobs by name."""
 
-from importlib.metadata import entry_points
-
+from xdplab import plugins
 from xdplab.knobs.base import Knob
-from xdplab.model import InputError
 
 GROUP = "xdplab.knobs"
 
 
 def knob_names() -> list[str]:
     """All names that a study may use."""
-    return sorted(entry.name for entry in entry_points(group=GROUP))
+    return plugins.names(GROUP)
 
 
 def make_knob(name: str) -> Knob:
@@ -20,8 +18,6 @@ def make_knob(name: str) -> Knob:
     Raises:
         InputError: no such knob.
     """
-    for entry in entry_points(group=GROUP, name=name):
-        knob = entry.load()()
-        assert isinstance(knob, Knob)
-        return knob
-    raise InputError(f"knob {name!r}: unknown; there are {', '.join(knob_names())}")
+    knob = plugins.find(GROUP, "knob", name)()
+    assert isinstance(knob, Knob)
+    return knob

@@ -17,7 +17,7 @@ from pathlib import Path as FilePath
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.model import InputError, Path, TestbedSpec, XdplabError
-from xdplab.testbed.base import Port, TesterPorts, default_layout
+from xdplab.testbed.base import Port, TesterPorts, default_layout, ports_of_path
 from xdplab.testbed.state import TestbedLock
 
 _LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
@@ -82,10 +82,7 @@ class EmbeddedTestbed:
 
     def tester_ports(self, path: Path) -> TesterPorts:
         """Where the tester sends and receives for a path."""
-        a0, c0 = self.ports["a0"], self.ports["c0"]
-        if path is Path.THROUGH:
-            return TesterPorts(a0, c0)
-        return TesterPorts(a0, a0, mirror=c0 if path is Path.REFLECT else None)
+        return ports_of_path(self.ports, path)
 
     def direct_ports(self) -> TesterPorts | None:
         """The direct link between A and C."""

@@ -3,7 +3,7 @@
 
 from xdplab.hosts import Host, LocalHost
 from xdplab.model import CpuLayout, Path, TestbedSpec
-from xdplab.testbed.base import Port, TesterPorts
+from xdplab.testbed.base import Port, TesterPorts, ports_of_path
 from xdplab.testbed.state import TestbedLock
 
 
@@ -39,10 +39,7 @@ class FakeTestbed:
 
     def tester_ports(self, path: Path) -> TesterPorts:
         """Where the tester sends and receives for a path."""
-        a0, c0 = self.ports["a0"], self.ports["c0"]
-        if path is Path.THROUGH:
-            return TesterPorts(a0, c0)
-        return TesterPorts(a0, a0, mirror=c0 if path is Path.REFLECT else None)
+        return ports_of_path(self.ports, path)
 
     def direct_ports(self) -> TesterPorts | None:
         """The simulated direct link."""

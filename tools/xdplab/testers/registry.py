@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding testers by name, ours and those of other packages."""
+"""Finding testers by name."""
 
-from importlib.metadata import entry_points
-
-from xdplab.model import InputError
+from xdplab import plugins
 from xdplab.testers.base import Tester
 
 GROUP = "xdplab.testers"
@@ -11,7 +9,7 @@ GROUP = "xdplab.testers"
 
 def tester_names() -> list[str]:
     """All names that a study may use."""
-    return sorted(entry.name for entry in entry_points(group=GROUP))
+    return plugins.names(GROUP)
 
 
 def make_tester(name: str) -> Tester:
@@ -20,8 +18,6 @@ def make_tester(name: str) -> Tester:
     Raises:
         InputError: no such tester.
     """
-    for entry in entry_points(group=GROUP, name=name):
-        tester = entry.load()()
-        assert isinstance(tester, Tester)
-        return tester
-    raise InputError(f"tester {name!r}: unknown; there are {', '.join(tester_names())}")
+    tester = plugins.find(GROUP, "tester", name)()
+    assert isinstance(tester, Tester)
+    return tester

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts found through entry points: ours and those of other packages alike."""
+
+from importlib.metadata import entry_points
+from typing import Any
+
+from xdplab.model import InputError
+
+
+def names(group: str) -> list[str]:
+    """All names of a group that a study may use."""
+    return sorted(entry.name for entry in entry_points(group=group))
+
+
+def find(group: str, kind: str, name: str) -> Any:
+    """The class behind a name.
+
+    Raises:
+        InputError: no such part; tells which there are.
+    """
+    for entry in entry_points(group=group, name=name):
+        return entry.load()
+    raise InputError(f"{kind} {name!r}: unknown; there are {', '.join(names(group))}")

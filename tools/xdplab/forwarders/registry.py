@@ -3,9 +3,8 @@
 
 from typing import Any
 
-from xdplab import plugins
 from xdplab.forwarders.base import Forwarder
-from xdplab.model import ForwarderSpec, validated
+from xdplab.model import ForwarderSpec, plugins, validated
 
 GROUP = "xdplab.forwarders"
 

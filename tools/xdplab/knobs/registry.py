@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding knobs by name."""
 
-from xdplab import plugins
 from xdplab.knobs.base import Knob
+from xdplab.model import plugins
 
 GROUP = "xdplab.knobs"
 

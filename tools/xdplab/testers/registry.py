@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finding testers by name."""
 
-from xdplab import plugins
+from xdplab.model import plugins
 from xdplab.testers.base import Tester
 
 GROUP = "xdplab.testers"

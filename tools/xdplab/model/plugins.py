@@ -4,7 +4,7 @@
 from importlib.metadata import entry_points
 from typing import Any
 
-from xdplab.model import InputError
+from xdplab.model.errors import InputError
 
 
 def names(group: str) -> list[str]:

@@ -43,7 +43,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
     spread = (
         f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repeats"
         if interval.low is not None and interval.high is not None
-        else f"no interval from {interval.pairs} repetitions, {MIN_PAIRS} are needed"
+        else f"no interval: {interval.pairs} of the {MIN_PAIRS} repetitions that one needs"
     )
     names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
     if interval.low is not None and not interval.differs:

@@ -137,7 +137,7 @@ def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_puts_it_back(lab: Lab)
     assert threaded == [{"1"}, {"0"}]
     by_layout = {row["knobs"]["cpu_layout"]: row for row in lab.rows()}
     assert "napi thread" in by_layout["1C1T"]["cpus"]
-    assert "napi 0" in by_layout["inline"]["cpus"]
+    assert "napi with tx" in by_layout["inline"]["cpus"]
     lab.assert_nothing_left()
 
 

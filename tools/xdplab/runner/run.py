@@ -170,7 +170,8 @@ class StudyRun:
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
         choice = self._tester.choose_rx(redirects)
-        calibration = self._calibrate(choice)
+        # a resumed search must see the top load that its journal was made with
+        calibration = self._earlier.calibration if self._earlier else self._calibrate(choice)
         environment = capture_environment(self._testbed, self._tester, self._plan)
         record = RunRecord(
             run_id=self._run_id,

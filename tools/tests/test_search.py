@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from xdplab.cli.bench_search import bench_search
+from xdplab.cli.bench_search import bench_search, measure_on
+from xdplab.forwarders.fake import Box
 from xdplab.methods.search import Counts, Measure, search
 from xdplab.model import PresetName
 
@@ -52,6 +53,14 @@ def test_each_preset_finds_a_sharp_knee(preset: PresetName) -> None:
 def test_a_limit_that_is_not_the_forwarders_is_said(preset: PresetName, measure: Measure, limited_by: str) -> None:
     (bound,) = search(preset, [0.0], 2000, 5e6, measure).bounds
     assert bound.limited_by == limited_by
+
+
+@pytest.mark.parametrize("preset", ["quick", "binary"])
+def test_frames_that_fell_into_a_stall_of_the_sender_do_not_end_a_search_early(preset: PresetName) -> None:
+    noisy = Box(sender_stall_ratio=0.03, jitter_ratio=0.0)
+    (bound,) = search(preset, [0.0], 2000, 5e6, measure_on(noisy, 0)).bounds
+    assert bound.limited_by == "forwarder"
+    assert bound.throughput_pps == pytest.approx(noisy.capacity_pps, rel=0.02)
 
 
 def test_a_spent_budget_keeps_what_was_measured() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
@@ -45,9 +46,10 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
         if interval.low is not None and interval.high is not None
         else f"no interval: {interval.pairs} of the {MIN_PAIRS} repetitions that one needs"
     )
+    caution = _caution([*ours.by_repetition, *theirs.by_repetition])
     names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
     if interval.low is not None and not interval.differs:
-        return f"{names} cannot be told apart: {figures}, ratio {interval.ratio:.3g} ({spread})."
+        return f"{names} cannot be told apart: {figures}, ratio {interval.ratio:.3g} ({spread}).{caution}"
     faster, slower = (ours, theirs) if interval.ratio > 1 else (theirs, ours)
     ratio = max(interval.ratio, 1 / interval.ratio)
     if interval.ratio < 1 and interval.low is not None and interval.high is not None:
@@ -57,7 +59,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
         )
     verb = ("forwards", "as much") if comparison.metric == "ndr_pps" else ("is", "as fast")
     who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
-    return f"{who}: {figures} ({spread})."
+    return f"{who}: {figures} ({spread}).{caution}"
 
 
 def _latencies(ours: PointSummary, theirs: PointSummary) -> str:
@@ -68,8 +70,17 @@ def _latencies(ours: PointSummary, theirs: PointSummary) -> str:
 
 
 def _throughputs(ours: PointSummary, theirs: PointSummary) -> str:
-    ndrs = [median(f.ndr_pps or 0.0 for f in summary.by_repetition) / 1e6 for summary in (ours, theirs)]
+    known = [[f.ndr_pps / 1e6 for f in summary.by_repetition if f.ndr_pps] for summary in (ours, theirs)]
+    ndrs = [median(values) for values in known]
     return f"throughput without loss {ndrs[0]:.3f} against {ndrs[1]:.3f} Mpps of {ours.frame_bytes}-byte frames"
+
+
+def _caution(figures: Sequence[RepetitionFigures]) -> str:
+    """Said beside the figures when the machine was not quiet enough for most of what they stand on."""
+    disturbed = sum(one.disturbed for one in figures)
+    if disturbed * 2 <= len(figures):
+        return ""
+    return f" The machine was disturbed in {disturbed} of these {len(figures)} measurements: repeat on a quieter one."
 
 
 def _long(title: str) -> str:

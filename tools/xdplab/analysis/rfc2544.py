@@ -32,25 +32,36 @@ def rfc2544_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
 
 def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFigures, ...]:
     """The throughput without loss of each repetition, in pps over all directions, for pairing."""
+    trials = list(trials)
     repetitions = []
     for trial in trials:
         if trial.purpose == "figures" and trial.clause == "RFC 2544 26.1":
             best = min(trial.figures["bounds"], key=lambda bound: float(bound["loss_ratio"]))
             total = (best["throughput_pps"] or 0.0) * trial.figures["directions"]
+            searched = _last_attempts(trials, trial.repetition, "RFC 2544 26.1")
             repetitions.append(
                 RepetitionFigures(
                     repetition=trial.repetition,
-                    disturbed=False,
+                    disturbed=sum(one.status == "disturbed" for one in searched) * 2 > len(searched),
                     p50_us=None,
                     p99_us=None,
                     p999_us=None,
                     loss_ratio=best["loss_ratio"],
                     achieved_pps=total,
                     forwarded_pps=total,
-                    ndr_pps=total,
+                    ndr_pps=total or None,
                 )
             )
     return tuple(repetitions)
+
+
+def _last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:
+    """The attempt that the search was given, of each of its trials in one repetition."""
+    last: dict[int, TrialRecord] = {}
+    for trial in trials:
+        if trial.purpose == "search" and trial.clause == clause and trial.repetition == repetition:
+            last[trial.trial] = trial
+    return list(last.values())
 
 
 def _found(trials: Iterable[TrialRecord], clause: str) -> list[dict[str, Any]]:

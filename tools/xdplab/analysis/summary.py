@@ -90,6 +90,8 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
     merged = distribution(chosen)
     failed = [trial for trial in trials if trial.status == "failed"]
     status, reason = _status(run, point_id, trials, chosen)
+    if status == "ok" and figures and all(figure.disturbed for figure in figures):
+        status, reason = "disturbed", _last_disturbance(trials)
     everything = [_figures(trial) for trial in measured]
     p50s = [figure.p50_us for figure in figures if figure.p50_us is not None]
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
@@ -156,9 +158,12 @@ def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], chosen: li
         return "ok", ""
     if not chosen:
         return "not measured", run.ended_early or "the run has not come to it yet"
-    if all(trial.status == "disturbed" for trial in chosen):
-        return "disturbed", chosen[-1].reason
     return "ok", ""
+
+
+def _last_disturbance(trials: Iterable[TrialRecord]) -> str:
+    """What disturbed the last trial that was disturbed: the reasons differ only in their figures."""
+    return [trial.reason for trial in trials if trial.status == "disturbed"][-1]
 
 
 def _cpus(trial: TrialRecord, run: RunRecord) -> str:
@@ -176,7 +181,7 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
 
 def _tester_limited(trial: TrialRecord) -> bool:
     result = trial.result
-    return bool(result and result.intended and result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended)
+    return bool(result and result.sent < (1 - TESTER_LIMIT_RATIO) * result.due)
 
 
 def _loss(trials: Iterable[TrialRecord]) -> float | None:

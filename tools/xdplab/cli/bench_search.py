@@ -36,6 +36,7 @@ _KNEE = 0.05
 SHAPES = (
     Shape("stall of 300 frames each 100 s", Box(stall_every_s=100, stall_frames=300), 0.0, _CAPACITY),
     Shape("stall of 300 frames each 10 s", Box(stall_every_s=10, stall_frames=300), 0.0, _CAPACITY),
+    Shape("sender stalled for 3 % of each trial", Box(sender_stall_ratio=0.03), 0.0, _CAPACITY),
     Shape("capacity jitter of 2 %", Box(jitter_ratio=0.02), 0.0, _CAPACITY),
     Shape(
         "soft knee, PDR 0.1 %",
@@ -68,7 +69,7 @@ def bench_search(searches: int, progress: Callable[[str], None] = lambda text: N
             progress(f"{shape.name}: {preset}")
             found, traffic = [], []
             for seed in range(searches):
-                result = search(preset, [shape.loss_ratio], 2000, TOP_PPS, _measure(shape.box, seed))
+                result = search(preset, [shape.loss_ratio], 2000, TOP_PPS, measure_on(shape.box, seed))
                 found.append((result.bounds[0].throughput_pps or 0.0) / shape.truth_pps)
                 traffic.append(result.traffic_s)
             p5, p95 = (float(value) for value in np.percentile(found, [5, 95]))
@@ -105,7 +106,7 @@ def bench_table(rows: list[Row]) -> str:
     return columns(table)
 
 
-def _measure(box: Box, seed: int) -> Callable[[float, float], Counts]:
+def measure_on(box: Box, seed: int) -> Callable[[float, float], Counts]:
     """A trial on the fake tester; a new tester for each search, so that a seed gives one sequence of trials."""
     tester = FakeTester()
     ports = FakeTestbed(TestbedSpec(schema=1, name="bench", kind="fake")).tester_ports
@@ -120,6 +121,6 @@ def _measure(box: Box, seed: int) -> Callable[[float, float], Counts]:
     def measure(load_pps: float, duration_s: float) -> Counts:
         stream = StreamSpec(kind="load", pps=load_pps, frame_bytes=64)
         result = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s))
-        return Counts(result.intended, result.sent, result.streams[0].lost)
+        return Counts(result.due, result.sent, result.streams[0].lost)
 
     return measure

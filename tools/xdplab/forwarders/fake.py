@@ -28,6 +28,8 @@ class Box(Model):
     buffer_frames: int = Field(default=2048, ge=0)
     #: Softness of the knee (0: sharp): below capacity the loss falls by a factor e for each such share of it.
     knee_ratio: float = Field(default=0.0, ge=0, lt=1)
+    #: Share of each trial in which the machine takes the sender's core away: those frames are never sent.
+    sender_stall_ratio: float = Field(default=0.0, ge=0, lt=1)
     #: Share of frames lost at any load.
     loss_floor: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0

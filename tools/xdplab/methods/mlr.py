@@ -28,7 +28,7 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
         return MeasurementResult(
             intended_duration=duration,
             intended_load=load,
-            intended_count=step.sent if step.unsent_ratio <= self._recorder.tolerance else step.intended,
+            intended_count=step.sent if step.unsent_ratio <= self._recorder.tolerance else step.due,
             offered_count=step.sent,
             loss_count=max(0, step.lost),
         )

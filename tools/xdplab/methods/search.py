@@ -38,9 +38,12 @@ PRESETS: dict[str, Preset] = {
 
 @dataclass(frozen=True)
 class Counts:
-    """Frames of one trial. `intended`: the schedule; `sent`: what the tester managed; `lost`: sent but not received."""
+    """Frames of one trial.
 
-    intended: int
+    `due`: those scheduled while the sender had its core; `sent`: what the tester managed; `lost`: sent, not received.
+    """
+
+    due: int
     sent: int
     lost: int
 
@@ -54,7 +57,7 @@ class Step(Model):
 
     load_pps: float
     duration_s: float
-    intended: int
+    due: int
     sent: int
     lost: int
 
@@ -65,8 +68,8 @@ class Step(Model):
 
     @property
     def unsent_ratio(self) -> float:
-        """Frames that the tester did not send, of those intended."""
-        return max(0, self.intended - self.sent) / self.intended if self.intended else 0.0
+        """Frames that the tester was too slow to send, of those due."""
+        return max(0, self.due - self.sent) / self.due if self.due else 0.0
 
 
 class Bound(Model):
@@ -117,9 +120,7 @@ class Recorder:
             raise BudgetSpent
         counts = self._measure(load_pps, duration_s)
         self.traffic_s += duration_s
-        step = Step(
-            load_pps=load_pps, duration_s=duration_s, intended=counts.intended, sent=counts.sent, lost=counts.lost
-        )
+        step = Step(load_pps=load_pps, duration_s=duration_s, due=counts.due, sent=counts.sent, lost=counts.lost)
         self.steps.append(step)
         self._progress(step)
         return step

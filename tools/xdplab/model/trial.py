@@ -96,6 +96,8 @@ class TrialResult(Model):
     #: Time in which the sender's core was taken away: sum and longest single gap.
     stalls: int = 0
     stalled_ns: int = 0
+    #: Threads that sent; stalls are summed over them.
+    senders: int = 1
     longest_gap_ns: int = 0
     run_delay_ns: int = 0
     nonvoluntary_switches: int = 0
@@ -116,6 +118,20 @@ class TrialResult(Model):
     def intended(self) -> int:
         """Frames the schedule asked for, all streams."""
         return sum(stream.intended for stream in self.streams)
+
+    @property
+    def stalled_share(self) -> float:
+        """Share of the trial in which the machine had taken a sender's core away, mean over the senders."""
+        return min(1.0, self.stalled_ns / (self.elapsed_s * 1e9 * self.senders)) if self.elapsed_s else 0.0
+
+    @property
+    def due(self) -> int:
+        """Frames asked for while the sender had its core; those above `sent` are ones it was too slow for.
+
+        The rest of `intended` fell into stalls: the load was what was asked before and after, so they are neither the
+        forwarder's loss nor the tester's limit, but a disturbance.
+        """
+        return max(self.sent, round(self.intended * (1 - self.stalled_share)))
 
 
 class ThreadUse(Model):

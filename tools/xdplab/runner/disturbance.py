@@ -69,8 +69,7 @@ def judge(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Dis
     layout's price, not a disturbance; so is the wake-up delay of a thread that sleeps between frames (it shows in
     run delay without involuntary switches).
     """
-    elapsed_ns = result.elapsed_s * 1e9
-    stalled = result.stalled_ns / elapsed_ns
+    stalled = result.stalled_share
     path_cpus = {dut.layout.tester_tx, dut.layout.forwarder, dut.layout.dut_napi, dut.layout.tester_rx} - {None}
     steal = {cpu: share for cpu, share in use.steal_share.items() if cpu in path_cpus}
     shared = dut.layout.dut_napi == dut.layout.forwarder

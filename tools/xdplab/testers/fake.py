@@ -49,7 +49,13 @@ class FakeTester(Tester):
             self._stream(stream, rate, share, box.stall_frames if stalled and index == 0 else 0, box, trial, rng)
             for index, (stream, rate) in enumerate(zip(trial.streams, offered, strict=True))
         )
-        return TrialResult(tester="fake", sender="fake", elapsed_s=trial.duration_s, streams=streams)
+        return TrialResult(
+            tester="fake",
+            sender="fake",
+            elapsed_s=trial.duration_s,
+            streams=streams,
+            stalled_ns=round(box.sender_stall_ratio * trial.duration_s * 1e9),
+        )
 
     @staticmethod
     def _stream(
@@ -61,7 +67,7 @@ class FakeTester(Tester):
         trial: TrialSpec,
         rng: np.random.Generator,
     ) -> StreamResult:
-        sent = round(rate * trial.duration_s)
+        sent = round(rate * trial.duration_s * (1 - box.sender_stall_ratio))
         intended = sent if stream.pps is None else round(stream.pps * trial.duration_s)
         if stream.count and stream.count < sent:
             intended = sent = stream.count

@@ -194,6 +194,7 @@ def _result(told: dict[str, Any], trial: TrialSpec) -> TrialResult:
         rx_program=",".join(sorted({port["rx"] for port in told["ports"] if port["rx"] != "none"})),
         stalls=sum(thread["stalls"] for thread in threads),
         stalled_ns=sum(thread["stalled_ns"] for thread in threads),
+        senders=max(1, len(threads)),
         longest_gap_ns=max((thread["longest_gap_ns"] for thread in threads), default=0),
         run_delay_ns=sum(thread["run_delay_ns"] for thread in threads),
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),

@@ -3,7 +3,7 @@
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import top_load
-from xdplab.methods.search import Counts, SearchResult, Step, search
+from xdplab.methods.search import PRESETS, Counts, SearchResult, Step, search
 from xdplab.methods.streams import load_streams
 from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
 
@@ -16,12 +16,13 @@ def throughput(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sea
     def measure(load_pps: float, duration_s: float) -> Counts:
         trial = TrialSpec(streams=load_streams(traffic, load_pps), duration_s=duration_s, drain_s=spec.drain_s)
         result = session.trial(trial, purpose="search", clause=CLAUSE)
-        return Counts(result.intended, result.sent, sum(stream.lost for stream in result.streams))
+        return Counts(result.due, result.sent, sum(stream.lost for stream in result.streams))
 
     best: list[float] = []
+    width = PRESETS[spec.preset].relative_width
 
     def progress(step: Step) -> None:
-        if step.loss_ratio <= min(spec.loss_ratios):
+        if step.loss_ratio <= min(spec.loss_ratios) and step.unsent_ratio <= width:
             best.append(step.load_pps)
         known = f"at least {max(best) / 1e3:.0f} kpps without loss" if best else "no trial without loss yet"
         session.progress(f"  {step.load_pps / 1e3:.0f} kpps: loss ratio {step.loss_ratio:.2e}; {known}")

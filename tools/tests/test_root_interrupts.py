@@ -107,3 +107,21 @@ def test_a_run_killed_in_a_trial_is_resumed_to_its_end(lab: Lab) -> None:
     assert done.complaints == []
     assert sorted(each.repetition for each in lab.trials() if each.result) == [0, 1]
     lab.assert_nothing_left()
+
+
+def test_a_search_killed_in_a_trial_is_resumed_without_repeating_one(lab: Lab) -> None:
+    method = {"name": "rfc2544", "preset": "quick", "clauses": ["throughput"], "loss_ratios": [0.0], "budget_s": 4}
+    done = struck(lab, {**TRIAL, "call": 6}, "SIGKILL", repetitions=1, method=method)
+    assert done.code == -signal.SIGKILL
+    kept = lab.trials()
+    assert kept
+    assert not [each for each in kept if each.purpose == "figures"]
+    assert lab.xdplab("run", "--resume", "latest").complaints == []
+    trials = lab.trials()
+    assert trials[: len(kept)] == kept
+    numbers = [each.trial for each in trials if each.purpose == "search"]
+    assert numbers == list(range(len(numbers)))
+    (found,) = [each.figures for each in trials if each.purpose == "figures"]
+    asked = [each.offered_pps for each in trials if each.purpose == "search"]
+    assert [step["load_pps"] for step in found["steps"]] == asked
+    lab.assert_nothing_left()

@@ -26,10 +26,11 @@ TIMEOUT_S = 30
 
 
 def pytest_collection_modifyitems(items):
-    if os.geteuid() != 0:
-        skip = pytest.mark.skip(reason="needs root: makes network namespaces and loads BPF")
-        for item in items:
-            item.add_marker(skip)
+    ours = [item for item in items if item.path.is_relative_to(BPF)]  # the hook is given all tests of the session
+    for item in ours:
+        item.add_marker(pytest.mark.xdist_group("traffic"))
+        if os.geteuid() != 0:
+            item.add_marker(pytest.mark.skip(reason="needs root: makes network namespaces and loads BPF"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,8 +36,9 @@ def test_throughput_without_loss(forwarder: str, pytestconfig: pytest.Config) ->
     (point,) = summarise(outcome.record, folder.trials())
     if point.status == "unsupported":
         pytest.skip(point.reason)
-    assert point.status == "ok", point.reason
+    assert point.status in ("ok", "disturbed"), point.reason
     ndr = median(figures.ndr_pps or 0.0 for figures in point.by_repetition)
     wanted = option("--min-ndr-pps")
     limits = point.figures["throughput"]["bounds"][0]["limited_by"]
-    assert ndr >= wanted, f"{forwarder}: {ndr:.0f} pps without loss (limited by {limits}), {wanted:.0f} are asked for"
+    noise = f"; disturbed: {point.reason}" if point.status == "disturbed" else ""
+    assert ndr >= wanted, f"{forwarder}: {ndr:.0f} pps without loss (limited by {limits}), not {wanted:.0f}{noise}"

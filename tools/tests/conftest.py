@@ -16,10 +16,11 @@ settings.load_profile("lab")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs root, with the reason."""
-    if os.geteuid() != 0:
-        for item in items:
-            if item.get_closest_marker("root"):
+    """Skip what needs root, with the reason; with `-n`, what sends frames stays on one worker, one after another."""
+    for item in items:
+        if item.get_closest_marker("root"):
+            item.add_marker(pytest.mark.xdist_group("traffic"))
+            if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root: it makes namespaces and attaches XDP programs"))
 
 

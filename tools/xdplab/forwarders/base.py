@@ -74,6 +74,13 @@ class Forwarder(ABC, Generic[OptionsT]):
     def stop(self) -> None:
         """Stop and remove everything `start` made; safe to call twice and after a crash."""
 
+    def ineffective(self) -> str | None:
+        """Asked once frames come through: None, or which option was taken without a word and is not in force, and why.
+
+        Such a point is `unsupported`: it must not be measured under a name that is not true.
+        """
+        return None
+
     def crashed(self) -> str | None:
         """None while it is well, or a sentence saying which process ended how."""
         return None
@@ -103,6 +110,10 @@ class Forwarder(ABC, Generic[OptionsT]):
         """Program -> version, or why it is missing."""
         return {}
 
+    def versions_asked_for(self, host: Host) -> Mapping[str, str]:
+        """The same for the programs that this one's options choose, where they choose between several."""
+        return self.versions(host)
+
 
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
@@ -112,8 +123,12 @@ def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
             continue
         attached = xdp_attachment(dut.host, port.ifname)
         xdp[port.role] = {"mode": attached.mode, "program": attached.prog_name} if attached else {"mode": "none"}
-    sockets = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
-    return {**forwarder.mode(), "xdp": xdp, "xsk": sockets}
+    return {**forwarder.mode(), "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
+
+
+def sockets_in_use(forwarder: Forwarder[Any], dut: Dut) -> list[dict[str, Any]]:
+    """What the kernel says of every AF_XDP socket of a forwarder, with its statistics as of now."""
+    return [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
 
 
 def mode_name(mode: Mapping[str, Any]) -> str:

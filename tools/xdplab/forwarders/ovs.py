@@ -13,22 +13,32 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
+from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
+from xdplab.forwarders.ovs_readback import (
+    afxdp_show,
+    coverage_totals,
+    interface_maps,
+    port_configs,
+    port_counters,
+    rxq_places,
+)
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import thread_ids
-from xdplab.model import Model, PointFailed, XdplabError
+from xdplab.model import PointFailed, XdplabError
 
-_SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 _BRIDGE = "br0"
+_SHOW = "netdev-afxdp/show"
 VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
-OvsOptionsT = TypeVar("OvsOptionsT", bound=Model)
+OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
 
 
 class OvsForwarder(Forwarder[OvsOptionsT]):
     """What all OVS forwarders share; a subclass says how a port is made and which threads forward."""
 
-    #: Path of the daemon; Debian keeps the DPDK one beside the plain one.
+    #: Path of the stock build's daemon; Debian keeps the DPDK one beside the plain one.
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"
     start_timeout_s: ClassVar[float] = 20.0
@@ -37,6 +47,9 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         super().__init__(options)
         self._dut: Dut | None = None
         self._running: dict[str, Running] = {}
+        self._known: frozenset[str] | None = None
+        self._version = ""
+        self.build: Build = find_build(options.build, self.daemon)
 
     @abstractmethod
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
@@ -56,27 +69,35 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         return {"LIBXDP_SKIP_DISPATCHER": "1"}
 
     def supported(self, dut: Dut) -> str | None:
-        """Both daemons must be installed."""
-        for program in (self.daemon, "/usr/sbin/ovsdb-server"):
-            if dut.host.run(["test", "-x", program], check=False).returncode:
-                return f"{program} is not installed (package {self.package}); `ci/setup` installs it"
+        """The build must be there and know every option that is asked for."""
+        reason = missing(dut.host, self.build, self.package)
+        if reason:
+            return reason
+        for setting in settings(self.options):
+            if self._key(dut.host, setting) is None:
+                brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
+                return (
+                    f"{setting.field}={setting.text}: OVS build {self.build.name!r} "
+                    f"({describe_build(dut.host, self.build).split(';')[0]}) has no {setting.key.names[0]}{brings}"
+                )
         return None
 
     def start(self, dut: Dut) -> None:
         """Database, daemon, bridge, ports, flows; each step is checked."""
         self._dut = dut
+        self._version = describe_build(dut.host, self.build)
         database = self._path("conf.db")
-        dut.host.run(["ovsdb-tool", "create", database, _SCHEMA])
+        dut.host.run([self.build.ovsdb_tool, "create", database, self.build.schema])
         self._start(
             "ovsdb-server",
-            ["/usr/sbin/ovsdb-server", database, f"--remote=punix:{self._path('db.sock')}"],
+            [self.build.ovsdb_server, database, f"--remote=punix:{self._path('db.sock')}"],
         )
         self._wait_for("db.sock")
         self._vsctl("--no-wait", "init")
-        settings = self.daemon_settings(dut)
-        if settings:
-            self._vsctl("--no-wait", "set", "Open_vSwitch", ".", *[f"other_config:{item}" for item in settings])
-        self._start("ovs-vswitchd", [self.daemon, f"unix:{self._path('db.sock')}"], self.daemon_cpus(dut))
+        wanted = [*self.daemon_settings(dut), *self._columns(dut.host, "Open_vSwitch")]
+        if wanted:
+            self._vsctl("--no-wait", "set", "Open_vSwitch", ".", *[f"other_config:{item}" for item in wanted])
+        self._start("ovs-vswitchd", [self.build.vswitchd, f"unix:{self._path('db.sock')}"], self.daemon_cpus(dut))
         self._wait_for("ovs-vswitchd.ctl")
         self._add_flows(self._add_bridge(dut))
 
@@ -87,7 +108,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         """
         daemon = self._running.get("ovs-vswitchd")
         if daemon is not None and daemon.poll() is None and self._dut is not None:
-            exit_cleanly = ["ovs-appctl", "-t", self._path("ovs-vswitchd.ctl"), "--timeout=5", "exit", "--cleanup"]
+            exit_cleanly = [self.build.appctl, "-t", self._path("ovs-vswitchd.ctl"), "--timeout=5", "exit", "--cleanup"]
             if self._dut.host.run(exit_cleanly, check=False).returncode == 0:
                 daemon.wait(5.0)
         for name in ("ovs-vswitchd", "ovsdb-server"):
@@ -112,19 +133,82 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         return self._threads(r"^pmd-c")
 
     def counters(self) -> dict[str, Any]:
-        """Interface statistics of OVS, by port."""
-        rows = json.loads(self._vsctl("--format=json", "--columns=name,statistics", "list", "Interface"))
-        return {name: dict(statistics[1]) for name, statistics in rows["data"] if name != _BRIDGE}
+        """Statistics of each port, and how often the code of netdev-afxdp met what it counts (`coverage`)."""
+        assert self._dut is not None
+        dump = ["-O", "OpenFlow15", "--names", "dump-ports", f"unix:{self._path(_BRIDGE + '.mgmt')}"]
+        ports = port_counters(self._dut.host.run([self.build.ofctl, *dump]).stdout)
+        ports.pop("LOCAL", None)
+        ports.pop(_BRIDGE, None)
+        return {**ports, "coverage": coverage_totals(self._appctl("coverage/show"), "afxdp_")}
 
     def log_tail(self) -> tuple[str, ...]:
         """The daemon's last lines."""
         daemon = self._running.get("ovs-vswitchd") or self._running.get("ovsdb-server")
         return daemon.log_tail() if daemon else ()
 
+    def mode(self) -> dict[str, Any]:
+        """What the build is, what each port tells of itself, and which core polls which queue."""
+        assert self._dut is not None
+        facts = build_facts(self._dut.host, self.build)
+        places = [place.model_dump() for place in rxq_places(self._appctl("dpif-netdev/pmd-rxq-show"))]
+        build = {"name": self.build.name, "version": self._version, **facts}
+        return {"build": build, "ovs": self._told(), "rxqs": places}
+
+    def ineffective(self) -> str | None:
+        """The first option that OVS took without a word and does not show to be in force."""
+        assert self._dut is not None
+        host, told = self._dut.host, self._told()
+        log = FilePath(self._path("ovs-vswitchd.log")).read_text(encoding="utf-8", errors="replace")
+        for setting in settings(self.options):
+            name = self._key(host, setting)
+            where = told if setting.key.column == "options" else {}
+            wrong = [f"{port}: {why}" for port, has in where.items() if (why := setting.proven(has, name or ""))]
+            if not setting.logged(log):
+                wrong.append("the daemon's log does not say that it took it")
+            if wrong:
+                return f"{setting.field}={setting.text} is not in force: {wrong[0]}"
+        return None
+
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
-        """Version of the daemon (and of DPDK, when it is linked in)."""
-        return {FilePath(cls.daemon).name: ovs_version(host, cls.daemon)}
+        """Version of the stock daemon (and of DPDK, when it is linked in)."""
+        return {FilePath(cls.daemon).name: describe_build(host, find_build(STOCK, cls.daemon))}
+
+    def versions_asked_for(self, host: Host) -> Mapping[str, str]:
+        """Version of the build that the options name, under that name."""
+        program = FilePath(self.daemon).name
+        name = program if self.build.name == STOCK else f"{program} ({self.build.name})"
+        return {name: describe_build(host, self.build)}
+
+    def _key(self, host: Host, setting: Setting) -> str | None:
+        """The key under which the build knows an option, or None."""
+        return next((name for name in setting.key.names if name in self._knows(host)), None)
+
+    def _knows(self, host: Host) -> frozenset[str]:
+        if self._known is None:
+            self._known = known_keys(host, self.build, {_SHOW, *keys(self.options_model)})
+        return self._known
+
+    def _columns(self, host: Host, column: str) -> list[str]:
+        """`KEY=VALUE` of all options of a column."""
+        return [
+            f"{self._key(host, setting)}={setting.text}"
+            for setting in settings(self.options)
+            if setting.key.column == column
+        ]
+
+    def _told(self) -> dict[str, dict[str, Any]]:
+        """Port -> what it tells of itself: configuration, status, and `netdev-afxdp/show` where a build has it."""
+        assert self._dut is not None
+        names = [self.interface(index, self._dut)[0] for index in range(len(self._dut.ports))]
+        configs = port_configs(self._appctl("dpctl/show"))
+        statuses = interface_maps(self._vsctl("--format=json", "--columns=name,status", "list", "Interface"))
+        told: dict[str, dict[str, Any]] = {name: {**configs.get(name, {}), **statuses.get(name, {})} for name in names}
+        if _SHOW in self._knows(self._dut.host):
+            shown = afxdp_show(self._appctl(_SHOW))
+            for name in names:
+                told[name]["show"] = shown.get(name, {})
+        return told
 
     def _path(self, name: str) -> str:
         assert self._dut is not None
@@ -162,13 +246,15 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         assert self._dut is not None
         try:
             database = f"--db=unix:{self._path('db.sock')}"
-            return self._dut.host.run(["ovs-vsctl", database, f"--timeout={int(self.start_timeout_s)}", *args]).stdout
+            return self._dut.host.run(
+                [self.build.vsctl, database, f"--timeout={int(self.start_timeout_s)}", *args]
+            ).stdout
         except XdplabError as exc:
             raise PointFailed(f"{self.name}: {self.crashed() or exc}") from None
 
     def _appctl(self, *args: str) -> str:
         assert self._dut is not None
-        return self._dut.host.run(["ovs-appctl", "-t", self._path("ovs-vswitchd.ctl"), *args]).stdout
+        return self._dut.host.run([self.build.appctl, "-t", self._path("ovs-vswitchd.ctl"), *args]).stdout
 
     def _add_bridge(self, dut: Dut) -> list[str]:
         """The bridge with all ports in one transaction; returns their names.
@@ -198,13 +284,5 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             else [f"in_port={here},actions=output:{there}" for here, there in (names, reversed(names))]
         )
         self._dut.host.run(
-            ["ovs-ofctl", "add-flows", f"unix:{self._path(_BRIDGE + '.mgmt')}", "-"], stdin="\n".join(flows) + "\n"
+            [self.build.ofctl, "add-flows", f"unix:{self._path(_BRIDGE + '.mgmt')}", "-"], stdin="\n".join(flows) + "\n"
         )
-
-
-def ovs_version(host: Host, daemon: str) -> str:
-    """First line of `--version` without the program's name, or that it is missing."""
-    if host.run(["test", "-x", daemon], check=False).returncode:
-        return "not installed"
-    lines = host.run([daemon, "--version"]).stdout.splitlines()
-    return "; ".join(line.removeprefix("ovs-vswitchd ").strip() for line in lines[:2] if line.strip())

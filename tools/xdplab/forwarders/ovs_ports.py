@@ -2,25 +2,70 @@
 """The OVS forwarders: one daemon, three ways for frames to get in and out."""
 
 import re
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import Field
-
-from xdplab.forwarders.base import Dut, NoOptions
+from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs import OvsForwarder
-from xdplab.model import Model
+from xdplab.forwarders.ovs_builds import describe_build
+from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
+from xdplab.model import CpuLayout, Model
+
+PmdOptionsT = TypeVar("PmdOptionsT", bound=PmdOptions)
 
 
-class OvsAfxdpOptions(Model):
-    """Interface options of netdev-afxdp (vswitch.xml of OVS 3.1)."""
+class OvsPmd(OvsForwarder[PmdOptionsT]):
+    """What forwarders with PMD threads share: on which CPUs they poll."""
 
-    xdp_mode: Literal["best-effort", "native-with-zerocopy", "native", "generic"] = "native"
-    use_need_wakeup: bool = True
-    n_rxq: int = Field(default=1, ge=1, le=16)
+    def supported(self, dut: Dut) -> str | None:
+        """The CPUs must be there, and be neither the tester's nor NAPI's."""
+        asked, there = self._pmd_cpus(dut), (dut.layout.forwarder, *_spare(dut.layout))
+        if len(asked) < (self.options.pmd_cores or 1) or not set(asked) <= set(there):
+            wanted = (
+                f"pmd_cpus={self.options.pmd_cpus}" if self.options.pmd_cpus else f"pmd_cores={self.options.pmd_cores}"
+            )
+            return (
+                f"{wanted}: PMD threads may use CPU {'/'.join(map(str, there))} here, "
+                f"the others are taken ({dut.layout.describe()})"
+            )
+        return super().supported(dut)
+
+    def daemon_settings(self, dut: Dut) -> list[str]:
+        """PMD threads on their CPUs."""
+        return [f"pmd-cpu-mask={sum(1 << cpu for cpu in self._pmd_cpus(dut)):#x}"]
+
+    def ineffective(self) -> str | None:
+        """Beside the options, the queues must be polled where the affinity says."""
+        return self._misplaced() or super().ineffective()
+
+    def _pmd_cpus(self, dut: Dut) -> tuple[int, ...]:
+        if self.options.pmd_cpus is not None:
+            return cpu_set(self.options.pmd_cpus)
+        return (dut.layout.forwarder, *_spare(dut.layout))[: self.options.pmd_cores or 1]
+
+    def _affinity(self, dut: Dut) -> list[str]:
+        return [f"other_config:{item.replace('+', ',')}" for item in self._columns(dut.host, "other_config")]
+
+    def _misplaced(self) -> str | None:
+        if self.options.rxq_affinity is None:
+            return None
+        wanted = dict(pair.split(":") for pair in re.split("[+,]", self.options.rxq_affinity))
+        for place in self.mode()["rxqs"]:
+            core = wanted.get(str(place["queue"]), str(place["core"]))
+            if core != str(place["core"]):
+                return (
+                    f"rxq_affinity={self.options.rxq_affinity} is not in force: "
+                    f"queue {place['queue']} of {place['port']} is polled on CPU {place['core']}"
+                )
+        return None
 
 
-class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
-    """Open vSwitch with netdev-afxdp ports, polled by a PMD thread on the forwarder's CPU."""
+def _spare(layout: CpuLayout) -> tuple[int, ...]:
+    """CPUs that keep house and carry nothing of the path."""
+    return tuple(cpu for cpu in layout.housekeeping if cpu not in (layout.tester_tx, layout.dut_napi, layout.tester_rx))
+
+
+class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
+    """Open vSwitch with netdev-afxdp ports, polled by a PMD thread on the forwarder's CPU, or by its main thread."""
 
     name: ClassVar[str] = "ovs-afxdp"
     options_model: ClassVar[type[Model]] = OvsAfxdpOptions
@@ -35,30 +80,35 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
                     return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
         return super().supported(dut)
 
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages for the UMEMs are reserved and given back by the run."""
+        if self.options.umem_hugepages != "2M":
+            return {}
+        return {"hugepages_2m": 2 * self.options.n_rxq * -(-self.options.umem_bytes // (2 << 20))}
+
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """An afxdp interface under the name of the kernel's."""
-        options = self.options
-        return dut.ports[index].ifname, [
-            "type=afxdp",
-            f"options:xdp-mode={options.xdp_mode}",
-            f"options:use-need-wakeup={str(options.use_need_wakeup).lower()}",
-            f"options:n_rxq={options.n_rxq}",
-        ]
+        columns = [f"options:{item}" for item in self._columns(dut.host, "options")]
+        return dut.ports[index].ifname, [f"type={self.options.type}", *columns, *self._affinity(dut)]
 
-    def daemon_settings(self, dut: Dut) -> list[str]:
-        """One PMD thread on the forwarder's CPU."""
-        return [f"pmd-cpu-mask={1 << dut.layout.forwarder:#x}"]
+    def daemon_cpus(self, dut: Dut) -> tuple[int, ...]:
+        """Without PMD threads the main thread forwards, so it gets the forwarder's CPU."""
+        return (dut.layout.forwarder,) if self._by_main_thread else super().daemon_cpus(dut)
 
-    def mode(self) -> dict[str, Any]:
-        """What `dpctl/show` says of each port."""
-        shown = re.findall(r"port \d+: (\S+) \(afxdp: (.*)\)", self._appctl("dpctl/show"))
-        return {"ovs": {name: dict(item.split("=", 1) for item in text.split(", ")) for name, text in shown}}
+    def forwarding_threads(self) -> dict[int, int]:
+        """The PMD threads, or the main thread."""
+        return {pid: pid for pid in self.pids()} if self._by_main_thread else super().forwarding_threads()
+
+    @property
+    def _by_main_thread(self) -> bool:
+        return self.options.type == "afxdp-nonpmd"
 
 
-class OvsAfpacket(OvsForwarder[NoOptions]):
+class OvsAfpacket(OvsForwarder[OvsOptions]):
     """The same daemon and datapath with system ports: AF_PACKET, served by the main thread."""
 
     name: ClassVar[str] = "ovs-afpacket"
+    options_model: ClassVar[type[Model]] = OvsOptions
     summary: ClassVar[str] = "Open vSwitch, AF_PACKET ports (userspace datapath, main thread)"
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
@@ -75,16 +125,7 @@ class OvsAfpacket(OvsForwarder[NoOptions]):
 
     def mode(self) -> dict[str, Any]:
         """System ports of a netdev datapath use recvmmsg on AF_PACKET sockets (lib/netdev-linux.c)."""
-        return {"label": "af_packet"}
-
-
-class OvsDpdkOptions(Model):
-    """Ports of OVS-DPDK: which vdev, and on which pages."""
-
-    port: Literal["af_xdp", "af_packet"] = "af_xdp"
-    hugepages: bool = False
-    busy_budget: int = Field(default=64, ge=0, le=65535)
-    n_rxq_desc: int = Field(default=2048, ge=64, le=4096)
+        return {"label": "af_packet", **super().mode()}
 
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
@@ -94,7 +135,7 @@ HUGEPAGES_2M = 384
 _DPDK_MIB, _DPDK_HUGE_MIB = 256, 512
 
 
-class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
+class OvsDpdk(OvsPmd[OvsDpdkOptions]):
     """Open vSwitch with DPDK ports over virtual devices: net_af_xdp or net_af_packet."""
 
     name: ClassVar[str] = "ovs-dpdk"
@@ -103,6 +144,13 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     package: ClassVar[str] = "openvswitch-switch-dpdk"
     start_timeout_s: ClassVar[float] = 40.0
+
+    def supported(self, dut: Dut) -> str | None:
+        """The build must have DPDK in it."""
+        reason = super().supported(dut)
+        if reason is None and "DPDK" not in describe_build(dut.host, self.build):
+            return f"OVS build {self.build.name!r} is built without DPDK"
+        return reason
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages are reserved and given back by the run."""
@@ -127,7 +175,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         return [
             "dpdk-init=true",
             f"dpdk-lcore-mask={lcores:#x}",
-            f"pmd-cpu-mask={1 << dut.layout.forwarder:#x}",
+            *super().daemon_settings(dut),
             *memory,
         ]
 
@@ -143,8 +191,10 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
             f"options:dpdk-devargs={devargs}",
             "options:n_rxq=1",
             f"options:n_rxq_desc={self.options.n_rxq_desc}",
+            *self._affinity(dut),
         ]
 
     def mode(self) -> dict[str, Any]:
         """For net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
-        return {"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}
+        label = {"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}
+        return {**label, **super().mode()}

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from xdplab.forwarders.registry import forwarder_class
+from xdplab.forwarders import make_forwarder
 from xdplab.hosts import Host, LocalHost
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
@@ -29,7 +29,7 @@ def capture_environment(testbed: Testbed, tester: Tester, plan: Plan) -> Environ
     versions = {name: version(name) for name in _PACKAGES}
     versions |= tester.versions(local)
     for point in plan.points:
-        versions |= forwarder_class(point.forwarder.name).versions(host)
+        versions |= make_forwarder(point.forwarder).versions_asked_for(host)
     return Environment(
         kernel=_read(local, "/proc/sys/kernel/osrelease"),
         cmdline=_read(local, "/proc/cmdline"),

@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.base import mode_in_use
+from xdplab.forwarders.base import mode_in_use, sockets_in_use
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.knobs import KnobContext
@@ -94,6 +94,9 @@ class PointVisit:
         try:
             self._prepare()
             self._prove()
+            idle = self._forwarder.ineffective()
+            if idle:
+                raise Unsupported(idle)
             self._setup_s = time.monotonic() - self._began
             method.measure(self, self._visit.point.traffic)
         except Unsupported as exc:
@@ -147,7 +150,7 @@ class PointVisit:
             raise PointFailed(ended)
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
-        mode["xsk"] = mode_in_use(self._forwarder, self._dut)["xsk"]  # statistics after the trial
+        mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         return self._record(
             status="disturbed" if disturbance.disturbed else "ok",
             reason="; ".join(disturbance.reasons),

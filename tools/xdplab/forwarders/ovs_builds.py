@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Open vSwitch: Debian's own, or a folder that `ovs/build` made; all programs of one forwarder come from it."""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from xdplab.hosts import Host
+from xdplab.model import XdplabError
+
+STOCK = "stock"
+#: Name in a study -> (folder in the cache, arguments of `ovs/build` that make it).
+_CACHED = {
+    "patched": ("3.1.0-patched", "--base 3.1.0 --series patched"),
+    "3.1.0-patched": ("3.1.0-patched", "--base 3.1.0 --series patched"),
+    "3.1.0-stock": ("3.1.0-stock", "--base 3.1.0 --series stock"),
+    "4.0.0-stock": ("4.0.0-stock", "--base 4.0.0 --series stock"),
+    "4.0.0-patched": ("4.0.0-patched", "--base 4.0.0 --series patched"),
+}
+NAMES = (STOCK, *_CACHED)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Paths of the programs of one build, on the host that runs them."""
+
+    name: str
+    vswitchd: str
+    ovsdb_server: str
+    ovsdb_tool: str
+    vsctl: str
+    appctl: str
+    ofctl: str
+    schema: str
+    #: The folder that `ovs/build` made; None: packages of the distribution.
+    folder: str | None = None
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Everything that must be there."""
+        return (self.vswitchd, self.ovsdb_server, self.ovsdb_tool, self.vsctl, self.appctl, self.ofctl, self.schema)
+
+
+def find_build(name: str, stock_daemon: str) -> Build:
+    """The build of that name; whether it is there is asked by `missing`.
+
+    Args:
+        name: one of `NAMES`, or the absolute path of a folder that `ovs/build` made.
+        stock_daemon: Debian's daemon of this kind of forwarder (it keeps one with DPDK beside the plain one).
+    """
+    if name == STOCK:
+        return Build(
+            name=name,
+            vswitchd=stock_daemon,
+            ovsdb_server="/usr/sbin/ovsdb-server",
+            ovsdb_tool="ovsdb-tool",
+            vsctl="ovs-vsctl",
+            appctl="ovs-appctl",
+            ofctl="ovs-ofctl",
+            schema="/usr/share/openvswitch/vswitch.ovsschema",
+        )
+    folder = FilePath(name) if name.startswith("/") else cache() / _CACHED[name][0]
+    return Build(
+        name=name,
+        vswitchd=str(folder / "ovs-vswitchd"),
+        ovsdb_server=str(folder / "ovsdb-server"),
+        ovsdb_tool=str(folder / "ovsdb-tool"),
+        vsctl=str(folder / "ovs-vsctl"),
+        appctl=str(folder / "ovs-appctl"),
+        ofctl=str(folder / "ovs-ofctl"),
+        schema=str(folder / "vswitch.ovsschema"),
+        folder=str(folder),
+    )
+
+
+def cache() -> FilePath:
+    """Where `ovs/build` keeps what it made: `$XDPLAB_CACHE/ovs`, else `~/.cache/xdplab/ovs`."""
+    return FilePath(os.environ.get("XDPLAB_CACHE") or "~/.cache/xdplab").expanduser() / "ovs"
+
+
+def missing(host: Host, build: Build, package: str) -> str | None:
+    """None, or which program of the build is not there and the command that makes it."""
+    paths = [path for path in build.programs if "/" in path]
+    there = host.run(["stat", "--dereference", "--format=%n", *paths], check=False).stdout.splitlines()
+    absent = next((path for path in paths if path not in there), None)
+    if absent is None:
+        return None
+    if build.folder is None:
+        return f"{absent} is not installed (package {package}); `ci/setup` installs it"
+    how = (
+        f"`ovs/build {_CACHED[build.name][1]}` makes it" if build.name in _CACHED else "`ovs/build` makes such a folder"
+    )
+    return f"OVS build {build.name!r}: {absent} is not there; {how}"
+
+
+def build_facts(host: Host, build: Build) -> dict[str, Any]:
+    """What `ovs/build` wrote down of it (build.json); {} for packages of the distribution."""
+    if build.folder is None:
+        return {}
+    try:
+        facts = json.loads(host.read(f"{build.folder}/build.json"))
+    except (XdplabError, ValueError):
+        return {"error": f"{build.folder}/build.json cannot be read"}
+    return facts if isinstance(facts, dict) else {"error": "build.json is no object"}
+
+
+def describe_build(host: Host, build: Build) -> str:
+    """Version of the daemon (and of DPDK, when it is linked in), its folder's key and patches."""
+    if host.run(["test", "-x", build.vswitchd], check=False).returncode:
+        return "not installed"
+    lines = host.run([build.vswitchd, "--version"]).stdout.splitlines()
+    told = [re.sub(r"^\S+ \(Open vSwitch\)", "Open vSwitch", line) for line in lines[:2] if line.strip()]
+    facts = build_facts(host, build)
+    told += [f"{key} {_short(facts[key])}" for key in sorted(facts)]
+    return "; ".join(told)
+
+
+def known_keys(host: Host, build: Build, keys: Iterable[str]) -> frozenset[str]:
+    """Which of these keys and commands the build's daemon knows.
+
+    Read from the strings of the program itself, which no file beside it can get wrong. The linker keeps a string that
+    is the tail of another once, so `busy-poll` is also found in `prefer-busy-poll`: what the daemon then does not
+    answer for is found after its start.
+    """
+    wanted = tuple(keys)
+    pattern = f"({'|'.join(wanted)})$"
+    argv = ["grep", "--text", "--null-data", "--extended-regexp", pattern, build.vswitchd]
+    found = host.run(argv, check=False).stdout.split("\0")
+    return frozenset(key for key in wanted if any(text.endswith(key) for text in found))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value) or "none"
+    return json.dumps(value) if isinstance(value, dict) else str(value)

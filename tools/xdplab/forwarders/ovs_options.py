@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the OVS forwarders: each with its range, its key in the database, and how it is seen to be in force.
+
+The models are the table: a field's annotation holds one `Key`. None means that OVS is not told, so its default holds.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from xdplab.forwarders.ovs_builds import NAMES, STOCK
+from xdplab.model import Model
+
+
+@dataclass(frozen=True)
+class Key:
+    """Where OVS keeps an option, and what proves that it took effect."""
+
+    #: Column and keys: the first key that a build knows is used (names change between versions).
+    column: Literal["options", "other_config", "Open_vSwitch"]
+    names: tuple[str, ...]
+    #: Patch of our series that brings it; "": OVS has it.
+    patch: str = ""
+    #: Key of the port's configuration or status that must tell the value; "": its own name.
+    proof: str = ""
+    #: What that key must tell; default: the value as it was written.
+    expected: Callable[[str], str] = str
+    #: What to know when it does not.
+    hint: str = ""
+    #: For settings of the daemon: what it must have written to its log (regular expression; "": nothing, a default).
+    log: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option that a study gives a value to."""
+
+    field: str
+    key: Key
+    value: Any
+
+    @property
+    def text(self) -> str:
+        """The value as OVS writes it."""
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+
+    def proven(self, told: Mapping[str, str], name: str) -> str | None:
+        """None when what a port tells of itself agrees, else what it tells instead."""
+        where = self.key.proof or name
+        expected = self.key.expected(self.text)
+        seen = told.get(where)
+        if seen == expected:
+            return None
+        if seen is None:
+            return f"the port does not tell {where}"
+        return f"{where} is {seen}, not {expected}" + (f" ({self.key.hint})" if self.key.hint else "")
+
+    def logged(self, lines: str) -> bool:
+        """Whether the daemon's log says that it took the value."""
+        return self.key.log is None or re.search(self.key.log(self.text), lines) is not None
+
+
+def settings(options: Model) -> Iterator[Setting]:
+    """The options that have a key and a value, in the order of the model."""
+    for field, info in type(options).model_fields.items():
+        value = getattr(options, field)
+        for key in info.metadata:
+            if isinstance(key, Key) and value is not None:
+                yield Setting(field, key, value)
+
+
+def keys(model: type[Model]) -> frozenset[str]:
+    """All keys that a model may write."""
+    return frozenset(
+        name for info in model.model_fields.values() for key in info.metadata if isinstance(key, Key)
+        for name in key.names
+    )  # fmt: skip
+
+
+def _interface(name: str, patch: str = "", **proof: Any) -> Key:
+    return Key("options", (name,), patch, **proof)
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("a power of two is expected")
+    return value
+
+
+def _build(value: str) -> str:
+    if value not in NAMES and not value.startswith("/"):
+        raise ValueError(f"one of {', '.join(NAMES)} or an absolute path is expected")
+    return value
+
+
+def cpu_set(text: str) -> tuple[int, ...]:
+    """`1+2` -> (1, 2): a comma would end the option on a command line; a YAML file may also have `1,2`.
+
+    Raises:
+        ValueError: not a list of CPUs.
+    """
+    parts = re.split("[+,]", text)
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError("CPUs joined by + are expected, as in 1+2")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _cpus(value: str) -> str:
+    cpu_set(value)
+    return value
+
+
+def _affinity(value: str) -> str:
+    if not re.fullmatch(r"\d+:\d+([+,]\d+:\d+)*", value):
+        raise ValueError("QUEUE:CPU joined by + is expected, as in 0:1+1:2")
+    return value
+
+
+def _emc_words(value: str) -> str:
+    return {"0": "EMC insertion probability changed to zero", "100": ""}.get(
+        value, f"EMC insertion probability changed to 1/{value} "
+    )
+
+
+def _sleep_words(value: str) -> str:
+    return rf"max sleep(?: request is|:)\s+{value} us" if value != "0" else ""  # of 3.1, of 3.3 and later
+
+
+def _flush_words(value: str) -> str:
+    return f"Flushing interval for tx queues set to {value} us" if value != "0" else ""
+
+
+#: net/xdp/xsk.c takes the id from the queue's NAPI, which only some drivers set (netif_queue_set_napi).
+_NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no NAPI id, as veth, cannot busy-poll"
+
+Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]
+
+
+class OvsOptions(Model):
+    """What every OVS forwarder takes."""
+
+    build: Annotated[str, AfterValidator(_build)] = STOCK
+    #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
+    emc_insert_inv_prob: Annotated[
+        Annotated[int, Field(ge=0, le=2**32 - 1)] | None,
+        Key("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words),
+    ] = None
+
+
+class PmdOptions(OvsOptions):
+    """What forwarders with PMD threads take beside it."""
+
+    #: How many CPUs poll: the forwarder's, and others that neither the tester nor NAPI uses. Or which ones.
+    pmd_cores: Annotated[int, Field(ge=1, le=64)] | None = None
+    pmd_cpus: Annotated[str, AfterValidator(_cpus)] | None = None
+    pmd_sleep_max_us: Annotated[
+        Annotated[int, Field(ge=0, le=10_000)] | None,
+        Key("Open_vSwitch", ("pmd-sleep-max", "pmd-maxsleep"), log=_sleep_words),
+    ] = None
+    rxq_affinity: Annotated[
+        Annotated[str, AfterValidator(_affinity)] | None, Key("other_config", ("pmd-rxq-affinity",))
+    ] = None
+    tx_flush_interval_us: Annotated[
+        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        Key("Open_vSwitch", ("tx-flush-interval",), log=_flush_words),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one_way_to_say_it(self) -> "PmdOptions":
+        if self.pmd_cores is not None and self.pmd_cpus is not None:
+            raise ValueError("pmd_cores and pmd_cpus exclude each other")
+        return self
+
+
+class OvsAfxdpOptions(PmdOptions):
+    """Interface options of netdev-afxdp: those of vswitch.xml, and those of our patches (ovs/README.md)."""
+
+    #: `afxdp-nonpmd`: served by the daemon's main thread, which sleeps in poll() between frames.
+    type: Literal["afxdp", "afxdp-nonpmd"] = "afxdp"
+    xdp_mode: Annotated[
+        Literal["best-effort", "native-with-zerocopy", "native", "generic"],
+        _interface("xdp-mode", proof="xdp-mode-in-use"),
+    ] = "native"
+    n_rxq: Annotated[int, Field(ge=1, le=16), _interface("n_rxq")] = 1
+    use_need_wakeup: Annotated[bool | None, _interface("use-need-wakeup")] = None
+    xsk_rx_ring: Annotated[Ring | None, _interface("xsk-rx-ring", "P1")] = None
+    xsk_tx_ring: Annotated[Ring | None, _interface("xsk-tx-ring", "P1")] = None
+    xsk_fill_ring: Annotated[Ring | None, _interface("xsk-fill-ring", "P1")] = None
+    xsk_comp_ring: Annotated[Ring | None, _interface("xsk-comp-ring", "P1")] = None
+    #: 0: twice the sum of the rings.
+    umem_frames: Annotated[
+        Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_power_of_two)] | None, _interface("umem-frames", "P1")
+    ] = None
+    umem_frame_size: Annotated[
+        Annotated[int, Field(ge=2048, le=4096), AfterValidator(_power_of_two)] | None,
+        _interface("umem-frame-size", "P2"),
+    ] = None
+    umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", "P2")] = None
+    umem_hugepages: Annotated[
+        Literal["none", "2M", "1G"] | None, _interface("umem-hugepages", "P3", proof="umem-pages")
+    ] = None
+    busy_poll_us: Annotated[
+        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        _interface(
+            "busy-poll", "P4", proof="busy-poll-active", expected=lambda us: str(us != "0").lower(), hint=_NO_NAPI_ID
+        ),
+    ] = None
+    busy_poll_budget: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, _interface("busy-poll-budget", "P4")] = (
+        None
+    )
+    prefer_busy_poll: Annotated[bool | None, _interface("prefer-busy-poll", "P4")] = None
+    rx_wakeup: Annotated[Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "P6")] = None
+    tx_skb_budget: Annotated[Annotated[int, Field(ge=32, le=32768)] | None, _interface("tx-skb-budget", "P6")] = None
+    #: Ports of one group share their UMEM.
+    shared_umem: Annotated[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")] | None, _interface("shared-umem", "P7")
+    ] = None
+    tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "P7")] = None
+
+    @model_validator(mode="after")
+    def _threads(self) -> "OvsAfxdpOptions":
+        pmd = (self.pmd_cores, self.pmd_cpus, self.pmd_sleep_max_us, self.rxq_affinity)
+        if self.type == "afxdp-nonpmd" and any(value is not None for value in pmd):
+            raise ValueError("type=afxdp-nonpmd has no PMD thread: pmd_* and rxq_affinity need type=afxdp")
+        return self
+
+    @property
+    def umem_bytes(self) -> int:
+        """Memory of one queue's UMEM."""
+        default = 2048
+        rings = (self.xsk_rx_ring, self.xsk_tx_ring, self.xsk_fill_ring, self.xsk_comp_ring)
+        frames = self.umem_frames or 2 * sum(ring or default for ring in rings)
+        return frames * int(self.umem_frame_size or 4096)
+
+
+class OvsDpdkOptions(PmdOptions):
+    """Ports of OVS-DPDK: which vdev, and on which pages."""
+
+    port: Literal["af_xdp", "af_packet"] = "af_xdp"
+    hugepages: bool = False
+    busy_budget: int = Field(default=64, ge=0, le=65535)
+    n_rxq_desc: int = Field(default=2048, ge=64, le=4096)

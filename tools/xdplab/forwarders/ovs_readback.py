@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running Open vSwitch tells of itself: parsers of its commands' answers, for the record and for proofs.
+
+Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patch P5 (JSON),
+`dpif-netdev/pmd-rxq-show`, `ovs-ofctl dump-ports` (which asks the port; the statistics column lags by 5 s).
+"""
+
+import json
+import re
+from typing import Any
+
+from xdplab.model import Model
+
+
+class RxqPlace(Model):
+    """Which core polls a receive queue."""
+
+    port: str
+    queue: int
+    core: int
+
+
+def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
+    """Port -> its configuration, of `dpctl/show`: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`."""
+    shown = re.findall(r"^ *port \d+: (\S+) \(([\w-]+): (.*)\)$", dpctl_show, re.MULTILINE)
+    return {
+        name: {"type": kind, **dict(item.split("=", 1) for item in text.split(", ") if "=" in item)}
+        for name, kind, text in shown
+    }
+
+
+def interface_maps(vsctl_json: str) -> dict[str, dict[str, str]]:
+    """Name -> map, of `ovs-vsctl --format=json --columns=name,MAP list Interface`."""
+    return {name: {key: str(value) for key, value in pairs[1]} for name, pairs in json.loads(vsctl_json)["data"]}
+
+
+def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
+    """Every polled queue, of `dpif-netdev/pmd-rxq-show`."""
+    places, core = [], None
+    for line in pmd_rxq_show.splitlines():
+        thread = re.match(r"pmd thread numa_id -?\d+ core_id (\d+):", line)
+        queue = re.match(r" *port: (\S+) +queue-id: +(\d+) ", line)
+        if thread:
+            core = int(thread.group(1))
+        elif queue and core is not None:
+            places.append(RxqPlace(port=queue.group(1), queue=int(queue.group(2)), core=core))
+    return tuple(places)
+
+
+def afxdp_show(text: str) -> dict[str, Any]:
+    """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without patch P5)."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    if isinstance(told, list):
+        return {str(port.get("name")): port for port in told if isinstance(port, dict)}
+    return told if isinstance(told, dict) else {}
+
+
+def port_counters(dump_ports: str) -> dict[str, dict[str, int]]:
+    """Port -> its counters, of `ovs-ofctl --names -O OpenFlow15 dump-ports`; those a port has not got are left out."""
+    counters: dict[str, dict[str, int]] = {}
+    for block in re.split(r"^  port +", dump_ports, flags=re.MULTILINE)[1:]:
+        name, _, rest = block.partition(":")
+        found: dict[str, int] = {}
+        for half, text in re.findall(r"\b(rx|tx) (pkts=.*)", rest):
+            found |= {f"{half}_{key}": int(value) for key, value in re.findall(r"(\w+)=(\d+)", text)}
+        _, _, custom = rest.partition("CUSTOM Statistics")
+        found |= {key: int(value) for key, value in re.findall(r"([\w-]+)=(\d+)", custom)}
+        counters[name.strip('"')] = found
+    return counters
+
+
+def coverage_totals(coverage_show: str, prefix: str) -> dict[str, int]:
+    """Event -> times since the daemon's start, of `coverage/show`."""
+    found = re.findall(rf"^({prefix}\w*) .*total: (\d+)$", coverage_show, re.MULTILINE)
+    return {event: int(total) for event, total in found}

@@ -43,7 +43,10 @@ def test_unknown_names_list_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("ovs-afxdp:xdp-mode=native", r"forwarder ovs-afxdp: xdp-mode: unknown key \(known here: n_rxq"),
+        (
+            "ovs-afxdp:xdp-mode=native",
+            r"ovs-afxdp: xdp-mode: unknown key \(known here: build, busy_poll_budget",
+        ),
         ("ovs-afxdp:xdp_mode=fast", "forwarder ovs-afxdp: xdp_mode: .*'fast'"),
         ("ovs-afxdp:n_rxq=0", "n_rxq: .*'0'"),
         ("ovs-afpacket:n_rxq=1", "forwarder ovs-afpacket: n_rxq: unknown key"),

@@ -48,7 +48,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         self._dut: Dut | None = None
         self._running: dict[str, Running] = {}
         self._known: frozenset[str] | None = None
-        self._version = ""
+        self._facts: dict[str, Any] = {}
         self.build: Build = find_build(options.build, self.daemon)
 
     @abstractmethod
@@ -78,14 +78,14 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
                 brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
                 return (
                     f"{setting.field}={setting.text}: OVS build {self.build.name!r} "
-                    f"({describe_build(dut.host, self.build).split(';')[0]}) has no {setting.key.names[0]}{brings}"
+                    f"({build_facts(dut.host, self.build)['version']}) has no {setting.key.names[0]}{brings}"
                 )
         return None
 
     def start(self, dut: Dut) -> None:
         """Database, daemon, bridge, ports, flows; each step is checked."""
         self._dut = dut
-        self._version = describe_build(dut.host, self.build)
+        self._facts = build_facts(dut.host, self.build)
         database = self._path("conf.db")
         dut.host.run([self.build.ovsdb_tool, "create", database, self.build.schema])
         self._start(
@@ -148,10 +148,8 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def mode(self) -> dict[str, Any]:
         """What the build is, what each port tells of itself, and which core polls which queue."""
-        assert self._dut is not None
-        facts = build_facts(self._dut.host, self.build)
         places = [place.model_dump() for place in rxq_places(self._appctl("dpif-netdev/pmd-rxq-show"))]
-        build = {"name": self.build.name, "version": self._version, **facts}
+        build = {key: self._facts[key] for key in ("name", "version", "key") if key in self._facts}
         return {"build": build, "ovs": self._told(), "rxqs": places}
 
     def ineffective(self) -> str | None:

@@ -98,25 +98,38 @@ def missing(host: Host, build: Build, package: str) -> str | None:
 
 
 def build_facts(host: Host, build: Build) -> dict[str, Any]:
-    """What `ovs/build` wrote down of it (build.json); {} for packages of the distribution."""
-    if build.folder is None:
-        return {}
+    """What tells builds apart: name, the daemon's own words, and of those in the cache their key and patches."""
+    if host.run(["test", "-x", build.vswitchd], check=False).returncode:
+        return {"name": build.name, "version": "not installed"}
+    lines = host.run([build.vswitchd, "--version"]).stdout.splitlines()
+    version = "; ".join(re.sub(r"^\S+ \(Open vSwitch\)", "Open vSwitch", line) for line in lines[:2] if line.strip())
+    facts: dict[str, Any] = {"name": build.name, "version": version}
+    if build.folder is not None:
+        key = host.run(["readlink", "--canonicalize", build.folder]).stdout.strip().rpartition("/")[2]
+        facts |= {"key": key, **_recorded(host, f"{build.folder}/build.json")}
+    return facts
+
+
+def _recorded(host: Host, path: str) -> dict[str, Any]:
+    """Of build.json: the patches with the beginnings of their hashes, the source's hash, compiler and configuration."""
     try:
-        facts = json.loads(host.read(f"{build.folder}/build.json"))
-    except (XdplabError, ValueError):
-        return {"error": f"{build.folder}/build.json cannot be read"}
-    return facts if isinstance(facts, dict) else {"error": "build.json is no object"}
+        told = json.loads(host.read(path))
+        patches = [f"{patch['name']}@{patch['sha256'][:12]}" for patch in told["patches"]]
+        rest = {key: told[key] for key in ("base", "series", "asan", "compiler", "configure")}
+        return {**rest, "patches": patches, "source": told["source"]["sha256"][:12]}
+    except (XdplabError, ValueError, KeyError, TypeError):
+        return {"error": f"{path} cannot be read as one of `ovs/build`"}
 
 
 def describe_build(host: Host, build: Build) -> str:
-    """Version of the daemon (and of DPDK, when it is linked in), its folder's key and patches."""
-    if host.run(["test", "-x", build.vswitchd], check=False).returncode:
-        return "not installed"
-    lines = host.run([build.vswitchd, "--version"]).stdout.splitlines()
-    told = [re.sub(r"^\S+ \(Open vSwitch\)", "Open vSwitch", line) for line in lines[:2] if line.strip()]
+    """One line for run.json."""
     facts = build_facts(host, build)
-    told += [f"{key} {_short(facts[key])}" for key in sorted(facts)]
-    return "; ".join(told)
+    rest = (f"{key} {_words(value)}" for key, value in facts.items() if key not in ("name", "version"))
+    return "; ".join([facts["version"], *rest])
+
+
+def _words(value: Any) -> str:
+    return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
 def known_keys(host: Host, build: Build, keys: Iterable[str]) -> frozenset[str]:
@@ -131,9 +144,3 @@ def known_keys(host: Host, build: Build, keys: Iterable[str]) -> frozenset[str]:
     argv = ["grep", "--text", "--null-data", "--extended-regexp", pattern, build.vswitchd]
     found = host.run(argv, check=False).stdout.split("\0")
     return frozenset(key for key in wanted if any(text.endswith(key) for text in found))
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(str(item) for item in value) or "none"
-    return json.dumps(value) if isinstance(value, dict) else str(value)

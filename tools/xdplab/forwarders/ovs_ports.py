@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs import OvsForwarder
-from xdplab.forwarders.ovs_builds import describe_build
+from xdplab.forwarders.ovs_builds import build_facts
 from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
 from xdplab.model import CpuLayout, Model
 
@@ -148,7 +148,7 @@ class OvsDpdk(OvsPmd[OvsDpdkOptions]):
     def supported(self, dut: Dut) -> str | None:
         """The build must have DPDK in it."""
         reason = super().supported(dut)
-        if reason is None and "DPDK" not in describe_build(dut.host, self.build):
+        if reason is None and "DPDK" not in build_facts(dut.host, self.build)["version"]:
             return f"OVS build {self.build.name!r} is built without DPDK"
         return reason
 

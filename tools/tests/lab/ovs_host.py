@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host on which an Open vSwitch seems to be installed: answers as real ones of 3.1.0 gave; notes what is run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xdplab.hosts.base import Completed
+from xdplab.model import XdplabError
+
+DPCTL_SHOW = """\
+netdev@ovs-netdev:
+  lookups: hit:1 missed:2 lost:0
+  flows: 2
+  port 0: ovs-netdev (tap)
+  port 1: br0 (tap)
+  port 2: b0 (afxdp: {b0})
+  port 3: b1 (afxdp: {b1})
+"""
+CONFIG = "n_rxq=1, use-need-wakeup=true, xdp-mode=native, xdp-mode-in-use=native"
+RXQ_SHOW = """\
+Displaying last 60 seconds pmd usage %
+pmd thread numa_id 0 core_id 1:
+  isolated : true
+  port: b0                queue-id:  0 (enabled)   pmd usage: NOT AVAIL
+  port: b1                queue-id:  0 (enabled)   pmd usage:  0 %
+  overhead: NOT AVAIL
+pmd thread numa_id 0 core_id 3:
+  isolated : false
+  overhead: NOT AVAIL
+"""
+DUMP_PORTS = """\
+OFPST_PORT reply (OF1.5) (xid=0x2): 3 ports
+  port LOCAL: rx pkts=0, bytes=0, drop=0, errs=0, frame=0, over=0, crc=0
+           tx pkts=0, bytes=0, drop=3, errs=0, coll=0
+           duration=2.529s
+  port  "b0": rx pkts=6, bytes=474, drop=?, errs=?, frame=?, over=?, crc=?
+           tx pkts=8, bytes=696, drop=?, errs=?, coll=?
+           duration=2.291s
+           CUSTOM Statistics
+                      xsk_queue_0_rx_dropped=5, xsk_queue_0_rx_invalid_descs=0, xsk_queue_0_tx_invalid_descs=0,
+"""
+COVERAGE = """\
+Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=3d9f6c1f:
+netdev_sent                0.0/sec     0.000/sec        0.0000/sec   total: 4
+afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
+106 events never hit
+"""
+STATUS = '{"data":[["b0",["map",[%s]]],["br0",["map",[["driver_name","tun"]]]],["b1",["map",[%s]]]],"headings":[]}'
+#: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
+STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
+              "emc-insert-inv-prob")  # fmt: skip
+
+
+class FakeRunning:
+    """A process that runs until it is stopped."""
+
+    pid = 4242
+
+    def __init__(self) -> None:
+        self.ended: int | None = None
+
+    def poll(self) -> int | None:
+        return self.ended
+
+    def wait(self, timeout_s: float) -> int | None:
+        return self.ended
+
+    def signal(self, number: int) -> None:
+        self.ended = -number
+
+    def stop(self, grace_s: float = 3.0) -> int:
+        self.ended = 0
+        return 0
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        return ()
+
+
+class OvsHost:
+    """Answers of one daemon; `runs` holds every command line."""
+
+    name = "B"
+
+    def __init__(self, keys: Sequence[str] = STOCK_KEYS, absent: Sequence[str] = (), log: str = "") -> None:
+        self.keys = keys
+        self.absent = absent
+        self.log = log
+        self.version = "ovs-vswitchd (Open vSwitch) 3.1.0\n"
+        self.configs = {"b0": CONFIG, "b1": CONFIG}
+        self.status = {"b0": "", "b1": ""}
+        self.show = '"netdev-afxdp/show" is not a valid command'
+        self.files: dict[str, str] = {}
+        self.runs: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], **_: Any) -> Completed:
+        self.runs.append(list(argv))
+        out = self._answer(list(argv))
+        return Completed(tuple(argv), 0 if out is not None else 1, out or "", "")
+
+    def start(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str], **_: Any) -> FakeRunning:
+        self.runs.append(list(argv))
+        log.write_text(self.log, encoding="utf-8")
+        for word in argv:
+            for mark in ("--unixctl=", "--remote=punix:"):
+                if word.startswith(mark):
+                    Path(word.removeprefix(mark)).touch()
+        return FakeRunning()
+
+    def read(self, path: str) -> str:
+        if path not in self.files:
+            raise XdplabError(f"{path}: no such file")
+        return self.files[path]
+
+    def _answer(self, argv: list[str]) -> str | None:
+        if argv[0] == "stat":
+            return "".join(f"{path}\n" for path in argv[3:] if path not in self.absent)
+        if argv[0] == "test":
+            return None if argv[2] in self.absent else ""
+        if argv[0] == "grep":
+            return "\0".join(("some text", *self.keys))
+        if argv[0] == "readlink":
+            return "/root/.cache/xdplab/ovs/0123456789abcdef\n"
+        if argv[-1] == "--version":
+            return self.version
+        answers = {
+            "dpctl/show": DPCTL_SHOW.format(**self.configs),
+            "dpif-netdev/pmd-rxq-show": RXQ_SHOW,
+            "netdev-afxdp/show": self.show,
+            "coverage/show": COVERAGE,
+        }
+        if argv[-1] in answers:
+            return answers[argv[-1]]
+        if "dump-ports" in argv:
+            return DUMP_PORTS
+        if "--columns=name,status" in argv:
+            return STATUS % (self.status["b0"], self.status["b1"])
+        if "--columns=name,error" in argv:
+            return '{"data":[["b0",["set",[]]],["b1",["set",[]]]]}'
+        return ""

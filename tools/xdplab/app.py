@@ -11,6 +11,7 @@ from xdplab.analysis import PointSummary, summarise
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.report import write_report
+from xdplab.report.published import published_figure
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import load_yaml, open_testbed, read_testbed
@@ -62,6 +63,8 @@ def prepare(study: StudySpec) -> Prepared:
     Raises:
         InputError: something in it cannot be, or a part is missing.
     """
+    for reference in study.reproduces:
+        published_figure(reference)
     testbed = read_testbed(study.testbed, testbeds_folder())
     tester = make_tester(study.tester)
     plan = make_plan(study, testbed, tester)

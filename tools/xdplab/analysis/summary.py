@@ -84,7 +84,7 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
     point = run.points[point_id]
     measured = [trial for trial in trials if trial.purpose == "measure" and trial.result]
     chosen = counted(trials)
-    figures = tuple(_figures(trial) for trial in chosen) or throughput_repetitions(trials)
+    figures = _repetitions(chosen, trials)
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
     seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
@@ -127,6 +127,18 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
         **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
         **{f"{name}_all": _median(getattr(figure, name) for figure in everything) for name in _PERCENTILES},
     )
+
+
+def _repetitions(chosen: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -> tuple[RepetitionFigures, ...]:
+    """Latency, throughput or both of each repetition: a method may measure the two in one visit."""
+    found = {one.repetition: one for one in throughput_repetitions(trials)}
+    for trial in chosen:
+        timed, searched = _figures(trial), found.get(trial.repetition)
+        if searched is not None:
+            both = {"ndr_pps": searched.ndr_pps, "disturbed": timed.disturbed or searched.disturbed}
+            timed = timed.model_copy(update=both)
+        found[trial.repetition] = timed
+    return tuple(found[repetition] for repetition in sorted(found))
 
 
 def _figures(trial: TrialRecord) -> RepetitionFigures:

@@ -146,6 +146,8 @@ class Rfc2544Spec(Model):
     #: Traffic seconds of a search at the most (default: the preset's).
     budget_s: float | None = Field(default=None, gt=0)
     drain_s: float = Field(default=0.1, ge=0.01, le=10)
+    #: Beside the clauses: latency at this load, the same for all forwarders, so that it can be compared in pairs.
+    latency_pps: float | None = Field(default=None, gt=0, le=100e6)
 
     @property
     def wanted(self) -> tuple[Clause, ...]:
@@ -179,6 +181,10 @@ class StudySpec(Model):
     forwarders: tuple[ForwarderSpec, ...] = Field(min_length=1)
     #: Two forwarders (by position or title) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
+    #: Published figures to print beside ours: NAME/FIGURE of `xdplab/report/published/NAME.yaml`.
+    reproduces: tuple[str, ...] = ()
+    #: Forwarder's title -> a sentence that stands beside its figures.
+    notes: dict[str, str] = {}
     knobs: dict[str, tuple[Scalar, ...]] = {}
     traffic: TrafficSpec = TrafficSpec()
     frame_bytes: tuple[FrameBytes, ...] = ()

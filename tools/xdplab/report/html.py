@@ -11,10 +11,13 @@ from markupsafe import Markup
 
 from xdplab.analysis import Comparison, Distribution, PointSummary, answer, compare_points, summarise
 from xdplab.analysis.distribution import distribution
+from xdplab.analysis.ladder import ladder
+from xdplab.analysis.published import reproduction
 from xdplab.analysis.summary import counted
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.search import PRESETS
 from xdplab.model import Rfc2544Spec, RunRecord, TrialRecord, XdplabError
+from xdplab.report.published import published_figure
 
 
 def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
@@ -55,6 +58,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         rfc=[summary for summary in measured if summary.figures],
         rfc_plots=_rfc_plots([summary for summary in measured if summary.figures]),
         by_size=_by_size(measured),
+        steps=ladder(run, summaries),
+        reproductions=_reproductions(run, summaries),
         preset_summary=PRESETS[method.preset].summary if isinstance(method, Rfc2544Spec) else "",
         full_scale=isinstance(method, Rfc2544Spec) and scale_of(method) is FULL,
         failures=[trial for trial in trials if trial.status == "failed"],
@@ -104,6 +109,17 @@ def _rfc_plots(summaries: Sequence[PointSummary]) -> dict[str, Markup]:
         "latency": latency_at_load_plot(summaries),
     }
     return {name: Markup(svg) for name, svg in drawn.items()}  # noqa: S704 - matplotlib escapes its texts
+
+
+def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:
+    """Each published figure that the study names, with ours beside it."""
+    from xdplab.report.bars import ratio_plot, throughput_bars
+
+    found = [reproduction(*published_figure(reference), summaries) for reference in run.study.reproduces]
+    return [
+        {"found": one, "throughput": Markup(throughput_bars(one)), "ratio": Markup(ratio_plot(one))}  # noqa: S704
+        for one in found
+    ]
 
 
 def _by_size(summaries: Sequence[PointSummary]) -> bool:

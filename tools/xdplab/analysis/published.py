@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures that others published, carried over into `report/published/*.yaml`, and ours of the same kind beside them."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.summary import PointSummary
+from xdplab.knobs import make_knob
+from xdplab.model import Model
+
+Span = Annotated[tuple[float, ...], Field(min_length=2, max_length=2)]
+
+
+class PublishedSeries(Model):
+    """Throughput of one forwarder over the published settings."""
+
+    forwarder: str
+    name: str
+    mpps: Span
+
+
+class PublishedRatio(Model):
+    """How much more one forwarder forwards than another."""
+
+    of: str
+    to: str
+    ratio: Span
+
+
+class PublishedFigure(Model):
+    """One figure of a document. Forwarders bear our names, so that ours are found beside them."""
+
+    title: str
+    conditions: str
+    series: tuple[PublishedSeries, ...] = ()
+    ratios: tuple[PublishedRatio, ...] = ()
+    note: str = ""
+
+    @property
+    def forwarders(self) -> tuple[str, ...]:
+        """All that the figure speaks of, in its order."""
+        named = [name for ratio in self.ratios for name in (ratio.of, ratio.to)]
+        return tuple(dict.fromkeys([*(series.forwarder for series in self.series), *named]))
+
+
+class PublishedDocument(Model):
+    """A file of `report/published`."""
+
+    document: str
+    setup: str
+    figures: dict[str, PublishedFigure]
+
+
+class RatioHere(Model):
+    """A published ratio and ours at one layout; None when one of the two was not measured here."""
+
+    published: PublishedRatio
+    comparison: Comparison | None
+
+
+class Row(Model):
+    """One CPU layout: forwarder -> its throughput, and the ratios."""
+
+    setting: str
+    #: What the setting means.
+    detail: str
+    mpps: dict[str, float]
+    missing: dict[str, str]
+    ratios: tuple[RatioHere, ...]
+
+
+class Reproduction(Model):
+    """A published figure with our rows beside it."""
+
+    document: str
+    setup: str
+    figure: PublishedFigure
+    rows: tuple[Row, ...]
+
+
+def reproduction(
+    document: PublishedDocument, figure: PublishedFigure, summaries: Sequence[PointSummary]
+) -> Reproduction:
+    """Ours of the same kind: throughput without loss of the figure's forwarders, at each setting of the knobs."""
+    names = figure.forwarders
+    settings = list(dict.fromkeys(_setting(summary) for summary in summaries))
+    rows = []
+    for setting in settings:
+        here = {s.forwarder: s for s in summaries if _setting(s) == setting and s.forwarder in names}
+        found = {name: value for name, summary in here.items() if (value := _mpps(summary)) is not None}
+        rows.append(
+            Row(
+                setting=", ".join(str(value) for _, value in setting) or "as it is",
+                detail="; ".join(make_knob(name).describe(value) for name, value in setting),
+                mpps=found,
+                missing={name: s.reason or s.status for name, s in here.items() if name not in found},
+                ratios=tuple(
+                    RatioHere(published=ratio, comparison=_compare(here.get(ratio.of), here.get(ratio.to)))
+                    for ratio in figure.ratios
+                ),
+            )
+        )
+    return Reproduction(
+        document=document.document,
+        setup=document.setup,
+        figure=figure,
+        rows=tuple(row for row in rows if row.mpps or row.missing),
+    )
+
+
+def _compare(ours: PointSummary | None, theirs: PointSummary | None) -> Comparison | None:
+    return compare_points(ours, theirs, "ndr_pps") if ours and theirs else None
+
+
+def _mpps(summary: PointSummary) -> float | None:
+    known = [one.ndr_pps for one in summary.by_repetition if one.ndr_pps]
+    return median(known) / 1e6 if known else None
+
+
+def _setting(summary: PointSummary) -> tuple[tuple[str, Any], ...]:
+    return tuple(summary.knobs.items())

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Throughput at each setting beside a published range, as grouped bars, and the ratios beside the published ones."""
+
+from xdplab.analysis.published import Reproduction
+from xdplab.report.plots import line_style, new_figure, plain, to_svg
+
+_WIDTH = 0.8
+
+
+def throughput_bars(found: Reproduction) -> str:
+    """One group per setting, one bar per forwarder; the published ranges stand in a group of their own."""
+    figure, axes = new_figure(3.2)
+    axes.set_axisbelow(True)
+    names = found.figure.forwarders
+    width = _WIDTH / len(names)
+    rows = [row for row in found.rows if row.mpps]
+    published = {series.forwarder: series.mpps for series in found.figure.series}
+    for index, name in enumerate(names):
+        colour = line_style(index)["color"]
+        places = [group + (index - (len(names) - 1) / 2) * width for group in range(len(rows) + 1)]
+        heights = [row.mpps.get(name, 0.0) for row in rows]
+        bars = axes.bar(places[:-1], heights, width * 0.92, color=colour, label=plain(name))
+        axes.bar_label(bars, [f"{height:.3g}" if height else "" for height in heights], fontsize="x-small", padding=2)
+        if name in published:
+            low, high = published[name]
+            axes.bar(places[-1], high - low, width * 0.92, bottom=low, color="none", edgecolor=colour, hatch="///")
+            axes.text(places[-1], high, f"{low:g} to {high:g}", ha="center", va="bottom", fontsize="x-small")
+    axes.set_xticks(range(len(rows) + 1), [*(plain(row.setting) for row in rows), "published\n(range)"])
+    axes.set_ylabel("Mpps without loss")
+    axes.set_ylim(bottom=0)
+    axes.margins(y=0.15)
+    return to_svg(figure, axes, "throughput beside the published figure")
+
+
+def ratio_plot(found: Reproduction) -> str:
+    """The ratio at each setting with its interval; a band shows the published one."""
+    figure, axes = new_figure(2.6)
+    rows = [row for row in found.rows if any(one.comparison for one in row.ratios)]
+    for index, published in enumerate(found.figure.ratios):
+        colour = line_style(index)["color"]
+        low, high = published.ratio
+        told = f"published: {low:g} to {high:g}" if high > low else f"published: {low:g}"
+        axes.axhspan(low * 0.995, high * 1.005, color=colour, alpha=0.2, label=told)
+        intervals = [(group, one.interval) for group, row in enumerate(rows) if (one := row.ratios[index].comparison)]
+        ratios = [interval.ratio for _, interval in intervals]
+        below = [interval.ratio - (interval.low or interval.ratio) for _, interval in intervals]
+        above = [(interval.high or interval.ratio) - interval.ratio for _, interval in intervals]
+        places = [group + 0.1 * (index - (len(found.figure.ratios) - 1) / 2) for group, _ in intervals]
+        name = plain(f"{published.of} over {published.to}")
+        axes.errorbar(places, ratios, yerr=[below, above], fmt="o", color=colour, capsize=4, label=name)
+        for place, ratio in zip(places, ratios, strict=True):
+            axes.annotate(f"{ratio:.3g}", (place, ratio), xytext=(7, 0), textcoords="offset points", va="center")
+    axes.set_xticks(range(len(rows)), [plain(row.setting) for row in rows])
+    axes.set_xlim(-0.6, len(rows) - 0.4)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("times as much")
+    return to_svg(figure, axes, "ratio beside the published one") if rows else ""

@@ -1,26 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""suites/latency.robot on the simulated testbed."""
+"""The suites on the simulated testbed."""
 
+import re
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+import yaml
 from lab import studies
 from lab.command import BIN, environment
 
 from xdplab.tools import project_root
 
-SUITE = project_root() / "suites" / "latency.robot"
+SUITES = project_root() / "suites"
 
 
-def robot(tmp_path: Path, **variables: str) -> tuple[int, dict[str, tuple[str, str]]]:
+def robot(tmp_path: Path, suite: str = "latency.robot", **variables: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """Exit code, and test or suite -> (status, message)."""
     given = {"TESTBED": "fake", "TESTER": "fake", "REPETITIONS": "2", "DURATION": "0.1", **variables}
     options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
     folder = tmp_path / "robot"
     done = subprocess.run(
-        [BIN / "robot", "--outputdir", folder, "--log", "NONE", "--report", "NONE", *options, SUITE],
+        [BIN / "robot", "--outputdir", folder, "--log", "NONE", "--report", "NONE", *options, SUITES / suite],
         capture_output=True,
         text=True,
         timeout=60,
@@ -64,3 +66,61 @@ def test_the_suite_fails_with_the_reason(tmp_path: Path, variables: dict[str, st
     code, tests = robot(tmp_path, **variables)
     assert code > 0
     assert any(words in message for status, message in tests.values() if status == "FAIL")
+
+
+def fake_study(tmp_path: Path, name: str, forwarders: dict[str, dict[str, object]], **changes: object) -> str:
+    """A study of simulated boxes under the titles of real forwarders."""
+    study = {
+        "schema": 1,
+        "name": name,
+        "testbed": "fake",
+        "tester": "fake",
+        "forwarders": [{"name": "fake", "label": label, "options": box} for label, box in forwarders.items()],
+        "method": {"name": "throughput", "preset": "quick", "loss_ratios": [0.0], "latency_pps": 20_000},
+        **changes,
+    }
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(study), encoding="utf-8")
+    return str(path)
+
+
+def test_the_ovs_comparison_ends_with_both_figures_and_the_ladder(tmp_path: Path, results: Path) -> None:
+    ours = {"ovs-afxdp": 1.0e6, "ovs-afpacket": 2.5e5, "ovs-dpdk": 1.1e6}
+    figures = fake_study(
+        tmp_path,
+        "figures",
+        {name: {"capacity_pps": pps} for name, pps in ours.items()},
+        answer=["ovs-afxdp", "ovs-afpacket"],
+        reproduces=["intel-afxdp-guide/figure-2", "intel-afxdp-guide/figure-3"],
+    )
+    boxes: dict[str, dict[str, object]] = {"stock": {"capacity_pps": 1.0e6}}
+    boxes |= {"patched": {"capacity_pps": 1.0e6, "seed": 1}, "best-together": {"capacity_pps": 1.3e6}}
+    boxes["busy-poll"] = {"unsupported_reason": "no NAPI id"}
+    ladder = fake_study(tmp_path, "ladder", boxes, answer=["patched", "stock"])
+    code, tests = robot(tmp_path, "ovs_comparison.robot", FIGURES=figures, LADDER=ladder, REPETITIONS="3")
+    assert code == 0
+    passed = {name for name, (status, _) in tests.items() if status == "PASS"}
+    assert {"Figure 2: AF_XDP Against AF_PACKET", "Figure 3: OVS-DPDK With The AF_XDP PMD"} < passed
+    assert {"Patched With Its Defaults", "The Best Together", "Patched Or Stock"} < passed
+    assert "no NAPI id" in tests["Busy Poll"][1]
+    assert "was not asked for" in tests["Smaller Rings"][1]
+    runs = sorted(path for path in results.iterdir() if not path.is_symlink())
+    assert [path.name.split("-")[0] for path in runs] == ["figures", "ladder"]
+    first, second = ((path / "report.html").read_text(encoding="utf-8") for path in runs)
+    for words in ("Figure 2: OVS with AF_XDP", "Figure 3: OVS-DPDK", "3.69 to 7.07", "M. Karlsson", ">published<"):
+        assert words in first
+    assert "What each variant contributes" in second
+    assert re.search(r"best-together.*?forwards 2[89]\.\d% more", second, re.DOTALL)
+    assert "nil: told apart in nothing" in second
+
+
+def test_a_variant_that_cannot_be_measured_is_skipped_and_one_that_fails_fails(tmp_path: Path) -> None:
+    figures = fake_study(tmp_path, "figures", {"ovs-afxdp": {}}, reproduces=["intel-afxdp-guide/figure-2"])
+    ladder = fake_study(
+        tmp_path, "ladder", {"stock": {}, "patched": {"fail_to_start": True}}, answer=["patched", "stock"]
+    )
+    code, tests = robot(tmp_path, "ovs_comparison.robot", FIGURES=figures, LADDER=ladder, REPETITIONS="1")
+    assert code == 2
+    assert tests["Figure 2: AF_XDP Against AF_PACKET"][0] == "SKIP"
+    assert "did not start" in tests["Patched With Its Defaults"][1]
+    assert "Smaller Rings" in {name for name, (status, _) in tests.items() if status == "SKIP"}

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,19 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
                 raise InputError(f"{path}: {parent}: a mapping is expected where {key} is set")
         where[last] = value
     return validated(StudySpec, data, str(path))
+
+
+def with_forwarders(study: StudySpec, titles: Sequence[str]) -> StudySpec:
+    """The study with only those of its forwarders.
+
+    Raises:
+        InputError: it has none of that title.
+    """
+    there = {forwarder.title: forwarder for forwarder in study.forwarders}
+    for title in titles:
+        if title not in there:
+            raise InputError(f"study {study.name}: no forwarder {title!r}; there are {', '.join(there)}")
+    return study.model_copy(update={"forwarders": tuple(there[title] for title in titles)})
 
 
 def prepare(study: StudySpec) -> Prepared:

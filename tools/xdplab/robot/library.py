@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,8 +10,11 @@ from robot.api.deco import keyword, library
 
 from xdplab import app
 from xdplab.analysis import PointSummary, answer, summarise
+from xdplab.analysis.ladder import ladder
+from xdplab.analysis.published import reproduction
 from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError
 from xdplab.report import describe, duration
+from xdplab.report.published import published_figure
 from xdplab.runner import Plan
 from xdplab.tools import project_root
 
@@ -55,14 +59,16 @@ class XdplabLibrary:
         self._summaries: list[PointSummary] = []
 
     @keyword
-    def run_study(self, path: str, **changes: Any) -> None:
+    def run_study(self, path: str, only: Sequence[str] = (), **changes: Any) -> None:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
-        Empty values are left out, so that a suite's variables may be empty. Bad input ends the whole suite.
+        `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
+        Bad input ends the whole suite.
         """
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
             study = app.read_study(_study(path), given)
+            study = app.with_forwarders(study, only) if only else study
             results = app.results_folder()
             folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
         except XdplabError as exc:
@@ -107,6 +113,43 @@ class XdplabLibrary:
         without = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
         if without:
             raise AssertionError(f"{clause}: not measured for {', '.join(without)}")
+
+    @keyword
+    def published_figure_stands_beside_ours(self, reference: str) -> None:
+        """Pass when the figure's ratio was measured at one setting at least; each setting is on the console.
+
+        What was measured must have been measured well; what this machine cannot do is told with its reason.
+        """
+        assert self._run is not None, "run a study first"
+        found = reproduction(*published_figure(reference), self._summaries)
+        if not found.rows:
+            raise SkipExecution(f"{reference}: none of {', '.join(found.figure.forwarders)} was asked for")
+        for row in found.rows:
+            for one in row.ratios:
+                published, compared = one.published, one.comparison
+                low, high = published.ratio
+                here = compared.interval.text() if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
+                told = f"{row.setting}: {published.of} over {published.to}: {here}"
+                logger.info(told)
+                logger.console(f"  {told}   [published {f'{low:g} to {high:g}' if high > low else f'{low:g}'}]")
+        for point in self._summaries:
+            if point.forwarder in found.figure.forwarders and point.status != "unsupported":
+                _passed(point)
+        if not any(one.comparison for row in found.rows for one in row.ratios):
+            raise SkipExecution(f"{reference}: no ratio could be measured here")
+
+    @keyword
+    def variant_was_compared(self, title: str) -> str:
+        """Return what a variant contributes against the study's reference; skip with the reason when unsupported."""
+        assert self._run is not None, "run a study first"
+        self.forwarder_was_measured(title)
+        steps = ladder(self._run, self._summaries)
+        rung = next((rung for rung in steps.rungs if rung.summary.forwarder == title), None) if steps else None
+        if rung is None:
+            raise SkipExecution(f"{title}: the study's reference was not measured with it")
+        logger.info(f"{title}: {rung.verdict()}")
+        logger.console(f"  {title}: {rung.verdict()}")
+        return rung.verdict()
 
     @keyword
     def question_was_answered(self) -> str:

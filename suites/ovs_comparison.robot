@@ -1,0 +1,133 @@
+*** Comments ***
+# SPDX-License-Identifier: Apache-2.0
+
+
+*** Settings ***
+Documentation    Open vSwitch over AF_XDP beside AF_PACKET and DPDK, and what each patch of its AF_XDP ports is worth.
+...
+...              [Cfg] suites/studies/ovs-figures.yaml: three ports at three CPU layouts, untuned, throughput without
+...              loss. suites/studies/ovs-ladder.yaml: Debian's build, the patched one (ovs/build), each new option
+...              alone, the best together: throughput without loss, and latency at one load for all.
+...              [Ver] A figure passes when its ratio was measured at one layout at least, a variant when it was
+...              measured beside the reference in each repetition; what this machine cannot do is skipped with the
+...              reason. Ratios are told, not judged: they are those of this machine.
+...              [Ref] Figures 2 and 3 of Intel's technology guide "AF_XDP Sockets: High Performance Networking for
+...              Cloud-Native Networking" (tools/xdplab/report/published/intel-afxdp-guide.yaml); RFC 2544 section
+...              26.1, with the deviations that the report states.
+...
+...              Each study has a report; results/latest/report.html is that of the ladder.
+
+Library          xdplab.robot.XdplabLibrary
+
+Test Tags        ovs    rfc2544-26.1
+
+
+*** Variables ***
+${FIGURES}        ovs-figures.yaml
+${LADDER}         ovs-ladder.yaml
+${TESTBED}        embedded
+${LAYOUTS}        ${EMPTY}    # space-separated, e.g. "inline 1C1T"; empty: those of the study
+${VARIANTS}       ${EMPTY}    # space-separated labels of the ladder, e.g. "stock patched hugepages"; empty: all
+${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
+${PRESET}         ${EMPTY}    # quick, csit, tst009, rfc2544, binary
+${REPETITIONS}    ${EMPTY}
+
+
+*** Test Cases ***
+Untuned Throughput At Each CPU Layout
+    [Tags]    figures
+    Run The Figures
+    Every Forwarder Was Measured
+
+Figure 2: AF_XDP Against AF_PACKET
+    [Tags]    figures
+    Published Figure Stands Beside Ours    intel-afxdp-guide/figure-2
+
+Figure 3: OVS-DPDK With The AF_XDP PMD
+    [Tags]    figures
+    Published Figure Stands Beside Ours    intel-afxdp-guide/figure-3
+
+OVS On AF_XDP Or AF_PACKET
+    [Tags]    figures
+    Question Was Answered
+
+Each Variant Of The Ladder
+    [Tags]    ladder
+    Run The Ladder
+    Every Forwarder Was Measured
+
+Patched With Its Defaults
+    [Tags]    ladder
+    Variant Was Compared    patched
+
+Smaller Rings
+    [Tags]    ladder
+    Variant Was Compared    rings-512
+
+Frames Of 2048 Bytes
+    [Tags]    ladder
+    Variant Was Compared    frames-2048
+
+No Headroom
+    [Tags]    ladder
+    Variant Was Compared    headroom-0
+
+UMEM On Hugepages
+    [Tags]    ladder
+    Variant Was Compared    hugepages
+
+Busy Poll
+    [Tags]    ladder
+    Variant Was Compared    busy-poll
+
+Without Need-Wakeup
+    [Tags]    ladder
+    Variant Was Compared    no-need-wakeup
+
+Without Receive Wake-Up
+    [Tags]    ladder
+    Variant Was Compared    no-rx-wakeup
+
+Larger Transmit Budget
+    [Tags]    ladder
+    Variant Was Compared    skb-budget-256
+
+Shared UMEM, Frames Copied
+    [Tags]    ladder
+    Variant Was Compared    shared-umem-copied
+
+Shared UMEM, Frames Handed Over
+    [Tags]    ladder
+    Variant Was Compared    shared-umem-copy-free
+
+The Best Together
+    [Tags]    ladder
+    Variant Was Compared    best-together
+
+Patched Or Stock
+    [Tags]    ladder
+    Question Was Answered
+
+
+*** Keywords ***
+Run The Figures
+    [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
+    ${layouts}    Evaluate    $LAYOUTS.split()
+    Run Study
+    ...    ${FIGURES}
+    ...    testbed=${TESTBED}
+    ...    knobs.cpu_layout=${layouts}
+    ...    traffic.frame_bytes=${FRAME_SIZE}
+    ...    method.preset=${PRESET}
+    ...    repetitions=${REPETITIONS}
+
+Run The Ladder
+    [Documentation]    The same for the ladder; VARIANTS names the rungs to climb, the reference among them.
+    ${variants}    Evaluate    $VARIANTS.split()
+    Run Study
+    ...    ${LADDER}
+    ...    only=${variants}
+    ...    testbed=${TESTBED}
+    ...    traffic.frame_bytes=${FRAME_SIZE}
+    ...    method.preset=${PRESET}
+    ...    repetitions=${REPETITIONS}

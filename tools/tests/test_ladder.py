@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variants against a reference, and published figures beside ours."""
+
+from typing import Any
+
+import pytest
+from lab.records import point, run_record, trial
+
+from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis.ladder import Ladder, ladder
+from xdplab.analysis.published import reproduction
+from xdplab.app import prepare, with_forwarders
+from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
+from xdplab.report import render
+from xdplab.report.published import published_figure
+
+GUIDE = "intel-afxdp-guide"
+METHOD = {"name": "throughput", "preset": "quick", "latency_pps": 20_000}
+
+
+def named(label: str, **knobs: Any) -> Point:
+    return point().model_copy(update={"forwarder": ForwarderSpec(name="fake", label=label), "knobs": knobs})
+
+
+def records(at: Point, ndrs: list[float], p50s_ns: list[int]) -> list[TrialRecord]:
+    """One throughput and one latency trial for each repetition."""
+    found = []
+    for repetition, (ndr, p50) in enumerate(zip(ndrs, p50s_ns, strict=True)):
+        bound = {"loss_ratio": 0.0, "throughput_pps": ndr, "lower_pps": ndr, "upper_pps": ndr * 1.01}
+        figures = {
+            "preset": "quick",
+            "bounds": [{**bound, "limited_by": "forwarder"}],
+            "steps": [],
+            "traffic_s": 9.0,
+            "directions": 1,
+            "top_load_pps": 5e6,
+            "line_rate_bps": None,
+        }
+        found.append(trial(at, repetition, [p50 - 1, p50, p50 + 1]))
+        found.append(
+            TrialRecord(
+                point_id=at.id,
+                repetition=repetition,
+                purpose="figures",
+                status="ok",
+                started="2026-01-02T03:04:05.678+00:00",
+                clause="RFC 2544 26.1",
+                figures=figures,
+            )
+        )
+    return found
+
+
+STOCK, SAME, MORE, SLOW, STEP = (named(label) for label in ("stock", "same", "more", "slow", "step"))
+MEASURED = [
+    *records(STOCK, [1.00e6, 1.01e6, 0.99e6, 1.00e6], [2000, 2020, 1990, 2010]),
+    *records(SAME, [1.01e6, 1.00e6, 1.00e6, 0.99e6], [2010, 2000, 2000, 2005]),
+    *records(MORE, [1.30e6, 1.31e6, 1.30e6, 1.29e6], [2010, 2000, 2000, 2005]),
+    *records(SLOW, [0.80e6, 0.81e6, 0.79e6, 0.80e6], [4000, 4020, 3990, 4010]),
+    *records(STEP, [1.005e6, 1.015e6, 0.995e6, 1.005e6], [2010, 2000, 2000, 2005]),
+]
+
+
+def climbed(**study: Any) -> Ladder:
+    run = run_record(STOCK, SAME, MORE, SLOW, STEP, study={"answer": ["same", "stock"], "method": METHOD, **study})
+    found = ladder(run, summarise(run, MEASURED))
+    assert found is not None
+    return found
+
+
+def test_every_variant_is_compared_with_the_reference_in_all_metrics() -> None:
+    found = climbed(notes={"more": "Because."})
+    assert found.reference.forwarder == "stock"
+    by_name = {rung.summary.forwarder: rung for rung in found.rungs}
+    assert set(by_name) == {"same", "more", "slow", "step"}
+    more = by_name["more"].comparisons["ndr_pps"]
+    assert more is not None
+    assert more.interval.ratio == pytest.approx(1.30, abs=0.005)
+    assert by_name["more"].verdict() == "forwards 30.0% more"
+    assert by_name["more"].note == "Because."
+    assert by_name["slow"].verdict().startswith("forwards 20.0% less; p50 50.0% higher")
+
+
+def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
+    by_name = {rung.summary.forwarder: rung for rung in climbed().rungs}
+    assert by_name["same"].verdict().startswith("nil: told apart in nothing; what would have shown: NDR ")
+    step = by_name["step"].comparisons["ndr_pps"]
+    assert step is not None
+    assert step.interval.differs  # by less than the search resolves
+    assert by_name["step"].verdict().startswith("nil")
+
+
+def test_two_repetitions_say_nothing() -> None:
+    few = [record for record in MEASURED if record.repetition < 2]
+    run = run_record(STOCK, MORE, study={"answer": ["more", "stock"], "method": METHOD})
+    found = ladder(run, summarise(run, few))
+    assert found is not None
+    assert [rung.verdict() for rung in found.rungs] == ["too few repetitions to say"]
+
+
+def test_without_a_reference_there_is_no_ladder() -> None:
+    run = run_record(STOCK, MORE, study={"method": METHOD})
+    assert ladder(run, summarise(run, MEASURED)) is None
+    latency_only = [record for record in MEASURED if record.purpose == "measure"]
+    asked = run_record(STOCK, MORE, study={"answer": ["more", "stock"]})
+    assert ladder(asked, summarise(asked, latency_only)) is None
+
+
+def summaries(*given: tuple[Point, list[float]]) -> list[PointSummary]:
+    run = run_record(*(at for at, _ in given), study={"method": METHOD})
+    return summarise(run, [one for at, ndrs in given for one in records(at, ndrs, [2000] * len(ndrs))])
+
+
+def test_ours_stand_beside_the_published_figure_at_each_layout() -> None:
+    found = reproduction(
+        *published_figure(f"{GUIDE}/figure-2"),
+        summaries(
+            (named("ovs-afxdp", cpu_layout="inline"), [1.0e6, 1.1e6, 1.0e6]),
+            (named("ovs-afpacket", cpu_layout="inline"), [2.5e5, 2.6e5, 2.5e5]),
+            (named("ovs-afxdp", cpu_layout="1C1T"), [4e5, 4e5, 4.1e5]),
+            (named("other", cpu_layout="1C1T"), [4e5]),
+        ),
+    )
+    assert [row.setting for row in found.rows] == ["inline", "1C1T"]
+    inline, alone = found.rows
+    assert inline.mpps == {"ovs-afxdp": 1.0, "ovs-afpacket": 0.25}
+    assert "sender's core" in inline.detail
+    assert inline.ratios[0].comparison is not None
+    assert inline.ratios[0].comparison.interval.ratio == pytest.approx(4.0, rel=0.03)
+    assert inline.ratios[0].published.ratio == (3, 5)
+    assert (alone.mpps, alone.ratios[0].comparison) == ({"ovs-afxdp": 0.4}, None)
+
+
+def test_what_was_not_measured_is_told_with_its_reason() -> None:
+    points = [named("ovs-afxdp", cpu_layout="2C2T"), named("ovs-afpacket", cpu_layout="2C2T")]
+    run = run_record(*points, unsupported={at.id: "needs three CPUs" for at in points})
+    found = reproduction(*published_figure(f"{GUIDE}/figure-2"), summarise(run, []))
+    assert found.rows[0].missing == {"ovs-afxdp": "needs three CPUs", "ovs-afpacket": "needs three CPUs"}
+
+
+def test_the_guides_figures_are_the_published_ones() -> None:
+    _, second = published_figure(f"{GUIDE}/figure-2")
+    _, third = published_figure(f"{GUIDE}/figure-3")
+    assert second.series[0].mpps == (3.69, 7.07)
+    assert (second.ratios[0].of, second.ratios[0].to, second.ratios[0].ratio) == ("ovs-afxdp", "ovs-afpacket", (3, 5))
+    assert third.series[0].mpps == (4.34, 8.66)
+    assert third.ratios[0].ratio == (1.2, 1.2)
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("nobody/figure-1", "no published document of that name; there are .*intel-afxdp-guide"),
+        (f"{GUIDE}/figure-9", "no such figure; there are intel-afxdp-guide/figure-2, intel-afxdp-guide/figure-3"),
+        ("", "no published document"),
+    ],
+)
+def test_an_unknown_published_figure_is_refused_before_anything_runs(reference: str, words: str) -> None:
+    study = StudySpec.model_validate(
+        {"name": "x", "testbed": "fake", "tester": "fake", "forwarders": ["fake"], "reproduces": [reference]}
+    )
+    with pytest.raises(InputError, match=words):
+        prepare(study)
+
+
+def test_some_forwarders_of_a_study_can_be_asked_for_by_title() -> None:
+    study = StudySpec.model_validate({"name": "x", "forwarders": ["fake", "fake:seed=1", "xdp"]})
+    assert [one.title for one in with_forwarders(study, ["xdp", "fake"]).forwarders] == ["xdp", "fake"]
+    with pytest.raises(InputError, match="study x: no forwarder 'ovs'; there are fake, fake:seed=1, xdp"):
+        with_forwarders(study, ["ovs"])
+
+
+def test_the_report_holds_both_sections() -> None:
+    points = [named("ovs-afxdp"), named("ovs-afpacket")]
+    trials = [*records(points[0], [1e6, 1.1e6, 1e6], [2000] * 3), *records(points[1], [2e5, 2.1e5, 2e5], [9000] * 3)]
+    study = {"method": METHOD, "answer": ["ovs-afxdp", "ovs-afpacket"], "reproduces": [f"{GUIDE}/figure-2"]}
+    html = render(run_record(*points, study=study), trials)
+    for words in ("Beside a published figure", "3.69 to 7.07", "What each variant contributes", "forwards 4"):
+        assert words in html
+    assert html.index("Beside a published figure") < html.index("Throughput (RFC 2544")

@@ -31,7 +31,7 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
     for summary in (ours, theirs):
         if not summary.repetitions:
             return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    metric = "ndr_pps" if run.study.method.name != "latency" else "p50_us"
+    metric = "p50_us" if run.study.method.name in ("latency", "breakdown") else "ndr_pps"
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
         return Answer(sentence="No answer: the two were never measured in the same repetition.")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.analysis.breakdown import breakdown_figures
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
@@ -122,11 +123,16 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
-        figures=rfc2544_figures(trials),
+        figures=_method_figures(trials),
         by_repetition=figures,
         **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
         **{f"{name}_all": _median(getattr(figure, name) for figure in everything) for name in _PERCENTILES},
     )
+
+
+def _method_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    broken_down = breakdown_figures(trials)
+    return {**rfc2544_figures(trials), **({"breakdown": broken_down} if broken_down else {})}
 
 
 def _repetitions(chosen: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -> tuple[RepetitionFigures, ...]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.model import CpuLayout, Model, Path
+from xdplab.model import CpuLayout, Model, Path, Unsupported
 from xdplab.testbed import Port
 
 
@@ -27,6 +27,16 @@ class Dut:
     def hairpin(self) -> bool:
         """True when frames leave by the port they came in."""
         return self.path is Path.HAIRPIN
+
+
+@dataclass(frozen=True)
+class ProbeTarget:
+    """A thread with user-space probes: its program, its ids, and the interface that its frames come in by."""
+
+    program: str
+    pid: int
+    tid: int
+    ifname: str
 
 
 class NoOptions(Model):
@@ -92,6 +102,14 @@ class Forwarder(ABC, Generic[OptionsT]):
     def forwarding_threads(self) -> dict[int, int]:
         """Thread id -> process id of the threads that move frames."""
         return {}
+
+    def probes(self, dut: Dut) -> ProbeTarget:
+        """Where its own probes are.
+
+        Raises:
+            Unsupported: it has none, or this set-up cannot be told apart by them.
+        """
+        raise Unsupported(f"{self.name}: it has no probes that tell where a frame's time goes")
 
     def mode(self) -> dict[str, Any]:
         """The mode in use, as the program reports it; the kernel's view is added by `mode_in_use`."""

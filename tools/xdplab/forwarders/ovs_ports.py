@@ -4,11 +4,11 @@
 import re
 from typing import Any, ClassVar, TypeVar
 
-from xdplab.forwarders.base import Dut
+from xdplab.forwarders.base import Dut, ProbeTarget
 from xdplab.forwarders.ovs import OvsForwarder
 from xdplab.forwarders.ovs_builds import build_facts
 from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
-from xdplab.model import CpuLayout, Model
+from xdplab.model import CpuLayout, Model, Unsupported
 
 PmdOptionsT = TypeVar("PmdOptionsT", bound=PmdOptions)
 
@@ -98,6 +98,14 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
     def forwarding_threads(self) -> dict[int, int]:
         """The PMD threads, or the main thread."""
         return {pid: pid for pid in self.pids()} if self._by_main_thread else super().forwarding_threads()
+
+    def probes(self, dut: Dut) -> ProbeTarget:
+        """Those of patch P8, in the one thread that forwards."""
+        threads = self.forwarding_threads()
+        if len(threads) != 1:
+            raise Unsupported(f"{self.name}: {len(threads)} threads forward; the probes are followed through one")
+        ((tid, pid),) = threads.items()
+        return ProbeTarget(self.build.vswitchd, pid, tid, dut.ports[0].ifname)
 
     @property
     def _by_main_thread(self) -> bool:

@@ -2,13 +2,16 @@
 """What is done at a point."""
 
 from xdplab.methods.base import Method, Session
+from xdplab.methods.breakdown import Breakdown
 from xdplab.methods.latency import Latency
 from xdplab.methods.rfc2544 import Rfc2544
-from xdplab.model import LatencySpec, MethodSpec
+from xdplab.model import BreakdownSpec, LatencySpec, MethodSpec
 
-__all__ = ["Latency", "Method", "Rfc2544", "Session", "make_method"]
+__all__ = ["Breakdown", "Latency", "Method", "Rfc2544", "Session", "make_method"]
 
 
 def make_method(spec: MethodSpec) -> Method:
     """The method that a study asks for."""
+    if isinstance(spec, BreakdownSpec):
+        return Breakdown(spec)
     return Latency(spec) if isinstance(spec, LatencySpec) else Rfc2544(spec)

@@ -4,12 +4,21 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol
 
+from xdplab.forwarders import Dut, Forwarder
 from xdplab.model import TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.trial import Purpose
 
 
 class Session(Protocol):
     """One visit to a point: the forwarder runs and the path has been proven."""
+
+    @property
+    def forwarder(self) -> Forwarder[Any]:
+        """The forwarder that runs."""
+
+    @property
+    def dut(self) -> Dut:
+        """Where it runs."""
 
     @property
     def ceiling_pps(self) -> float:

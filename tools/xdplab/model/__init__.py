@@ -13,6 +13,7 @@ from xdplab.model.errors import (
 )
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
+    BreakdownSpec,
     ForwarderSpec,
     LatencySpec,
     MethodSpec,
@@ -39,6 +40,7 @@ from xdplab.model.trial import (
 
 __all__ = [
     "SCHEMA_VERSION",
+    "BreakdownSpec",
     "Calibration",
     "CpuLayout",
     "Disturbance",

@@ -16,6 +16,7 @@ from xdplab.analysis.published import reproduction
 from xdplab.analysis.summary import counted
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.search import PRESETS
+from xdplab.methods.stages import STAGES
 from xdplab.model import Rfc2544Spec, RunRecord, TrialRecord, XdplabError
 from xdplab.report.published import published_figure
 
@@ -55,9 +56,12 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         unmeasured=[summary for summary in summaries if not summary.repetitions],
         ratios=_ratios(measured, found.comparison),
         plots=_plots([summary for summary in measured if summary.samples], trials),
-        rfc=[summary for summary in measured if summary.figures],
+        rfc=[summary for summary in measured if summary.figures.keys() - {"breakdown"}],
         rfc_plots=_rfc_plots([summary for summary in measured if summary.figures]),
         by_size=_by_size(measured),
+        broken=[summary for summary in measured if "breakdown" in summary.figures],
+        breakdown_plots=_breakdown_plots([summary for summary in measured if "breakdown" in summary.figures]),
+        stage_words=STAGES,
         steps=ladder(run, summaries),
         reproductions=_reproductions(run, summaries),
         preset_summary=PRESETS[method.preset].summary if isinstance(method, Rfc2544Spec) else "",
@@ -120,6 +124,14 @@ def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[di
         {"found": one, "throughput": Markup(throughput_bars(one)), "ratio": Markup(ratio_plot(one))}  # noqa: S704
         for one in found
     ]
+
+
+def _breakdown_plots(summaries: Sequence[PointSummary]) -> dict[str, Markup]:
+    if not summaries:
+        return {}
+    from xdplab.report.breakdown_plots import breakdown_plot
+
+    return {name: Markup(breakdown_plot(summaries, name)) for name in ("p50", "p99")}  # noqa: S704
 
 
 def _by_size(summaries: Sequence[PointSummary]) -> bool:

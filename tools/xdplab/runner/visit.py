@@ -86,6 +86,16 @@ class PointVisit:
         self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
 
+    @property
+    def forwarder(self) -> Forwarder[Any]:
+        """The forwarder of this visit."""
+        return self._forwarder
+
+    @property
+    def dut(self) -> Dut:
+        """Where it runs."""
+        return self._dut
+
     def carry_out(self, method: Method) -> None:
         """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
         status: Literal["ok", "failed", "unsupported"] = "ok"

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From time stamps of the probes to stages, and the method that takes them, on a simulated probe stream."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from lab.records import point, result, run_record, stream
+
+from xdplab.analysis import summarise
+from xdplab.forwarders.base import ProbeTarget
+from xdplab.methods import breakdown as method
+from xdplab.methods import make_method
+from xdplab.methods.stages import STAGES, ProbeRecords, stage_figures
+from xdplab.model import BreakdownSpec, StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
+from xdplab.report import render
+
+Record = tuple[int, int, int, int, int, int, int]
+
+
+def simulated(count: int, wait_ns: float = 400, switch_ns: float = 900, kick_ns: float = 1500) -> list[Record]:
+    """Batches of a PMD thread whose stages take about that long, one in fifty with a stall in the kick."""
+    chance = random.Random(7)
+    records, now = [], 10_000_000
+    for number in range(count):
+        stages = [round(mean * chance.uniform(0.9, 1.1)) for mean in (wait_ns, switch_ns, kick_ns)]
+        if number % 50 == 0:
+            stages[2] += 50_000
+        received = now + stages[0]
+        queued = received + stages[1]
+        records.append((now, received, queued, queued + stages[2], 98_000 if number else 0, 1, 1))
+        now += 100_000
+    return records
+
+
+def records_of(count: int, **stages: float) -> ProbeRecords:
+    return ProbeRecords(simulated(count, **stages), batches=count, unmatched=0, unsent=0, full=0)
+
+
+def test_the_stages_of_a_median_batch_add_up_to_its_whole_way() -> None:
+    found = stage_figures(records_of(2000))
+    typical = found["typical_us"]["p50"]
+    assert tuple(typical) == tuple(STAGES)
+    assert typical == {
+        "wait": pytest.approx(0.4, rel=0.05),
+        "switch": pytest.approx(0.9, rel=0.05),
+        "kick": pytest.approx(1.5, rel=0.05),
+    }
+    assert sum(typical.values()) == pytest.approx(found["whole_us"]["p50"], rel=0.01)
+    assert found["reaped_us"] == 98.0
+    assert (found["batches"], found["frames_per_batch"]) == (2000, 1.0)
+
+
+def test_a_stall_of_one_stage_shows_in_that_stage_at_p99_alone() -> None:
+    found = stage_figures(records_of(2000))
+    assert found["typical_us"]["p99"]["kick"] > 40
+    assert found["typical_us"]["p99"]["wait"] < 0.5
+    assert found["stage_us"]["kick"]["p99"] > 40 > found["stage_us"]["switch"]["p99"]
+
+
+def test_batches_whose_redirect_was_not_seen_are_counted_and_left_out() -> None:
+    unknown = (0, 5_000, 6_000, 7_000, 0, 3, 3)
+    found = stage_figures(ProbeRecords([unknown, *simulated(100)], batches=101, unmatched=1, unsent=0, full=0))
+    assert (found["seen"], found["batches"], found["unmatched"]) == (101, 100, 1)
+
+
+def test_without_a_record_there_are_counts_only() -> None:
+    assert stage_figures(records_of(0)) == {"seen": 0, "batches": 0, "unmatched": 0, "unsent": 0, "full": 0}
+
+
+class FakeSession:
+    """Answers trials with a latency that is longer while the probes are attached, and journals."""
+
+    forwarder: Any
+    dut: Any = None
+    ceiling_pps = 1e6
+
+    def __init__(self, records: list[TrialRecord]) -> None:
+        self.forwarder = self
+        self.records = records
+        self.attached = 0
+        self.at = point("fake")
+
+    def probes(self, dut: Any) -> ProbeTarget:
+        return ProbeTarget("/opt/ovs/ovs-vswitchd", 1, 2, "b0")
+
+    def trial(self, spec: TrialSpec, purpose: Any = "measure", clause: str = "", **_: Any) -> TrialResult:
+        latency = 3_000 if self.attached else 2_000
+        told = result(stream([latency - 1, latency, latency + 1]))
+        self._journal(purpose=purpose, clause=clause, asked=spec, result=told, trial=len(self.records))
+        return told
+
+    def found(self, clause: str, figures: dict[str, Any]) -> None:
+        self._journal(purpose="figures", clause=clause, figures=figures)
+
+    def progress(self, text: str) -> None:
+        pass
+
+    def _journal(self, **fields: Any) -> None:
+        started = "2026-01-02T03:04:05.678+00:00"
+        self.records.append(TrialRecord(point_id=self.at.id, repetition=0, status="ok", started=started, **fields))
+
+
+SPEC = {"name": "breakdown", "rates_pps": [10_000, 400_000], "pairs": 3}
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
+    """A session whose probes give a simulated stream, and which saw how dense a record was asked for."""
+    made = FakeSession([])
+
+    class Probes:
+        def end(self) -> ProbeRecords:
+            return records_of(500)
+
+    @contextmanager
+    def attached(dut: Any, target: ProbeTarget, every: int) -> Iterator[Probes]:
+        made.attached += 1
+        yield Probes()
+        made.attached -= 1
+
+    monkeypatch.setattr(method, "attached", attached)
+    return made
+
+
+def test_each_rate_is_measured_in_pairs_without_and_with_the_probes(session: FakeSession) -> None:
+    made = make_method(BreakdownSpec.model_validate(SPEC))
+    made.measure(session, TrafficSpec())
+    assert session.attached == 0
+    clauses = [record.clause for record in session.records if record.result]
+    without, traced = "breakdown 10000 without", "breakdown 10000 with"
+    assert clauses[:6] == [without, traced, traced, without, without, traced]
+    assert len(clauses) == 12 == len(made.trials(TrafficSpec()))
+    assert [record.purpose for record in session.records if record.result].count("measure") == 1
+
+
+def test_the_summary_holds_stages_and_what_the_probes_cost(session: FakeSession) -> None:
+    make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+    session.records.append(session.records[-1].model_copy(update={"purpose": "end", "clause": "", "figures": {}}))
+    run = run_record(session.at, study={"method": SPEC})
+    (summary,) = summarise(run, session.records)
+    assert (summary.status, summary.repetitions) == ("ok", 1)
+    assert summary.p50_us == pytest.approx(2.0, rel=0.01)
+    low, high = summary.figures["breakdown"]
+    assert (low["rate_pps"], high["rate_pps"], low["pairs"]) == (10_000, 400_000, 3)
+    assert low["without_us"]["p50_us"] == pytest.approx(2.0, rel=0.01)
+    assert low["with_us"]["p50_us"] == pytest.approx(3.0, rel=0.01)
+    assert low["cost"]["ratio"] == pytest.approx(1.5, rel=0.01)
+    assert low["batches"] == 1500
+    html = render(run, session.records)
+    for words in ("Where a frame's time goes", "with probes", "kick", "frames<br>per batch"):
+        assert words in html
+    assert "Throughput (RFC 2544" not in html
+
+
+def test_rates_above_the_room_for_records_are_thinned() -> None:
+    assert max(1, round(2 * 400_000 * 0.6 / method._ROOM)) == 8
+    spec = StudySpec.model_validate({"name": "x", "forwarders": ["ovs-afxdp"], "method": SPEC})
+    assert spec.method == BreakdownSpec.model_validate(SPEC)
+
+
+def test_a_forwarder_without_probes_is_unsupported() -> None:
+    from xdplab.forwarders import make_forwarder
+    from xdplab.model import ForwarderSpec
+
+    with pytest.raises(Unsupported, match="fake: it has no probes"):
+        make_forwarder(ForwarderSpec(name="fake")).probes(None)  # type: ignore[arg-type]

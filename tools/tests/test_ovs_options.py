@@ -249,6 +249,19 @@ def test_a_mode_that_ovs_replaced_by_another_is_told(dut: MakeDut) -> None:
     assert "b1: xdp-mode-in-use is generic, not native" in started(host, dut, "ovs-afxdp").ineffective()
 
 
+def test_newer_versions_tell_the_mode_in_the_status(dut: MakeDut) -> None:
+    host = OvsHost()
+    host.configs = {"b0": "n_rxq=1, xdp-mode=native", "b1": "n_rxq=1, xdp-mode=native"}
+    host.status = {"b0": '["xdp-mode","native"]', "b1": '["xdp-mode","generic"]'}
+    assert "b1: xdp-mode is generic, not native" in started(host, dut, "ovs-afxdp").ineffective()
+
+
+def test_best_effort_takes_what_it_gets(dut: MakeDut) -> None:
+    host = OvsHost()
+    host.configs["b1"] = CONFIG.replace("in-use=native", "in-use=generic")
+    assert started(host, dut, "ovs-afxdp:xdp_mode=best-effort").ineffective() is None
+
+
 SLEEPS = {
     "3.1.0": "dpif_netdev|INFO|PMD max sleep request is 20 usecs.",
     "4.0.0": "dpif_netdev|INFO|Default PMD thread max sleep:   20 us.",

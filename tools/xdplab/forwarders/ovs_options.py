@@ -24,10 +24,10 @@ class Key:
     names: tuple[str, ...]
     #: Patch of our series that brings it; "": OVS has it.
     patch: str = ""
-    #: Key of the port's configuration or status that must tell the value; "": its own name.
-    proof: str = ""
-    #: What that key must tell; default: the value as it was written.
-    expected: Callable[[str], str] = str
+    #: Keys of the port's configuration or status of which the first told must tell the value; none: its own name.
+    proof: tuple[str, ...] = ()
+    #: What that key must tell (None: anything); default: the value as it was written.
+    expected: Callable[[str], str | None] = str
     #: What to know when it does not.
     hint: str = ""
     #: For settings of the daemon: what it must have written to its log (regular expression; "": nothing, a default).
@@ -49,10 +49,10 @@ class Setting:
 
     def proven(self, told: Mapping[str, str], name: str) -> str | None:
         """None when what a port tells of itself agrees, else what it tells instead."""
-        where = self.key.proof or name
         expected = self.key.expected(self.text)
+        where = next((key for key in self.key.proof if key in told), (*self.key.proof, name)[0])
         seen = told.get(where)
-        if seen == expected:
+        if seen == expected or expected is None:
             return None
         if seen is None:
             return f"the port does not tell {where}"
@@ -182,7 +182,11 @@ class OvsAfxdpOptions(PmdOptions):
     type: Literal["afxdp", "afxdp-nonpmd"] = "afxdp"
     xdp_mode: Annotated[
         Literal["best-effort", "native-with-zerocopy", "native", "generic"],
-        _interface("xdp-mode", proof="xdp-mode-in-use"),
+        _interface(
+            "xdp-mode",
+            proof=("xdp-mode-in-use", "xdp-mode"),  # 3.1 in the configuration, 3.3 and later in the status
+            expected=lambda mode: None if mode == "best-effort" else mode,
+        ),
     ] = "native"
     n_rxq: Annotated[int, Field(ge=1, le=16), _interface("n_rxq")] = 1
     use_need_wakeup: Annotated[bool | None, _interface("use-need-wakeup")] = None
@@ -200,12 +204,12 @@ class OvsAfxdpOptions(PmdOptions):
     ] = None
     umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", "P2")] = None
     umem_hugepages: Annotated[
-        Literal["none", "2M", "1G"] | None, _interface("umem-hugepages", "P3", proof="umem-pages")
+        Literal["none", "2M", "1G"] | None, _interface("umem-hugepages", "P3", proof=("umem-pages",))
     ] = None
     busy_poll_us: Annotated[
         Annotated[int, Field(ge=0, le=1_000_000)] | None,
         _interface(
-            "busy-poll", "P4", proof="busy-poll-active", expected=lambda us: str(us != "0").lower(), hint=_NO_NAPI_ID
+            "busy-poll", "P4", proof=("busy-poll-active",), expected=lambda us: str(us != "0").lower(), hint=_NO_NAPI_ID
         ),
     ] = None
     busy_poll_budget: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, _interface("busy-poll-budget", "P4")] = (

@@ -226,6 +226,7 @@ def started(host: OvsHost, dut: MakeDut, text: str) -> Any:
         ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","true"]', None),
         ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","false"]', "active is false, not true .*veth"),
         ("busy_poll_us=0", "busy-poll=0", '["busy-poll-active","false"]', None),
+        ("umem_frames=0", "umem-frames=16384", "", None),
         ("umem_hugepages=2M", "x=y", '["umem-pages","none"]', "umem-pages is none, not 2M"),
         ("prefer_busy_poll=true", "prefer-busy-poll=true", "", None),
     ],
@@ -241,6 +242,29 @@ def test_what_is_not_in_force_is_told(text: str, config: str, status: str, words
         assert found is not None
         assert found.startswith(f"{text} is not in force: ")
         assert re.search(words, found), found
+
+
+#: A port of the patched 3.1.0 (patches P1 to P4), as `dpctl/show` and the status column told it on veth, Linux 6.18.
+PATCHED_CONFIG = (
+    "busy-poll=20, busy-poll-budget=64, n_rxq=1, prefer-busy-poll=true, umem-frame-size=2048, umem-frames=8192, "
+    "umem-headroom=0, use-need-wakeup=true, xdp-mode=native, xdp-mode-in-use=native, xsk-comp-ring=512, "
+    "xsk-fill-ring=1024, xsk-rx-ring=512, xsk-tx-ring=512"
+)
+PATCHED_STATUS = '["busy-poll-active","false"],["driver_name","veth"],["napi-id","0"],["umem-size","16777216"]'
+
+
+def test_what_the_patched_daemon_tells_proves_its_options_and_busy_poll_not(dut: MakeDut) -> None:
+    host = OvsHost(ALL_KEYS)
+    host.configs = {"b0": PATCHED_CONFIG, "b1": PATCHED_CONFIG}
+    host.status = {"b0": PATCHED_STATUS, "b1": PATCHED_STATUS}
+    proven = (
+        "xsk_rx_ring=512,xsk_tx_ring=512,xsk_fill_ring=1024,xsk_comp_ring=512,umem_frames=8192,umem_frame_size=2048,"
+        "umem_headroom=0,busy_poll_budget=64,prefer_busy_poll=true,use_need_wakeup=true"
+    )
+    assert started(host, dut, f"ovs-afxdp:{proven}").ineffective() is None
+    assert "no NAPI id, as veth" in started(host, dut, "ovs-afxdp:busy_poll_us=20").ineffective()
+    told = started(host, dut, "ovs-afxdp").mode()["ovs"]["b0"]
+    assert (told["umem-size"], told["napi-id"], told["xsk-rx-ring"]) == ("16777216", "0", "512")
 
 
 def test_a_mode_that_ovs_replaced_by_another_is_told(dut: MakeDut) -> None:

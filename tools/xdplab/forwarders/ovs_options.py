@@ -196,7 +196,8 @@ class OvsAfxdpOptions(PmdOptions):
     xsk_comp_ring: Annotated[Ring | None, _interface("xsk-comp-ring", "P1")] = None
     #: 0: twice the sum of the rings.
     umem_frames: Annotated[
-        Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_power_of_two)] | None, _interface("umem-frames", "P1")
+        Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_power_of_two)] | None,
+        _interface("umem-frames", "P1", expected=lambda frames: None if frames == "0" else frames),
     ] = None
     umem_frame_size: Annotated[
         Annotated[int, Field(ge=2048, le=4096), AfterValidator(_power_of_two)] | None,

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The patched Open vSwitch beside Debian's on namespaces: options in force, one interleaved run, stages by its probes."""
+
+from typing import Any
+
+import pytest
+from lab.rooted import Lab, hugepages
+
+from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.hosts import LocalHost
+
+pytestmark = pytest.mark.root
+
+STOCK_DAEMON = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+RINGS = "xsk_rx_ring=512,xsk_tx_ring=512,xsk_fill_ring=1024,xsk_comp_ring=512,umem_frames=4096"
+FRAMES = "umem_frame_size=2048,umem_headroom=0,umem_hugepages=2M"
+CALLS = "use_need_wakeup=false,rx_wakeup=none,tx_skb_budget=64"
+SHARED = "shared_umem=lab,tx_copy=auto"
+#: Title -> what a port must tell of itself in the trial's record.
+VARIANTS: dict[str, dict[str, str]] = {
+    "ovs-afxdp:build=patched": {"xsk-rx-ring": "2048", "umem-frame-size": "4096", "busy-poll": "0"},
+    f"ovs-afxdp:build=patched,{RINGS}": {"xsk-rx-ring": "512", "xsk-comp-ring": "1024", "umem-frames": "4096"},
+    f"ovs-afxdp:build=patched,{FRAMES}": {"umem-frame-size": "2048", "umem-headroom": "0", "umem-pages": "2M"},
+    f"ovs-afxdp:build=patched,{CALLS}": {"use-need-wakeup": "false", "rx-wakeup": "none", "tx-skb-budget": "64"},
+    f"ovs-afxdp:build=patched,{SHARED}": {"shared-umem": "lab", "tx-copy": "auto"},
+    "ovs-afxdp:build=patched,type=afxdp-nonpmd": {"type": "afxdp-nonpmd"},
+}
+BUSY = "ovs-afxdp:build=patched,busy_poll_us=20"
+
+
+def patched() -> None:
+    """Skip with the reason unless the patched build is in the cache."""
+    reason = missing(LocalHost(), find_build("patched", STOCK_DAEMON), "")
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
+    """One interleaved run of Debian's build and the patched one in all its variants."""
+    patched()
+    before = hugepages()
+    done = shared_lab.run(forwarders=["ovs-afxdp", *VARIANTS, BUSY, "ovs-dpdk:build=patched"], tester="xdpgen")
+    assert done.complaints == [], done.err
+    shared_lab.assert_nothing_left()
+    assert hugepages() == before
+    return {row["forwarder"]: row for row in shared_lab.rows()}
+
+
+def test_two_builds_stand_in_one_run_and_the_record_tells_them_apart(
+    rows: dict[str, dict[str, Any]], shared_lab: Lab
+) -> None:
+    builds = {each.point_id: each.mode["build"] for each in shared_lab.trials() if each.result}
+    stock, ours = (builds[rows[title]["point_id"]] for title in ("ovs-afxdp", "ovs-afxdp:build=patched"))
+    assert (stock["name"], ours["name"]) == ("stock", "patched")
+    assert "key" in ours
+    assert "key" not in stock
+    versions = shared_lab.newest().load().environment.versions
+    assert "0001-" in versions["ovs-vswitchd (patched)"]
+
+
+@pytest.mark.parametrize("title", VARIANTS)
+def test_an_option_is_in_force_and_in_the_record(rows: dict[str, dict[str, Any]], shared_lab: Lab, title: str) -> None:
+    row = rows[title]
+    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", "native copy")
+    assert row["samples"] > 100
+    (trial,) = [each for each in shared_lab.trials() if each.point_id == row["point_id"] and each.result]
+    for port in trial.mode["ovs"].values():
+        assert {key: port.get(key) for key in VARIANTS[title]} == VARIANTS[title]
+
+
+def test_busy_poll_on_veth_is_unsupported_with_the_reason(rows: dict[str, dict[str, Any]]) -> None:
+    row = rows[BUSY]
+    if row["status"] == "ok":  # up to Linux 6.12 a veth's sockets have a NAPI id
+        return
+    assert (row["status"], row["repetitions"]) == ("unsupported", 0)
+    assert "busy-poll-active is false" in row["reason"]
+
+
+def test_ovs_dpdk_takes_the_patched_build_too(rows: dict[str, dict[str, Any]]) -> None:
+    assert (rows["ovs-dpdk:build=patched"]["status"], rows["ovs-dpdk:build=patched"]["mode"]) == ("ok", "native copy")
+
+
+def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
+    patched()
+    method = {"name": "breakdown", "rates_pps": [5000, 50_000], "pairs": 1, "duration_s": 0.2}
+    done = lab.run(forwarders=["ovs-afxdp:build=patched", "ovs-afxdp"], method=method, tester="xdpgen")
+    assert done.complaints == [], done.err
+    ours, stock = lab.rows()
+    assert (stock["status"], stock["repetitions"]) == ("unsupported", 1)
+    assert "--enable-usdt-probes" in stock["reason"]
+    assert (ours["status"], ours["reason"]) == ("ok", "")
+    low, high = ours["figures"]["breakdown"]
+    assert (low["rate_pps"], high["rate_pps"]) == (5000, 50_000)
+    assert low["batches"] > 500
+    assert low["unmatched"] + low["unsent"] <= 0.02 * low["seen"]
+    assert all(value > 0 for value in low["typical_us"]["p50"].values())
+    lab.assert_nothing_left()

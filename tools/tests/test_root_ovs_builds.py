@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The patched Open vSwitch beside Debian's on namespaces: options in force, one interleaved run, stages by its probes."""
+"""The patched Open vSwitch beside Debian's on namespaces: options in force, one interleaved run, stages by probes."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     done = lab.run(forwarders=["ovs-afxdp:build=patched", "ovs-afxdp"], method=method, tester="xdpgen")
     assert done.complaints == [], done.err
     ours, stock = lab.rows()
-    assert (stock["status"], stock["repetitions"]) == ("unsupported", 1)
+    assert (stock["status"], stock["repetitions"]) == ("unsupported", 0)
     assert "--enable-usdt-probes" in stock["reason"]
     assert (ours["status"], ours["reason"]) == ("ok", "")
     low, high = ours["figures"]["breakdown"]

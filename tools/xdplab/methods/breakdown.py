@@ -41,6 +41,8 @@ class Breakdown(Method):
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Each rate in turn; a forwarder without probes is unsupported."""
         target = session.forwarder.probes(session.dut)
+        with attached(session.dut, target, 1):
+            pass  # so that a build without probes is told before anything is measured
         for rate in self.spec.rates_pps:
             for pair in range(self.spec.pairs):
                 session.progress(f"  breakdown at {rate / 1e3:g} kpps, pair {pair + 1} of {self.spec.pairs}")

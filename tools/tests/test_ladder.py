@@ -7,6 +7,7 @@ import pytest
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis.calls import per_frame
 from xdplab.analysis.ladder import Ladder, ladder
 from xdplab.analysis.published import reproduction
 from xdplab.app import prepare, with_forwarders
@@ -178,3 +179,26 @@ def test_the_report_holds_both_sections() -> None:
     for words in ("Beside a published figure", "3.69 to 7.07", "What each variant contributes", "forwards 4"):
         assert words in html
     assert html.index("Beside a published figure") < html.index("Throughput (RFC 2544")
+
+
+def counted(at: Point, repetition: int, number: int, frames: int, calls: int) -> TrialRecord:
+    """A trial after which b1 has sent `frames` with `calls`; b0 has sent the proof's 20."""
+    b1 = {"tx_pkts": frames, "xsk_queue_0_tx_kick": calls, "xsk_queue_0_rx_wakeup": 0}
+    b0 = {"tx_pkts": 20, "xsk_queue_0_tx_kick": 20, "xsk_queue_0_rx_wakeup": 3}
+    copied = {"xsk_queue_0_tx_copy_bytes": 60 * frames}
+    return trial(
+        at, repetition, trial=number, counters={"b0": {**b0, **copied}, "b1": {**b1, **copied}, "coverage": {}}
+    )
+
+
+def test_system_calls_per_frame_are_of_the_time_between_first_and_last_trial() -> None:
+    records = [counted(STOCK, n, k, 1000 + 100_000 * k, 900 + 5000 * k) for n in range(3) for k in range(4)]
+    found = per_frame(records)
+    assert found is not None
+    assert (found.send_calls, found.receive_calls, found.copied_bytes) == (0.05, 0.0, 120.0)  # both ports copied
+
+
+def test_ports_without_such_counters_and_restarted_ones_say_nothing() -> None:
+    assert per_frame([trial(STOCK, 0, counters={"b0": {"tx_pkts": n}}) for n in (1, 2)]) is None
+    assert per_frame([counted(STOCK, 0, 0, 900, 9), counted(STOCK, 0, 1, 100, 1)]) is None
+    assert per_frame([]) is None

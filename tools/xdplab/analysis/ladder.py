@@ -3,10 +3,11 @@
 
 from collections.abc import Sequence
 
+from xdplab.analysis.calls import PerFrame, per_frame
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.search import PRESETS
-from xdplab.model import Model, Rfc2544Spec, RunRecord
+from xdplab.model import Model, Rfc2544Spec, RunRecord, TrialRecord
 
 #: Metric -> how a gain in it is said.
 _GAINS = {"ndr_pps": "forwards", "p50_us": "p50", "p99_us": "p99"}
@@ -20,6 +21,7 @@ class Rung(Model):
     comparisons: dict[str, Comparison | None]
     #: Two throughputs nearer than this ratio are one to the search that found them.
     resolution: float
+    per_frame: PerFrame | None = None
     note: str = ""
 
     def verdict(self) -> str:
@@ -47,10 +49,11 @@ class Ladder(Model):
     """The reference and everything that was measured beside it at the same load, size, path and knobs."""
 
     reference: PointSummary
+    reference_per_frame: PerFrame | None
     rungs: tuple[Rung, ...]
 
 
-def ladder(run: RunRecord, summaries: Sequence[PointSummary]) -> Ladder | None:
+def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[TrialRecord] = ()) -> Ladder | None:
     """Compare each measured point with the second forwarder of the study's `answer`.
 
     None when the study names no reference, or it was not measured with both throughput and latency.
@@ -61,13 +64,16 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary]) -> Ladder | None:
     if reference is None:
         return None
     alike = [s for s in measured if _setting(s) == _setting(reference) and s.point_id != reference.point_id]
+    by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
     return Ladder(
         reference=reference,
+        reference_per_frame=per_frame(by_point[reference.point_id]),
         rungs=tuple(
             Rung(
                 summary=summary,
                 comparisons={metric: compare_points(summary, reference, metric) for metric in _GAINS},
                 resolution=_resolution(run),
+                per_frame=per_frame(by_point[summary.point_id]),
                 note=run.study.notes.get(summary.forwarder, ""),
             )
             for summary in alike

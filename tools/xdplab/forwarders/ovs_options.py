@@ -218,7 +218,10 @@ class OvsAfxdpOptions(PmdOptions):
     )
     prefer_busy_poll: Annotated[bool | None, _interface("prefer-busy-poll", "P4")] = None
     rx_wakeup: Annotated[Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "P6")] = None
-    tx_skb_budget: Annotated[Annotated[int, Field(ge=32, le=32768)] | None, _interface("tx-skb-budget", "P6")] = None
+    tx_skb_budget: Annotated[
+        Annotated[int, Field(ge=32, le=32768)] | None,
+        _interface("tx-skb-budget", "P6", hint="the kernel has XDP_MAX_TX_SKB_BUDGET from Linux 6.17 on"),
+    ] = None
     #: Ports of one group share their UMEM.
     shared_umem: Annotated[
         Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")] | None, _interface("shared-umem", "P7")

@@ -53,8 +53,6 @@ def afxdp_show(text: str) -> dict[str, Any]:
         told = json.loads(text)
     except ValueError:
         return {}
-    if isinstance(told, list):
-        return {str(port.get("name")): port for port in told if isinstance(port, dict)}
     return told if isinstance(told, dict) else {}
 
 

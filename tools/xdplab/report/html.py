@@ -62,7 +62,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         broken=[summary for summary in measured if "breakdown" in summary.figures],
         breakdown_plots=_breakdown_plots([summary for summary in measured if "breakdown" in summary.figures]),
         stage_words=STAGES,
-        steps=ladder(run, summaries),
+        steps=ladder(run, summaries, trials),
         reproductions=_reproductions(run, summaries),
         preset_summary=PRESETS[method.preset].summary if isinstance(method, Rfc2544Spec) else "",
         full_scale=isinstance(method, Rfc2544Spec) and scale_of(method) is FULL,

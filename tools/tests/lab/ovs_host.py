@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host on which an Open vSwitch seems to be installed: answers as real ones of 3.1.0 gave; notes what is run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,9 @@ class FakeRunning:
 
     pid = 4242
 
-    def __init__(self) -> None:
+    def __init__(self, log: str) -> None:
         self.ended: int | None = None
+        self._log = log
 
     def poll(self) -> int | None:
         return self.ended
@@ -74,7 +75,7 @@ class FakeRunning:
         return 0
 
     def log_tail(self, lines: int = 15) -> tuple[str, ...]:
-        return ()
+        return tuple(self._log.splitlines()[-lines:])
 
 
 class OvsHost:
@@ -98,14 +99,13 @@ class OvsHost:
         out = self._answer(list(argv))
         return Completed(tuple(argv), 0 if out is not None else 1, out or "", "")
 
-    def start(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str], **_: Any) -> FakeRunning:
+    def start(self, argv: Sequence[str], **_: Any) -> FakeRunning:
         self.runs.append(list(argv))
-        log.write_text(self.log, encoding="utf-8")
         for word in argv:
             for mark in ("--unixctl=", "--remote=punix:"):
                 if word.startswith(mark):
                     Path(word.removeprefix(mark)).touch()
-        return FakeRunning()
+        return FakeRunning(self.log)
 
     def read(self, path: str) -> str:
         if path not in self.files:

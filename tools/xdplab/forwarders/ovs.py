@@ -30,6 +30,8 @@ from xdplab.model import PointFailed, XdplabError
 
 _BRIDGE = "br0"
 _SHOW = "netdev-afxdp/show"
+#: Lines that the daemon may have logged until frames come through.
+_START_LINES = 5000
 VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
 OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
@@ -156,7 +158,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         """The first option that OVS took without a word and does not show to be in force."""
         assert self._dut is not None
         host, told = self._dut.host, self._told()
-        log = FilePath(self._path("ovs-vswitchd.log")).read_text(encoding="utf-8", errors="replace")
+        log = "\n".join(self._running["ovs-vswitchd"].log_tail(_START_LINES))
         for setting in settings(self.options):
             name = self._key(host, setting)
             where = told if setting.key.column == "options" else {}

@@ -2,42 +2,15 @@
 """Options and builds of the OVS forwarders: their ranges, what OVS is told, what is refused, and what proves them."""
 
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lab import ovs_host
-from lab.ovs_host import CONFIG, OvsHost
+from lab.ovs_host import ALL_KEYS, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, cpu_set, keys
-from xdplab.forwarders.ovs_readback import afxdp_show, coverage_totals, port_configs, port_counters, rxq_places
-from xdplab.model import CpuLayout, ForwarderSpec, InputError
-from xdplab.model import Path as Way
-from xdplab.testbed import Port
+from xdplab.model import CpuLayout, InputError
 
-#: Every option of the series as afxdp-facts 1.8 names it: option of the forwarder -> (key, a value, patch).
-PATCHED = {
-    "xsk_rx_ring": ("xsk-rx-ring", "512", "P1"),
-    "xsk_tx_ring": ("xsk-tx-ring", "512", "P1"),
-    "xsk_fill_ring": ("xsk-fill-ring", "1024", "P1"),
-    "xsk_comp_ring": ("xsk-comp-ring", "1024", "P1"),
-    "umem_frames": ("umem-frames", "8192", "P1"),
-    "umem_frame_size": ("umem-frame-size", "2048", "P2"),
-    "umem_headroom": ("umem-headroom", "0", "P2"),
-    "umem_hugepages": ("umem-hugepages", "2M", "P3"),
-    "busy_poll_us": ("busy-poll", "20", "P4"),
-    "busy_poll_budget": ("busy-poll-budget", "128", "P4"),
-    "prefer_busy_poll": ("prefer-busy-poll", "true", "P4"),
-    "rx_wakeup": ("rx-wakeup", "recvfrom", "P6"),
-    "tx_skb_budget": ("tx-skb-budget", "64", "P6"),
-    "shared_umem": ("shared-umem", "group1", "P7"),
-    "tx_copy": ("tx-copy", "auto", "P7"),
-}
-ALL_KEYS = (*ovs_host.STOCK_KEYS, *(key for key, _, _ in PATCHED.values()), "netdev-afxdp/show")
-LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 #: As `ovs/build` writes it.
 BUILD = {
     "base": "3.1.0",
@@ -49,22 +22,12 @@ BUILD = {
     "compiler": "gcc (Debian 12.2.0-14) 12.2.0",
     "versions": ["ovs-vswitchd (Open vSwitch) 3.1.0"],
 }
-MakeDut = Callable[..., Dut]
 
 
 @pytest.fixture
 def dut(tmp_path: Path) -> MakeDut:
     """`dut(host)`: two ports on that host."""
-
-    def make(host: OvsHost, layout: CpuLayout = LAYOUT) -> Dut:
-        ports = tuple(Port(role, host, role, "02:00:00:00:00:01", 1500, "/run/netns/B") for role in ("b0", "b1"))
-        return Dut(host, ports, Way.THROUGH, layout, tmp_path)
-
-    return make
-
-
-def forwarder(text: str) -> Any:
-    return make_forwarder(ForwarderSpec.model_validate(text))
+    return dut_maker(tmp_path)
 
 
 def test_every_option_of_the_series_is_there_under_its_key_and_patch() -> None:
@@ -209,126 +172,6 @@ def test_hugepages_of_the_umems_are_asked_for(dut: MakeDut) -> None:
     assert forwarder("ovs-afxdp:umem_hugepages=2M").required_knobs() == {"hugepages_2m": 64}  # 64 MiB a queue
     small = forwarder("ovs-afxdp:umem_hugepages=2M,umem_frames=1024,umem_frame_size=2048,n_rxq=2")
     assert small.required_knobs() == {"hugepages_2m": 4}
-
-
-def started(host: OvsHost, dut: MakeDut, text: str) -> Any:
-    made = forwarder(text)
-    made.start(dut(host))
-    return made
-
-
-@pytest.mark.parametrize(
-    ("text", "config", "status", "words"),
-    [
-        ("xsk_rx_ring=512", "xsk-rx-ring=512", "", None),
-        ("xsk_rx_ring=512", "xsk-rx-ring=2048", "", "b0: xsk-rx-ring is 2048, not 512"),
-        ("xsk_rx_ring=512", "x=y", "", "b0: the port does not tell xsk-rx-ring"),
-        ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","true"]', None),
-        ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","false"]', "active is false, not true .*veth"),
-        ("busy_poll_us=0", "busy-poll=0", '["busy-poll-active","false"]', None),
-        ("umem_frames=0", "umem-frames=16384", "", None),
-        ("umem_hugepages=2M", "x=y", '["umem-pages","none"]', "umem-pages is none, not 2M"),
-        ("prefer_busy_poll=true", "prefer-busy-poll=true", "", None),
-    ],
-)  # fmt: skip
-def test_what_is_not_in_force_is_told(text: str, config: str, status: str, words: str | None, dut: MakeDut) -> None:
-    host = OvsHost(ALL_KEYS)
-    host.configs = {"b0": f"{CONFIG}, {config}", "b1": f"{CONFIG}, {config}"}
-    host.status = {"b0": status, "b1": status}
-    found = started(host, dut, f"ovs-afxdp:{text}").ineffective()
-    if words is None:
-        assert found is None
-    else:
-        assert found is not None
-        assert found.startswith(f"{text} is not in force: ")
-        assert re.search(words, found), found
-
-
-#: A port of the patched 3.1.0 (patches P1 to P4), as `dpctl/show` and the status column told it on veth, Linux 6.18.
-PATCHED_CONFIG = (
-    "busy-poll=20, busy-poll-budget=64, n_rxq=1, prefer-busy-poll=true, umem-frame-size=2048, umem-frames=8192, "
-    "umem-headroom=0, use-need-wakeup=true, xdp-mode=native, xdp-mode-in-use=native, xsk-comp-ring=512, "
-    "xsk-fill-ring=1024, xsk-rx-ring=512, xsk-tx-ring=512"
-)
-PATCHED_STATUS = '["busy-poll-active","false"],["driver_name","veth"],["napi-id","0"],["umem-size","16777216"]'
-
-
-def test_what_the_patched_daemon_tells_proves_its_options_and_busy_poll_not(dut: MakeDut) -> None:
-    host = OvsHost(ALL_KEYS)
-    host.configs = {"b0": PATCHED_CONFIG, "b1": PATCHED_CONFIG}
-    host.status = {"b0": PATCHED_STATUS, "b1": PATCHED_STATUS}
-    proven = (
-        "xsk_rx_ring=512,xsk_tx_ring=512,xsk_fill_ring=1024,xsk_comp_ring=512,umem_frames=8192,umem_frame_size=2048,"
-        "umem_headroom=0,busy_poll_budget=64,prefer_busy_poll=true,use_need_wakeup=true"
-    )
-    assert started(host, dut, f"ovs-afxdp:{proven}").ineffective() is None
-    assert "no NAPI id, as veth" in started(host, dut, "ovs-afxdp:busy_poll_us=20").ineffective()
-    told = started(host, dut, "ovs-afxdp").mode()["ovs"]["b0"]
-    assert (told["umem-size"], told["napi-id"], told["xsk-rx-ring"]) == ("16777216", "0", "512")
-
-
-def test_a_mode_that_ovs_replaced_by_another_is_told(dut: MakeDut) -> None:
-    host = OvsHost()
-    host.configs["b1"] = CONFIG.replace("in-use=native", "in-use=generic")
-    assert "b1: xdp-mode-in-use is generic, not native" in started(host, dut, "ovs-afxdp").ineffective()
-
-
-def test_newer_versions_tell_the_mode_in_the_status(dut: MakeDut) -> None:
-    host = OvsHost()
-    host.configs = {"b0": "n_rxq=1, xdp-mode=native", "b1": "n_rxq=1, xdp-mode=native"}
-    host.status = {"b0": '["xdp-mode","native"]', "b1": '["xdp-mode","generic"]'}
-    assert "b1: xdp-mode is generic, not native" in started(host, dut, "ovs-afxdp").ineffective()
-
-
-def test_best_effort_takes_what_it_gets(dut: MakeDut) -> None:
-    host = OvsHost()
-    host.configs["b1"] = CONFIG.replace("in-use=native", "in-use=generic")
-    assert started(host, dut, "ovs-afxdp:xdp_mode=best-effort").ineffective() is None
-
-
-SLEEPS = {
-    "3.1.0": "dpif_netdev|INFO|PMD max sleep request is 20 usecs.",
-    "4.0.0": "dpif_netdev|INFO|Default PMD thread max sleep:   20 us.",
-}
-
-
-@pytest.mark.parametrize("log", [*SLEEPS.values(), "dpif_netdev|INFO|PMD max sleep request is 200 usecs.", ""])
-def test_a_setting_of_the_daemon_is_proven_by_its_log(log: str, dut: MakeDut) -> None:
-    found = started(OvsHost(log=log), dut, "ovs-afxdp:pmd_sleep_max_us=20").ineffective()
-    assert (found is None) == (log in SLEEPS.values())
-
-
-def test_queues_polled_elsewhere_than_the_affinity_says_are_told(dut: MakeDut) -> None:
-    assert started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:1").ineffective() is None
-    there = forwarder("ovs-afxdp:rxq_affinity=0:3")
-    there._dut = dut(OvsHost())
-    assert "queue 0 of b0 is polled on CPU 1" in there.ineffective()
-
-
-def test_answers_of_the_daemon_are_read() -> None:
-    configs = port_configs(ovs_host.DPCTL_SHOW.format(b0=CONFIG, b1=CONFIG))
-    assert configs["b0"] == {
-        "type": "afxdp",
-        "n_rxq": "1",
-        "use-need-wakeup": "true",
-        "xdp-mode": "native",
-        "xdp-mode-in-use": "native",
-    }
-    assert set(configs) == {"b0", "b1"}
-    places = rxq_places(ovs_host.RXQ_SHOW)
-    assert [(place.port, place.queue, place.core) for place in places] == [("b0", 0, 1), ("b1", 0, 1)]
-    counters = port_counters(ovs_host.DUMP_PORTS)
-    assert counters["b0"] == {
-        "rx_pkts": 6,
-        "rx_bytes": 474,
-        "tx_pkts": 8,
-        "tx_bytes": 696,
-        "xsk_queue_0_rx_dropped": 5,
-        "xsk_queue_0_rx_invalid_descs": 0,
-        "xsk_queue_0_tx_invalid_descs": 0,
-    }
-    assert coverage_totals(ovs_host.COVERAGE, "afxdp_") == {"afxdp_cq_empty": 17}
-    assert afxdp_show("not JSON") == {}
 
 
 def test_options_that_all_three_take_have_one_meaning() -> None:

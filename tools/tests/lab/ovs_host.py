@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host on which an Open vSwitch seems to be installed: answers as real ones of 3.1.0 gave; notes what is run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts.base import Completed
-from xdplab.model import XdplabError
+from xdplab.model import CpuLayout, ForwarderSpec, XdplabError
+from xdplab.model import Path as Way
+from xdplab.testbed import Port
 
 DPCTL_SHOW = """\
 netdev@ovs-netdev:
@@ -50,6 +53,43 @@ STATUS = '{"data":[["b0",["map",[%s]]],["br0",["map",[["driver_name","tun"]]]],[
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
               "emc-insert-inv-prob")  # fmt: skip
+
+#: Every option of the series as afxdp-facts 1.8 names it: option of the forwarder -> (key, a value, patch).
+PATCHED = {
+    "xsk_rx_ring": ("xsk-rx-ring", "512", "P1"),
+    "xsk_tx_ring": ("xsk-tx-ring", "512", "P1"),
+    "xsk_fill_ring": ("xsk-fill-ring", "1024", "P1"),
+    "xsk_comp_ring": ("xsk-comp-ring", "1024", "P1"),
+    "umem_frames": ("umem-frames", "8192", "P1"),
+    "umem_frame_size": ("umem-frame-size", "2048", "P2"),
+    "umem_headroom": ("umem-headroom", "0", "P2"),
+    "umem_hugepages": ("umem-hugepages", "2M", "P3"),
+    "busy_poll_us": ("busy-poll", "20", "P4"),
+    "busy_poll_budget": ("busy-poll-budget", "128", "P4"),
+    "prefer_busy_poll": ("prefer-busy-poll", "true", "P4"),
+    "rx_wakeup": ("rx-wakeup", "recvfrom", "P6"),
+    "tx_skb_budget": ("tx-skb-budget", "64", "P6"),
+    "shared_umem": ("shared-umem", "group1", "P7"),
+    "tx_copy": ("tx-copy", "auto", "P7"),
+}
+ALL_KEYS = (*STOCK_KEYS, *(key for key, _, _ in PATCHED.values()), "netdev-afxdp/show")
+LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
+MakeDut = Callable[..., Dut]
+
+
+def forwarder(text: str) -> Any:
+    """A forwarder from `name:option=value`."""
+    return make_forwarder(ForwarderSpec.model_validate(text))
+
+
+def dut_maker(rundir: Path) -> MakeDut:
+    """`make(host)`: two ports on that host."""
+
+    def make(host: "OvsHost", layout: CpuLayout = LAYOUT) -> Dut:
+        ports = tuple(Port(role, host, role, "02:00:00:00:00:01", 1500, "/run/netns/B") for role in ("b0", "b1"))
+        return Dut(host, ports, Way.THROUGH, layout, rundir)
+
+    return make
 
 
 class FakeRunning:

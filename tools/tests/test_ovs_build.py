@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ovs/build without a compiler: what makes a build another one, what it says is missing, and that the cache is used."""
+
+import importlib.machinery
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "ovs" / "build"
+
+
+@pytest.fixture(scope="module")
+def ovs_build() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("ovs_build_under_test", str(PROGRAM))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module  # dataclasses look their module up
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "configure").write_text("#!/bin/sh\n")
+    return folder
+
+
+def plan(ovs_build: ModuleType, source: Path, *patches: Path, **changes: Any) -> Any:
+    return ovs_build.Plan(ovs_build.BASES["3.1.0"], "patched", source, patches, changes.get("asan", False))
+
+
+def key(ovs_build: ModuleType, of: Any) -> str:
+    return str(ovs_build.cache_key(of.describe()))
+
+
+def test_key_depends_on_source_patches_and_options(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "0001-a.patch"
+    patch.write_text("one")
+    keys = [key(ovs_build, plan(ovs_build, source)), key(ovs_build, plan(ovs_build, source, patch))]
+    keys.append(key(ovs_build, plan(ovs_build, source, asan=True)))
+    patch.write_text("two")
+    keys.append(key(ovs_build, plan(ovs_build, source, patch)))
+    (source / "configure").write_text("#!/bin/sh\nexit 1\n")
+    keys.append(key(ovs_build, plan(ovs_build, source)))
+    assert len(set(keys)) == len(keys)
+
+
+def test_key_depends_on_the_compiler(ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key(ovs_build, plan(ovs_build, source))
+    monkeypatch.setattr(ovs_build, "compiler_version", lambda: "gcc (another) 99")
+    assert key(ovs_build, plan(ovs_build, source)) != before
+
+
+def test_key_does_not_depend_on_where_the_source_is(ovs_build: ModuleType, source: Path) -> None:
+    before = key(ovs_build, plan(ovs_build, source))
+    moved = source.rename(source.with_name("elsewhere"))
+    (moved / ".git").mkdir()
+    (moved / ".git" / "HEAD").write_text("ref")
+    assert key(ovs_build, plan(ovs_build, moved)) == before
+
+
+def test_missing_packages_are_told_in_one_line(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/gcc").touch()
+    with pytest.raises(ovs_build.BuildError) as error:
+        ovs_build.require_packages(plan(ovs_build, source), root=tmp_path)
+    told = str(error.value)
+    assert "\n" not in told
+    assert "apt-get install" in told
+    assert " libxdp-dev" in told
+    assert " gcc " not in told
+
+
+def test_series_has_every_patch_once(ovs_build: ModuleType) -> None:
+    for folder in (ROOT / "ovs" / "patches").iterdir():
+        listed = [path.name for path in ovs_build.read_series(folder.name)]
+        assert sorted(listed) == sorted(path.name for path in folder.glob("*.patch"))
+
+
+def test_upto_cuts_the_series(ovs_build: ModuleType, tmp_path: Path) -> None:
+    patches = [tmp_path / "0001-fix.patch", tmp_path / "0002-rings.patch", tmp_path / "0003-more-rings.patch"]
+    assert ovs_build.cut_series(patches, "2") == patches[:2]
+    assert ovs_build.cut_series(patches, "fix") == patches[:1]
+    with pytest.raises(ovs_build.BuildError, match="matches 2 patches"):
+        ovs_build.cut_series(patches, "rings")
+
+
+def built(cache: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, PROGRAM, "--cache", cache, *argv], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_cached_build_is_fast_and_linked(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+    stock = ovs_build.Plan(ovs_build.BASES["3.1.0"], "stock", source, (), False)
+    folder = tmp_path / "cache" / "ovs" / key(ovs_build, stock)
+    folder.mkdir(parents=True)
+    (folder / "build.json").write_text(json.dumps(stock.describe()))
+    started = time.monotonic()
+    done = built(tmp_path / "cache", "--series", "stock", "--source", str(source))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(folder)
+    assert (folder.parent / "3.1.0-stock").resolve() == folder
+    assert time.monotonic() - started < 5.0
+
+
+def test_source_that_is_not_there(tmp_path: Path) -> None:
+    done = built(tmp_path, "--source", str(tmp_path / "nowhere"))
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "nowhere" in done.stderr or "apt-get install" in done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lab.records import point, result, run_record, stream
 
-from xdplab.analysis import summarise
+from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import breakdown as method
 from xdplab.methods import make_method
@@ -113,7 +113,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
 
     class Probes:
         def end(self) -> ProbeRecords:
-            return records_of(500)
+            return getattr(made, "batches", records_of(500))
 
     @contextmanager
     def attached(dut: Any, target: ProbeTarget, every: int) -> Iterator[Probes]:
@@ -149,10 +149,24 @@ def test_the_summary_holds_stages_and_what_the_probes_cost(session: FakeSession)
     assert low["with_us"]["p50_us"] == pytest.approx(3.0, rel=0.01)
     assert low["cost"]["ratio"] == pytest.approx(1.5, rel=0.01)
     assert low["batches"] == 1500
+    assert low["probe_cost_us"] == pytest.approx(0.5, rel=0.02)  # two probes are on a frame's way
+    less = {stage: low["typical_us"]["p50"][stage] - low["typical_less_us"][stage] for stage in STAGES}
+    assert less == {"wait": pytest.approx(0.25, rel=0.02), "switch": pytest.approx(0.5, rel=0.02),
+                    "kick": pytest.approx(0.5, rel=0.02)}  # fmt: skip
+    assert answer(run, [summary]).sentence.startswith("fake, median frame at 400 kpps: wait 0.15 µs, switch 0.40 µs")
     html = render(run, session.records)
     for words in ("Where a frame's time goes", "with probes", "kick", "frames<br>per batch"):
         assert words in html
     assert "Throughput (RFC 2544" not in html
+
+
+def test_where_frames_share_a_batch_no_cost_is_taken_off(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowded = [(*record[:5], 3, 3) for record in simulated(500)]
+    monkeypatch.setattr(session, "batches", ProbeRecords(crowded, 500, 0, 0, 0), raising=False)
+    make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+    (summary,) = summarise(run_record(session.at, study={"method": SPEC}), session.records)
+    assert {(one["probe_cost_us"], one["typical_less_us"]) for one in summary.figures["breakdown"]} == {(None, None)}
+    assert "No answer: no frame" in answer(run_record(session.at, study={"method": SPEC}), [summary]).sentence
 
 
 def test_rates_above_the_room_for_records_are_thinned() -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from xdplab.cli.bench_search import bench_search, measure_on
 from xdplab.forwarders.fake import Box
-from xdplab.methods.search import Counts, Measure, search
+from xdplab.methods.mlr import highest_good
+from xdplab.methods.search import Counts, Measure, Step, search
 from xdplab.model import PresetName
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,6 +69,20 @@ def test_a_spent_budget_keeps_what_was_measured() -> None:
     assert found.bounds[0].limited_by == "budget"
     assert found.steps
     assert found.traffic_s <= 6
+
+
+def test_a_budget_too_small_for_the_librarys_bound_gives_the_highest_load_that_went_well() -> None:
+    (bound,) = search("quick", [0.0], 2000, 5e6, box(1.25e6), budget_s=2.5).bounds
+    assert bound.limited_by == "budget"
+    assert bound.lower_pps == pytest.approx(1.25e6, rel=0.1)
+    assert bound.throughput_pps == bound.lower_pps <= 1.25e6
+
+
+def test_a_good_trial_above_a_load_that_failed_suggests_nothing() -> None:
+    steps = [Step(load_pps=pps, duration_s=0.5, due=1000, sent=1000, lost=lost)
+             for pps, lost in ((1e5, 0), (2e5, 0), (2e5, 9), (3e5, 9), (3e5, 9), (3e5, 0), (4e5, 0))]  # fmt: skip
+    assert highest_good(0.0, 0.01, steps) == 2e5
+    assert highest_good(0.0, 0.01, steps[3:5]) is None
 
 
 def test_several_loss_ratios_come_from_one_search() -> None:

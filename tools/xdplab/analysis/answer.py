@@ -22,6 +22,8 @@ class Answer(Model):
 
 def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
     """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET."""
+    if run.study.method.name == "breakdown":
+        return Answer(sentence=_breakdown(summaries))
     wanted = run.study.answer or _DEFAULT
     found = [_find(title, summaries) for title in wanted]
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
@@ -31,7 +33,7 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
     for summary in (ours, theirs):
         if not summary.repetitions:
             return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    metric = "p50_us" if run.study.method.name in ("latency", "breakdown") else "ndr_pps"
+    metric = "ndr_pps" if run.study.method.name != "latency" else "p50_us"
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
         return Answer(sentence="No answer: the two were never measured in the same repetition.")
@@ -60,6 +62,19 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
     verb = ("forwards", "as much") if comparison.metric == "ndr_pps" else ("is", "as fast")
     who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
     return f"{who}: {figures} ({spread}).{caution}"
+
+
+def _breakdown(summaries: Sequence[PointSummary]) -> str:
+    """Of the first forwarder, at the highest rate at which its frames are alone."""
+    found = [(s.forwarder, one) for s in summaries for one in s.figures.get("breakdown", ()) if one["typical_less_us"]]
+    if not found:
+        return "No answer: no frame was followed by the probes alone in its batch."
+    name = found[0][0]
+    rate, stages = [(one["rate_pps"], one["typical_less_us"]) for forwarder, one in found if forwarder == name][-1]
+    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in stages.items())
+    return (
+        f"{name}, median frame at {rate / 1000:g} kpps: {words} (what the probes cost has been taken off, an estimate)."
+    )
 
 
 def _latencies(ours: PointSummary, theirs: PointSummary) -> str:

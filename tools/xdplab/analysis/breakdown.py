@@ -10,6 +10,13 @@ from xdplab.analysis.stats import ratio_interval
 from xdplab.methods.breakdown import CLAUSE
 from xdplab.model import TrialRecord
 
+#: Probes that a frame waits for until it is sent: rx_batch and tx_batch.
+_PROBES_ON_THE_WAY = 2
+#: Stage -> how many probes' time is in it: a probe takes its stamp about half-way through its trap.
+_PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
+#: Frames per batch up to which a frame is alone: above, the probes' cost is shared and makes others wait.
+_ALONE = 1.1
+
 
 def breakdown_figures(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
     """One entry per rate, in its order; [] when the method was another one. Medians over the pairs."""
@@ -21,39 +28,59 @@ def breakdown_figures(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
 
 
 def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> dict[str, Any]:
-    without, traced = (_latencies(trials, f"{CLAUSE} {rate:.0f} {how}") for how in ("without", "with"))
+    paired = _pairs(trials, rate)
+    without, traced = (_percentiles(pair[side] for pair in paired) for side in (0, 1))
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
     interval = ratio_interval(pairs)
+    typical = {
+        name: {stage: median(one["typical_us"][name][stage] for one in stages) for stage in known}
+        for name, known in stages[0]["typical_us"].items()
+    }
+    frames = median(one["frames_per_batch"] for one in stages)
+    cost = median(slow - fast for slow, fast in pairs) / _PROBES_ON_THE_WAY if pairs else None
+    told = cost is not None and cost > 0 and frames <= _ALONE
     return {
         "rate_pps": rate,
         "pairs": len(pairs),
         "without_us": {name: median(values) for name, values in without.items() if values},
         "with_us": {name: median(values) for name, values in traced.items() if values},
         "cost": interval.model_dump() if interval else None,
-        "typical_us": {
-            name: {stage: median(one["typical_us"][name][stage] for one in stages) for stage in known}
-            for name, known in stages[0]["typical_us"].items()
-        },
+        "typical_us": typical,
+        "probe_cost_us": cost if told else None,
+        "typical_less_us": _less(typical["p50"], cost or 0.0) if told else None,
         "stage_us": {
             stage: {name: median(one["stage_us"][stage][name] for one in stages) for name in known}
             for stage, known in stages[0]["stage_us"].items()
         },
         "whole_us": {name: median(one["whole_us"][name] for one in stages) for name in stages[0]["whole_us"]},
         "reaped_us": _median(one["reaped_us"] for one in stages),
-        "frames_per_batch": median(one["frames_per_batch"] for one in stages),
+        "frames_per_batch": frames,
         **{name: sum(one[name] for one in stages) for name in ("seen", "batches", "unmatched", "unsent", "full")},
     }
 
 
-def _latencies(trials: Iterable[TrialRecord], clause: str) -> dict[str, list[float]]:
-    """Percentiles of the last attempt at each trial of a clause, in their order."""
-    last: dict[tuple[int, int], TrialRecord] = {}
-    for trial in trials:
-        if trial.clause == clause and trial.result is not None:
-            last[(trial.repetition, trial.trial)] = trial
-    merged = [distribution([trial]) for _, trial in sorted(last.items(), key=lambda item: item[0])]
-    percentiles = {name: [one.percentile_us(float(name[1:-3])) for one in merged] for name in ("p50_us", "p99_us")}
-    return {name: [value for value in values if value is not None] for name, values in percentiles.items()}
+def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
+    """The stages without what the probes at their two ends cost: an estimate."""
+    return {stage: max(0.0, value - _PROBES_IN[stage] * cost_us) for stage, value in typical.items()}
+
+
+def _pairs(trials: Iterable[TrialRecord], rate: float) -> list[tuple[TrialRecord, TrialRecord]]:
+    """Last attempts without and with the probes, paired in their order; undisturbed pairs alone if there are any."""
+    chosen = []
+    for how in ("without", "with"):
+        last: dict[tuple[int, int], TrialRecord] = {}
+        for trial in trials:
+            if trial.clause == f"{CLAUSE} {rate:.0f} {how}" and trial.result is not None:
+                last[(trial.repetition, trial.trial)] = trial
+        chosen.append([trial for _, trial in sorted(last.items(), key=lambda item: item[0])])
+    pairs = list(zip(*chosen, strict=False))
+    return [pair for pair in pairs if all(trial.status == "ok" for trial in pair)] or pairs
+
+
+def _percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
+    merged = [distribution([trial]) for trial in trials]
+    found = {name: [one.percentile_us(float(name[1:-3])) for one in merged] for name in ("p50_us", "p99_us")}
+    return {name: [value for value in values if value is not None] for name, values in found.items()}
 
 
 def _median(values: Iterable[float | None]) -> float | None:

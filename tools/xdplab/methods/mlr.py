@@ -74,10 +74,12 @@ def _bound(ratio: float, goal: Any, steps: Sequence[Step], high: float, width: f
 
 
 def _partial(controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[Step], high: float) -> Bound:
-    """What the library's database knows when the budget was spent."""
+    """What the library's database knows when the budget was spent; without a lower bound, what its trials suggest."""
     target = controller.scaling.goal_to_final_target[goal]
     bounds = controller.database.get_relevant_bounds(target)
     lower, upper = _load(bounds.clo), _load(bounds.chi)
+    if lower is None:
+        lower = highest_good(ratio, goal.relative_width, steps)
     at_lower = [step for step in steps if lower and math.isclose(step.load_pps, lower, rel_tol=1e-6)]
     rate = min((step.load_pps * (1 - step.loss_ratio) for step in at_lower), default=None)
     return Bound(
@@ -87,6 +89,18 @@ def _partial(controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[St
         throughput_pps=rate,
         limited_by=limit(ratio, lower, upper, steps, high, goal.relative_width, spent=True),
     )
+
+
+def highest_good(ratio: float, tolerance: float, steps: Sequence[Step]) -> float | None:
+    """The highest load of which, as of all measured below it, at least half of the trial time went well."""
+    found = None
+    for load in sorted({step.load_pps for step in steps}):
+        here = [step for step in steps if step.load_pps == load]
+        good = sum(s.duration_s for s in here if s.loss_ratio <= ratio and s.unsent_ratio <= tolerance)
+        if 2 * good < sum(step.duration_s for step in here):
+            break
+        found = load
+    return found
 
 
 def _load(value: Any) -> float | None:

@@ -19,7 +19,7 @@ SHARED = "shared_umem=lab,tx_copy=auto"
 #: Title -> what a port must tell of itself in the trial's record.
 VARIANTS: dict[str, dict[str, str]] = {
     "ovs-afxdp:build=patched": {"xsk-rx-ring": "2048", "umem-frame-size": "4096", "busy-poll": "0"},
-    f"ovs-afxdp:build=patched,{RINGS}": {"xsk-rx-ring": "512", "xsk-comp-ring": "1024", "umem-frames": "4096"},
+    f"ovs-afxdp:build=patched,{RINGS}": {"xsk-rx-ring": "512", "xsk-comp-ring": "512", "umem-frames": "4096"},
     f"ovs-afxdp:build=patched,{FRAMES}": {"umem-frame-size": "2048", "umem-headroom": "0", "umem-pages": "2M"},
     f"ovs-afxdp:build=patched,{CALLS}": {"use-need-wakeup": "false", "rx-wakeup": "none", "tx-skb-budget": "64"},
     f"ovs-afxdp:build=patched,{SHARED}": {"shared-umem": "lab", "tx-copy": "auto"},
@@ -94,7 +94,7 @@ def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     assert (ours["status"], ours["reason"]) == ("ok", "")
     low, high = ours["figures"]["breakdown"]
     assert (low["rate_pps"], high["rate_pps"]) == (5000, 50_000)
-    assert low["batches"] > 500
+    assert low["batches"] > 50
     assert low["unmatched"] + low["unsent"] <= 0.02 * low["seen"]
     assert all(value > 0 for value in low["typical_us"]["p50"].values())
     lab.assert_nothing_left()

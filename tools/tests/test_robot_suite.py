@@ -76,7 +76,7 @@ def fake_study(tmp_path: Path, name: str, forwarders: dict[str, dict[str, object
         "testbed": "fake",
         "tester": "fake",
         "forwarders": [{"name": "fake", "label": label, "options": box} for label, box in forwarders.items()],
-        "method": {"name": "throughput", "preset": "quick", "loss_ratios": [0.0], "latency_pps": 20_000},
+        "method": {"name": "throughput", "preset": "quick", "loss_ratios": [0.0], "latency_pps": 20_000, "budget_s": 3},
         **changes,
     }
     path = tmp_path / f"{name}.yaml"

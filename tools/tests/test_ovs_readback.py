@@ -34,7 +34,8 @@ def started(host: OvsHost, dut: MakeDut, text: str) -> Any:
         ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","false"]', "active is false, not true .*veth"),
         ("busy_poll_us=0", "busy-poll=0", '["busy-poll-active","false"]', None),
         ("umem_frames=0", "umem-frames=16384", "", None),
-        ("umem_hugepages=2M", "x=y", '["umem-pages","none"]', "umem-pages is none, not 2M"),
+        ("umem_hugepages=2M", "x=y", '["umem-pages","4K"]', "umem-pages is 4K, not 2M"),
+        ("umem_hugepages=none", "x=y", '["umem-pages","4K"]', None),
         ("prefer_busy_poll=true", "prefer-busy-poll=true", "", None),
     ],
 )  # fmt: skip

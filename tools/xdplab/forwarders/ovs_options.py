@@ -133,6 +133,9 @@ def _flush_words(value: str) -> str:
     return f"Flushing interval for tx queues set to {value} us" if value != "0" else ""
 
 
+#: What the status calls pages that are not huge.
+_PAGES = {"none": "4K"}
+
 #: net/xdp/xsk.c takes the id from the queue's NAPI, which only some drivers set (netif_queue_set_napi).
 _NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no NAPI id, as veth, cannot busy-poll"
 
@@ -205,7 +208,8 @@ class OvsAfxdpOptions(PmdOptions):
     ] = None
     umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", "P2")] = None
     umem_hugepages: Annotated[
-        Literal["none", "2M", "1G"] | None, _interface("umem-hugepages", "P3", proof=("umem-pages",))
+        Literal["none", "2M", "1G"] | None,
+        _interface("umem-hugepages", "P3", proof=("umem-pages",), expected=lambda pages: _PAGES.get(pages, pages)),
     ] = None
     busy_poll_us: Annotated[
         Annotated[int, Field(ge=0, le=1_000_000)] | None,

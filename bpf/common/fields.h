@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Strict, table-driven reading of JSON objects. */
-#ifndef XDPGEN_FIELDS_H
-#define XDPGEN_FIELDS_H
+#ifndef XDPLAB_FIELDS_H
+#define XDPLAB_FIELDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -21,8 +21,8 @@
  * When the trailer starts at an odd offset its words straddle those of the
  * UDP header: then the UDP source port enters the sum with its bytes swapped.
  */
-#ifndef XDPGEN_TRAILER_H
-#define XDPGEN_TRAILER_H
+#ifndef XDPLAB_TRAILER_H
+#define XDPLAB_TRAILER_H
 
 #include <linux/types.h>
 

@@ -4,8 +4,8 @@
  * digits: 2048 sub-buckets (half of them used above the first bucket) in 24
  * buckets.  Shared by the programs in the kernel and by user space.
  */
-#ifndef XDPGEN_HDR_INDEX_H
-#define XDPGEN_HDR_INDEX_H
+#ifndef XDPLAB_HDR_INDEX_H
+#define XDPLAB_HDR_INDEX_H
 
 #include <linux/types.h>
 

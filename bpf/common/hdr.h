@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#ifndef XDPGEN_HDR_H
-#define XDPGEN_HDR_H
+#ifndef XDPLAB_HDR_H
+#define XDPLAB_HDR_H
 
 #include <linux/types.h>
 #include "hdr_index.h"

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "fields.h"
+#include "options.h"
+#include "options_check.h"
+#include "util.h"
+
+static const char *const role_names[] = { "forward", "reflect", "sink", "gen",
+					  "ping",    "probe",	NULL };
+static const char *const backend_names[] = { "af_xdp", "af_packet", NULL };
+static const char *const attach_names[] = { "native", "generic", NULL };
+static const char *const bind_names[] = { "auto", "copy", "zero-copy", NULL };
+static const char *const touch_names[] = { "none", "read", "macswap", NULL };
+static const char *const wait_names[] = { "spin", "poll", NULL };
+static const char *const wake_rx_names[] = { "recvfrom", "poll", "none", NULL };
+static const char *const wake_tx_names[] = { "sendto", "poll", "none", NULL };
+static const char *const policy_names[] = { "other", "fifo", "rr", NULL };
+
+struct document {
+	const json_t *ports;
+	const json_t *cpus;
+	struct options o;
+};
+
+#define AT(type, member) .key = #member, .offset = offsetof(struct type, member)
+#define OPT(member) \
+	.key = #member, .offset = offsetof(struct document, o.member)
+#define INT(member, low, high) \
+	OPT(member), .type = FIELD_INT, .min = (low), .max = (high)
+#define BOOL(member)	    OPT(member), .type = FIELD_BOOL
+#define ENUM(member, array) OPT(member), .type = FIELD_ENUM, .names = (array)
+
+static const struct field port_fields[] = {
+	{ AT(port, netns), .size = PATH_MAX, .type = FIELD_STRING,
+	  .nullable = true },
+	{ AT(port, ifname), .size = IFNAMSIZ, .type = FIELD_STRING,
+	  .required = true },
+};
+
+static const struct field fields[] = {
+	{ ENUM(role, role_names), .required = true },
+	{ AT(document, ports), .type = FIELD_ARRAY, .required = true },
+	{ INT(queue, 0, 255) },
+	{ INT(queues, 1, XSK_QUEUES) },
+	{ INT(sockets, 1, XSK_SOCKETS) },
+	{ OPT(duration_s), .type = FIELD_NUMBER, .max = 864000 },
+	{ ENUM(backend, backend_names) },
+	{ ENUM(xdp_mode, attach_names) },
+	{ ENUM(bind, bind_names) },
+	{ BOOL(need_wakeup) },
+	{ INT(rx_ring, 8, 32768) },
+	{ INT(tx_ring, 8, 32768) },
+	{ INT(fill_ring, 8, 32768) },
+	{ INT(completion_ring, 8, 32768) },
+	{ INT(tx_skb_budget, 0, 32768) },
+	{ INT(busy_poll_us, 0, 1000000) },
+	{ INT(busy_poll_budget, 0, 65535) },
+	{ BOOL(prefer_busy_poll) },
+	{ BOOL(shared_umem) },
+	{ INT(frames, 0, 4194304) },
+	{ INT(chunk_bytes, 2048, 4096) },
+	{ INT(headroom, 0, 3584) },
+	{ BOOL(hugepages) },
+	{ BOOL(unaligned) },
+	{ BOOL(audit) },
+	{ INT(packet_version, 2, 3) },
+	{ BOOL(qdisc_bypass) },
+	{ INT(block_timeout_ms, 1, 10000) },
+	{ INT(batch, 1, XSK_BATCH) },
+	{ ENUM(touch, touch_names) },
+	{ ENUM(wait, wait_names) },
+	{ ENUM(wake_rx, wake_rx_names) },
+	{ ENUM(wake_tx, wake_tx_names) },
+	{ AT(document, cpus), .type = FIELD_ARRAY },
+	{ ENUM(policy, policy_names) },
+	{ INT(priority, 1, 99) },
+	{ BOOL(mlock) },
+	{ INT(dma_latency_us, 0, 1000000), .nullable = true },
+};
+
+static const struct options defaults = {
+	.queues = 1,
+	.sockets = 1,
+	.need_wakeup = true,
+	.rx_ring = 2048,
+	.tx_ring = 2048,
+	.fill_ring = 2048,
+	.completion_ring = 2048,
+	.shared_umem = true,
+	.chunk_bytes = 4096,
+	.packet_version = 2,
+	.qdisc_bypass = true,
+	.block_timeout_ms = 1,
+	.batch = 64,
+	.priority = 1,
+	.dma_latency_us = -1,
+};
+
+static int read_ports(const json_t *array, struct options *o)
+{
+	char where[32];
+	size_t i;
+	int err;
+
+	if (!json_array_size(array) || json_array_size(array) > XSK_PORTS)
+		return bad_value("", "ports", "must have 1 or 2 entries");
+	for (i = 0; i < json_array_size(array); i++) {
+		snprintf(where, sizeof(where), "ports[%zu]", i);
+		err = fields_read(json_array_get(array, i), where, port_fields,
+				  ARRAY_SIZE(port_fields), &o->ports[i]);
+		if (err)
+			return err;
+	}
+	o->num_ports = i;
+	return 0;
+}
+
+static int read_cpus(const json_t *array, struct options *o)
+{
+	const json_t *value;
+	size_t i;
+
+	if (!array)
+		return 0;
+	if (!json_array_size(array) || json_array_size(array) > XSK_WORKERS)
+		return bad_value("", "cpus", "must have 1 to 16 entries");
+	json_array_foreach (array, i, value) {
+		if (!json_is_integer(value))
+			return bad_value("", "cpus", "must be CPU numbers");
+		o->cpus[i] = json_integer_value(value);
+	}
+	o->num_cpus = i;
+	return 0;
+}
+
+static int read_document(const json_t *root, struct options *o)
+{
+	static struct document doc;
+	int err;
+
+	doc = (struct document){ .o = defaults };
+	/* a reflector that does not swap would send frames to their sender */
+	if (json_is_string(json_object_get(root, "role")) &&
+	    !strcmp(json_string_value(json_object_get(root, "role")),
+		    "reflect"))
+		doc.o.touch = TOUCH_MACSWAP;
+	err = fields_read(root, "", fields, ARRAY_SIZE(fields), &doc);
+	if (err)
+		return err;
+	*o = doc.o;
+	return read_ports(doc.ports, o) ?: read_cpus(doc.cpus, o);
+}
+
+int options_load(const char *path, struct options *o)
+{
+	json_error_t error;
+	json_t *root;
+	int err;
+
+	if (!strcmp(path, "-"))
+		root = json_loadf(stdin, JSON_REJECT_DUPLICATES, &error);
+	else
+		root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	if (!root)
+		return fail(-EINVAL, "bad JSON: %s line %d: %s", path,
+			    error.line, error.text);
+	err = read_document(root, o) ?: options_check(o);
+	json_decref(root);
+	return err;
+}
+
+static json_t *field_json(const struct field *f, const struct document *doc)
+{
+	const void *at = (const char *)doc + f->offset;
+
+	switch (f->type) {
+	case FIELD_BOOL:
+		return json_boolean(*(const bool *)at);
+	case FIELD_INT:
+		if (f->nullable && *(const long long *)at < 0)
+			return json_null();
+		return json_integer(*(const long long *)at);
+	case FIELD_NUMBER:
+		return json_real(*(const double *)at);
+	case FIELD_ENUM:
+		return json_string(f->names[*(const int *)at]);
+	default:
+		return NULL; /* arrays: below */
+	}
+}
+
+json_t *options_json(const struct options *o)
+{
+	json_t *root = json_object(), *ports = json_array(),
+	       *cpus = json_array();
+	static struct document doc;
+	json_t *value;
+	size_t i;
+
+	doc.o = *o;
+	for (i = 0; i < ARRAY_SIZE(fields); i++) {
+		value = field_json(&fields[i], &doc);
+		if (value)
+			json_object_set_new(root, fields[i].key, value);
+	}
+	for (i = 0; i < (size_t)o->num_ports; i++)
+		json_array_append_new(ports, json_string(o->ports[i].ifname));
+	for (i = 0; i < (size_t)o->num_cpus; i++)
+		json_array_append_new(cpus, json_integer(o->cpus[i]));
+	json_object_set_new(root, "ports", ports);
+	json_object_set_new(root, "cpus", cpus);
+	return root;
+}

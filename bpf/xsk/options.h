@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The options of one run, as read from JSON and checked. */
+#ifndef XSK_OPTIONS_H
+#define XSK_OPTIONS_H
+
+#include <limits.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <jansson.h>
+#include <linux/types.h>
+
+#define XSK_PORTS   2
+#define XSK_SOCKETS 8
+#define XSK_QUEUES  16
+#define XSK_WORKERS 16
+#define XSK_BATCH   512
+
+enum role {
+	ROLE_FORWARD,
+	ROLE_REFLECT,
+	ROLE_SINK,
+	ROLE_GEN,
+	ROLE_PING,
+	ROLE_PROBE,
+};
+enum backend { BACKEND_AF_XDP, BACKEND_AF_PACKET };
+enum attach_mode { ATTACH_NATIVE, ATTACH_GENERIC };
+enum bind_mode { BIND_AUTO, BIND_COPY, BIND_ZEROCOPY };
+enum touch { TOUCH_NONE, TOUCH_READ, TOUCH_MACSWAP };
+enum wait_how { WAIT_SPIN, WAIT_POLL };
+enum wake_how { WAKE_SYSCALL, WAKE_POLL, WAKE_NONE };
+enum policy { POLICY_OTHER, POLICY_FIFO, POLICY_RR };
+
+struct port {
+	char netns[PATH_MAX]; /* "" = the one we run in */
+	char ifname[IFNAMSIZ];
+	/* found in the system */
+	int ifindex;
+	int mtu;
+	int rx_queues; /* 0 = unknown */
+	unsigned char mac[6];
+};
+
+struct options {
+	int role;
+	struct port ports[XSK_PORTS];
+	int num_ports;
+	long long queue; /* the first */
+	long long queues;
+	long long sockets; /* per queue, on one UMEM */
+	double duration_s; /* 0 = until a signal */
+	/* sockets */
+	int backend;
+	int xdp_mode;
+	int bind;
+	bool need_wakeup;
+	long long rx_ring;
+	long long tx_ring;
+	long long fill_ring;
+	long long completion_ring;
+	long long tx_skb_budget; /* 0 = the kernel's */
+	long long busy_poll_us;	 /* 0 = off */
+	long long busy_poll_budget;
+	bool prefer_busy_poll;
+	/* UMEM */
+	bool shared_umem;
+	long long frames; /* 0 = automatic */
+	long long chunk_bytes;
+	long long headroom;
+	bool hugepages;
+	bool unaligned;
+	bool audit;
+	/* AF_PACKET */
+	long long packet_version;
+	bool qdisc_bypass;
+	long long block_timeout_ms;
+	/* loop */
+	long long batch;
+	int touch;
+	int wait;
+	int wake_rx;
+	int wake_tx;
+	/* thread */
+	long long cpus[XSK_WORKERS];
+	int num_cpus;
+	int policy;
+	long long priority;
+	bool mlock;
+	long long dma_latency_us; /* -1 = leave */
+};
+
+static inline const char *port_netns(const struct port *port)
+{
+	return port->netns[0] ? port->netns : NULL;
+}
+
+static inline bool options_receive(const struct options *o)
+{
+	return o->role != ROLE_GEN;
+}
+
+static inline bool options_transmit(const struct options *o)
+{
+	return o->role != ROLE_SINK;
+}
+
+/*
+ * Read and check @path ("-": stdin), looking up ports.  Returns 0 or -errno
+ * after one line on stderr.
+ */
+int options_load(const char *path, struct options *o);
+
+/* The settings as they are, defaults filled in. */
+json_t *options_json(const struct options *o);
+
+#endif

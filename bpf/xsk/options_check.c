@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include "fields.h"
+#include "options_check.h"
+#include "util.h"
+
+/* XDP_PACKET_HEADROOM: what the kernel keeps in front of a frame. */
+#define KERNEL_HEADROOM 256
+#define LONGEST_HEADER	26 /* Ethernet, two tags, FCS */
+
+static int find_port(struct port *port, const char *where)
+{
+	int ns, err = 0;
+
+	ns = netns_enter(port_netns(port));
+	if (ns < 0)
+		return fail(ns,
+			    "cannot enter network namespace: %s.netns %s: %s",
+			    where, port->netns, explain(ns));
+	port->ifindex = if_nametoindex(port->ifname);
+	if (!port->ifindex) {
+		err = fail(
+			-ENODEV,
+			"unknown interface: %s.ifname %s: create it, or correct netns",
+			where, port->ifname);
+	} else {
+		port->mtu = interface_mtu(port->ifname);
+		port->rx_queues = receive_queues(port->ifname);
+		interface_mac(port->ifname, port->mac);
+	}
+	netns_leave(ns);
+	return err;
+}
+
+static int check_queues(const struct options *o, const struct port *port,
+			const char *where)
+{
+	char text[160];
+
+	if (o->backend == BACKEND_AF_PACKET || !port->rx_queues ||
+	    o->queue + o->queues <= port->rx_queues)
+		return 0;
+	snprintf(text, sizeof(text),
+		 "%s has %d receive queues: use queues 0 to %d (ethtool -l)",
+		 port->ifname, port->rx_queues, port->rx_queues - 1);
+	return bad_value(where, "queue", text);
+}
+
+/* A frame of the MTU must fit a chunk beside both headrooms. */
+static int check_mtu(const struct options *o, const struct port *port)
+{
+	int room = o->chunk_bytes - KERNEL_HEADROOM - o->headroom;
+	char text[160];
+
+	if (o->backend == BACKEND_AF_PACKET || !options_receive(o) ||
+	    port->mtu + LONGEST_HEADER <= room)
+		return 0;
+	snprintf(text, sizeof(text),
+		 "leaves %d bytes for frames, but %s has an MTU of %d: lower one of them",
+		 room, port->ifname, port->mtu);
+	return bad_value("", o->headroom ? "headroom" : "chunk_bytes", text);
+}
+
+static int check_port(struct options *o, int index)
+{
+	struct port *port = &o->ports[index];
+	char where[32];
+	int i, err;
+
+	snprintf(where, sizeof(where), "ports[%d]", index);
+	for (i = 0; i < index; i++)
+		if (!strcmp(o->ports[i].ifname, port->ifname) &&
+		    !strcmp(o->ports[i].netns, port->netns))
+			return bad_value(where, "ifname",
+					 "is there twice: list a port once");
+	err = find_port(port, where) ?: check_queues(o, port, where);
+	return err ?: check_mtu(o, port);
+}
+
+static int check_power(const char *key, long long value)
+{
+	char text[80];
+
+	if (!(value & (value - 1)))
+		return 0;
+	snprintf(text, sizeof(text), "must be a power of two, not %lld", value);
+	return bad_value("", key, text);
+}
+
+static int check_rings(const struct options *o)
+{
+	int err;
+
+	err = check_power("rx_ring", o->rx_ring)     ?:
+		      check_power("tx_ring", o->tx_ring)     ?:
+		      check_power("fill_ring", o->fill_ring) ?:
+		      check_power("completion_ring", o->completion_ring);
+	if (err)
+		return err;
+	if (!o->unaligned || o->backend == BACKEND_AF_PACKET)
+		err = check_power("chunk_bytes", o->chunk_bytes);
+	if (err)
+		return err;
+	if (options_transmit(o) && o->completion_ring < o->tx_ring)
+		return bad_value("", "completion_ring",
+				 "must not be smaller than tx_ring");
+	if (o->frames && o->frames < 2 * o->batch)
+		return bad_value("", "frames",
+				 "must be at least twice the batch");
+	if (o->tx_skb_budget &&
+	    (o->tx_skb_budget < 32 || o->tx_skb_budget > o->tx_ring))
+		return bad_value("", "tx_skb_budget",
+				 "must be 0, or from 32 to tx_ring");
+	return 0;
+}
+
+/* What one of the two back ends has not. */
+static int check_backend(const struct options *o)
+{
+	if (o->backend == BACKEND_AF_XDP) {
+		if (o->bind == BIND_ZEROCOPY && o->xdp_mode == ATTACH_GENERIC)
+			return bad_value("", "bind",
+					 "zero-copy needs xdp_mode native");
+		return 0;
+	}
+	if (o->queues > 1 || o->sockets > 1 || o->queue)
+		return bad_value("", "queues",
+				 "AF_PACKET has one socket for all queues");
+	if (o->wake_tx == WAKE_POLL)
+		return bad_value("", "wake_tx",
+				 "poll does not send on AF_PACKET: use sendto");
+	if (o->wake_tx == WAKE_NONE && options_transmit(o))
+		return bad_value("", "wake_tx",
+				 "AF_PACKET sends in a system call: use sendto");
+	if (o->tx_skb_budget)
+		return bad_value("", "tx_skb_budget", "is an AF_XDP option");
+	if (o->rx_ring * o->chunk_bytes < 8192 ||
+	    o->tx_ring * o->chunk_bytes < 8192)
+		return bad_value("", "rx_ring",
+				 "an AF_PACKET ring has at least 8 KiB");
+	return 0;
+}
+
+static int check_role(const struct options *o)
+{
+	if (o->role == ROLE_FORWARD && o->num_ports != 2)
+		return bad_value("", "ports", "role forward needs two");
+	if ((o->role == ROLE_REFLECT || o->role == ROLE_SINK ||
+	     o->role == ROLE_GEN) &&
+	    o->num_ports != 1)
+		return bad_value("", "ports", "this role has one port");
+	return 0;
+}
+
+static int check_cpus(const struct options *o)
+{
+	cpu_set_t cpus;
+	int i, j;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		return fail(-errno, "cannot read CPU affinity: %s",
+			    explain(-errno));
+	for (i = 0; i < o->num_cpus; i++) {
+		if (o->cpus[i] < 0 || o->cpus[i] >= CPU_SETSIZE ||
+		    !CPU_ISSET(o->cpus[i], &cpus))
+			return bad_value(
+				"", "cpus",
+				"no such CPU, or not allowed by affinity");
+		for (j = 0; j < i; j++)
+			if (o->cpus[j] == o->cpus[i])
+				return bad_value("", "cpus",
+						 "a CPU is there twice");
+	}
+	if (o->num_cpus > o->queues)
+		return bad_value("", "cpus",
+				 "more CPUs than queues: a queue has one thread");
+	return 0;
+}
+
+int options_check(struct options *o)
+{
+	int i, err;
+
+	err = check_role(o) ?: check_rings(o) ?: check_backend(o);
+	err = err ?: check_cpus(o);
+	for (i = 0; !err && i < o->num_ports; i++)
+		err = check_port(o, i);
+	return err;
+}

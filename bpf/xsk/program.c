@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <unistd.h>
+#include <linux/if_link.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "program.h"
+#include "redirect.h"
+#include "redirect.skel.h"
+#include "util.h"
+
+static int load(struct program *p, const struct options *o)
+{
+	struct bpf_prog_info info = {};
+	__u32 bytes = sizeof(info);
+	struct redirect_bpf *skel;
+	int err;
+
+	skel = p->skel = redirect_bpf__open();
+	if (!skel)
+		return -errno;
+	skel->rodata->sockets = o->sockets;
+	err = bpf_map__set_max_entries(skel->maps.targets,
+				       (o->queue + o->queues) * o->sockets);
+	if (!err)
+		err = redirect_bpf__load(skel);
+	if (!err)
+		err = bpf_obj_get_info_by_fd(
+			bpf_program__fd(skel->progs.xsk_redirect), &info,
+			&bytes);
+	p->id = info.id;
+	return err;
+}
+
+/* What the kernel did, not what it was asked. */
+static int read_mode(struct program *p, const struct port *port)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, query);
+	int err = bpf_xdp_query(port->ifindex, 0, &query);
+
+	if (err)
+		return err;
+	switch (query.attach_mode) {
+	case XDP_ATTACHED_DRV:
+		p->mode = "native";
+		break;
+	case XDP_ATTACHED_SKB:
+		p->mode = "generic";
+		break;
+	default:
+		p->mode = "none";
+	}
+	return 0;
+}
+
+int program_open(struct program *p, const struct options *o,
+		 const struct port *port)
+{
+	bool generic = o->xdp_mode == ATTACH_GENERIC;
+	LIBBPF_OPTS(bpf_link_create_opts, opts,
+		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
+	int err;
+
+	*p = (struct program){ .link_fd = -1, .mode = "none" };
+	err = load(p, o);
+	if (err)
+		return fail(err, "cannot load XDP program: %s: %s",
+			    port->ifname, explain(err));
+	p->link_fd = bpf_link_create(
+		bpf_program__fd(p->skel->progs.xsk_redirect), port->ifindex,
+		BPF_XDP, &opts);
+	if (p->link_fd < 0)
+		return fail(p->link_fd, "cannot attach %s XDP: %s: %s",
+			    generic ? "generic" : "native", port->ifname,
+			    explain(p->link_fd));
+	err = read_mode(p, port);
+	if (err)
+		return fail(err, "cannot read the XDP mode: %s: %s",
+			    port->ifname, explain(err));
+	return 0;
+}
+
+int program_add(struct program *p, const struct io *io)
+{
+	__u32 key = io->queue * io->opt->sockets + io->number;
+	int err;
+
+	err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key,
+				  &io->fd, BPF_ANY);
+	if (err)
+		return fail(err, "cannot enter socket: %s queue %d: %s",
+			    io->port->ifname, io->queue, explain(err));
+	return 0;
+}
+
+void program_close(struct program *p)
+{
+	if (p->link_fd >= 0)
+		close(p->link_fd);
+	p->link_fd = -1;
+	redirect_bpf__destroy(p->skel);
+	p->skel = NULL;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The XDP program of a port. */
+#ifndef XSK_PROGRAM_H
+#define XSK_PROGRAM_H
+
+#include "io.h"
+
+struct program {
+	struct redirect_bpf *skel;
+	int link_fd;
+	__u32 id;
+	const char *mode; /* as the kernel says: "native", "generic", "none" */
+};
+
+/*
+ * Load the program of @port and attach it, in the port's namespace.  Returns
+ * 0 or -errno after one line on stderr.
+ */
+int program_open(struct program *p, const struct options *o,
+		 const struct port *port);
+int program_add(struct program *p, const struct io *io);
+void program_close(struct program *p);
+
+#endif

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include "run.h"
+#include "util.h"
+
+static int hold_dma_latency(struct run *run)
+{
+	__s32 us = run->opt.dma_latency_us;
+
+	run->latency_fd = -1;
+	if (us < 0)
+		return 0;
+	run->latency_fd = open("/dev/cpu_dma_latency", O_RDWR | O_CLOEXEC);
+	if (run->latency_fd < 0 ||
+	    write(run->latency_fd, &us, sizeof(us)) != sizeof(us))
+		return fail(
+			-errno,
+			"cannot set dma_latency_us: /dev/cpu_dma_latency: %s",
+			explain(-errno));
+	return 0;
+}
+
+static int lock_memory(struct run *run)
+{
+	if (!run->opt.mlock)
+		return 0;
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		return fail(-errno,
+			    "cannot lock memory: mlock: %s: raise ulimit -l",
+			    explain(-errno));
+	run->mlocked = true;
+	return 0;
+}
+
+/* The main thread stays off the cores of the workers if there are others. */
+static void leave_worker_cpus(const struct options *o)
+{
+	cpu_set_t cpus;
+	int i;
+
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		return;
+	for (i = 0; i < o->num_cpus; i++)
+		CPU_CLR(o->cpus[i], &cpus);
+	if (CPU_COUNT(&cpus))
+		sched_setaffinity(0, sizeof(cpus), &cpus);
+}
+
+static int open_programs(struct run *run)
+{
+	const struct options *o = &run->opt;
+	int i, ns, err = 0;
+
+	for (i = 0; i < XSK_PORTS; i++)
+		run->programs[i] = (struct program){ .link_fd = -1,
+						     .mode = "none" };
+	if (o->backend == BACKEND_AF_PACKET || !options_receive(o))
+		return 0;
+	for (i = 0; !err && i < o->num_ports; i++) {
+		ns = netns_enter(port_netns(&o->ports[i]));
+		if (ns < 0)
+			return fail(ns,
+				    "cannot enter network namespace: %s: %s",
+				    o->ports[i].netns, explain(ns));
+		err = check_no_xdp(o->ports[i].ifname, o->ports[i].ifindex);
+		if (!err)
+			err = program_open(&run->programs[i], o, &o->ports[i]);
+		netns_leave(ns);
+	}
+	return err;
+}
+
+int run_open(struct run *run)
+{
+	const struct options *o = &run->opt;
+	int err;
+
+	err = hold_dma_latency(run) ?: lock_memory(run) ?: open_programs(run);
+	while (!err && run->num_workers < (o->num_cpus ?: 1)) {
+		err = worker_open(&run->workers[run->num_workers], o,
+				  run->num_workers, run->programs);
+		run->num_workers++;
+	}
+	return err;
+}
+
+static void note_errors(struct run *run)
+{
+	int i;
+
+	for (i = 0; !run->error[0] && i < run->num_workers; i++) {
+		const struct worker *w = &run->workers[i];
+
+		if (!w->error)
+			continue;
+		snprintf(run->error, sizeof(run->error),
+			 "socket broke: %s: %s",
+			 w->broken ? w->broken->ifname : "worker",
+			 w->error == -ENETDOWN || w->error == -ENXIO ?
+				 "the interface is down or gone" :
+				 explain(w->error));
+	}
+}
+
+int run_traffic(struct run *run)
+{
+	int i, err = 0;
+
+	run->started_ns = now_ns();
+	for (i = 0; !err && i < run->num_workers; i++)
+		err = worker_start(&run->workers[i]);
+	leave_worker_cpus(&run->opt);
+	if (!err)
+		err = print_ready(run) ?: watch(run);
+	for (i = 0; i < run->num_workers; i++)
+		worker_stop(&run->workers[i]);
+	run->ended_ns = now_ns();
+	note_errors(run);
+	return err;
+}
+
+void run_close(struct run *run)
+{
+	int i;
+
+	for (i = 0; i < run->num_workers; i++)
+		worker_close(&run->workers[i]);
+	for (i = 0; i < XSK_PORTS; i++)
+		program_close(&run->programs[i]);
+	if (run->latency_fd >= 0)
+		close(run->latency_fd);
+}

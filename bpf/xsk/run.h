@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* One run: programs, workers, and what ended it. */
+#ifndef XSK_RUN_H
+#define XSK_RUN_H
+
+#include <stdbool.h>
+#include "program.h"
+#include "worker.h"
+
+#define XSK_VERSION "1"
+
+struct run {
+	struct options opt;
+	struct program programs[XSK_PORTS];
+	struct worker workers[XSK_WORKERS];
+	int num_workers;
+	int latency_fd; /* holds /dev/cpu_dma_latency, or -1 */
+	bool mlocked;
+	__u64 started_ns;
+	__u64 ended_ns;
+	bool interrupted;
+	char error[256]; /* why it ended early */
+};
+
+/* Open everything.  Returns 0 or -errno after one line on stderr. */
+int run_open(struct run *run);
+/* Start the workers and wait for the end; fills run->error if it broke. */
+int run_traffic(struct run *run);
+void run_close(struct run *run);
+
+/* Sleep until the time is over, a signal, or a broken port or socket. */
+int watch(struct run *run);
+/* Block the signals that watch() reads; before any thread starts. */
+void watch_prepare(void);
+
+/* One JSON object on one line each: what is in use, and what was counted. */
+int print_ready(const struct run *run);
+int print_counters(const struct run *run, const char *event);
+
+#endif

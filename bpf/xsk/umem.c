@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "umem.h"
+#include "util.h"
+
+#define HUGE_BYTES (2UL << 20)
+
+/*
+ * Enough for every ring to be full: what is in the fill ring moves on to the
+ * RX ring while the fill ring is filled anew.
+ */
+static __u32 frames_wanted(const struct options *o, int sockets)
+{
+	long long each = 0;
+
+	if (o->frames)
+		return o->frames;
+	if (options_receive(o))
+		each += o->rx_ring + o->fill_ring;
+	if (options_transmit(o))
+		each += o->tx_ring;
+	return each * sockets;
+}
+
+static int map_area(struct umem *u, bool hugepages)
+{
+	size_t unit = hugepages ? HUGE_BYTES : 4096;
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+	void *area;
+
+	u->bytes = (size_t)u->frames * u->chunk;
+	u->bytes = (u->bytes + unit - 1) / unit * unit;
+	if (hugepages)
+		flags |= MAP_HUGETLB;
+	area = mmap(NULL, u->bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (area == MAP_FAILED) {
+		if (hugepages)
+			return fail(
+				-errno,
+				"cannot map UMEM on hugepages: %zu bytes: %s: reserve %zu pages in /proc/sys/vm/nr_hugepages, or set hugepages false",
+				u->bytes, explain(-errno),
+				u->bytes / HUGE_BYTES);
+		return fail(-errno, "cannot map UMEM: %zu bytes: %s", u->bytes,
+			    explain(-errno));
+	}
+	u->area = area;
+	u->hugepages = hugepages;
+	return 0;
+}
+
+int umem_open(struct umem *u, const struct options *o, int sockets)
+{
+	__u32 i;
+	int err;
+
+	*u = (struct umem){ .frames = frames_wanted(o, sockets),
+			    .chunk = o->chunk_bytes,
+			    .unaligned = o->unaligned,
+			    .sockets = sockets };
+	err = map_area(u, o->hugepages);
+	if (err)
+		return err;
+	u->free = calloc(u->frames, sizeof(*u->free));
+	if (o->audit)
+		u->place = calloc(u->frames, sizeof(*u->place));
+	if (!u->free || (o->audit && !u->place))
+		return fail(-ENOMEM, "cannot allocate: %u frames: too many",
+			    u->frames);
+	/* the first chunks on top */
+	for (i = 0; i < u->frames; i++)
+		u->free[i] = (__u64)(u->frames - 1 - i) * u->chunk;
+	u->num_free = u->frames;
+	return 0;
+}
+
+void umem_close(struct umem *u)
+{
+	if (u->handle)
+		xsk_umem__delete(u->handle);
+	if (u->area)
+		munmap(u->area, u->bytes);
+	free(u->free);
+	free(u->place);
+	*u = (struct umem){};
+}
+
+void umem_places(const struct umem *u, __u64 counts[CHUNK_PLACES])
+{
+	__u32 i;
+
+	memset(counts, 0, CHUNK_PLACES * sizeof(*counts));
+	for (i = 0; u->place && i < u->frames; i++)
+		counts[u->place[i]]++;
+}

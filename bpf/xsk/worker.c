@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include "probes.h"
+#include "util.h"
+#include "worker.h"
+
+/* How long a thread sleeps at the most before it looks whether to stop. */
+#define WAIT_MS 100
+/* How long it waits at the end for what it has queued to be sent. */
+#define DRAIN_NS 200000000ULL
+
+static const struct role_ops *role_of(const struct options *o)
+{
+	switch (o->role) {
+	case ROLE_FORWARD:
+		return &forward_role;
+	default:
+		return &reflect_role;
+	}
+}
+
+/* Queues are dealt to the workers in turn. */
+static int count_queues(const struct options *o, int index)
+{
+	int workers = o->num_cpus ?: 1;
+
+	return (o->queues - index + workers - 1) / workers;
+}
+
+/* Sockets of one queue must share; otherwise as asked. */
+static struct umem *umem_of(struct worker *w, int port, int lane)
+{
+	int queues = w->lanes / w->opt->sockets;
+
+	if (w->opt->backend == BACKEND_AF_PACKET)
+		return NULL;
+	if (w->opt->shared_umem)
+		return &w->umems[0];
+	return &w->umems[port * queues + lane / w->opt->sockets];
+}
+
+static int open_umems(struct worker *w)
+{
+	const struct options *o = w->opt;
+	int count = o->shared_umem ? 1 : w->num_ios / o->sockets, err = 0;
+
+	if (o->backend == BACKEND_AF_PACKET)
+		return 0;
+	w->umems = calloc(count, sizeof(*w->umems));
+	if (!w->umems)
+		return fail(-ENOMEM, "cannot allocate: worker %d", w->index);
+	/* rings are per queue: that is what the number of chunks follows */
+	while (!err && w->num_umems < count)
+		err = umem_open(&w->umems[w->num_umems++], o,
+				w->num_ios / o->sockets / count);
+	return err;
+}
+
+static int open_io(struct worker *w, int port, int lane,
+		   struct program *program)
+{
+	const struct options *o = w->opt;
+	struct io *io = worker_io(w, port, lane);
+	int workers = o->num_cpus ?: 1, number = lane % o->sockets, ns, err;
+
+	*io = (struct io){
+		.ops = o->backend == BACKEND_AF_XDP ? &xdp_ops : &packet_ops,
+		.opt = o,
+		.port = &o->ports[port],
+		.port_index = port,
+		.queue = o->queue + w->index + lane / o->sockets * workers,
+		.number = number,
+		.fd = -1,
+		.umem = umem_of(w, port, lane),
+	};
+	io->rings = number ? worker_io(w, port, lane - number)->rings :
+			     &io->own_rings;
+	ns = netns_enter(port_netns(io->port));
+	if (ns < 0)
+		return fail(ns, "cannot enter network namespace: %s: %s",
+			    io->port->netns, explain(ns));
+	err = io->ops->open(io);
+	netns_leave(ns);
+	if (!err && program->skel)
+		err = program_add(program, io);
+	return err;
+}
+
+int worker_open(struct worker *w, const struct options *o, int index,
+		struct program *programs)
+{
+	int port, lane, err;
+
+	*w = (struct worker){ .opt = o,
+			      .role = role_of(o),
+			      .index = index,
+			      .cpu = o->num_cpus ? o->cpus[index] : -1,
+			      .exit_fd = -1 };
+	w->lanes = count_queues(o, index) * o->sockets;
+	w->num_ios = w->lanes * o->num_ports;
+	w->ios = calloc(w->num_ios, sizeof(*w->ios));
+	if (!w->ios)
+		return fail(-ENOMEM, "cannot allocate: worker %d", index);
+	err = open_umems(w);
+	for (port = 0; !err && port < o->num_ports; port++)
+		for (lane = 0; !err && lane < w->lanes; lane++)
+			err = open_io(w, port, lane, &programs[port]);
+	return err ?: w->role->open(w);
+}
+
+static int set_scheduling(struct worker *w)
+{
+	static const int policies[] = { SCHED_OTHER, SCHED_FIFO, SCHED_RR };
+	const struct options *o = w->opt;
+	struct sched_param param = {
+		.sched_priority = o->policy == POLICY_OTHER ? 0 : o->priority,
+	};
+	cpu_set_t cpus;
+
+	if (w->cpu >= 0) {
+		CPU_ZERO(&cpus);
+		CPU_SET(w->cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			return -errno;
+	}
+	if (sched_setscheduler(0, policies[o->policy], &param))
+		return -errno;
+	w->policy = sched_getscheduler(0);
+	sched_getparam(0, &param);
+	w->priority = param.sched_priority;
+	return 0;
+}
+
+/* Nothing to do: sleep until a socket has something. */
+static int sleep_in_poll(struct worker *w)
+{
+	struct pollfd fds[w->num_ios];
+	int i, n, error = 0;
+	socklen_t bytes = sizeof(error);
+
+	for (i = 0; i < w->num_ios; i++)
+		fds[i] = (struct pollfd){ .fd = w->ios[i].fd,
+					  .events = POLLIN };
+	w->waits++;
+	PROBE1(wait_begin, w->index);
+	n = poll(fds, w->num_ios, WAIT_MS);
+	PROBE2(wait_end, w->index, n);
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	for (i = 0; n && i < w->num_ios; i++) {
+		if (!(fds[i].revents & (POLLERR | POLLHUP | POLLNVAL)))
+			continue;
+		w->broken = w->ios[i].port;
+		getsockopt(fds[i].fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+		return -(error ?: EIO);
+	}
+	return 0;
+}
+
+static void drain(struct worker *w)
+{
+	__u64 deadline = now_ns() + DRAIN_NS;
+	__u32 unsent;
+	int i;
+
+	if (!options_transmit(w->opt))
+		return;
+	do {
+		unsent = 0;
+		for (i = 0; i < w->num_ios; i++) {
+			if (w->ios[i].ops->kick(&w->ios[i]))
+				return;
+			unsent += w->ios[i].ops->unsent(&w->ios[i]);
+		}
+	} while (unsent && now_ns() < deadline);
+}
+
+static int work(struct worker *w)
+{
+	int err = 0, n;
+
+	while (!w->stop) {
+		n = w->role->turn(w);
+		w->turns++;
+		if (n > 0)
+			continue;
+		w->idle_turns++;
+		if (!n && w->opt->wait == WAIT_POLL)
+			n = sleep_in_poll(w);
+		if (n < 0) {
+			err = n;
+			break;
+		}
+	}
+	drain(w);
+	return err;
+}
+
+static void *thread_main(void *arg)
+{
+	struct worker *w = arg;
+	char name[16];
+	__u64 one = 1;
+
+	snprintf(name, sizeof(name), "xsk-worker-%d", w->index);
+	pthread_setname_np(pthread_self(), name);
+	w->tid = syscall(SYS_gettid);
+	w->error = set_scheduling(w);
+	if (!w->error)
+		w->error = work(w);
+	if (write(w->exit_fd, &one, sizeof(one)) < 0)
+		w->error = w->error ?: -errno;
+	return NULL;
+}
+
+int worker_start(struct worker *w)
+{
+	int err;
+
+	w->exit_fd = eventfd(0, EFD_CLOEXEC);
+	if (w->exit_fd < 0)
+		return fail(-errno, "cannot start worker %d: %s", w->index,
+			    explain(-errno));
+	err = pthread_create(&w->thread, NULL, thread_main, w);
+	if (err)
+		return fail(-err, "cannot start worker %d: %s", w->index,
+			    explain(-err));
+	w->started = true;
+	return 0;
+}
+
+void worker_stop(struct worker *w)
+{
+	if (!w->started)
+		return;
+	w->stop = true;
+	pthread_join(w->thread, NULL);
+	w->started = false;
+}
+
+void worker_close(struct worker *w)
+{
+	int i;
+
+	if (w->private)
+		w->role->close(w);
+	for (i = w->num_ios - 1; w->ios && i >= 0; i--)
+		if (w->ios[i].ops)
+			w->ios[i].ops->close(&w->ios[i]);
+	for (i = 0; i < w->num_umems; i++)
+		umem_close(&w->umems[i]);
+	if (w->exit_fd >= 0)
+		close(w->exit_fd);
+	free(w->umems);
+	free(w->ios);
+	*w = (struct worker){ .exit_fd = -1 };
+}

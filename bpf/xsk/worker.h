@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* A thread with its sockets and its UMEMs; nothing is shared between them. */
+#ifndef XSK_WORKER_H
+#define XSK_WORKER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+#include "io.h"
+#include "program.h"
+
+struct worker;
+
+/* What a role does; one object each in role_*.c. */
+struct role_ops {
+	/* Before the thread starts.  Returns 0 or -errno after one line. */
+	int (*open)(struct worker *w);
+	/*
+	 * One turn over all sockets.  Returns the number of frames handled (0:
+	 * nothing to do), or -errno when a socket is broken.
+	 */
+	int (*turn)(struct worker *w);
+	void (*close)(struct worker *w);
+};
+
+extern const struct role_ops forward_role, reflect_role;
+
+struct worker {
+	const struct options *opt;
+	const struct role_ops *role;
+	int index;
+	int cpu; /* or -1 */
+	/* ios[port * lanes + lane]; a lane is a socket of a queue */
+	struct io *ios;
+	int lanes;
+	int num_ios;
+	struct umem *umems;
+	int num_umems;
+	void *private; /* of the role */
+	/* result of the thread */
+	pthread_t thread;
+	bool started;
+	pid_t tid;
+	int exit_fd;
+	volatile bool stop;
+	int error;
+	const struct port *broken; /* where the error happened */
+	__u64 turns;
+	__u64 idle_turns;
+	__u64 waits;
+	int policy; /* as the kernel says */
+	int priority;
+};
+
+static inline struct io *worker_io(const struct worker *w, int port, int lane)
+{
+	return &w->ios[port * w->lanes + lane];
+}
+
+/* Open the sockets of worker @index.  One line on stderr and -errno, or 0. */
+int worker_open(struct worker *w, const struct options *o, int index,
+		struct program *programs);
+int worker_start(struct worker *w);
+/* Let it send what it has queued, and join it. */
+void worker_stop(struct worker *w);
+void worker_close(struct worker *w);
+
+#endif

@@ -38,12 +38,12 @@ struct io_counters {
 	__u64 rx_bytes;
 	__u64 tx;
 	__u64 tx_bytes;
-	__u64 rx_wakes;	   /* system calls for the receive side */
-	__u64 tx_kicks;	   /* system calls for the transmit side */
-	__u64 tx_retries;  /* of these, because the kernel had left frames */
-	__u64 tx_full;	   /* times a full TX ring held frames back */
-	__u64 truncated;   /* did not fit a slot, dropped */
-	__u64 tx_refused;  /* the kernel would not send (AF_PACKET) */
+	__u64 rx_wakes;	  /* system calls for the receive side */
+	__u64 tx_kicks;	  /* system calls for the transmit side */
+	__u64 tx_retries; /* of these, because the kernel had left frames */
+	__u64 tx_full;	  /* times a full TX ring held frames back */
+	__u64 truncated;  /* did not fit a slot, dropped */
+	__u64 tx_refused; /* the kernel would not send (AF_PACKET) */
 };
 
 struct packet;

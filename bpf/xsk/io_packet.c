@@ -18,8 +18,8 @@
 #include "probes.h"
 #include "util.h"
 
-#define BLOCK_BYTES (64U << 10)
-#define VLAN_BYTES  4
+#define BLOCK_BYTES  (64U << 10)
+#define VLAN_BYTES   4
 #define VLAN_RESERVE 8 /* keeps the alignment of what follows */
 
 /* The status words change under us. */
@@ -129,14 +129,10 @@ static int set_options(struct io *io)
 	int one = 1, reserve = VLAN_RESERVE, bypass = o->qdisc_bypass;
 	int version = io->packet->version;
 
-	return set_option(io, PACKET_VERSION, &version, sizeof(version),
-			  "packet_version") ?:
-		       set_option(io, PACKET_RESERVE, &reserve, sizeof(reserve),
-				  "PACKET_RESERVE") ?:
-		       set_option(io, PACKET_IGNORE_OUTGOING, &one, sizeof(one),
-				  "PACKET_IGNORE_OUTGOING (Linux 4.20)") ?:
-		       set_option(io, PACKET_LOSS, &one, sizeof(one),
-				  "PACKET_LOSS") ?:
+	return set_option(io, PACKET_VERSION, &version, sizeof(version), "packet_version") ?:
+		       set_option(io, PACKET_RESERVE, &reserve, sizeof(reserve), "PACKET_RESERVE") ?:
+		       set_option(io, PACKET_IGNORE_OUTGOING, &one, sizeof(one), "PACKET_IGNORE_OUTGOING (Linux 4.20)") ?:
+		       set_option(io, PACKET_LOSS, &one, sizeof(one), "PACKET_LOSS") ?:
 		       set_option(io, PACKET_QDISC_BYPASS, &bypass,
 				  sizeof(bypass), "qdisc_bypass");
 }
@@ -172,7 +168,7 @@ static int packet_open(struct io *io)
 	return set_options(io)	     ?:
 		       set_rings(io) ?:
 		       bind_port(io) ?:
-		       io_set_busy_poll(io);
+				       io_set_busy_poll(io);
 }
 
 static void packet_close(struct io *io)
@@ -204,8 +200,9 @@ static void put_tag(struct frame *f, __u16 tci, __u16 tpid)
 static void take_v2(struct packet *p, struct frame *f)
 {
 	struct tpacket2_hdr *h = rx_slot(p, p->rx_next);
-	__u16 tpid = h->tp_status & TP_STATUS_VLAN_TPID_VALID ? h->tp_vlan_tpid :
-								ETH_P_8021Q;
+	__u16 tpid = h->tp_status & TP_STATUS_VLAN_TPID_VALID ?
+			     h->tp_vlan_tpid :
+			     ETH_P_8021Q;
 
 	*f = (struct frame){ .data = (__u8 *)h + h->tp_mac,
 			     .addr = p->rx_next++,
@@ -257,8 +254,7 @@ static bool next_v3(struct packet *p)
 	if (!(status_read(&block->hdr.bh1.block_status) & TP_STATUS_USER))
 		return false;
 	p->left = block->hdr.bh1.num_pkts;
-	p->next = (void *)((__u8 *)block +
-			   block->hdr.bh1.offset_to_first_pkt);
+	p->next = (void *)((__u8 *)block + block->hdr.bh1.offset_to_first_pkt);
 	return p->left;
 }
 

@@ -60,8 +60,7 @@ static int create_socket(struct io *io)
 	for (tries = BIND_TRIES; tries; tries--) {
 		err = xsk_socket__create_shared(
 			&io->socket, io->port->ifname, io->queue,
-			io->umem->handle,
-			options_receive(o) ? &io->rx : NULL,
+			io->umem->handle, options_receive(o) ? &io->rx : NULL,
 			options_transmit(o) ? &io->tx : NULL, &io->rings->fill,
 			&io->rings->completion, &config);
 		if (err != -EBUSY)
@@ -324,8 +323,9 @@ static int xdp_idle(struct io *io)
 	refill(io);
 	if (io->opt->wake_rx == WAKE_NONE)
 		return 0;
-	if (!io->wake_always && !(io->opt->need_wakeup &&
-				  xsk_ring_prod__needs_wakeup(&io->rings->fill)))
+	if (!io->wake_always &&
+	    !(io->opt->need_wakeup &&
+	      xsk_ring_prod__needs_wakeup(&io->rings->fill)))
 		return 0;
 	io->n.rx_wakes++;
 	PROBE1(wake_rx_begin, io->fd);

@@ -31,7 +31,7 @@ static int run_options(struct run *run)
 	int err;
 
 	watch_prepare();
-	if (run_open(run)) {
+	if (run_open(run) || run_start(run)) {
 		run_close(run);
 		return EXIT_CONFIG;
 	}

@@ -58,9 +58,10 @@ static int check_mtu(const struct options *o, const struct port *port)
 	if (o->backend == BACKEND_AF_PACKET || !options_receive(o) ||
 	    port->mtu + LONGEST_HEADER <= room)
 		return 0;
-	snprintf(text, sizeof(text),
-		 "leaves %d bytes for frames, but %s has an MTU of %d: lower one of them",
-		 room, port->ifname, port->mtu);
+	snprintf(
+		text, sizeof(text),
+		"leaves %d bytes for frames, but %s has an MTU of %d: lower one of them",
+		room, port->ifname, port->mtu);
 	return bad_value("", o->headroom ? "headroom" : "chunk_bytes", text);
 }
 
@@ -94,7 +95,7 @@ static int check_rings(const struct options *o)
 {
 	int err;
 
-	err = check_power("rx_ring", o->rx_ring)     ?:
+	err = check_power("rx_ring", o->rx_ring)	     ?:
 		      check_power("tx_ring", o->tx_ring)     ?:
 		      check_power("fill_ring", o->fill_ring) ?:
 		      check_power("completion_ring", o->completion_ring);
@@ -133,8 +134,9 @@ static int check_backend(const struct options *o)
 		return bad_value("", "wake_tx",
 				 "poll does not send on AF_PACKET: use sendto");
 	if (o->wake_tx == WAKE_NONE && options_transmit(o))
-		return bad_value("", "wake_tx",
-				 "AF_PACKET sends in a system call: use sendto");
+		return bad_value(
+			"", "wake_tx",
+			"AF_PACKET sends in a system call: use sendto");
 	if (o->tx_skb_budget)
 		return bad_value("", "tx_skb_budget", "is an AF_XDP option");
 	if (o->rx_ring * o->chunk_bytes < 8192 ||
@@ -175,8 +177,9 @@ static int check_cpus(const struct options *o)
 						 "a CPU is there twice");
 	}
 	if (o->num_cpus > o->queues)
-		return bad_value("", "cpus",
-				 "more CPUs than queues: a queue has one thread");
+		return bad_value(
+			"", "cpus",
+			"more CPUs than queues: a queue has one thread");
 	return 0;
 }
 

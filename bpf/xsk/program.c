@@ -66,9 +66,9 @@ int program_open(struct program *p, const struct options *o,
 	if (err)
 		return fail(err, "cannot load XDP program: %s: %s",
 			    port->ifname, explain(err));
-	p->link_fd = bpf_link_create(
-		bpf_program__fd(p->skel->progs.xsk_redirect), port->ifindex,
-		BPF_XDP, &opts);
+	p->link_fd =
+		bpf_link_create(bpf_program__fd(p->skel->progs.xsk_redirect),
+				port->ifindex, BPF_XDP, &opts);
 	if (p->link_fd < 0)
 		return fail(p->link_fd, "cannot attach %s XDP: %s: %s",
 			    generic ? "generic" : "native", port->ifname,

@@ -222,13 +222,13 @@ static json_t *umem_counters(const struct worker *w, const struct umem *u)
 				  integer(places[CHUNK_HELD]), "wrong_moves",
 				  integer(u->wrong_moves));
 	}
-	return json_pack("{s:I, s:I, s:o, s:o, s:I, s:o}", "frames",
-			 (json_int_t)u->frames, "free", (json_int_t)u->num_free,
-			 "receiving", integer(receiving), "sending",
-			 integer(sending), "lost",
-			 (json_int_t)(u->frames - u->num_free - receiving -
-				      sending),
-			 "audit", audit);
+	return json_pack(
+		"{s:I, s:I, s:o, s:o, s:I, s:o}", "frames",
+		(json_int_t)u->frames, "free", (json_int_t)u->num_free,
+		"receiving", integer(receiving), "sending", integer(sending),
+		"lost",
+		(json_int_t)(u->frames - u->num_free - receiving - sending),
+		"audit", audit);
 }
 
 static json_t *worker_counters(const struct worker *w)

@@ -76,8 +76,8 @@ static int turn_between(struct worker *w, int ports)
 		for (lane = 0; lane < w->lanes; lane++) {
 			struct io *in = worker_io(w, port, lane);
 
-			n = forward_lane(in, worker_io(w, ports - 1 - port,
-						       lane));
+			n = forward_lane(in,
+					 worker_io(w, ports - 1 - port, lane));
 			if (n < 0) {
 				w->broken = in->port;
 				return n;

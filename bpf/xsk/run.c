@@ -58,8 +58,8 @@ static int open_programs(struct run *run)
 	int i, ns, err = 0;
 
 	for (i = 0; i < XSK_PORTS; i++)
-		run->programs[i] = (struct program){ .link_fd = -1,
-						     .mode = "none" };
+		run->programs[i] =
+			(struct program){ .link_fd = -1, .mode = "none" };
 	if (o->backend == BACKEND_AF_PACKET || !options_receive(o))
 		return 0;
 	for (i = 0; !err && i < o->num_ports; i++) {
@@ -99,8 +99,7 @@ static void note_errors(struct run *run)
 
 		if (!w->error)
 			continue;
-		snprintf(run->error, sizeof(run->error),
-			 "socket broke: %s: %s",
+		snprintf(run->error, sizeof(run->error), "socket broke: %s: %s",
 			 w->broken ? w->broken->ifname : "worker",
 			 w->error == -ENETDOWN || w->error == -ENXIO ?
 				 "the interface is down or gone" :
@@ -108,7 +107,7 @@ static void note_errors(struct run *run)
 	}
 }
 
-int run_traffic(struct run *run)
+int run_start(struct run *run)
 {
 	int i, err = 0;
 
@@ -116,8 +115,14 @@ int run_traffic(struct run *run)
 	for (i = 0; !err && i < run->num_workers; i++)
 		err = worker_start(&run->workers[i]);
 	leave_worker_cpus(&run->opt);
-	if (!err)
-		err = print_ready(run) ?: watch(run);
+	return err ?: print_ready(run);
+}
+
+int run_traffic(struct run *run)
+{
+	int i, err;
+
+	err = watch(run);
 	for (i = 0; i < run->num_workers; i++)
 		worker_stop(&run->workers[i]);
 	run->ended_ns = now_ns();
@@ -129,6 +134,8 @@ void run_close(struct run *run)
 {
 	int i;
 
+	for (i = 0; i < run->num_workers; i++)
+		worker_stop(&run->workers[i]);
 	for (i = 0; i < run->num_workers; i++)
 		worker_close(&run->workers[i]);
 	for (i = 0; i < XSK_PORTS; i++)

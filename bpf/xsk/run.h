@@ -24,7 +24,9 @@ struct run {
 
 /* Open everything.  Returns 0 or -errno after one line on stderr. */
 int run_open(struct run *run);
-/* Start the workers and wait for the end; fills run->error if it broke. */
+/* Start the workers and tell what is in use.  As run_open(). */
+int run_start(struct run *run);
+/* Wait for the end; fills run->error if something broke. */
 int run_traffic(struct run *run);
 void run_close(struct run *run);
 

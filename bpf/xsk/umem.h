@@ -71,8 +71,7 @@ static inline void umem_move(struct umem *u, __u64 chunk, enum chunk_place from,
 	if (__builtin_expect(!u->place, 1))
 		return;
 	index = chunk / u->chunk;
-	if (index >= u->frames || chunk % u->chunk ||
-	    u->place[index] != from) {
+	if (index >= u->frames || chunk % u->chunk || u->place[index] != from) {
 		u->wrong_moves++;
 		return;
 	}

@@ -17,7 +17,11 @@
 /* How often the queues are counted: nothing tells of a change. */
 #define LOOK_MS 500
 
-enum event { EVENT_SIGNAL, EVENT_WORKER, EVENT_LINK = EVENT_WORKER + XSK_WORKERS };
+enum event {
+	EVENT_SIGNAL,
+	EVENT_WORKER,
+	EVENT_LINK = EVENT_WORKER + XSK_WORKERS
+};
 
 struct watch {
 	struct run *run;

@@ -104,6 +104,7 @@ int worker_open(struct worker *w, const struct options *o, int index,
 			      .index = index,
 			      .cpu = o->num_cpus ? o->cpus[index] : -1,
 			      .exit_fd = -1 };
+	sem_init(&w->ready, 0, 0);
 	w->lanes = count_queues(o, index) * o->sockets;
 	w->num_ios = w->lanes * o->num_ports;
 	w->ios = calloc(w->num_ios, sizeof(*w->ios));
@@ -147,8 +148,8 @@ static int sleep_in_poll(struct worker *w)
 	socklen_t bytes = sizeof(error);
 
 	for (i = 0; i < w->num_ios; i++)
-		fds[i] = (struct pollfd){ .fd = w->ios[i].fd,
-					  .events = POLLIN };
+		fds[i] =
+			(struct pollfd){ .fd = w->ios[i].fd, .events = POLLIN };
 	w->waits++;
 	PROBE1(wait_begin, w->index);
 	n = poll(fds, w->num_ios, WAIT_MS);
@@ -214,6 +215,8 @@ static void *thread_main(void *arg)
 	pthread_setname_np(pthread_self(), name);
 	w->tid = syscall(SYS_gettid);
 	w->error = set_scheduling(w);
+	w->refused = w->error;
+	sem_post(&w->ready);
 	if (!w->error)
 		w->error = work(w);
 	if (write(w->exit_fd, &one, sizeof(one)) < 0)
@@ -234,6 +237,13 @@ int worker_start(struct worker *w)
 		return fail(-err, "cannot start worker %d: %s", w->index,
 			    explain(-err));
 	w->started = true;
+	while (sem_wait(&w->ready))
+		;
+	if (w->refused)
+		return fail(
+			w->refused,
+			"cannot schedule worker %d: CPU %d, policy, priority: %s",
+			w->index, w->cpu, explain(w->refused));
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #define XSK_WORKER_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <sys/types.h>
 #include "io.h"
@@ -40,6 +41,8 @@ struct worker {
 	/* result of the thread */
 	pthread_t thread;
 	bool started;
+	sem_t ready; /* the thread has its tid, CPU and policy */
+	int refused; /* -errno of that */
 	pid_t tid;
 	int exit_fd;
 	volatile bool stop;

@@ -53,6 +53,9 @@ def test_unknown_names_list_the_known_ones() -> None:
         ("testpmd:hugepages=perhaps", "hugepages: .*'perhaps'"),
         ("xdp:mode=", "mode: .*''"),
         ("xdp:=native", "forwarder xdp"),
+        ("xsk:rx_ring=1000", "forwarder xsk: rx_ring: .*power of two.*'1000'"),
+        ("xsk:tx_skb_budget=16", "tx_skb_budget should be 0, or from 32 to tx_ring"),
+        ("xsk:packet_version=4", "packet_version: .*'4'"),
     ],
 )
 def test_a_bad_option_is_refused_with_forwarder_and_value(text: str, words: str) -> None:

@@ -29,6 +29,10 @@ MODES = {
     "xdp": "native",
     "xdp:mode=generic": "generic",
     "linux-bridge": "kernel bridge",
+    "xsk": "native copy",
+    "xsk:mode=generic,shared_umem=false,wait=poll": "generic copy",
+    "xsk:backend=af_packet": "af_packet v2",
+    "xsk:backend=af_packet,packet_version=3": "af_packet v3",
 }
 #: What veth has not.
 ZERO_COPY = "ovs-afxdp:xdp_mode=native-with-zerocopy"
@@ -75,6 +79,17 @@ def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], sh
     assert {cpu for thread in trial.threads for cpu in thread.allowed} <= {1}
     assert all(thread.ran_ns > 0 for thread in trial.threads)
     assert trial.counters or title.startswith("testpmd")
+
+
+@pytest.mark.parametrize("title", [title for title in MODES if title.startswith("xsk")])
+def test_what_xsk_says_is_what_the_kernel_says(rows: dict[str, dict[str, Any]], shared_lab: Lab, title: str) -> None:
+    (trial,) = [each for each in shared_lab.trials() if each.point_id == rows[title]["point_id"] and each.result]
+    said = trial.mode["application"]
+    assert [port["xdp_mode"] for port in said["ports"]] == [trial.mode["xdp"][role]["mode"] for role in ("b0", "b1")]
+    asked = ("zero_copy", "napi_id", "busy_poll_us", "prefer_busy_poll")
+    own = [{key: sock[key] for key in asked} for sock in said["sockets"] if sock["family"] == "af_xdp"]
+    assert own == [{key: sock[key] for key in asked} for sock in trial.mode["xsk"]]
+    assert sum(sock["rx"] for sock in trial.counters["sockets"]) >= rows[title]["samples"]
 
 
 def test_hugepages_are_reserved_for_the_visit_and_given_back(rows: dict[str, dict[str, Any]], shared_lab: Lab) -> None:

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`bpf/xsk`: forwarding between AF_XDP (or AF_PACKET) sockets without a switch, the upper bar of all that have one."""
+
+import json
+import math
+import signal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.hosts import Host, LocalHost, Running
+from xdplab.model import Model, PointFailed
+from xdplab.tools import bpf_program
+
+_HUGEPAGE_BYTES = 2 << 20
+_PORTS = 2
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("should be a power of two")
+    return value
+
+
+RingSize = Annotated[int, Field(ge=8, le=32768), AfterValidator(_power_of_two)]
+
+
+class XskOptions(Model):
+    """Options of `bpf/xsk`, under the names that they have there (`mode` is its `xdp_mode`)."""
+
+    backend: Literal["af_xdp", "af_packet"] = "af_xdp"
+    mode: Literal["native", "generic"] = "native"
+    bind: Literal["auto", "copy", "zero-copy"] = "auto"
+    #: One UMEM for both ports, so that a frame is sent from where it was received; else it is copied.
+    shared_umem: bool = True
+    batch: int = Field(default=64, ge=1, le=512)
+    touch: Literal["none", "read", "macswap"] = "none"
+    rx_ring: RingSize = 2048
+    tx_ring: RingSize = 2048
+    fill_ring: RingSize = 2048
+    completion_ring: RingSize = 2048
+    #: Chunks of a UMEM; 0: enough for all rings.
+    frames: int = Field(default=0, ge=0, le=4_194_304)
+    chunk_bytes: int = Field(default=4096, ge=2048, le=4096)
+    headroom: int = Field(default=0, ge=0, le=3584)
+    hugepages: bool = False
+    unaligned: bool = False
+    #: Sockets per queue, on one UMEM.
+    sockets: int = Field(default=1, ge=1, le=8)
+    need_wakeup: bool = True
+    #: What the thread does when there is nothing to do.
+    wait: Literal["spin", "poll"] = "spin"
+    #: The system calls that wake the kernel.
+    wake_rx: Literal["recvfrom", "poll", "none"] = "recvfrom"
+    wake_tx: Literal["sendto", "poll", "none"] = "sendto"
+    busy_poll_us: int = Field(default=0, ge=0, le=1_000_000)
+    #: 0: the kernel's.
+    busy_poll_budget: int = Field(default=0, ge=0, le=65_535)
+    prefer_busy_poll: bool = False
+    #: Frames that one system call sends in copy mode (Linux 6.17); 0: the kernel's 32.
+    tx_skb_budget: int = Field(default=0, ge=0, le=32768)
+    packet_version: Literal[2, 3] = 2
+    qdisc_bypass: bool = True
+    #: TPACKET_V3 hands a block over when it is full or after this time.
+    block_timeout_ms: int = Field(default=1, ge=1, le=10_000)
+    policy: Literal["other", "fifo", "rr"] = "other"
+    priority: int = Field(default=1, ge=1, le=99)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_from_text(cls, value: Any) -> Any:
+        """On a command line `packet_version` is text; a Literal takes only the number."""
+        if isinstance(value, dict) and value.get("packet_version") in ("2", "3"):
+            return {**value, "packet_version": int(value["packet_version"])}
+        return value
+
+    @model_validator(mode="after")
+    def _budget_in_range(self) -> Self:
+        if self.tx_skb_budget and not 32 <= self.tx_skb_budget <= self.tx_ring:
+            raise ValueError("tx_skb_budget should be 0, or from 32 to tx_ring")
+        return self
+
+    @property
+    def umem_bytes(self) -> int:
+        """Memory of all UMEMs (`frames_wanted` in bpf/xsk/umem.c)."""
+        umems = 1 if self.shared_umem else _PORTS
+        frames = self.frames * umems or (self.rx_ring + self.fill_ring + self.tx_ring) * _PORTS
+        return frames * self.chunk_bytes
+
+
+class XskForwarder(Forwarder[XskOptions]):
+    """`bpf/xsk`, role `forward`; role `reflect` on `hairpin`."""
+
+    name: ClassVar[str] = "xsk"
+    options_model: ClassVar[type[Model]] = XskOptions
+    summary: ClassVar[str] = "AF_XDP (or AF_PACKET) application forwarding between two ports, no switch"
+
+    def __init__(self, options: XskOptions) -> None:
+        super().__init__(options)
+        self._running: Running | None = None
+        self._output: Any = None
+
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages are reserved and given back by the run."""
+        if not self.options.hugepages or self.options.backend != "af_xdp":
+            return {}
+        return {"hugepages_2m": _PORTS + math.ceil(self.options.umem_bytes / _HUGEPAGE_BYTES)}
+
+    def supported(self, dut: Dut) -> str | None:
+        """The program must be built; zero-copy needs a driver that has it."""
+        if bpf_program("xsk") is None:
+            return "bpf/build/xsk is not built; `make -C bpf` builds it"
+        if self.options.bind == "zero-copy":
+            for port in dut.ports:
+                if "driver: veth" in dut.host.run(["ethtool", "-i", port.ifname]).stdout:
+                    return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+        return None
+
+    def start(self, dut: Dut) -> None:
+        """Open the sockets and wait for the ready line, which tells what is in use."""
+        program = bpf_program("xsk")
+        assert program is not None
+        self._output = dut.rundir / "xsk.out"
+        self._running = dut.host.start(
+            [str(program), "-"],
+            stdin=json.dumps(self._configuration(dut)),
+            stdout=self._output,
+            log=dut.rundir / "xsk.log",
+            # its main thread leaves the CPU of the forwarding thread
+            cpus=sorted({*dut.layout.housekeeping[:1], dut.layout.forwarder}),
+        )
+
+        def ready() -> bool:
+            ended = self.crashed()
+            if ended:
+                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-1:])}")
+            return bool(self._events())
+
+        wait_until(ready, 10.0, "xsk: its ready line")
+
+    def stop(self) -> None:
+        """SIGTERM: it sends what it has queued, then closes its sockets."""
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    def crashed(self) -> str | None:
+        """Whether it ended."""
+        return how_it_ended("xsk", self._running) if self._running else None
+
+    def pids(self) -> tuple[int, ...]:
+        """The one process."""
+        return (self._running.pid,) if self._running else ()
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """Its worker, as the ready line names it."""
+        return {thread["tid"]: pid for pid in self.pids() for thread in self._events()[0]["threads"]}
+
+    def mode(self) -> dict[str, Any]:
+        """What it read back from the kernel when it was ready."""
+        if self._running is None:
+            return {}
+        ready = {key: value for key, value in self._events()[0].items() if key not in ("event", "threads")}
+        if self.options.backend == "af_packet":
+            return {"application": ready, "label": f"af_packet v{self.options.packet_version}"}
+        return {"application": ready}
+
+    def counters(self) -> dict[str, Any]:
+        """Frames by socket, system calls, and the kernel's counters."""
+        if self._running is None:
+            return {}
+        before = len(self._events())
+        self._running.signal(signal.SIGUSR1)
+        wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 1.0, "xsk: its counters")
+        return self._events()[-1]
+
+    def log_tail(self) -> tuple[str, ...]:
+        """What it wrote on stderr."""
+        return self._running.log_tail() if self._running else ()
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """The project's own program."""
+        program = bpf_program("xsk")
+        if program is None:
+            return {"xsk": "not built"}
+        return {"xsk": str(json.loads(LocalHost().run([str(program), "--version"]).stdout)["version"])}
+
+    def _configuration(self, dut: Dut) -> dict[str, Any]:
+        options = self.options.model_dump()
+        return {
+            "xdp_mode": options.pop("mode"),
+            **options,
+            "role": "reflect" if dut.hairpin else "forward",
+            "ports": [{"ifname": port.ifname} for port in dut.ports],
+            "cpus": [dut.layout.forwarder],
+        }
+
+    def _events(self) -> list[dict[str, Any]]:
+        text = self._output.read_text(encoding="utf-8") if self._output.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]

@@ -9,7 +9,6 @@
 static const char *const rx_names[] = { "xdp", "tc", "none", NULL };
 static const char *const mode_names[] = { "native", "generic", NULL };
 static const char *const hook_names[] = { "auto", "tcx", "clsact", NULL };
-static const char *const kind_names[] = { "latency", "load", NULL };
 static const char *const sender_names[] = { "auto", "live", "xsk", NULL };
 
 #define AT(type, member) .key = #member, .offset = offsetof(struct type, member)
@@ -28,32 +27,6 @@ static const struct field port_fields[] = {
 	{ AT(port, reflect), .type = FIELD_BOOL },
 };
 
-static const struct field stream_fields[] = {
-	{ AT(stream, id), .type = FIELD_INT, .max = GEN_STREAMS - 1,
-	  .required = true },
-	{ AT(stream, kind), .type = FIELD_ENUM, .names = kind_names },
-	{ AT(stream, tx_port), .type = FIELD_INT, .max = MAX_PORTS - 1,
-	  .required = true },
-	{ AT(stream, rx_port), .type = FIELD_INT, .max = MAX_PORTS - 1,
-	  .required = true },
-	{ AT(stream, pps), .type = FIELD_NUMBER, .min = 0.001, .max = 1e8,
-	  .required = true, .nullable = true },
-	{ AT(stream, start_ns), .type = FIELD_INT, .max = 1e12 },
-	{ AT(stream, count), .type = FIELD_INT, .max = 1e15 },
-	{ AT(stream, frame_bytes), .type = FIELD_INT, .min = 64,
-	  .max = GEN_MAX_FRAME, .required = true },
-	{ AT(stream, src_mac), .type = FIELD_MAC, .required = true },
-	{ AT(stream, dst_mac), .type = FIELD_MAC, .required = true },
-	{ AT(stream, vlan), .type = FIELD_INT, .min = 1, .max = 4094,
-	  .nullable = true },
-	{ AT(stream, ip), .type = FIELD_INT, .min = 4, .max = 6 },
-	{ SIZED(stream, src_ip), .type = FIELD_STRING, .required = true },
-	{ SIZED(stream, dst_ip), .type = FIELD_STRING, .required = true },
-	{ AT(stream, udp_src), .type = FIELD_INT, .min = 1, .max = 65535 },
-	{ AT(stream, udp_dst), .type = FIELD_INT, .min = 1, .max = 65535 },
-	{ AT(stream, flows), .type = FIELD_INT, .min = 1, .max = 10000 },
-};
-
 struct document {
 	const json_t *ports;
 	const json_t *streams;
@@ -62,17 +35,20 @@ struct document {
 
 #define CFG(member) \
 	.key = #member, .offset = offsetof(struct document, cfg.member)
+#define TIMING(member) \
+	.key = #member, .offset = offsetof(struct document, cfg.timing.member)
 
 static const struct field document_fields[] = {
 	{ AT(document, ports), .type = FIELD_ARRAY, .required = true },
 	{ AT(document, streams), .type = FIELD_ARRAY, .required = true },
-	{ CFG(warmup_s), .type = FIELD_NUMBER, .max = 3600 },
-	{ CFG(duration_s), .type = FIELD_NUMBER, .min = 0.001, .max = 864000 },
+	{ TIMING(warmup_s), .type = FIELD_NUMBER, .max = 3600 },
+	{ TIMING(duration_s), .type = FIELD_NUMBER, .min = 0.001,
+	  .max = 864000 },
 	{ CFG(drain_s), .type = FIELD_NUMBER, .max = 3600 },
 	{ CFG(batch), .type = FIELD_INT, .max = 256 },
-	{ CFG(max_burst), .type = FIELD_INT, .max = 1000000 },
-	{ CFG(late_ns), .type = FIELD_INT, .max = NSEC_PER_SEC },
-	{ CFG(stall_ns), .type = FIELD_INT, .min = 1, .max = NSEC_PER_SEC },
+	{ TIMING(max_burst), .type = FIELD_INT, .max = 1000000 },
+	{ TIMING(late_ns), .type = FIELD_INT, .max = NSEC_PER_SEC },
+	{ TIMING(stall_ns), .type = FIELD_INT, .min = 1, .max = NSEC_PER_SEC },
 	{ CFG(sender), .type = FIELD_ENUM, .names = sender_names },
 	{ CFG(progress), .type = FIELD_BOOL },
 };
@@ -101,39 +77,17 @@ static int read_ports(const json_t *array, struct config *cfg)
 	return 0;
 }
 
-static int read_streams(const json_t *array, struct config *cfg)
-{
-	char where[32];
-	size_t i;
-	int err;
-
-	if (!json_array_size(array) || json_array_size(array) > GEN_STREAMS)
-		return bad_value("streams", "", "must have 1 to 16 entries");
-	for (i = 0; i < json_array_size(array); i++) {
-		struct stream *s = &cfg->streams[i];
-
-		snprintf(where, sizeof(where), "streams[%zu]", i);
-		*s = (struct stream){
-			.ip = 4, .udp_src = 10000, .udp_dst = 20000, .flows = 1
-		};
-		err = fields_read(json_array_get(array, i), where,
-				  stream_fields, ARRAY_SIZE(stream_fields), s);
-		if (err)
-			return err;
-	}
-	cfg->num_streams = i;
-	return 0;
-}
-
 static int read_document(const json_t *root, struct config *cfg)
 {
 	struct document doc = { .cfg = {
-					.warmup_s = 0.2,
-					.duration_s = 2.0,
+					.timing = {
+						.warmup_s = 0.2,
+						.duration_s = 2.0,
+						.max_burst = 32,
+						.late_ns = 200,
+						.stall_ns = 100000,
+					},
 					.drain_s = 0.2,
-					.max_burst = 32,
-					.late_ns = 200,
-					.stall_ns = 100000,
 					.progress = true,
 				} };
 	int err;
@@ -143,7 +97,11 @@ static int read_document(const json_t *root, struct config *cfg)
 	if (err)
 		return err;
 	*cfg = doc.cfg;
-	return read_ports(doc.ports, cfg) ?: read_streams(doc.streams, cfg);
+	err = read_ports(doc.ports, cfg);
+	if (err)
+		return err;
+	cfg->num_streams = streams_read(doc.streams, cfg->streams);
+	return min(cfg->num_streams, 0);
 }
 
 int config_load(const char *path, struct config *cfg)

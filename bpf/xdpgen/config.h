@@ -5,10 +5,9 @@
 
 #include <limits.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <linux/types.h>
-#include "gen.h"
+#include "stream.h"
 
 #define MAX_PORTS 32
 #define NO_CPU	  (-1)
@@ -16,7 +15,6 @@
 enum rx_kind { RX_XDP, RX_TC, RX_NONE };
 enum xdp_mode { XDP_NATIVE, XDP_GENERIC };
 enum tc_hook { TC_AUTO, TC_TCX, TC_CLSACT };
-enum stream_kind { STREAM_LATENCY, STREAM_LOAD };
 enum sender_kind { SENDER_AUTO, SENDER_LIVE, SENDER_XSK };
 
 struct port {
@@ -35,38 +33,14 @@ struct port {
 	int rx_queues; /* 0 = unknown */
 };
 
-struct stream {
-	long long id;
-	int kind;
-	long long tx_port;
-	long long rx_port;
-	double pps; /* 0 = as fast as possible */
-	long long start_ns;
-	long long count;
-	long long frame_bytes; /* with FCS */
-	unsigned char src_mac[6];
-	unsigned char dst_mac[6];
-	long long vlan; /* 0 = untagged */
-	long long ip;
-	char src_ip[INET6_ADDRSTRLEN];
-	char dst_ip[INET6_ADDRSTRLEN];
-	long long udp_src;
-	long long udp_dst;
-	long long flows;
-};
-
 struct config {
 	struct port ports[MAX_PORTS];
 	int num_ports;
 	struct stream streams[GEN_STREAMS];
 	int num_streams;
-	double warmup_s;
-	double duration_s;
+	struct gen_timing timing;
 	double drain_s;
 	long long batch; /* 0 = automatic */
-	long long max_burst;
-	long long late_ns;
-	long long stall_ns;
 	int sender;
 	bool progress;
 };
@@ -74,15 +48,6 @@ struct config {
 static inline const char *port_netns(const struct port *port)
 {
 	return port->netns[0] ? port->netns : NULL;
-}
-
-/* Bytes of the stream's headers from Ethernet to UDP. */
-int stream_header_bytes(const struct stream *s);
-
-/* Length of the frame as the kernel sees it, without FCS. */
-static inline int stream_kernel_bytes(const struct stream *s)
-{
-	return s->frame_bytes - 4;
 }
 
 /*

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <linux/if_ether.h>
 #include "config.h"
 #include "fields.h"
 #include "util.h"
@@ -15,11 +13,6 @@
  * sizeof(struct skb_shared_info), rounded down.
  */
 #define MAX_KERNEL_BYTES 3300
-
-int stream_header_bytes(const struct stream *s)
-{
-	return ETH_HLEN + (s->vlan ? 4 : 0) + (s->ip == 4 ? 20 : 40) + 8;
-}
 
 static int find_port(struct port *port, const char *where)
 {
@@ -68,55 +61,13 @@ static int check_port(struct config *cfg, int index)
 	return find_port(port, where);
 }
 
-static int check_addresses(const struct stream *s, const char *where)
-{
-	int family = s->ip == 4 ? AF_INET : AF_INET6;
-	unsigned char address[16];
-
-	if (s->ip != 4 && s->ip != 6)
-		return bad_value(where, "ip", "must be 4 or 6");
-	if (inet_pton(family, s->src_ip, address) != 1)
-		return bad_value(where, "src_ip",
-				 s->ip == 4 ? "must be an IPv4 address" :
-					      "must be an IPv6 address");
-	if (inet_pton(family, s->dst_ip, address) != 1)
-		return bad_value(where, "dst_ip",
-				 s->ip == 4 ? "must be an IPv4 address" :
-					      "must be an IPv6 address");
-	if (s->udp_src + s->flows - 1 > 65535)
-		return bad_value(where, "flows",
-				 "udp_src + flows - 1 exceeds 65535");
-	return 0;
-}
-
-static int check_size(const struct config *cfg, const struct stream *s,
-		      const char *where)
-{
-	const struct port *port = &cfg->ports[s->tx_port];
-	int smallest = stream_header_bytes(s) + TRAILER_BYTES + ETH_FCS_LEN;
-	int largest = port->mtu + ETH_HLEN + (s->vlan ? 4 : 0) + ETH_FCS_LEN;
-	char text[128];
-
-	largest = min(largest, MAX_KERNEL_BYTES + ETH_FCS_LEN);
-	smallest = max(smallest, 64);
-	if (s->frame_bytes >= smallest && s->frame_bytes <= largest)
-		return 0;
-	snprintf(text, sizeof(text),
-		 "must be from %d (headers) to %d (MTU %d of %s)", smallest,
-		 largest, port->mtu, port->ifname);
-	return bad_value(where, "frame_bytes", text);
-}
-
 static int check_stream(struct config *cfg, int index)
 {
 	struct stream *s = &cfg->streams[index];
+	const struct port *port;
 	char where[32];
-	int i;
 
 	snprintf(where, sizeof(where), "streams[%d]", index);
-	for (i = 0; i < index; i++)
-		if (cfg->streams[i].id == s->id)
-			return bad_value(where, "id", "is there twice");
 	if (s->tx_port >= cfg->num_ports)
 		return bad_value(where, "tx_port", "no such port");
 	if (s->rx_port >= cfg->num_ports)
@@ -124,9 +75,9 @@ static int check_stream(struct config *cfg, int index)
 	if (cfg->ports[s->rx_port].rx == RX_NONE)
 		return bad_value(where, "rx_port",
 				 "this port has rx \"none\": use xdp or tc");
-	if (s->start_ns >= cfg->duration_s * 1e9)
-		return bad_value(where, "start_ns", "must be below duration_s");
-	return check_addresses(s, where) ?: check_size(cfg, s, where);
+	port = &cfg->ports[s->tx_port];
+	return stream_check(cfg->streams, index, &cfg->timing, port->ifname,
+			    port->mtu, MAX_KERNEL_BYTES);
 }
 
 int config_check(struct config *cfg)

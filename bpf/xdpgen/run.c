@@ -246,20 +246,20 @@ static int start_senders(struct run *run)
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
-		gen_init(s->gen, s->streams, &run->cfg, s->index, s->count,
-			 run->epoch);
+		gen_init(s->gen, s->streams, run->cfg.streams, s->index,
+			 s->count, &run->cfg.timing, run->epoch);
 		err = sender_start(s);
 	}
 	for (i = 0; !err && i < START_TRIES && !all_polling(run); i++)
 		usleep(START_WAIT_US);
 	run->start_ns = now_ns() + START_DELAY_NS;
-	run->trial_ns = run->start_ns + (__u64)(run->cfg.warmup_s * 1e9);
-	run->end_ns = run->trial_ns + (__u64)(run->cfg.duration_s * 1e9);
+	run->trial_ns = run->start_ns + (__u64)(run->cfg.timing.warmup_s * 1e9);
+	run->end_ns = run->trial_ns + (__u64)(run->cfg.timing.duration_s * 1e9);
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
-		gen_schedule(s->gen, s->streams, &run->cfg, s->index,
-			     run->start_ns);
+		gen_schedule(s->gen, s->streams, run->cfg.streams, s->index,
+			     &run->cfg.timing, run->start_ns);
 	}
 	return err;
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-#ifndef XDPGEN_FRAMES_H
-#define XDPGEN_FRAMES_H
+#ifndef XDPLAB_FRAMES_H
+#define XDPLAB_FRAMES_H
 
-#include "config.h"
+#include "stream.h"
 
 /*
- * Fill the state of a sender thread from the streams cfg->streams[index[i]]:
+ * Fill the state of a sender thread from the streams wanted[index[i]]:
  * templates and intervals.  Nothing is due until gen_schedule().
  */
 void gen_init(struct gen_thread *t, struct gen_stream *streams,
-	      const struct config *cfg, const int *index, int count,
-	      __u8 epoch);
+	      const struct stream *wanted, const int *index, int count,
+	      const struct gen_timing *timing, __u8 epoch);
 
 /* Start the warm-up at @start_ns; the thread may be polling already. */
 void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
-		  const struct config *cfg, const int *index, __u64 start_ns);
+		  const struct stream *wanted, const int *index,
+		  const struct gen_timing *timing, __u64 start_ns);
 
 /* Write a stream's headers and checksums (udp source port left zero). */
 void frame_template(const struct stream *s, struct gen_stream *g);

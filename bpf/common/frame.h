@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Writing frames; shared by live.bpf.c and xsk.c. */
-#ifndef XDPGEN_FRAME_H
-#define XDPGEN_FRAME_H
+#ifndef XDPLAB_FRAME_H
+#define XDPLAB_FRAME_H
 
 #include "gen.h"
 #include "trailer.h"

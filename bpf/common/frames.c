@@ -99,7 +99,7 @@ void frame_template(const struct stream *s, struct gen_stream *g)
 }
 
 static void set_schedule(const struct stream *s, struct gen_stream *g,
-			 const struct config *cfg)
+			 const struct gen_timing *timing)
 {
 	long double interval;
 
@@ -110,7 +110,7 @@ static void set_schedule(const struct stream *s, struct gen_stream *g,
 	interval = 1e9L / s->pps;
 	g->int_ns = interval;
 	g->int_frac = (interval - g->int_ns) * 4294967296.0L;
-	g->max_late_ns = interval * cfg->max_burst;
+	g->max_late_ns = interval * timing->max_burst;
 }
 
 /* Where other streams of the thread leave a trailer inside this frame. */
@@ -133,19 +133,20 @@ static void set_scrubs(struct gen_stream *streams, int count,
 }
 
 void gen_init(struct gen_thread *t, struct gen_stream *streams,
-	      const struct config *cfg, const int *index, int count, __u8 epoch)
+	      const struct stream *wanted, const int *index, int count,
+	      const struct gen_timing *timing, __u8 epoch)
 {
 	int i;
 
 	memset(t, 0, sizeof(*t));
 	t->wake_ns = GEN_NEVER;
 	t->streams = count;
-	t->stall_ns = cfg->stall_ns;
-	t->late_ns = cfg->late_ns;
+	t->stall_ns = timing->stall_ns;
+	t->late_ns = timing->late_ns;
 	t->epoch[GEN_WARMUP] = epoch;
 	t->epoch[GEN_TRIAL] = epoch + 1;
 	for (i = 0; i < count; i++) {
-		const struct stream *s = &cfg->streams[index[i]];
+		const struct stream *s = &wanted[index[i]];
 		struct gen_stream *g = &streams[i];
 
 		memset(g, 0, sizeof(*g));
@@ -153,22 +154,24 @@ void gen_init(struct gen_thread *t, struct gen_stream *streams,
 		g->udp_src = s->udp_src;
 		g->flows = s->flows;
 		frame_template(s, g);
-		set_schedule(s, g, cfg);
+		set_schedule(s, g, timing);
 	}
 	for (i = 0; i < count; i++)
 		set_scrubs(streams, count, &streams[i]);
 }
 
 void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
-		  const struct config *cfg, const int *index, __u64 start_ns)
+		  const struct stream *wanted, const int *index,
+		  const struct gen_timing *timing, __u64 start_ns)
 {
-	__u64 trial_ns = start_ns + (__u64)(cfg->warmup_s * 1e9);
+	__u64 trial_ns = start_ns + (__u64)(timing->warmup_s * 1e9);
 	__u32 i;
 
 	t->stage_end_ns[GEN_WARMUP] = trial_ns;
-	t->stage_end_ns[GEN_TRIAL] = trial_ns + (__u64)(cfg->duration_s * 1e9);
+	t->stage_end_ns[GEN_TRIAL] =
+		trial_ns + (__u64)(timing->duration_s * 1e9);
 	for (i = 0; i < t->streams; i++) {
-		const struct stream *s = &cfg->streams[index[i]];
+		const struct stream *s = &wanted[index[i]];
 		struct gen_stream *g = &streams[i];
 
 		g->first_ns = trial_ns + s->start_ns;

@@ -3,8 +3,8 @@
  * The departure schedule of one sender thread.  The same code runs in the
  * kernel (live.bpf.c) and in user space (xsk.c).
  */
-#ifndef XDPGEN_GEN_H
-#define XDPGEN_GEN_H
+#ifndef XDPLAB_GEN_H
+#define XDPLAB_GEN_H
 
 #include <linux/types.h>
 #include "trailer.h"

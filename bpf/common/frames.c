@@ -182,3 +182,13 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 	/* arms the thread: nobody looks at the rest before wake_ns */
 	gen_pick(t, streams);
 }
+
+__u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns)
+{
+	double interval = g->int_ns + g->int_frac / 4294967296.0;
+
+	/* GEN_NEVER when the stream came to its end */
+	if (!g->paced || g->due_ns >= end_ns || g->due_ns < trial_ns)
+		return 0;
+	return ceil((end_ns - g->due_ns) / interval);
+}

@@ -17,6 +17,9 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 		  const struct stream *wanted, const int *index,
 		  const struct gen_timing *timing, __u64 start_ns);
 
+/* Frames the schedule asked for but that the end of the trial cut off. */
+__u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns);
+
 /* Write a stream's headers and checksums (udp source port left zero). */
 void frame_template(const struct stream *s, struct gen_stream *g);
 

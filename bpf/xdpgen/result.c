@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The JSON result. */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <jansson.h>
+#include "frames.h"
 #include "hdr.h"
 #include "run.h"
 #include "util.h"
@@ -23,18 +23,6 @@ static json_t *string_or_null(const char *string)
 static json_t *rate(__u64 frames, double elapsed_s)
 {
 	return json_real(elapsed_s > 0 ? frames / elapsed_s : 0);
-}
-
-/* Frames the schedule asked for but that the end of the trial cut off. */
-static __u64 cut_off(const struct run *run, const struct gen_stream *g)
-{
-	double interval = g->int_ns + g->int_frac / 4294967296.0;
-	__u64 end = run_trial_end(run);
-
-	/* GEN_NEVER when the stream came to its end */
-	if (!g->paced || g->due_ns >= end || g->due_ns < run->trial_ns)
-		return 0;
-	return ceil((end - g->due_ns) / interval);
 }
 
 static json_t *histogram(const __u64 *counts)
@@ -98,7 +86,8 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 	const struct gen_stream *g = &s->streams[i];
 	__u64 refused = sender_refused(s, GEN_TRIAL, i);
 	__u64 sent = g->sent[GEN_TRIAL] - refused;
-	__u64 skipped = g->skipped[GEN_TRIAL] + cut_off(run, g);
+	__u64 skipped = g->skipped[GEN_TRIAL] +
+			gen_cut_off(g, run->trial_ns, run_trial_end(run));
 	double elapsed_s = run_elapsed(run);
 	struct rx_counters c;
 

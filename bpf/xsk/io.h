@@ -65,6 +65,7 @@ struct io {
 	int number; /* of the sockets of this queue */
 	int fd;
 	struct io_counters n;
+	__u32 unkicked; /* frames that a role has queued since its kick */
 	/* AF_XDP */
 	struct umem *umem;
 	struct queue_rings *rings; /* own_rings, or those of number 0 */
@@ -98,6 +99,8 @@ struct io_ops {
 	int (*kick)(struct io *io);
 	/* Nothing was received: wake the kernel if it wants to be. */
 	int (*idle)(struct io *io);
+	/* Write @frame into all memory that get() will give. */
+	void (*prefill)(struct io *io, const struct frame *frame);
 	/* Frames queued that the kernel has not finished. */
 	__u32 (*unsent)(struct io *io);
 };
@@ -114,6 +117,12 @@ static inline bool io_try_again(int err)
 static inline bool io_same_memory(const struct io *a, const struct io *b)
 {
 	return a->umem && a->umem == b->umem;
+}
+
+static inline int io_kick(struct io *io)
+{
+	io->unkicked = 0;
+	return io->ops->kick(io);
 }
 
 /* How many frames get() and tx() take now. */

@@ -7,20 +7,24 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <linux/net_tstamp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include "arrival.h"
 #include "io.h"
 #include "packet.h"
 #include "probes.h"
 #include "util.h"
 
-#define BLOCK_BYTES  (64U << 10)
-#define VLAN_BYTES   4
-#define VLAN_RESERVE 8 /* keeps the alignment of what follows */
+#define BLOCK_BYTES (64U << 10)
+#define VLAN_BYTES  4
+/* Room in front of a frame for a tag and for arrival times. */
+#define RESERVE (VLAN_BYTES + sizeof(struct arrival_times))
 
 /* The status words change under us. */
 static __u32 status_read(const __u32 *status)
@@ -126,7 +130,7 @@ static int set_rings(struct io *io)
 static int set_options(struct io *io)
 {
 	const struct options *o = io->opt;
-	int one = 1, reserve = VLAN_RESERVE, bypass = o->qdisc_bypass;
+	int one = 1, reserve = RESERVE, bypass = o->qdisc_bypass;
 	int version = io->packet->version;
 
 	return set_option(io, PACKET_VERSION, &version, sizeof(version), "packet_version") ?:
@@ -135,6 +139,30 @@ static int set_options(struct io *io)
 		       set_option(io, PACKET_LOSS, &one, sizeof(one), "PACKET_LOSS") ?:
 		       set_option(io, PACKET_QDISC_BYPASS, &bypass,
 				  sizeof(bypass), "qdisc_bypass");
+}
+
+/* How far CLOCK_REALTIME is ahead of the clock of our results. */
+static __u64 realtime_ahead(void)
+{
+	struct timespec ts;
+	__u64 before = now_ns();
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec - (before + now_ns()) / 2;
+}
+
+/* Time stamps of the stack, for each frame as it enters. */
+static int set_stamps(struct io *io)
+{
+	int flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE;
+
+	io->packet->stamps = io->opt->stages;
+	io->packet->realtime_ahead_ns = realtime_ahead();
+	if (!io->opt->stages || !setsockopt(io->fd, SOL_SOCKET, SO_TIMESTAMPING,
+					    &flags, sizeof(flags)))
+		return 0;
+	return fail(-errno, "cannot set SO_TIMESTAMPING: %s: %s",
+		    io->port->ifname, explain(-errno));
 }
 
 static int bind_port(struct io *io)
@@ -165,10 +193,11 @@ static int packet_open(struct io *io)
 	if (io->fd < 0)
 		return fail(-errno, "cannot open AF_PACKET socket: %s: %s",
 			    io->port->ifname, explain(-errno));
-	return set_options(io)	     ?:
-		       set_rings(io) ?:
-		       bind_port(io) ?:
-				       io_set_busy_poll(io);
+	return set_options(io)	      ?:
+		       set_rings(io)  ?:
+		       set_stamps(io) ?:
+		       bind_port(io)  ?:
+					io_set_busy_poll(io);
 }
 
 static void packet_close(struct io *io)
@@ -197,6 +226,21 @@ static void put_tag(struct frame *f, __u16 tci, __u16 tpid)
 	memcpy(f->data + 2 * ETH_ALEN, tag, sizeof(tag));
 }
 
+/* Note on the frame when the stack got it; its clock is CLOCK_REALTIME. */
+static void note_arrival(const struct packet *p, const struct frame *f,
+			 __u32 status, __u32 sec, __u32 nsec)
+{
+	__u64 ns = sec * NSEC_PER_SEC + nsec;
+	bool hardware = status & TP_STATUS_TS_RAW_HARDWARE;
+	struct arrival_times at = { .magic = ARRIVAL_MAGIC };
+
+	if (!p->stamps)
+		return;
+	at.hardware_ns = hardware ? ns : 0;
+	at.software_ns = ns - p->realtime_ahead_ns;
+	memcpy(f->data - sizeof(at), &at, sizeof(at));
+}
+
 static void take_v2(struct packet *p, struct frame *f)
 {
 	struct tpacket2_hdr *h = rx_slot(p, p->rx_next);
@@ -210,6 +254,7 @@ static void take_v2(struct packet *p, struct frame *f)
 	p->cut = h->tp_snaplen < h->tp_len;
 	if (h->tp_status & TP_STATUS_VLAN_VALID)
 		put_tag(f, h->tp_vlan_tci, tpid);
+	note_arrival(p, f, h->tp_status, h->tp_sec, h->tp_nsec);
 }
 
 static bool next_v2(struct packet *p)
@@ -234,6 +279,7 @@ static void take_v3(struct packet *p, struct frame *f)
 	p->next = (void *)((__u8 *)h + h->tp_next_offset);
 	if (h->tp_status & TP_STATUS_VLAN_VALID)
 		put_tag(f, h->hv1.tp_vlan_tci, tpid);
+	note_arrival(p, f, h->tp_status, h->tp_sec, h->tp_nsec);
 }
 
 /* A block goes back when all its frames have. */
@@ -370,11 +416,23 @@ static int packet_kick(struct io *io)
 	return err;
 }
 
-/* The kernel fills the ring by itself; only busy polling wants a call. */
+/* The kernel fills the ring by itself: there is time to compare clocks. */
 static int packet_idle(struct io *io)
 {
-	(void)io;
+	struct packet *p = io->packet;
+
+	if (p->stamps && (io->opt->wait == WAIT_POLL || !(p->idles++ % 1024)))
+		p->realtime_ahead_ns = realtime_ahead();
 	return 0;
+}
+
+static void packet_prefill(struct io *io, const struct frame *frame)
+{
+	struct packet *p = io->packet;
+	__u32 i;
+
+	for (i = 0; i < p->tx_slots; i++)
+		memcpy(tx_slot(p, i) + p->tx_data, frame->data, frame->len);
 }
 
 static __u32 packet_unsent(struct io *io)
@@ -396,5 +454,6 @@ const struct io_ops packet_ops = {
 	.tx = packet_tx,
 	.kick = packet_kick,
 	.idle = packet_idle,
+	.prefill = packet_prefill,
 	.unsent = packet_unsent,
 };

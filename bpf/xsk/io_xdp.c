@@ -338,6 +338,15 @@ static int xdp_idle(struct io *io)
 	return err;
 }
 
+static void xdp_prefill(struct io *io, const struct frame *frame)
+{
+	struct umem *u = io->umem;
+	__u32 i;
+
+	for (i = 0; i < u->num_free; i++)
+		memcpy(u->area + u->free[i], frame->data, frame->len);
+}
+
 static __u32 xdp_unsent(struct io *io)
 {
 	reap(io);
@@ -354,5 +363,6 @@ const struct io_ops xdp_ops = {
 	.tx = xdp_tx,
 	.kick = xdp_kick,
 	.idle = xdp_idle,
+	.prefill = xdp_prefill,
 	.unsent = xdp_unsent,
 };

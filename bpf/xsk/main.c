@@ -66,6 +66,7 @@ int main(int argc, char **argv)
 		err = EXIT_CONFIG;
 	else
 		err = check ? 0 : run_options(run);
+	options_free(&run->opt);
 	free(run);
 	return err;
 }

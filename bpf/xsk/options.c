@@ -21,12 +21,15 @@ static const char *const policy_names[] = { "other", "fifo", "rr", NULL };
 struct document {
 	const json_t *ports;
 	const json_t *cpus;
+	const json_t *streams;
 	struct options o;
 };
 
 #define AT(type, member) .key = #member, .offset = offsetof(struct type, member)
 #define OPT(member) \
 	.key = #member, .offset = offsetof(struct document, o.member)
+#define TIMING(member) \
+	.key = #member, .offset = offsetof(struct document, o.timing.member)
 #define INT(member, low, high) \
 	OPT(member), .type = FIELD_INT, .min = (low), .max = (high)
 #define BOOL(member)	    OPT(member), .type = FIELD_BOOL
@@ -46,6 +49,19 @@ static const struct field fields[] = {
 	{ INT(queues, 1, XSK_QUEUES) },
 	{ INT(sockets, 1, XSK_SOCKETS) },
 	{ OPT(duration_s), .type = FIELD_NUMBER, .max = 864000 },
+	{ AT(document, streams), .type = FIELD_ARRAY },
+	{ TIMING(warmup_s), .type = FIELD_NUMBER, .max = 3600 },
+	{ TIMING(max_burst), .type = FIELD_INT, .max = 1000000 },
+	{ TIMING(late_ns), .type = FIELD_INT, .max = NSEC_PER_SEC },
+	{ TIMING(stall_ns), .type = FIELD_INT, .min = 1, .max = NSEC_PER_SEC },
+	{ OPT(drain_s), .type = FIELD_NUMBER, .max = 3600 },
+	{ INT(ping_batch, 1, XSK_BATCH) },
+	{ INT(interval_us, 0, 1e9) },
+	{ INT(timeout_us, 10, 1e9) },
+	{ INT(count, 0, 1e12) },
+	{ OPT(samples), .size = PATH_MAX, .type = FIELD_STRING },
+	{ INT(samples_max, 1, 1e8) },
+	{ BOOL(stages) },
 	{ ENUM(backend, backend_names) },
 	{ ENUM(xdp_mode, attach_names) },
 	{ ENUM(bind, bind_names) },
@@ -83,6 +99,11 @@ static const struct field fields[] = {
 static const struct options defaults = {
 	.queues = 1,
 	.sockets = 1,
+	.timing = { .max_burst = 32, .late_ns = 200, .stall_ns = 100000 },
+	.drain_s = 0.1,
+	.ping_batch = 1,
+	.timeout_us = 100000,
+	.samples_max = 1000000,
 	.need_wakeup = true,
 	.rx_ring = 2048,
 	.tx_ring = 2048,
@@ -135,6 +156,17 @@ static int read_cpus(const json_t *array, struct options *o)
 	return 0;
 }
 
+static int read_streams(const json_t *array, struct options *o)
+{
+	if (!array)
+		return 0;
+	o->num_streams = streams_read(array, o->streams);
+	if (o->num_streams < 0)
+		return -EINVAL;
+	o->streams_json = json_deep_copy(array);
+	return 0;
+}
+
 static int read_document(const json_t *root, struct options *o)
 {
 	static struct document doc;
@@ -150,7 +182,17 @@ static int read_document(const json_t *root, struct options *o)
 	if (err)
 		return err;
 	*o = doc.o;
-	return read_ports(doc.ports, o) ?: read_cpus(doc.cpus, o);
+	/* a schedule has an end: ten days where a signal is to come */
+	o->timing.duration_s = o->duration_s ?: 864000;
+	return read_ports(doc.ports, o)	      ?:
+		       read_cpus(doc.cpus, o) ?:
+						read_streams(doc.streams, o);
+}
+
+void options_free(struct options *o)
+{
+	json_decref(o->streams_json);
+	o->streams_json = NULL;
 }
 
 int options_load(const char *path, struct options *o)
@@ -186,6 +228,8 @@ static json_t *field_json(const struct field *f, const struct document *doc)
 		return json_real(*(const double *)at);
 	case FIELD_ENUM:
 		return json_string(f->names[*(const int *)at]);
+	case FIELD_STRING:
+		return *(const char *)at ? json_string(at) : json_null();
 	default:
 		return NULL; /* arrays: below */
 	}
@@ -211,5 +255,7 @@ json_t *options_json(const struct options *o)
 		json_array_append_new(cpus, json_integer(o->cpus[i]));
 	json_object_set_new(root, "ports", ports);
 	json_object_set_new(root, "cpus", cpus);
+	if (o->streams_json)
+		json_object_set(root, "streams", o->streams_json);
 	return root;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <jansson.h>
 #include <linux/types.h>
+#include "stream.h"
 
 #define XSK_PORTS   2
 #define XSK_SOCKETS 8
@@ -49,6 +50,19 @@ struct options {
 	long long queues;
 	long long sockets; /* per queue, on one UMEM */
 	double duration_s; /* 0 = until a signal */
+	/* traffic: roles gen, ping and probe */
+	struct stream streams[GEN_STREAMS];
+	int num_streams;
+	json_t *streams_json; /* as given */
+	struct gen_timing timing;
+	double drain_s;
+	long long ping_batch;  /* frames in flight at most */
+	long long interval_us; /* between batches; 0 = none */
+	long long timeout_us;
+	long long count; /* batches; 0 = no limit */
+	char samples[PATH_MAX];
+	long long samples_max;
+	bool stages;
 	/* sockets */
 	int backend;
 	int xdp_mode;
@@ -103,6 +117,15 @@ static inline bool options_transmit(const struct options *o)
 {
 	return o->role != ROLE_SINK;
 }
+
+/* Roles that make their own frames. */
+static inline bool options_originate(const struct options *o)
+{
+	return o->role == ROLE_GEN || o->role == ROLE_PING ||
+	       o->role == ROLE_PROBE;
+}
+
+void options_free(struct options *o);
 
 /*
  * Read and check @path ("-": stdin), looking up ports.  Returns 0 or -errno

@@ -9,7 +9,9 @@
 
 /* XDP_PACKET_HEADROOM: what the kernel keeps in front of a frame. */
 #define KERNEL_HEADROOM 256
-#define LONGEST_HEADER	26 /* Ethernet, two tags, FCS */
+/* Of an AF_PACKET slot: ring header and link address. */
+#define SLOT_HEADER    128
+#define LONGEST_HEADER 26 /* Ethernet, two tags, FCS */
 
 static int find_port(struct port *port, const char *where)
 {
@@ -154,6 +156,63 @@ static int check_role(const struct options *o)
 	     o->role == ROLE_GEN) &&
 	    o->num_ports != 1)
 		return bad_value("", "ports", "this role has one port");
+	if ((o->role == ROLE_PING || o->role == ROLE_PROBE) &&
+	    (o->queues > 1 || o->sockets > 1))
+		return bad_value(
+			"", "queues",
+			"roles ping and probe have one socket per port");
+	return 0;
+}
+
+static int check_stream(const struct options *o, int index)
+{
+	const struct stream *s = &o->streams[index];
+	const struct port *port;
+	char where[32];
+
+	snprintf(where, sizeof(where), "streams[%d]", index);
+	if (s->tx_port >= o->num_ports)
+		return bad_value(where, "tx_port", "no such port");
+	if (s->rx_port >= o->num_ports)
+		return bad_value(where, "rx_port", "no such port");
+	if (o->role != ROLE_PROBE && s->pps)
+		return bad_value(
+			where, "pps",
+			"must be null: only role probe has a schedule");
+	port = &o->ports[s->tx_port];
+	return stream_check(
+		o->streams, index, &o->timing, port->ifname, port->mtu,
+		o->chunk_bytes -
+			(o->backend == BACKEND_AF_PACKET ? SLOT_HEADER : 0));
+}
+
+/* After the ports are known. */
+static int check_streams(const struct options *o)
+{
+	int i, err = 0;
+
+	if (!options_originate(o))
+		return o->num_streams ?
+			       bad_value(
+				       "", "streams",
+				       "this role sends no frames of its own") :
+			       0;
+	if (!o->num_streams)
+		return bad_value("", "streams", "missing: add it");
+	if (o->role != ROLE_PROBE && o->num_streams != 1)
+		return bad_value("", "streams", "this role has one");
+	for (i = 0; !err && i < o->num_streams; i++)
+		err = check_stream(o, i);
+	return err;
+}
+
+static int check_stages(const struct options *o)
+{
+	if (o->stages && o->role != ROLE_SINK)
+		return bad_value("", "stages", "are measured by role sink");
+	if (o->samples[0] && o->role != ROLE_PING && o->role != ROLE_PROBE)
+		return bad_value("", "samples",
+				 "are taken by roles ping and probe");
 	return 0;
 }
 
@@ -189,7 +248,8 @@ int options_check(struct options *o)
 
 	err = check_role(o) ?: check_rings(o) ?: check_backend(o);
 	err = err ?: check_cpus(o);
+	err = err ?: check_stages(o);
 	for (i = 0; !err && i < o->num_ports; i++)
 		err = check_port(o, i);
-	return err;
+	return err ?: check_streams(o);
 }

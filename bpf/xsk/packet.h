@@ -20,6 +20,9 @@ struct packet {
 	__u64 rx_next;
 	__u64 rx_done;
 	bool cut; /* the last frame did not fit its slot */
+	bool stamps;
+	__u64 realtime_ahead_ns; /* of CLOCK_MONOTONIC */
+	__u32 idles;
 	/* receive, version 3 */
 	__u32 blocks;
 	__u32 block;

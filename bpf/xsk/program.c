@@ -9,10 +9,18 @@
 #include "redirect.skel.h"
 #include "util.h"
 
-static int load(struct program *p, const struct options *o)
+/* Newer than the headers of Debian 12 (Linux 6.3). */
+#ifndef BPF_F_XDP_DEV_BOUND_ONLY
+#define BPF_F_XDP_DEV_BOUND_ONLY (1U << 6)
+#endif
+
+/*
+ * Open and load one of the two programs.  The one for time stamps of the NIC
+ * is bound to the device: only a kernel and a driver that have them take it.
+ */
+static int load(struct program *p, const struct options *o,
+		const struct port *port, bool hardware)
 {
-	struct bpf_prog_info info = {};
-	__u32 bytes = sizeof(info);
 	struct redirect_bpf *skel;
 	int err;
 
@@ -20,14 +28,51 @@ static int load(struct program *p, const struct options *o)
 	if (!skel)
 		return -errno;
 	skel->rodata->sockets = o->sockets;
+	skel->rodata->stamp = o->stages;
+	p->prog = hardware ? skel->progs.xsk_redirect_hw :
+			     skel->progs.xsk_redirect;
+	bpf_program__set_autoload(hardware ? skel->progs.xsk_redirect :
+					     skel->progs.xsk_redirect_hw,
+				  false);
+	if (hardware) {
+		bpf_program__set_ifindex(p->prog, port->ifindex);
+		bpf_program__set_flags(p->prog, BPF_F_XDP_DEV_BOUND_ONLY);
+	}
 	err = bpf_map__set_max_entries(skel->maps.targets,
 				       (o->queue + o->queues) * o->sockets);
 	if (!err)
 		err = redirect_bpf__load(skel);
 	if (!err)
-		err = bpf_obj_get_info_by_fd(
-			bpf_program__fd(skel->progs.xsk_redirect), &info,
-			&bytes);
+		return 0;
+	redirect_bpf__destroy(skel);
+	p->skel = NULL;
+	return err;
+}
+
+static int load_best(struct program *p, const struct options *o,
+		     const struct port *port)
+{
+	int err;
+
+	p->stamps = "none";
+	if (o->stages && o->xdp_mode == ATTACH_NATIVE) {
+		p->stamps = "hardware where the frame has one, else software";
+		err = load(p, o, port, true);
+		if (!err)
+			return 0;
+	}
+	if (o->stages)
+		p->stamps = "software";
+	return load(p, o, port, false);
+}
+
+static int read_id(struct program *p)
+{
+	struct bpf_prog_info info = {};
+	__u32 bytes = sizeof(info);
+	int err;
+
+	err = bpf_obj_get_info_by_fd(bpf_program__fd(p->prog), &info, &bytes);
 	p->id = info.id;
 	return err;
 }
@@ -62,13 +107,12 @@ int program_open(struct program *p, const struct options *o,
 	int err;
 
 	*p = (struct program){ .link_fd = -1, .mode = "none" };
-	err = load(p, o);
+	err = load_best(p, o, port) ?: read_id(p);
 	if (err)
 		return fail(err, "cannot load XDP program: %s: %s",
 			    port->ifname, explain(err));
-	p->link_fd =
-		bpf_link_create(bpf_program__fd(p->skel->progs.xsk_redirect),
-				port->ifindex, BPF_XDP, &opts);
+	p->link_fd = bpf_link_create(bpf_program__fd(p->prog), port->ifindex,
+				     BPF_XDP, &opts);
 	if (p->link_fd < 0)
 		return fail(p->link_fd, "cannot attach %s XDP: %s: %s",
 			    generic ? "generic" : "native", port->ifname,

@@ -7,8 +7,10 @@
 
 struct program {
 	struct redirect_bpf *skel;
+	struct bpf_program *prog;
 	int link_fd;
 	__u32 id;
+	const char *stamps; /* on frames: where they come from */
 	const char *mode; /* as the kernel says: "native", "generic", "none" */
 };
 

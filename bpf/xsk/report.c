@@ -57,10 +57,11 @@ static json_t *port_in_use(const struct run *run, int index)
 	const struct port *port = &run->opt.ports[index];
 	const struct program *p = &run->programs[index];
 
-	return json_pack("{s:s, s:i, s:i, s:i, s:s, s:i}", "ifname",
+	return json_pack("{s:s, s:i, s:i, s:i, s:s, s:i, s:s}", "ifname",
 			 port->ifname, "ifindex", port->ifindex, "mtu",
 			 port->mtu, "rx_queues", port->rx_queues, "xdp_mode",
-			 p->mode, "prog_id", (int)p->id);
+			 p->mode, "prog_id", (int)p->id, "stamps",
+			 p->stamps ?: "none");
 }
 
 static json_t *umem_in_use(const struct umem *u)
@@ -265,6 +266,9 @@ int print_counters(const struct run *run, const char *event)
 		return print(root);
 	}
 	json_object_set_new(root, "umems", umems);
+	for (i = 0; i < run->num_workers; i++)
+		if (run->workers[i].role->report)
+			run->workers[i].role->report(&run->workers[i], root);
 	json_object_set_new(root, "interrupted",
 			    json_boolean(run->interrupted));
 	json_object_set_new(root, "error",

@@ -176,12 +176,18 @@ static void on_event(struct watch *w, __u32 what)
 		w->over = true; /* a worker has ended */
 }
 
+/* Roles with a schedule know themselves when they are done. */
+static bool ends_by_itself(const struct options *o)
+{
+	return o->role == ROLE_PING || o->role == ROLE_PROBE;
+}
+
 /* Milliseconds until there is something to do by the clock. */
 static int pause_ms(const struct run *run, __u64 now)
 {
 	__u64 end = run->started_ns + (__u64)(run->opt.duration_s * 1e9);
 
-	if (!(run->opt.duration_s > 0))
+	if (!(run->opt.duration_s > 0) || ends_by_itself(&run->opt))
 		return LOOK_MS;
 	if (now >= end)
 		return 0;

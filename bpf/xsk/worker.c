@@ -14,17 +14,20 @@
 
 /* How long a thread sleeps at the most before it looks whether to stop. */
 #define WAIT_MS 100
+/* How long before a departure it is awake: what waking up takes. */
+#define WAKE_EARLY_NS 100000
 /* How long it waits at the end for what it has queued to be sent. */
 #define DRAIN_NS 200000000ULL
 
 static const struct role_ops *role_of(const struct options *o)
 {
-	switch (o->role) {
-	case ROLE_FORWARD:
-		return &forward_role;
-	default:
-		return &reflect_role;
-	}
+	static const struct role_ops *const roles[] = {
+		[ROLE_FORWARD] = &forward_role, [ROLE_REFLECT] = &reflect_role,
+		[ROLE_SINK] = &sink_role,	[ROLE_GEN] = &gen_role,
+		[ROLE_PING] = &ping_role,	[ROLE_PROBE] = &probe_role,
+	};
+
+	return roles[o->role];
 }
 
 /* Queues are dealt to the workers in turn. */
@@ -140,19 +143,36 @@ static int set_scheduling(struct worker *w)
 	return 0;
 }
 
+/* How long there is nothing to do by the clock; false: too short to sleep. */
+static bool time_to_sleep(const struct worker *w, struct timespec *pause)
+{
+	__u64 ns = WAIT_MS * 1000000ULL, now = now_ns();
+
+	if (w->wake_ns) {
+		if (w->wake_ns < now + WAKE_EARLY_NS)
+			return false;
+		ns = min(ns, w->wake_ns - now - WAKE_EARLY_NS);
+	}
+	*pause = (struct timespec){ .tv_nsec = ns };
+	return true;
+}
+
 /* Nothing to do: sleep until a socket has something. */
 static int sleep_in_poll(struct worker *w)
 {
 	struct pollfd fds[w->num_ios];
+	struct timespec pause;
 	int i, n, error = 0;
 	socklen_t bytes = sizeof(error);
 
 	for (i = 0; i < w->num_ios; i++)
 		fds[i] =
 			(struct pollfd){ .fd = w->ios[i].fd, .events = POLLIN };
+	if (!time_to_sleep(w, &pause))
+		return 0;
 	w->waits++;
 	PROBE1(wait_begin, w->index);
-	n = poll(fds, w->num_ios, WAIT_MS);
+	n = ppoll(fds, w->num_ios, &pause, NULL);
 	PROBE2(wait_end, w->index, n);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
@@ -188,7 +208,7 @@ static int work(struct worker *w)
 {
 	int err = 0, n;
 
-	while (!w->stop) {
+	while (!w->stop && !w->over) {
 		n = w->role->turn(w);
 		w->turns++;
 		if (n > 0)

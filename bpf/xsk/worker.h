@@ -21,10 +21,13 @@ struct role_ops {
 	 * nothing to do), or -errno when a socket is broken.
 	 */
 	int (*turn)(struct worker *w);
+	/* Add what it has counted to the result; may be NULL. */
+	void (*report)(const struct worker *w, json_t *root);
 	void (*close)(struct worker *w);
 };
 
-extern const struct role_ops forward_role, reflect_role;
+extern const struct role_ops forward_role, reflect_role, sink_role, gen_role,
+	ping_role, probe_role;
 
 struct worker {
 	const struct options *opt;
@@ -46,6 +49,8 @@ struct worker {
 	pid_t tid;
 	int exit_fd;
 	volatile bool stop;
+	bool over;     /* the role has done what it was asked */
+	__u64 wake_ns; /* there is something to do then; 0 = not known */
 	int error;
 	const struct port *broken; /* where the error happened */
 	__u64 turns;

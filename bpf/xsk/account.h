@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What has become of the frames of streams: the same counters under the same
+ * rules as xdpgen's receiver (xdpgen/receiver.bpf.c), in user space.
+ */
+#ifndef XSK_ACCOUNT_H
+#define XSK_ACCOUNT_H
+
+#include <stdbool.h>
+#include "distribution.h"
+#include "stream.h"
+
+/* Sequences that are remembered to tell duplicates. */
+#define ACCOUNT_WINDOW (1U << 18)
+
+struct arrivals {
+	const struct stream *stream;
+	__u64 warmup;
+	__u64 received;
+	__u64 duplicated;
+	__u64 out_of_order;
+	__u64 beyond_window;
+	__u32 next_expected;
+	/* gaps, as in RFC 2544 26.5 */
+	__u32 next;
+	__u32 last_lost;
+	bool any_lost;
+	__u64 previous_ns;
+	__u64 longest_gap_ns;
+	struct distribution latency;
+	__u32 window[ACCOUNT_WINDOW]; /* sequence + 1 */
+};
+
+struct account {
+	__u8 epoch; /* of the warm-up; the trial's is + 1 */
+	struct arrivals *by_id[GEN_STREAMS];
+	__u64 other; /* frames that are not of these streams */
+};
+
+/* What a frame was. */
+enum arrival_kind {
+	ARRIVAL_OTHER,
+	ARRIVAL_WARMUP,
+	ARRIVAL_COUNTED,
+	ARRIVAL_AGAIN
+};
+
+struct arrival {
+	enum arrival_kind kind;
+	__u8 id;
+	__u32 seq;
+	__u64 sent_ns;
+};
+
+/* Returns 0 or -ENOMEM. */
+int account_open(struct account *a, const struct stream *streams, int count,
+		 __u8 epoch);
+void account_close(struct account *a);
+
+/* Account a frame of @len bytes that the application saw at @now. */
+struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
+			     __u64 now);
+
+#endif

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * ping: closed loop.  One batch is in flight; when all of it is back, or the
+ * timeout is over, the next leaves after the interval.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include "gen.h"
+#include "probes.h"
+#include "traffic.h"
+#include "util.h"
+
+struct ping {
+	struct traffic *traffic;
+	__u64 begin_ns;
+	__u64 end_ns;
+	__u64 next_ns;	   /* the next batch leaves then */
+	__u64 deadline_ns; /* of the batch in flight */
+	__u64 expected;	   /* received, when all are back */
+	__u64 batches;
+	__u64 timeouts;
+	__u32 in_flight;
+};
+
+static int ping_open(struct worker *w)
+{
+	struct ping *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return fail(-ENOMEM, "cannot allocate: role ping");
+	w->private = p;
+	p->traffic = traffic_open(w->opt);
+	return p->traffic ? 0 : -ENOMEM;
+}
+
+static void ping_close(struct worker *w)
+{
+	struct ping *p = w->private;
+
+	if (p->traffic)
+		traffic_close(p->traffic);
+	free(p);
+}
+
+static struct arrivals *arrivals_of(const struct worker *w)
+{
+	const struct ping *p = w->private;
+
+	return p->traffic->account.by_id[w->opt->streams[0].id];
+}
+
+/* Everything of an earlier batch that still comes is counted, but late. */
+static int send_batch(struct worker *w, __u64 now)
+{
+	struct ping *p = w->private;
+	struct gen_stream *g = &p->traffic->streams[0];
+	struct io *io = worker_io(w, w->opt->streams[0].tx_port, 0);
+	__u8 epoch = p->traffic->gen.epoch[GEN_TRIAL];
+	__u32 n = w->opt->ping_batch, i;
+	struct frame frames[XSK_BATCH];
+
+	n = io->ops->get(io, frames, io_available(io, n));
+	if (!n) {
+		io->n.tx_full++;
+		return io->ops->kick(io);
+	}
+	for (i = 0; i < n; i++) {
+		__u64 left = traffic_write(g, &frames[i], epoch, g->seq, 0);
+
+		PROBE3(sent, g->id, g->seq, left);
+		g->seq++;
+		g->flow = g->flow + 1 < g->flows ? g->flow + 1 : 0;
+	}
+	io->ops->tx(io, frames, n);
+	g->sent[GEN_TRIAL] += n;
+	p->in_flight = n;
+	p->expected = arrivals_of(w)->received + n;
+	p->next_ns = now + w->opt->interval_us * 1000;
+	p->deadline_ns = now + w->opt->timeout_us * 1000;
+	p->batches++;
+	return io->ops->kick(io) ?: (int)n;
+}
+
+/* Is the batch in flight done with? */
+static void look_at_batch(struct worker *w, __u64 now)
+{
+	struct ping *p = w->private;
+
+	if (arrivals_of(w)->received >= p->expected) {
+		p->in_flight = 0;
+	} else if (now > p->deadline_ns) {
+		p->timeouts++;
+		p->in_flight = 0;
+	}
+}
+
+/* The last batch is waited for. */
+static bool is_over(const struct worker *w, __u64 now)
+{
+	const struct ping *p = w->private;
+	const struct options *o = w->opt;
+
+	return (o->count && p->batches == (__u64)o->count) ||
+	       (o->duration_s > 0 && now > p->begin_ns + o->duration_s * 1e9);
+}
+
+static int ping_turn(struct worker *w)
+{
+	struct ping *p = w->private;
+	__u64 now = now_ns();
+	int handled = 0, i, n;
+
+	if (!w->turns)
+		p->begin_ns = now;
+	p->end_ns = now;
+	for (i = 0; i < w->num_ios; i++) {
+		n = traffic_receive(p->traffic, &w->ios[i]);
+		if (n < 0) {
+			w->broken = w->ios[i].port;
+			return n;
+		}
+		handled += n;
+	}
+	if (p->in_flight)
+		look_at_batch(w, now);
+	if (!p->in_flight)
+		w->over = is_over(w, now);
+	if (!p->in_flight && !w->over && now >= p->next_ns) {
+		n = send_batch(w, now);
+		if (n < 0)
+			w->broken = &w->opt->ports[0];
+		handled = n < 0 ? n : handled + n;
+	}
+	w->wake_ns = p->in_flight ? p->deadline_ns : p->next_ns;
+	return handled;
+}
+
+static void ping_report(const struct worker *w, json_t *root)
+{
+	const struct ping *p = w->private;
+	double elapsed_s = (p->end_ns - p->begin_ns) / 1e9;
+
+	json_object_set_new(root, "trial_s", json_real(elapsed_s));
+	json_object_set_new(
+		root, "streams",
+		traffic_json(p->traffic, w->opt, elapsed_s, p->end_ns));
+	json_object_set_new(root, "other",
+			    json_integer(p->traffic->account.other));
+	json_object_set_new(root, "batches", json_integer(p->batches));
+	json_object_set_new(root, "timeouts", json_integer(p->timeouts));
+	json_object_set_new(root, "samples_missed",
+			    json_integer(p->traffic->samples.missed));
+	samples_write(&p->traffic->samples, w->opt->samples);
+}
+
+const struct role_ops ping_role = { .open = ping_open,
+				    .turn = ping_turn,
+				    .report = ping_report,
+				    .close = ping_close };

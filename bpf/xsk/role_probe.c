@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * probe: open loop.  Streams leave on a schedule (common/gen.h) whatever
+ * comes back, and are received at any port.
+ */
+#include <errno.h>
+#include <sched.h>
+#include "frames.h"
+#include "probes.h"
+#include "traffic.h"
+#include "util.h"
+
+/* Between the first turn and the first departure. */
+#define START_DELAY_NS 2000000
+
+static int probe_open(struct worker *w)
+{
+	w->private = traffic_open(w->opt);
+	return w->private ? 0 : -ENOMEM;
+}
+
+static void probe_close(struct worker *w)
+{
+	traffic_close(w->private);
+}
+
+static void account_late(struct traffic *t)
+{
+	__u64 ns = t->gen.pending_late_ns;
+
+	distribution_add(&t->lateness[gen_account_late(&t->gen, t->streams)],
+			 ns);
+}
+
+static int kick_all(struct worker *w)
+{
+	int err = 0, i;
+
+	for (i = 0; !err && i < w->num_ios; i++)
+		if (w->ios[i].unkicked)
+			err = io_kick(&w->ios[i]);
+	return err;
+}
+
+/* Write and queue the frame of stream @pick, which is due. */
+static int send_one(struct worker *w, __u32 pick, __u64 now)
+{
+	struct traffic *t = w->private;
+	struct gen_thread *gen = &t->gen;
+	struct gen_stream *g = &t->streams[pick];
+	struct io *io = worker_io(w, w->opt->streams[pick].tx_port, 0);
+	bool trial = gen->stage == GEN_TRIAL, paced = g->paced;
+	__u8 epoch = gen->epoch[gen->stage & 1];
+	__u64 due = g->due_ns, left;
+	struct frame frame;
+	__u32 seq = g->seq;
+
+	if (!io_available(io, 1)) {
+		io->n.tx_full++;
+		return io_kick(io); /* late, then, or skipped */
+	}
+	io->ops->get(io, &frame, 1);
+	left = traffic_write(g, &frame, epoch, seq, paced ? due : 0);
+	gen_advance(gen, t->streams, g, now);
+	io->ops->tx(io, &frame, 1);
+	io->unkicked++;
+	PROBE3(sent, g->id, seq, left);
+	if (paced && trial) {
+		gen->pending = pick + 1;
+		gen->pending_late_ns = left - due;
+	}
+	return io->unkicked >= w->opt->batch ? io_kick(io) : 0;
+}
+
+static int send_due(struct worker *w, __u64 now)
+{
+	struct traffic *t = w->private;
+	__u32 pick = t->gen.pick;
+
+	if (t->gen.pending)
+		account_late(t);
+	gen_account_poll(&t->gen, now, w->cpu >= 0 ? w->cpu : sched_getcpu());
+	if (!gen_due(&t->gen, t->streams, &t->streams[pick], now))
+		return kick_all(w);
+	return send_one(w, pick, now) ?: 1;
+}
+
+static int receive_all(struct worker *w)
+{
+	int handled = 0, i, n;
+
+	for (i = 0; i < w->num_ios; i++) {
+		n = traffic_receive(w->private, &w->ios[i]);
+		if (n < 0) {
+			w->broken = w->ios[i].port;
+			return n;
+		}
+		handled += n;
+	}
+	return handled;
+}
+
+static int probe_turn(struct worker *w)
+{
+	struct traffic *t = w->private;
+	__u64 now = now_ns();
+	int sent, received;
+
+	if (!w->turns)
+		gen_schedule(&t->gen, t->streams, w->opt->streams, t->index,
+			     &w->opt->timing, now + START_DELAY_NS);
+	sent = send_due(w, now);
+	if (sent < 0)
+		return sent;
+	received = receive_all(w);
+	if (received < 0)
+		return received;
+	w->wake_ns = t->gen.wake_ns;
+	if (t->gen.stage == GEN_DONE &&
+	    now > t->gen.stage_end_ns[GEN_TRIAL] + w->opt->drain_s * 1e9)
+		w->over = true;
+	return sent + received;
+}
+
+static void probe_report(const struct worker *w, json_t *root)
+{
+	const struct traffic *t = w->private;
+	const struct gen_thread *gen = &t->gen;
+	__u64 begin = gen->stage_end_ns[GEN_WARMUP];
+	__u64 end = min(gen->stage_end_ns[GEN_TRIAL], gen->last_poll_ns);
+	double elapsed_s = end > begin ? (end - begin) / 1e9 : 0;
+
+	json_object_set_new(root, "trial_s", json_real(elapsed_s));
+	json_object_set_new(root, "streams",
+			    traffic_json(t, w->opt, elapsed_s, end));
+	json_object_set_new(root, "other", json_integer(t->account.other));
+	json_object_set_new(root, "stalls", json_integer(gen->stalls));
+	json_object_set_new(root, "stalled_ns", json_integer(gen->stalled_ns));
+	json_object_set_new(root, "longest_gap_ns",
+			    json_integer(gen->longest_gap_ns));
+	json_object_set_new(root, "samples_missed",
+			    json_integer(t->samples.missed));
+	samples_write(&t->samples, w->opt->samples);
+}
+
+const struct role_ops probe_role = { .open = probe_open,
+				     .turn = probe_turn,
+				     .report = probe_report,
+				     .close = probe_close };

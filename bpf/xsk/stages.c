@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <string.h>
+#include <linux/if_ether.h>
+#include "arrival.h"
+#include "stages.h"
+#include "trailer.h"
+
+/* Departure time of a frame of xdpgen or xsk, or 0. */
+static __u64 departure(const struct frame *f)
+{
+	const __u8 *trailer = f->data + f->len - TRAILER_BYTES;
+
+	if (f->len < ETH_HLEN + TRAILER_BYTES ||
+	    trailer_at(const __u16, trailer, 0) !=
+		    (__u16)to_be(16, TRAILER_MAGIC))
+		return 0;
+	return to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
+}
+
+void stages_add(struct stages *s, const struct frame *f, __u64 now)
+{
+	struct arrival_times at;
+	__s64 driver, stack;
+	__u64 sent;
+
+	memcpy(&at, f->data - sizeof(at), sizeof(at));
+	/* what is left here must not pass for that of the next frame */
+	memset(f->data - sizeof(at), 0, sizeof(at));
+	if (at.magic != ARRIVAL_MAGIC) {
+		s->unstamped++;
+		return;
+	}
+	stack = now - at.software_ns;
+	if (at.hardware_ns) {
+		driver = at.tai_ns - at.hardware_ns;
+		s->hardware++;
+	} else {
+		sent = departure(f);
+		if (!sent) {
+			s->unstamped++;
+			return;
+		}
+		driver = at.software_ns - sent;
+		s->software++;
+	}
+	distribution_add(&s->driver, driver);
+	distribution_add(&s->stack, stack);
+	distribution_add(&s->complete, driver + stack);
+}
+
+json_t *stages_json(const struct stages *s)
+{
+	json_t *json = json_object();
+
+	json_object_set_new(json, "hardware", json_integer(s->hardware));
+	json_object_set_new(json, "software", json_integer(s->software));
+	json_object_set_new(json, "unstamped", json_integer(s->unstamped));
+	json_object_set_new(json, "driver", distribution_json(&s->driver));
+	json_object_set_new(json, "stack", distribution_json(&s->stack));
+	json_object_set_new(json, "complete", distribution_json(&s->complete));
+	return json;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "frame.h"
+#include "frames.h"
+#include "probes.h"
+#include "traffic.h"
+#include "util.h"
+
+struct traffic *traffic_open(const struct options *o)
+{
+	struct traffic *t = calloc(1, sizeof(*t));
+	__u8 epoch;
+	int i, err;
+
+	if (!t)
+		goto out_memory;
+	/* frames of an earlier run that are still on their way do not count */
+	if (getrandom(&epoch, 1, 0) != 1)
+		epoch = now_ns() >> 20;
+	epoch &= 0xfe;
+	for (i = 0; i < o->num_streams; i++)
+		t->index[i] = i;
+	gen_init(&t->gen, t->streams, o->streams, t->index, o->num_streams,
+		 &o->timing, epoch);
+	t->lateness = calloc(o->num_streams, sizeof(*t->lateness));
+	err = account_open(&t->account, o->streams, o->num_streams, epoch);
+	if (!t->lateness || err)
+		goto out_memory;
+	if (!samples_open(&t->samples, o->samples, o->samples_max))
+		return t;
+	traffic_close(t);
+	return NULL;
+out_memory:
+	fail(-ENOMEM, "cannot allocate: %d streams", o->num_streams);
+	if (t)
+		traffic_close(t);
+	return NULL;
+}
+
+void traffic_close(struct traffic *t)
+{
+	samples_close(&t->samples);
+	account_close(&t->account);
+	free(t->lateness);
+	free(t);
+}
+
+__u64 traffic_write(struct gen_stream *g, struct frame *f, __u8 epoch,
+		    __u32 seq, __u64 due)
+{
+	__u16 id_word = gen_id_word(g->id, epoch);
+	__u64 now;
+	__s64 sum;
+
+	/* the chunk may have held somebody else's frame */
+	if (g->len > GEN_TEMPLATE)
+		memset(f->data + GEN_TEMPLATE, 0, g->len - GEN_TEMPLATE);
+	sum = gen_write_head(g, f->data, f->data + g->len);
+	f->len = g->len;
+	do
+		now = now_ns();
+	while (now < due);
+	gen_write_trailer(f->data + g->len - TRAILER_BYTES, sum, id_word, seq,
+			  now);
+	return now;
+}
+
+int traffic_receive(struct traffic *t, struct io *io)
+{
+	struct frame frames[XSK_BATCH];
+	__u32 n, i;
+	__u64 now;
+
+	n = io->ops->rx(io, frames, io->opt->batch);
+	if (!n)
+		return io->ops->idle(io);
+	/* one look at the clock for all: they were here before it */
+	now = now_ns();
+	for (i = 0; i < n; i++) {
+		struct arrival got = account_frame(&t->account, frames[i].data,
+						   frames[i].len, now);
+
+		if (got.kind != ARRIVAL_COUNTED)
+			continue;
+		samples_add(&t->samples, got.id, got.seq, got.sent_ns, now);
+		PROBE3(received, got.id, got.seq, now - got.sent_ns);
+	}
+	io->ops->put(io, frames, n);
+	return n;
+}
+
+static json_t *rate(__u64 frames, double elapsed_s)
+{
+	return json_real(elapsed_s > 0 ? frames / elapsed_s : 0);
+}
+
+static json_t *lateness_json(const struct traffic *t, int i)
+{
+	json_t *json;
+
+	if (!t->streams[i].paced)
+		return json_null();
+	json = distribution_json(&t->lateness[i]);
+	json_object_set_new(json, "on_schedule",
+			    json_integer(t->streams[i].late.on_schedule));
+	return json;
+}
+
+static json_t *gaps_json(const struct arrivals *in, __u64 sent)
+{
+	return json_pack("{s:I, s:o, s:I}", "longest_ns",
+			 (json_int_t)in->longest_gap_ns, "last_lost",
+			 in->any_lost ? json_integer(in->last_lost) :
+					json_null(),
+			 "trailing",
+			 (json_int_t)(sent > in->next ? sent - in->next : 0));
+}
+
+static void set(json_t *json, const char *key, __u64 value)
+{
+	json_object_set_new(json, key, json_integer(value));
+}
+
+static json_t *stream_json(const struct traffic *t, const struct stream *s,
+			   int i, double elapsed_s, __u64 end_ns)
+{
+	const struct arrivals *in = t->account.by_id[s->id];
+	const struct gen_stream *g = &t->streams[i];
+	__u64 sent = g->sent[GEN_TRIAL];
+	__u64 skipped = g->skipped[GEN_TRIAL] +
+			gen_cut_off(g, t->gen.stage_end_ns[GEN_WARMUP], end_ns);
+	json_t *json = json_object();
+
+	set(json, "id", s->id);
+	json_object_set_new(
+		json, "kind",
+		json_string(s->kind == STREAM_LATENCY ? "latency" : "load"));
+	set(json, "tx_port", s->tx_port);
+	set(json, "rx_port", s->rx_port);
+	set(json, "frame_bytes", s->frame_bytes);
+	json_object_set_new(json, "offered_pps",
+			    s->pps ? json_real(s->pps) : json_null());
+	set(json, "intended", sent + skipped);
+	set(json, "sent", sent);
+	set(json, "skipped", skipped);
+	set(json, "received", in->received);
+	json_object_set_new(json, "lost",
+			    json_integer((json_int_t)(sent - in->received)));
+	set(json, "duplicated", in->duplicated);
+	set(json, "out_of_order", in->out_of_order);
+	set(json, "late_beyond_window", in->beyond_window);
+	json_object_set_new(json, "achieved_pps", rate(sent, elapsed_s));
+	json_object_set_new(json, "rx_pps", rate(in->received, elapsed_s));
+	json_object_set_new(json, "latency",
+			    s->kind == STREAM_LATENCY ?
+				    distribution_json(&in->latency) :
+				    json_null());
+	json_object_set_new(json, "lateness", lateness_json(t, i));
+	json_object_set_new(json, "gaps", gaps_json(in, sent));
+	return json;
+}
+
+json_t *traffic_json(const struct traffic *t, const struct options *o,
+		     double elapsed_s, __u64 end_ns)
+{
+	json_t *array = json_array();
+	int i;
+
+	for (i = 0; i < o->num_streams; i++)
+		json_array_append_new(array, stream_json(t, &o->streams[i], i,
+							 elapsed_s, end_ns));
+	return array;
+}

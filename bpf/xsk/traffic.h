@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Frames of our own: what roles gen, ping and probe have in common. */
+#ifndef XSK_TRAFFIC_H
+#define XSK_TRAFFIC_H
+
+#include "account.h"
+#include "gen.h"
+#include "samples.h"
+#include "worker.h"
+
+struct traffic {
+	struct gen_thread gen;
+	struct gen_stream streams[GEN_STREAMS];
+	int index[GEN_STREAMS];
+	struct distribution *lateness; /* per stream; probe */
+	struct account account;
+	struct samples samples;
+};
+
+/* Returns NULL after one line on stderr. */
+struct traffic *traffic_open(const struct options *o);
+void traffic_close(struct traffic *t);
+
+/*
+ * Write frame @seq of a stream; the last thing is the departure time.
+ * Returns that time.  @due: wait for it (0 = leave at once).
+ */
+__u64 traffic_write(struct gen_stream *g, struct frame *f, __u8 epoch,
+		    __u32 seq, __u64 due);
+
+/* Take what has arrived at @io.  Returns how many frames, or -errno. */
+int traffic_receive(struct traffic *t, struct io *io);
+
+/* The JSON of all streams, over @elapsed_s of the trial that ended @end_ns. */
+json_t *traffic_json(const struct traffic *t, const struct options *o,
+		     double elapsed_s, __u64 end_ns);
+
+#endif

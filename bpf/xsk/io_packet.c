@@ -21,8 +21,9 @@
 #include "probes.h"
 #include "util.h"
 
-#define BLOCK_BYTES (64U << 10)
-#define VLAN_BYTES  4
+#define BLOCK_BYTES    (64U << 10)
+#define CLOCK_READINGS 4
+#define VLAN_BYTES     4
 /* Room in front of a frame for a tag and for arrival times. */
 #define RESERVE (VLAN_BYTES + sizeof(struct arrival_times))
 
@@ -141,14 +142,27 @@ static int set_options(struct io *io)
 				  sizeof(bypass), "qdisc_bypass");
 }
 
-/* How far CLOCK_REALTIME is ahead of the clock of our results. */
+/*
+ * How far CLOCK_REALTIME is ahead of the clock of our results: from the
+ * tightest of a few readings, for one may be interrupted.
+ */
 static __u64 realtime_ahead(void)
 {
+	__u64 before, after, ahead = 0, best = ~0ULL;
 	struct timespec ts;
-	__u64 before = now_ns();
+	int i;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec - (before + now_ns()) / 2;
+	for (i = 0; i < CLOCK_READINGS; i++) {
+		before = now_ns();
+		clock_gettime(CLOCK_REALTIME, &ts);
+		after = now_ns();
+		if (after - before >= best)
+			continue;
+		best = after - before;
+		ahead = ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec -
+			(before + best / 2);
+	}
+	return ahead;
 }
 
 /* Time stamps of the stack, for each frame as it enters. */

@@ -39,6 +39,13 @@ def programs():
         subprocess.run(["make", "-s", "-C", BPF], check=True)
 
 
+@pytest.fixture(scope="session")
+def sanitized(programs):
+    """bpf/xsk with AddressSanitizer and UBSan: an error ends it with a report and an exit code."""
+    subprocess.run(["make", "-s", "-C", BPF, "sanitized"], check=True)
+    return BPF / "build" / "sanitized" / "xsk"
+
+
 def sh(*argv):
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, f"{argv}: {done.stderr or done.stdout}"

@@ -175,6 +175,12 @@ static int xdp_open(struct io *io)
 		return fail(-errno, "cannot read XDP_OPTIONS: %s: %s",
 			    io->port->ifname, explain(-errno));
 	io->zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY;
+	if (!io->zero_copy && io->opt->wake_tx == WAKE_NONE &&
+	    options_transmit(io->opt))
+		return fail(
+			-EINVAL,
+			"bad configuration: wake_tx none: in copy mode nothing would be sent: use sendto (%s)",
+			io->port->ifname);
 	io->wake_always = io->opt->busy_poll_us > 0;
 	err = io_set_busy_poll(io) ?: set_tx_budget(io);
 	if (!err && options_receive(io->opt) && !io->number)

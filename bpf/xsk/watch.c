@@ -16,6 +16,9 @@
 
 /* How often the queues are counted: nothing tells of a change. */
 #define LOOK_MS 500
+/* What is set down may be on its way out. */
+#define REMOVAL_TRIES	 20
+#define REMOVAL_PAUSE_US 5000
 
 enum event {
 	EVENT_SIGNAL,
@@ -118,11 +121,42 @@ static void broken(struct watch *w, const struct port *port, const char *what)
 	w->over = true;
 }
 
+/* Is it still there?  false also when its namespace is not. */
+static bool is_there(const struct port *port)
+{
+	char name[IF_NAMESIZE];
+	bool there;
+	int ns;
+
+	ns = netns_enter(port_netns(port));
+	if (ns < 0)
+		return false;
+	there = if_indextoname(port->ifindex, name);
+	netns_leave(ns);
+	return there;
+}
+
+/* An interface goes down just before it is removed: wait for that. */
+static void broken_link(struct watch *w, const struct port *port)
+{
+	int tries;
+
+	for (tries = REMOVAL_TRIES; tries; tries--) {
+		if (!is_there(port)) {
+			broken(w, port, "the interface was removed");
+			return;
+		}
+		usleep(REMOVAL_PAUSE_US);
+	}
+	broken(w, port, "the interface was set down");
+}
+
 static void on_link(struct watch *w, int index)
 {
 	const struct port *port = &w->run->opt.ports[index];
 	char buffer[8192] __attribute__((aligned(NLMSG_ALIGNTO)));
 	struct nlmsghdr *h;
+	bool lost = false;
 	ssize_t bytes;
 	unsigned int left;
 
@@ -132,15 +166,24 @@ static void on_link(struct watch *w, int index)
 		     h = NLMSG_NEXT(h, left)) {
 			const struct ifinfomsg *link = NLMSG_DATA(h);
 
-			if (link->ifi_index != port->ifindex)
-				continue;
-			if (h->nlmsg_type == RTM_DELLINK)
-				broken(w, port, "the interface was removed");
-			else if (h->nlmsg_type == RTM_NEWLINK &&
-				 !(link->ifi_flags & IFF_UP))
-				broken(w, port, "the interface was set down");
+			if (link->ifi_index == port->ifindex)
+				lost |= h->nlmsg_type == RTM_DELLINK ||
+					!(link->ifi_flags & IFF_UP);
 		}
 	}
+	if (lost)
+		broken_link(w, port);
+}
+
+/* A worker has ended: because of its port?  The kernel told us why, then. */
+static void on_worker(struct watch *w, int index)
+{
+	const struct worker *worker = &w->run->workers[index];
+	int i;
+
+	w->over = true;
+	for (i = 0; worker->error && i < w->run->opt.num_ports; i++)
+		on_link(w, i);
 }
 
 static void look_at_queues(struct watch *w, int index)
@@ -173,7 +216,7 @@ static void on_event(struct watch *w, __u32 what)
 	else if (what >= EVENT_LINK)
 		on_link(w, what - EVENT_LINK);
 	else
-		w->over = true; /* a worker has ended */
+		on_worker(w, what - EVENT_WORKER);
 }
 
 /* Roles with a schedule know themselves when they are done. */

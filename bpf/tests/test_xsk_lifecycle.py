@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""Ports that vanish, go down or change under a socket; signals, kill -9. What was counted is told in any case."""
+
+import json
+import signal
+import time
+
+import pytest
+from conftest import config, net_up, sh, stream, xdpgen
+from xsk import SOCKETS, frames, xsk
+
+SOME = pytest.mark.parametrize(
+    "sockets", [SOCKETS[name] for name in ("native", "generic", "poll", "packet-v2", "packet-v3")]
+)
+
+
+@pytest.fixture
+def net():
+    """Of its own: its ports are broken."""
+    with net_up(("a0", "b0"), ("b1", "c0")) as made:
+        yield made
+
+
+def some_frames(net):
+    ports = [net.port("a0", rx="none"), net.port("c0", rx="tc")]
+    xdpgen(config(ports, stream(), duration_s=0.05, warmup_s=0, drain_s=0.05))
+
+
+def lost(running, *words):
+    """It ends by itself with one line; the counters so far are on its output."""
+    done = running.finish(expect=1, signal=False)
+    (line,) = running.complaints
+    assert all(word in line for word in words), line
+    assert line == f"xsk: {done['error']}"
+    assert done["sockets"][0]["rx"] == done["sockets"][1]["tx"] == 100
+    return done
+
+
+@SOME
+def test_an_interface_is_removed(net, sockets):
+    with xsk(net, "b", "forward", "b0", "b1", **sockets) as forwarder:
+        some_frames(net)
+        sh("ip", "-n", net.ns("b"), "link", "delete", "b0")
+        lost(forwarder, "b0", "removed")
+
+
+@SOME
+def test_an_interface_is_set_down(net, sockets):
+    with xsk(net, "b", "forward", "b0", "b1", **sockets) as forwarder:
+        some_frames(net)
+        sh("ip", "-n", net.ns("b"), "link", "set", "b1", "down")
+        lost(forwarder, "b1", "down")
+
+
+def test_down_and_up_again_between_two_looks(net):
+    """The kernel tells of each: a short break is not overlooked."""
+    with xsk(net, "b", "forward", "b0", "b1") as forwarder:
+        some_frames(net)
+        for state in ("down", "up"):
+            sh("ip", "-n", net.ns("b"), "link", "set", "b0", state)
+        lost(forwarder, "b0", "down")
+
+
+def test_an_interface_moves_to_another_namespace(net):
+    with xsk(net, "b", "forward", "b0", "b1") as forwarder:
+        some_frames(net)
+        sh("ip", "-n", net.ns("b"), "link", "set", "b0", "netns", net.ns("a"))
+        lost(forwarder, "b0", "removed")
+
+
+def test_the_number_of_queues_changes():
+    with net_up(("a0", "b0"), ("b1", "c0")) as net:
+        sh("ip", "-n", net.ns("b"), "link", "delete", "b0")
+        queues = ["numrxqueues", "2", "numtxqueues", "2"]
+        sh("ip", "link", "add", "b0", "netns", net.ns("b"), *queues,
+           "type", "veth", "peer", "name", "a0", "netns", net.ns("a"), "numrxqueues", "1", "numtxqueues", "1")  # fmt: skip
+        for port in ("a0", "b0"):
+            sh("ip", "-n", net.ns(port[0]), "link", "set", port, "up")
+        net.accept_redirects("b0")
+        net.exec("b", "ethtool", "-L", "b0", "rx", "1")
+        with xsk(net, "b", "forward", "b0", "b1") as forwarder:
+            some_frames(net)
+            net.exec("b", "ethtool", "-L", "b0", "rx", "2")
+            lost(forwarder, "b0", "receive queues were changed from 1 to 2")
+
+
+def test_a_namespace_is_deleted(net):
+    """The process keeps its own namespace alive, but not the other."""
+    ports = [{"netns": net.path("b"), "ifname": "b0"}, {"netns": net.path("b"), "ifname": "b1"}]
+    with xsk(net, "c", "forward", ports=ports) as forwarder:
+        some_frames(net)
+        sh("ip", "netns", "delete", net.ns("b"))
+        lost(forwarder, "namespace is gone")
+        sh("ip", "netns", "add", net.ns("b"))
+
+
+@SOME
+def test_the_peer_vanishes_while_frames_are_on_their_way(net, sockets):
+    with xsk(net, "b", "gen", "b0", streams=[frames()], **sockets) as gen:
+        time.sleep(0.1)
+        sh("ip", "-n", net.ns("a"), "link", "delete", "a0")
+        done = gen.finish(expect=1, signal=False)
+    assert "b0" in done["error"]
+    assert done["sockets"][0]["tx"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("wait", ["spin", "poll"])
+def test_signals(middle, number, wait):
+    with xsk(middle, "b", "forward", "b0", "b1", wait=wait) as forwarder:
+        for event in ("counters", "counters"):
+            forwarder.process.send_signal(signal.SIGUSR1)
+            assert json.loads(forwarder.line())["event"] == event
+        begin = time.monotonic()
+        forwarder.process.send_signal(number)
+        done = forwarder.finish(signal=False)
+        assert time.monotonic() - begin < 3
+    assert (done["event"], done["interrupted"], done["error"]) == ("done", True, None)
+    assert middle.is_clean("b0", "b1")
+
+
+def test_a_probe_that_is_interrupted_tells_what_it_has(middle):
+    streams = [frames(pps=1000.0)]
+    with xsk(middle, "a", "probe", "a0", streams=streams, duration_s=60, max_burst=1000000) as probe:
+        time.sleep(0.5)
+        done = probe.finish()
+    (got,) = done["streams"]
+    assert done["interrupted"] and 0.1 < done["trial_s"] < 20
+    assert got["intended"] == pytest.approx(1000 * done["trial_s"], abs=2)
+    assert got["lost"] == got["sent"] > 100
+
+
+def test_kill_9_leaves_nothing(middle):
+    with xsk(middle, "b", "forward", "b0", "b1") as forwarder:
+        assert middle.attached("b0")["xdp"] and middle.attached("b1")["xdp"]
+        forwarder.process.kill()
+        forwarder.process.wait(5)
+    time.sleep(0.1)
+    assert middle.is_clean("b0", "b1")
+
+
+def test_a_duration_ends_it(middle):
+    with xsk(middle, "b", "sink", "b0", duration_s=0.2) as sink:
+        done = sink.finish(signal=False)
+    assert done["elapsed_s"] == pytest.approx(0.2, abs=0.15)
+    assert not done["interrupted"]

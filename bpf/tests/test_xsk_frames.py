@@ -7,7 +7,7 @@ import socket
 
 import pytest
 from conftest import TIMEOUT_S, clean, config, counts, net_up, sh, stream, xdpgen
-from xsk import SANITIZED, SOCKETS, frames, is_sound, xsk
+from xsk import SANITIZED, SOCKETS, frames, is_sound, wait_for_frames, xsk
 
 ETH_P_ALL = 3
 SOME = pytest.mark.parametrize("sockets", [SOCKETS[name] for name in ("native", "generic", "packet-v2", "packet-v3")])
@@ -107,7 +107,7 @@ def test_rubbish_breaks_no_role(middle, sanitized, sockets, role):
                 wire.send((bytes(60) + forged)[-n:])
             wire.send(b"\xff" * 1500)
             seen = len(rubbish(3, 1514)) + 5
-            wait_for(running, seen)
+            wait_for_frames(running, "rx", seen)
         done = running.finish()
     assert done["sockets"][0]["rx"] >= seen
     if role in ("ping", "probe"):
@@ -116,20 +116,6 @@ def test_rubbish_breaks_no_role(middle, sanitized, sockets, role):
     if role == "sink":
         assert done["stages"]["unstamped"] + done["stages"]["software"] == done["sockets"][0]["rx"]
     assert is_sound(done)
-
-
-def wait_for(running, frames_seen):
-    import json
-    import signal
-    import time
-
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        running.process.send_signal(signal.SIGUSR1)
-        if json.loads(running.line())["sockets"][0]["rx"] >= frames_seen:
-            return
-        time.sleep(0.02)
-    raise AssertionError("frames did not arrive")
 
 
 def test_traffic_of_others_is_not_counted_as_ours(middle):

@@ -31,6 +31,8 @@ BAD = [
     (FORWARD, {"chunk_bytes": 3000}, "power of two"),
     (FORWARD, {"chunk_bytes": 8192}, "from 2048 to 4096"),
     (FORWARD, {"chunk_bytes": 2048, "headroom": 512}, "MTU of 1500"),
+    (FORWARD, {"chunk_bytes": 3001, "unaligned": True}, "a multiple of 8"),
+    (FORWARD, {"sockets": 2}, "needs shared_umem false"),
     (FORWARD, {"frames": 100}, "twice the batch"),
     (FORWARD, {"batch": 0}, "from 1 to 512"),
     (FORWARD, {"tx_skb_budget": 16}, "from 32 to tx_ring"),

@@ -3,7 +3,9 @@
 
 import contextlib
 import json
+import signal
 import subprocess
+import time
 
 from conftest import BPF, TIMEOUT_S, stream
 
@@ -32,7 +34,7 @@ def is_sound(result):
         assert umem["sending"] == 0, umem
         if umem["audit"]:
             same = ("free", "receiving", "sending")
-            assert [umem["audit"][key] for key in same] == [umem[key] for key in same]
+            assert [umem["audit"][key] for key in same] == [umem[key] for key in same], umem
             assert (umem["audit"]["held"], umem["audit"]["wrong_moves"]) == (0, 0), umem
     return True
 
@@ -75,6 +77,17 @@ def xsk(net, letter, role, *ifnames, program=XSK, **options):
             yield Running(process)
         finally:
             process.kill()
+
+
+def wait_for_frames(running, key, count):
+    """Until its first socket has received (`rx`) or sent (`tx`) that many."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        running.process.send_signal(signal.SIGUSR1)
+        if json.loads(running.line())["sockets"][0][key] >= count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"not {count} frames of {key} in {TIMEOUT_S} s")
 
 
 def refused(net, letter, config):

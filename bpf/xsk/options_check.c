@@ -105,6 +105,9 @@ static int check_rings(const struct options *o)
 		return err;
 	if (!o->unaligned || o->backend == BACKEND_AF_PACKET)
 		err = check_power("chunk_bytes", o->chunk_bytes);
+	/* Linux 6.18 marks addresses in flight with their lowest bit */
+	else if (o->chunk_bytes % 8)
+		err = bad_value("", "chunk_bytes", "must be a multiple of 8");
 	if (err)
 		return err;
 	if (options_transmit(o) && o->completion_ring < o->tx_ring)
@@ -127,6 +130,12 @@ static int check_backend(const struct options *o)
 		if (o->bind == BIND_ZEROCOPY && o->xdp_mode == ATTACH_GENERIC)
 			return bad_value("", "bind",
 					 "zero-copy needs xdp_mode native");
+		/* more sockets join a queue through the first of its UMEM */
+		if (o->sockets > 1 && o->shared_umem &&
+		    o->num_ports * o->queues > 1)
+			return bad_value(
+				"", "sockets",
+				"more than one per queue: needs shared_umem false where there is more than one queue");
 		return 0;
 	}
 	if (o->queues > 1 || o->sockets > 1 || o->queue)

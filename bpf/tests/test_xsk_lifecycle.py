@@ -72,8 +72,8 @@ def test_the_number_of_queues_changes():
     with net_up(("a0", "b0"), ("b1", "c0")) as net:
         sh("ip", "-n", net.ns("b"), "link", "delete", "b0")
         queues = ["numrxqueues", "2", "numtxqueues", "2"]
-        sh("ip", "link", "add", "b0", "netns", net.ns("b"), *queues,
-           "type", "veth", "peer", "name", "a0", "netns", net.ns("a"), "numrxqueues", "1", "numtxqueues", "1")  # fmt: skip
+        peer = ["peer", "name", "a0", "netns", net.ns("a"), "numrxqueues", "1", "numtxqueues", "1"]
+        sh("ip", "link", "add", "b0", "netns", net.ns("b"), *queues, "type", "veth", *peer)
         for port in ("a0", "b0"):
             sh("ip", "-n", net.ns(port[0]), "link", "set", port, "up")
         net.accept_redirects("b0")

@@ -108,11 +108,11 @@ def test_a_queue_that_somebody_holds_is_refused_after_a_while(middle):
 
 def test_a_queue_that_is_closed_soon_is_waited_for(middle):
     """AF_XDP gives a queue back some 30 ms after close()."""
-    with xsk(middle, "b", "gen", "b0", streams=[frames()], batch=1, duration_s=0.3) as first:
-        with xsk(middle, "b", "gen", "b0", streams=[frames()], batch=1, duration_s=0.1) as second:
-            first.finish(signal=False)
-            assert second.ready["sockets"][0]["bind_retries"] > 0
-            assert second.finish(signal=False)["sockets"][0]["tx"] > 0
+    options = {"streams": [frames()], "batch": 1, "duration_s": 0.3}
+    with xsk(middle, "b", "gen", "b0", **options) as first, xsk(middle, "b", "gen", "b0", **options) as second:
+        first.finish(signal=False)
+        assert second.ready["sockets"][0]["bind_retries"] > 0
+        assert second.finish(signal=False)["sockets"][0]["tx"] > 0
 
 
 def test_jumbo_mtu_needs_room_in_a_chunk():

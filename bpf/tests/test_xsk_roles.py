@@ -38,7 +38,7 @@ def test_what_is_in_use_is_read_back(middle):
     asked = {
         "xdp_mode": "generic", "bind": "copy", "busy_poll_us": 30, "prefer_busy_poll": True, "busy_poll_budget": 16,
         "tx_skb_budget": 64, "chunk_bytes": 2048, "frames": 4096, "cpus": [1], "policy": "fifo", "priority": 3,
-        "mlock": True, "dma_latency_us": 7,
+        "mlock": True, "dma_latency_us": 7, "rx_ring": 512, "tx_ring": 1024, "fill_ring": 256, "completion_ring": 2048,
     }  # fmt: skip
     with xsk(middle, "b", "forward", "b0", "b1", **asked) as forwarder:
         ready = forwarder.ready
@@ -49,6 +49,7 @@ def test_what_is_in_use_is_read_back(middle):
     for sock in ready["sockets"]:
         assert (sock["zero_copy"], sock["busy_poll_us"], sock["prefer_busy_poll"]) == (False, 30, 1)
         assert sock["tx_skb_budget"] == 64
+        assert sock["rings"] == {"rx": 512, "tx": 1024, "fill": 256, "completion": 2048}
         # veth tells no NAPI id on Linux 6.13 and later: then nothing is polled, whatever was set
         assert sock["busy_poll_active"] == (sock["napi_id"] > 0)
     (umem,) = ready["umems"]

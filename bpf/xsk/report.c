@@ -30,6 +30,19 @@ static json_t *socket_option(const struct io *io, int name)
 	return json_integer(value);
 }
 
+/* As mapped; the kernel makes a ring of exactly the size asked for, or none. */
+static json_t *rings_in_use(const struct io *io)
+{
+	if (io->packet)
+		return json_pack("{s:I, s:I}", "rx",
+				 (json_int_t)io->packet->rx_slots, "tx",
+				 (json_int_t)io->packet->tx_slots);
+	return json_pack("{s:I, s:I, s:I, s:I}", "rx", (json_int_t)io->rx.size,
+			 "tx", (json_int_t)io->tx.size, "fill",
+			 (json_int_t)io->rings->fill.size, "completion",
+			 (json_int_t)io->rings->completion.size);
+}
+
 static json_t *socket_in_use(const struct io *io)
 {
 	bool xdp = io->opt->backend == BACKEND_AF_XDP;
@@ -38,12 +51,13 @@ static json_t *socket_in_use(const struct io *io)
 
 	getsockopt(io->fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &bytes);
 	return json_pack(
-		"{s:s, s:i, s:i, s:s, s:o, s:i, s:o, s:o, s:b, s:o, s:i}",
+		"{s:s, s:i, s:i, s:s, s:o, s:o, s:i, s:o, s:o, s:b, s:o, s:i}",
 		"ifname", io->port->ifname, "queue", io->queue, "number",
 		io->number, "family", xdp ? "af_xdp" : "af_packet", "zero_copy",
-		xdp ? json_boolean(io->zero_copy) : json_null(), "napi_id",
-		napi, "busy_poll_us", socket_option(io, SO_BUSY_POLL),
-		"prefer_busy_poll", socket_option(io, SO_PREFER_BUSY_POLL),
+		xdp ? json_boolean(io->zero_copy) : json_null(), "rings",
+		rings_in_use(io), "napi_id", napi, "busy_poll_us",
+		socket_option(io, SO_BUSY_POLL), "prefer_busy_poll",
+		socket_option(io, SO_PREFER_BUSY_POLL),
 		/* without a NAPI id the kernel polls nothing */
 		"busy_poll_active", io->opt->busy_poll_us > 0 && napi > 0,
 		"tx_skb_budget",

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -124,26 +123,6 @@ void sender_stop(struct sender *s)
 
 void sender_sched_stats(const struct sender *s, struct sched_stats *stats)
 {
-	unsigned long long ran, delay, switches;
-	char path[64], line[128];
-	FILE *file;
-
-	if (!s->tid)
-		return;
-	snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", s->tid);
-	file = fopen(path, "re");
-	if (file && fscanf(file, "%llu %llu", &ran, &delay) == 2) {
-		stats->ran_ns = ran;
-		stats->run_delay_ns = delay;
-	}
-	if (file)
-		fclose(file);
-	snprintf(path, sizeof(path), "/proc/self/task/%d/status", s->tid);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "nonvoluntary_ctxt_switches: %llu",
-			   &switches) == 1)
-			stats->nonvoluntary_switches = switches;
-	if (file)
-		fclose(file);
+	if (s->tid)
+		sched_stats_read(s->tid, stats);
 }

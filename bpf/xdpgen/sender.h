@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 #include "config.h"
+#include "sched_stats.h"
 
 struct sender;
 
@@ -24,12 +25,6 @@ struct sender_ops {
 
 extern const struct sender_ops live_sender;
 extern const struct sender_ops xsk_sender;
-
-struct sched_stats {
-	__u64 ran_ns;
-	__u64 run_delay_ns;
-	__u64 nonvoluntary_switches;
-};
 
 struct sender {
 	const struct sender_ops *ops;

@@ -246,11 +246,24 @@ static json_t *umem_counters(const struct worker *w, const struct umem *u)
 		"audit", audit);
 }
 
-static json_t *worker_counters(const struct worker *w)
+static json_t *worker_counters(const struct worker *w, bool done)
 {
-	return json_pack("{s:o, s:o, s:o}", "turns", integer(w->turns),
-			 "idle_turns", integer(w->idle_turns), "waits",
-			 integer(w->waits));
+	json_t *json = json_object();
+
+	json_object_set_new(json, "turns", integer(w->turns));
+	json_object_set_new(json, "idle_turns", integer(w->idle_turns));
+	json_object_set_new(json, "waits", integer(w->waits));
+	if (!done)
+		return json;
+	json_object_set_new(json, "ran_ns",
+			    integer(w->after.ran_ns - w->before.ran_ns));
+	json_object_set_new(
+		json, "run_delay_ns",
+		integer(w->after.run_delay_ns - w->before.run_delay_ns));
+	json_object_set_new(json, "nonvoluntary_switches",
+			    integer(w->after.nonvoluntary_switches -
+				    w->before.nonvoluntary_switches));
+	return json;
 }
 
 int print_counters(const struct run *run, const char *event)
@@ -264,7 +277,7 @@ int print_counters(const struct run *run, const char *event)
 	for (i = 0; i < run->num_workers; i++) {
 		const struct worker *w = &run->workers[i];
 
-		json_array_append_new(workers, worker_counters(w));
+		json_array_append_new(workers, worker_counters(w, done));
 		for (j = 0; j < w->num_ios; j++)
 			json_array_append_new(sockets,
 					      socket_counters(&w->ios[j]));

@@ -137,9 +137,6 @@ static int set_scheduling(struct worker *w)
 	}
 	if (sched_setscheduler(0, policies[o->policy], &param))
 		return -errno;
-	w->policy = sched_getscheduler(0);
-	sched_getparam(0, &param);
-	w->priority = param.sched_priority;
 	return 0;
 }
 
@@ -236,9 +233,11 @@ static void *thread_main(void *arg)
 	w->tid = syscall(SYS_gettid);
 	w->error = set_scheduling(w);
 	w->refused = w->error;
+	sched_stats_read(w->tid, &w->before);
 	sem_post(&w->ready);
 	if (!w->error)
 		w->error = work(w);
+	sched_stats_read(w->tid, &w->after);
 	if (write(w->exit_fd, &one, sizeof(one)) < 0)
 		w->error = w->error ?: -errno;
 	return NULL;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 #include "io.h"
 #include "program.h"
+#include "sched_stats.h"
 
 struct worker;
 
@@ -56,8 +57,8 @@ struct worker {
 	__u64 turns;
 	__u64 idle_turns;
 	__u64 waits;
-	int policy; /* as the kernel says */
-	int priority;
+	struct sched_stats before;
+	struct sched_stats after;
 };
 
 static inline struct io *worker_io(const struct worker *w, int port, int lane)

@@ -290,6 +290,11 @@ int print_counters(const struct run *run, const char *event)
 			 "workers", workers);
 	if (!done) {
 		json_decref(umems);
+		/* while the worker counts on: exact once the traffic is over */
+		for (i = 0; i < run->num_workers; i++)
+			if (run->opt.stages)
+				run->workers[i].role->report(&run->workers[i],
+							     root);
 		return print(root);
 	}
 	json_object_set_new(root, "umems", umems);

@@ -3,18 +3,24 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.model import InputError, Interrupted, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
 from xdplab.report import write_report
 from xdplab.report.published import published_figure
+from xdplab.report.sockets import write_socket_report
 from xdplab.results import RunFolder, find_run, new_run
-from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
+from xdplab.results.sockets import SocketFolder
+from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, interruptible, make_plan, recover
+from xdplab.runner.sockets import SocketRun, cells, environment_of
 from xdplab.testbed import load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
 from xdplab.tools import project_root
@@ -46,6 +52,21 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
     Raises:
         InputError: the file or a replaced value is bad.
     """
+    return validated(StudySpec, _changed(path, changes), str(path))
+
+
+def read_socket_study(path: Path, changes: dict[str, Any] | None = None) -> SocketStudy:
+    """The same for a socket study.
+
+    Raises:
+        InputError: the file, a replaced value or an option of a case is bad.
+    """
+    study = validated(SocketStudy, _changed(path, changes), str(path))
+    cells(study)
+    return study
+
+
+def _changed(path: Path, changes: dict[str, Any] | None) -> dict[str, Any]:
     data = load_yaml(path)
     for key, value in (changes or {}).items():
         where = data
@@ -55,7 +76,7 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
             if not isinstance(where, dict):
                 raise InputError(f"{path}: {parent}: a mapping is expected where {key} is set")
         where[last] = value
-    return validated(StudySpec, data, str(path))
+    return data
 
 
 def with_forwarders(study: StudySpec, titles: Sequence[str]) -> StudySpec:
@@ -127,6 +148,49 @@ def run_study(
         if outcome.error is None:  # else that error came first, and says what to do
             raise
     return folder, outcome
+
+
+def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) -> tuple[SocketFolder, SocketRunRecord]:
+    """Execute a socket study into a new run folder and write its report; what was measured is kept in any case.
+
+    Raises:
+        InputError: nothing can be measured here.
+    """
+    spec = read_testbed(study.testbed, testbeds_folder())
+    tester = make_tester("xdpgen")
+    require_root(spec)
+    for line in recover(spec.name, LocalHost()):
+        note(f"left by a killed run: {line}")
+    testbed = open_testbed(spec)
+    reason = tester.supported(testbed)
+    if reason:
+        raise InputError(f"tester {tester.name}: {reason}")
+    with tempfile.TemporaryDirectory(prefix="xdplab-sockets-") as workdir, interruptible():
+        try:
+            testbed.up()
+            folder = SocketFolder(new_run(results, study.name).path)
+            record = SocketRunRecord(
+                run_id=folder.path.name,
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+                study=study,
+                testbed=spec,
+                layout=testbed.layout,
+                environment=environment_of(testbed, tester),
+                kernel_version=os.uname().version,
+            )
+            folder.head(record)
+            trials: list[SocketTrial] = []
+            try:
+                for trial in SocketRun(study, testbed, tester, Path(workdir) / "cell").trials(note):
+                    folder.append(trial)
+                    trials.append(trial)
+            except Interrupted:
+                record = record.model_copy(update={"interrupted": True})
+                folder.head(record)
+        finally:
+            testbed.down()
+    write_socket_report(folder.report, record, trials)
+    return folder, record
 
 
 def require_root(testbed: TestbedSpec) -> None:

@@ -15,10 +15,12 @@ import yaml
 
 from xdplab import __version__, app
 from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise
+from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import Check, checks
 from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.sockets import socket_table
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError
@@ -62,6 +64,24 @@ def run(
     if outcome.error or outcome.interrupted:
         print(f"xdplab: {outcome.error or outcome.interrupted}", file=sys.stderr)
     raise typer.Exit(app.exit_code(outcome, summaries))
+
+
+@cli.command()
+def sockets(
+    study: Annotated[Path, typer.Argument(help="study file (suites/studies/sockets/*.yaml)")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
+    results: Results = None,
+) -> None:
+    """Measure what one AF_XDP or AF_PACKET socket does: rates, or the stages of a frame's way."""
+    spec = app.read_socket_study(study, _changes(set_ or []))
+    folder, record = app.run_sockets(spec, lambda text: print(text, file=sys.stderr), results or app.results_folder())
+    rows = socket_rows(spec, folder.load()[1])
+    print(socket_table(rows))
+    print(f"run {folder.path}")
+    print(f"report {folder.report}")
+    if record.interrupted:
+        raise typer.Exit(130)
+    raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in rows) else 0)
 
 
 @cli.command()

@@ -3,7 +3,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -35,6 +35,9 @@ class Testpmd(Forwarder[TestpmdOptions]):
     __test__ = False
     name: ClassVar[str] = "testpmd"
     options_model: ClassVar[type[Model]] = TestpmdOptions
+    #: What it does with frames, and arguments that go with it.
+    forward_mode: str = "io"
+    extra: Sequence[str] = ()
     summary: ClassVar[str] = "DPDK testpmd, io forwarding (net_af_xdp or net_af_packet)"
 
     def __init__(self, options: TestpmdOptions) -> None:
@@ -59,7 +62,8 @@ class Testpmd(Forwarder[TestpmdOptions]):
         memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", "512"]
         devices = [f"--vdev={self._device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
         eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-pci", "--no-telemetry"]
-        forwarding = ["--forward-mode=io", "--auto-start", f"--burst={self.options.burst}", "--total-num-mbufs=32768"]
+        forwarding = [f"--forward-mode={self.forward_mode}", "--auto-start", f"--burst={self.options.burst}"]
+        forwarding += ["--total-num-mbufs=32768", *self.extra]
         self._running = dut.host.start(
             [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],
             log=dut.rundir / "testpmd.log",

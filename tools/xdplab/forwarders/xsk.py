@@ -66,6 +66,8 @@ class XskOptions(Model):
     qdisc_bypass: bool = True
     #: TPACKET_V3 hands a block over when it is full or after this time.
     block_timeout_ms: int = Field(default=1, ge=1, le=10_000)
+    #: False: the thread may run on the housekeeping CPUs as well.
+    pinned: bool = True
     policy: Literal["other", "fifo", "rr"] = "other"
     priority: int = Field(default=1, ge=1, le=99)
 
@@ -191,12 +193,13 @@ class XskForwarder(Forwarder[XskOptions]):
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
         options = self.options.model_dump()
+        pinned = {"cpus": [dut.layout.forwarder]} if options.pop("pinned") else {}
         return {
             "xdp_mode": options.pop("mode"),
             **options,
+            **pinned,
             "role": "reflect" if dut.hairpin else "forward",
             "ports": [{"ifname": port.ifname} for port in dut.ports],
-            "cpus": [dut.layout.forwarder],
         }
 
     def _events(self) -> list[dict[str, Any]]:

@@ -2,5 +2,6 @@
 """Keywords for Robot Framework: thin, every keyword is a few calls of `app`."""
 
 from xdplab.robot.library import XdplabLibrary
+from xdplab.robot.sockets import SocketLibrary
 
-__all__ = ["XdplabLibrary"]
+__all__ = ["SocketLibrary", "XdplabLibrary"]

@@ -1,0 +1,57 @@
+*** Comments ***
+# SPDX-License-Identifier: Apache-2.0
+
+
+*** Settings ***
+Documentation    What one AF_XDP socket does before there is a switch: rxdrop, txonly and l2fwd, with DPDK over the
+...              AF_XDP PMD as the other side.
+...
+...              [Cfg] suites/studies/sockets/afxdp-micro.yaml: its cases, interleaved in random order.
+...              [Ver] Each row passes when its case was measured at every workload that it takes part in; what this
+...              machine cannot do is skipped with the reason.
+...              [Ref] Karlsson, Topel: The Path to DPDK Speeds for AF_XDP (Linux Plumbers 2018); the report prints its
+...              figures beside ours.
+...
+...              The report is results/latest/report.html.
+
+Library          xdplab.robot.SocketLibrary
+
+Suite Setup      Run The Study
+Test Template    Case Was Measured
+
+Test Tags        afxdp    micro
+
+
+*** Variables ***
+${TESTBED}        embedded
+${WORKLOADS}      ${EMPTY}    # space-separated: rxdrop txonly l2fwd; empty: all
+${DURATION}       ${EMPTY}    # seconds per trial
+${REPETITIONS}    ${EMPTY}
+
+
+*** Test Cases ***    CASE
+Run To Completion    run to completion
+Data Touched    data touched
+Data Untouched    data untouched
+Data Written For Each Frame    data written for each frame
+System Poll    poll()
+Busy Poll    busy poll
+Small Rings And Large Batch    small rings, large batch
+Two Sockets On The UMEM    2 sockets on the UMEM
+Four Sockets On The UMEM    4 sockets on the UMEM
+Generic XDP    generic XDP
+Zero Copy    zero-copy
+AF_PACKET    AF_PACKET
+DPDK    DPDK, testpmd on net_af_xdp
+
+
+*** Keywords ***
+Run The Study
+    [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
+    ${workloads}    Evaluate    $WORKLOADS.split()
+    Run Socket Study
+    ...    afxdp-micro.yaml
+    ...    testbed=${TESTBED}
+    ...    workloads=${workloads}
+    ...    duration_s=${DURATION}
+    ...    repetitions=${REPETITIONS}

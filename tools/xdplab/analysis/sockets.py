@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One row per cell of a socket study: medians over repetitions, all of them kept; stages merged exactly."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from xdplab.analysis.distribution import Distribution
+from xdplab.model import Model
+from xdplab.model.sockets import SocketStudy, SocketTrial, Stage, StageSummary, Workload
+
+STAGES: tuple[Stage, ...] = ("driver", "stack", "complete")
+
+
+class StageRow(Model):
+    """Over all repetitions: extremes, and count-weighted mean and RMS about it, in us."""
+
+    count: int
+    min_us: float
+    max_us: float
+    peak_to_peak_us: float
+    mean_us: float
+    rms_us: float
+    p50_us: float | None
+    p99_us: float | None
+
+
+class SocketRow(Model):
+    """A cell."""
+
+    workload: Workload
+    case: str
+    rate_pps: float | None
+    status: str
+    reason: str
+    mode: str
+    repetitions: int
+    disturbed: int
+    mpps: float | None
+    mpps_range: tuple[float, float] | None
+    stages: dict[Stage, StageRow]
+    stamps: str
+
+
+def socket_rows(study: SocketStudy, trials: Sequence[SocketTrial]) -> list[SocketRow]:
+    """In the study's order."""
+    titles = [case.title for case in study.cases]
+    groups: dict[tuple[Workload, str, float | None], list[SocketTrial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.workload, trial.case, trial.rate_pps), []).append(trial)
+    order = sorted(groups, key=lambda key: (study.workloads.index(key[0]), titles.index(key[1]), key[2] or 0))
+    return [_row(*key, groups[key]) for key in order]
+
+
+def stage_distribution(trials: Sequence[SocketTrial], stage: Stage) -> Distribution:
+    """All samples of a stage."""
+    return Distribution.merged(trial.stages[stage].hdr for trial in trials if stage in trial.stages)
+
+
+def _row(workload: Workload, case: str, rate: float | None, trials: list[SocketTrial]) -> SocketRow:
+    measured = [trial for trial in trials if trial.pps is not None]
+    rates = [trial.pps / 1e6 for trial in measured if trial.pps is not None]
+    bad = [trial for trial in trials if trial.status in ("failed", "unsupported")]
+    status = bad[0].status if bad and not measured else "partial" if bad else "ok"
+    stamped = {name: sum(trial.stamps.get(name, 0) for trial in measured) for name in ("hardware", "software")}
+    return SocketRow(
+        workload=workload,
+        case=case,
+        rate_pps=rate,
+        status=status,
+        reason=bad[0].reason if bad else "",
+        mode=_mode(measured[-1]) if measured else "",
+        repetitions=len(measured),
+        disturbed=sum(trial.status == "disturbed" for trial in measured),
+        mpps=median(rates) if rates and workload != "stages" else None,
+        mpps_range=(min(rates), max(rates)) if rates and workload != "stages" else None,
+        stages={name: _stage(name, measured) for name in STAGES} if any(trial.stages for trial in measured) else {},
+        stamps=", ".join(name for name, count in stamped.items() if count),
+    )
+
+
+def _stage(name: Stage, trials: Sequence[SocketTrial]) -> StageRow:
+    found: list[StageSummary] = [trial.stages[name] for trial in trials if name in trial.stages]
+    count = sum(stage.count for stage in found)
+    mean = sum(stage.mean_ns * stage.count for stage in found) / count
+    # the variance about the common mean, from each trial's own mean and RMS
+    variance = sum((stage.rms_ns**2 + (stage.mean_ns - mean) ** 2) * stage.count for stage in found) / count
+    low, high = min(stage.min_ns for stage in found), max(stage.max_ns for stage in found)
+    whole = stage_distribution(trials, name)
+    return StageRow(
+        count=count,
+        min_us=low / 1000,
+        max_us=high / 1000,
+        peak_to_peak_us=(high - low) / 1000,
+        mean_us=mean / 1000,
+        rms_us=variance**0.5 / 1000,
+        p50_us=whole.percentile_us(50),
+        p99_us=whole.percentile_us(99),
+    )
+
+
+def _mode(trial: SocketTrial) -> str:
+    """As the kernel says: attach mode and copying."""
+    if "label" in trial.mode:
+        return str(trial.mode["label"])
+    attached = "/".join(sorted({str(port["mode"]) for port in trial.mode["xdp"].values()} - {"none"}))
+    copying = "zero-copy" if all(sock["zero_copy"] for sock in trial.mode["xsk"]) else "copy"
+    return f"{attached} {copying}".strip()

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs with one port: `bpf/xsk` and testpmd as sink, source and reflector."""
+
+import json
+import re
+from typing import Any
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
+from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.model import InputError, validated
+from xdplab.model.sockets import SocketCase, Workload
+
+_FCS_BYTES = 4
+_ROLES: dict[Workload, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "reflect", "stages": "sink"}
+_TESTPMD_MODES: dict[Workload, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
+
+
+class XskRole(XskForwarder):
+    """`bpf/xsk` with one port."""
+
+    def __init__(self, options: XskOptions, workload: Workload, frame_bytes: int) -> None:
+        super().__init__(options)
+        self._workload: Workload = workload
+        self._frame_bytes = frame_bytes
+
+    def _configuration(self, dut: Dut) -> dict[str, Any]:
+        asked = {**super()._configuration(dut), "role": _ROLES[self._workload]}
+        if self._workload == "l2fwd" and "touch" not in self.options.model_fields_set:
+            asked.pop("touch")  # a reflector swaps addresses unless it is told otherwise
+        if self._workload == "stages":
+            asked["stages"] = True
+        if self._workload == "txonly":
+            port = dut.ports[0]
+            asked["streams"] = [
+                {"id": 0, "kind": "load", "tx_port": 0, "rx_port": 0, "pps": None, "frame_bytes": self._frame_bytes,
+                 "src_mac": port.mac, "dst_mac": "02:00:00:00:00:01", "src_ip": "198.18.0.1", "dst_ip": "198.19.0.1"}
+            ]  # fmt: skip
+        return asked
+
+    def inactive(self) -> str | None:
+        """Why a setting that was asked for does nothing here, or None."""
+        sockets = self.mode()["application"]["sockets"]
+        if self.options.busy_poll_us and not any(sock["busy_poll_active"] for sock in sockets):
+            return (
+                "busy polling is inactive: the kernel tells no NAPI id for these sockets "
+                "(since Linux 6.13 veth, ixgbe and i40e have none)"
+            )
+        return None
+
+    def frames_received(self) -> int:
+        """By its own count, up to now."""
+        return int(sum(sock["rx"] for sock in self.counters()["sockets"]))
+
+
+class TestpmdRole(Testpmd):
+    """testpmd over net_af_xdp with one port."""
+
+    __test__ = False
+
+    def __init__(self, options: TestpmdOptions, workload: Workload, frame_bytes: int) -> None:
+        super().__init__(options)
+        self.forward_mode = _TESTPMD_MODES[workload]
+        self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
+        self._host: Any = None
+        self._ifname = ""
+
+    def start(self, dut: Dut) -> None:
+        """As testpmd, and remember whose counters to read."""
+        self._host, self._ifname = dut.host, dut.ports[0].ifname
+        super().start(dut)
+
+    def inactive(self) -> str | None:
+        """Its busy budget only sets socket options; what they do shows in the NAPI id, which is recorded."""
+        return None
+
+    def frames_received(self) -> int:
+        """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""
+        shown = self._host.run(["ethtool", "-S", self._ifname]).stdout
+        return sum(int(count) for count in re.findall(r"rx_queue_\d+_xdp_redirect: (\d+)", shown))
+
+
+def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> XskRole | TestpmdRole:
+    """The program of a case.
+
+    Raises:
+        InputError: an option it has not, or a workload it cannot do.
+    """
+    where = f"case {case.title!r}: options"
+    if case.program == "xsk":
+        return XskRole(validated(XskOptions, case.options, where), workload, frame_bytes)
+    if workload not in _TESTPMD_MODES:
+        raise InputError(f"case {case.title!r}: testpmd cannot do workload {workload}")
+    return TestpmdRole(validated(TestpmdOptions, case.options, where), workload, frame_bytes)
+
+
+def frames_sent(dut: Dut) -> int:
+    """Frames that left the port, by the kernel's count."""
+    shown = dut.host.run(["ip", "-json", "-s", "link", "show", "dev", dut.ports[0].ifname]).stdout
+    return int(json.loads(shown)[0]["stats64"]["tx"]["packets"])

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiments on one socket, before there is a switch: what a program does at one port of the middle host."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.run import Environment
+from xdplab.model.study import Scalar
+from xdplab.model.testbed import CpuLayout, Name, TestbedSpec
+from xdplab.model.trial import DisturbanceRule
+
+#: rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send back with addresses swapped;
+#: stages: when a frame is where, from the wire to the application.
+Workload = Literal["rxdrop", "txonly", "l2fwd", "stages"]
+Stage = Literal["driver", "stack", "complete"]
+
+
+class SocketCase(Model):
+    """A program and its options."""
+
+    title: str
+    program: Literal["xsk", "testpmd"] = "xsk"
+    options: dict[str, Scalar] = {}
+    #: Workloads that it takes part in; none given: all of the study.
+    workloads: tuple[Workload, ...] = ()
+
+
+class Published(Model):
+    """Figures of the document that a study reproduces, printed beside ours and never compared by a test."""
+
+    source: str
+    setup: str = ""
+    #: Workload -> what the figure is called -> Mpps.
+    mpps: dict[Workload, dict[str, float]] = {}
+    #: Row's title -> stage -> (min, max, peak to peak, mean, RMS) in us.
+    stages_us: dict[str, dict[Stage, tuple[float, float, float, float, float]]] = {}
+
+
+class SocketStudy(Model):
+    """A file of `suites/studies/sockets`: workloads x cases (x rates)."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    name: Name
+    title: str = ""
+    testbed: str = "embedded"
+    workloads: tuple[Workload, ...] = Field(min_length=1)
+    cases: tuple[SocketCase, ...] = Field(min_length=1)
+    #: Frames per second of workload `stages`.
+    rates_pps: tuple[float, ...] = (1000.0,)
+    frame_bytes: int = Field(default=64, ge=64, le=1518)
+    duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    warmup_s: float = Field(default=0.2, ge=0, le=60)
+    repetitions: int = Field(default=5, ge=1, le=1000)
+    seed: int = 1
+    disturbance: DisturbanceRule = DisturbanceRule()
+    published: Published | None = None
+
+    @field_validator("rates_pps")
+    @classmethod
+    def _rates(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or not all(0.1 <= rate <= 1e6 for rate in value):
+            raise ValueError("should be rates from 0.1 to 1000000")
+        return value
+
+    @model_validator(mode="after")
+    def _titles_differ(self) -> "SocketStudy":
+        if len({case.title for case in self.cases}) < len(self.cases):
+            raise ValueError("cases: a title is there twice")
+        return self
+
+
+class StageSummary(Model):
+    """One stage of one trial, in ns; `rms_ns` is about the mean; `hdr` is a base64 HdrHistogram V2."""
+
+    count: int
+    min_ns: int
+    max_ns: int
+    mean_ns: float
+    rms_ns: float
+    hdr: str
+
+
+class SocketTrial(Model):
+    """One line of trials.jsonl."""
+
+    schema_version: int = SCHEMA_VERSION
+    workload: Workload
+    case: str
+    rate_pps: float | None = None
+    repetition: int
+    status: Literal["ok", "disturbed", "failed", "unsupported"]
+    reason: str = ""
+    started: str
+    pps: float | None = None
+    stages: dict[Stage, StageSummary] = {}
+    #: Frames with a time stamp of the NIC, of this machine only, or none.
+    stamps: dict[str, int] = {}
+    mode: dict[str, Any] = {}
+    counters: dict[str, Any] = {}
+
+
+class SocketRunRecord(Model):
+    """run.json of such a run."""
+
+    schema_version: int = SCHEMA_VERSION
+    kind: Literal["sockets"] = "sockets"
+    run_id: str
+    started: str
+    study: SocketStudy
+    testbed: TestbedSpec
+    layout: CpuLayout
+    environment: Environment
+    #: PREEMPT_RT or not, as the kernel calls itself (uname -v).
+    kernel_version: str
+    interrupted: bool = False

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keywords of the suites that measure one socket."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from robot.api import FatalError, SkipExecution, logger
+from robot.api.deco import keyword, library
+
+from xdplab import app
+from xdplab.analysis.sockets import SocketRow, socket_rows
+from xdplab.model import XdplabError
+from xdplab.tools import project_root
+
+
+@library(scope="SUITE", auto_keywords=False)
+class SocketLibrary:
+    """A study is run once per suite; its cases are the tests."""
+
+    ROBOT_LIBRARY_VERSION: ClassVar[str] = "1"
+
+    def __init__(self) -> None:
+        self._rows: list[SocketRow] = []
+
+    @keyword
+    def run_socket_study(self, path: str, **changes: Any) -> None:
+        """Execute a study of `suites/studies/sockets`, with some of its keys replaced; empty values are left out."""
+        given = {key: value for key, value in changes.items() if value not in ("", None, [])}
+        try:
+            file = project_root() / "suites" / "studies" / "sockets" / path
+            study = app.read_socket_study(file if file.is_file() else Path(path), given)
+            folder, record = app.run_sockets(study, _note, app.results_folder())
+        except XdplabError as exc:
+            raise FatalError(str(exc)) from None
+        self._rows = socket_rows(study, folder.load()[1])
+        logger.info(f'<a href="file://{folder.report}">{folder.report}</a>', html=True)
+        logger.console(f"  report {folder.report}")
+        if record.interrupted:
+            raise FatalError("interrupted; what was measured is kept")
+
+    @keyword
+    def case_was_measured(self, case: str) -> None:
+        """Pass when every supported cell of a case was measured; skip with the reason when none is supported here."""
+        rows = [row for row in self._rows if row.case == case]
+        if not rows:
+            raise SkipExecution(f"{case} is not part of this study")
+        bad = [f"{row.workload}: {row.reason}" for row in rows if row.status in ("failed", "partial")]
+        if bad:
+            raise AssertionError(f"{case}: {'; '.join(bad)}")
+        if all(row.status == "unsupported" for row in rows):
+            raise SkipExecution(f"unsupported: {rows[0].reason}")
+        for row in rows:
+            logger.info(f"{row.workload}, {row.case} ({row.mode}): {row.mpps} Mpps, {row.stages}")
+
+
+def _note(text: str) -> None:
+    logger.info(text)
+    logger.console(f"  {text}")

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a socket study: every cell of it once per repetition, in a random order, each with a fresh process."""
+
+import itertools
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from typing import Any
+
+from xdplab.forwarders import Dut
+from xdplab.forwarders.base import mode_in_use
+from xdplab.forwarders.xsk_roles import TestpmdRole, XskRole, frames_sent, make_role
+from xdplab.methods import make_method
+from xdplab.model import (
+    Environment,
+    Interrupted,
+    LatencySpec,
+    Path,
+    PointFailed,
+    StreamSpec,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+)
+from xdplab.model.sockets import SocketCase, SocketStudy, SocketTrial, StageSummary, Workload
+from xdplab.runner.disturbance import between, judge, snapshot
+from xdplab.runner.environment import capture_environment
+from xdplab.runner.plan import Plan
+from xdplab.runner.signals import deferred
+from xdplab.runner.visit import detach_xdp
+from xdplab.testbed import Testbed
+from xdplab.testers import Tester, TesterContext
+
+#: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18).
+_QUEUE_RELEASE_S = 0.05
+_DRAIN_S = 0.1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One case at one workload (and rate)."""
+
+    workload: Workload
+    case: SocketCase
+    rate_pps: float | None = None
+
+    @property
+    def title(self) -> str:
+        """What tables and lines print."""
+        rate = f" at {self.rate_pps:g} pps" if self.rate_pps else ""
+        return f"{self.workload}: {self.case.title}{rate}"
+
+
+def cells(study: SocketStudy) -> list[Cell]:
+    """All cells, in the study's order.
+
+    Raises:
+        InputError: a case has an option that its program has not.
+    """
+    found = []
+    for workload, case in itertools.product(study.workloads, study.cases):
+        if case.workloads and workload not in case.workloads:
+            continue
+        make_role(case, workload, study.frame_bytes)
+        rates: tuple[float | None, ...] = study.rates_pps if workload == "stages" else (None,)
+        found += [Cell(workload, case, rate) for rate in rates]
+    return found
+
+
+def environment_of(testbed: Testbed, tester: Tester) -> Environment:
+    """The machine, and the versions of the programs that cases may name."""
+    found = capture_environment(testbed, tester, Plan((), (), make_method(LatencySpec())))
+    versions = {**found.versions, **XskRole.versions(testbed.dut), **TestpmdRole.versions(testbed.dut)}
+    return found.model_copy(update={"versions": versions})
+
+
+class SocketRun:
+    """Executes a study on a testbed that is up; what goes wrong in a cell becomes its record."""
+
+    def __init__(self, study: SocketStudy, testbed: Testbed, tester: Tester, workdir: FilePath) -> None:
+        self._study = study
+        self._testbed = testbed
+        self._tester = tester
+        self._workdir = workdir
+
+    def trials(self, note: Callable[[str], None] = lambda text: None) -> Iterator[SocketTrial]:
+        """Each trial as soon as it is measured."""
+        everything = cells(self._study)
+        for repetition in range(self._study.repetitions):
+            order = list(everything)
+            random.Random(f"{self._study.seed}:{repetition}").shuffle(order)  # noqa: S311 - an order, not a secret
+            for cell in order:
+                trial = self._trial(cell, repetition)
+                note(f"{cell.title} #{repetition + 1}: {describe(trial)}")
+                yield trial
+
+    def _trial(self, cell: Cell, repetition: int) -> SocketTrial:
+        record = SocketTrial(
+            workload=cell.workload,
+            case=cell.case.title,
+            rate_pps=cell.rate_pps,
+            repetition=repetition,
+            status="ok",
+            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+        program = make_role(cell.case, cell.workload, self._study.frame_bytes)
+        port = self._testbed.ports["b0"]
+        dut = Dut(self._testbed.dut, (port,), Path.HAIRPIN, self._testbed.layout, self._workdir / "dut")
+        reason = program.supported(dut)
+        if reason:
+            return record.model_copy(update={"status": "unsupported", "reason": reason})
+        shutil.rmtree(self._workdir, ignore_errors=True)
+        dut.rundir.mkdir(mode=0o700, parents=True)
+        try:
+            program.start(dut)
+            reason = program.inactive()
+            if reason:
+                raise Unsupported(reason)
+            return record.model_copy(update=self._measure(cell, program, dut))
+        except Interrupted:
+            raise
+        except Unsupported as exc:
+            return record.model_copy(update={"status": "unsupported", "reason": str(exc)})
+        except XdplabError as exc:
+            return record.model_copy(update={"status": "failed", "reason": program.crashed() or str(exc)})
+        finally:
+            with deferred():
+                program.stop()
+                time.sleep(_QUEUE_RELEASE_S)
+                detach_xdp(dut.host, dut.ports)
+                shutil.rmtree(self._workdir, ignore_errors=True)
+
+    def _measure(self, cell: Cell, program: XskRole | TestpmdRole, dut: Dut) -> dict[str, Any]:
+        before = snapshot(program, dut)
+        if cell.workload == "txonly":
+            result, pps = self._sending(dut)
+        else:
+            result, pps = self._receiving(cell, program)
+        after = snapshot(program, dut)
+        ended = program.crashed()
+        if ended:
+            raise PointFailed(ended)
+        found = judge(self._study.disturbance, result, between(before, after), dut)
+        counters = program.counters()
+        told = counters.pop("stages", {}) if cell.workload == "stages" else {}
+        if cell.workload == "stages" and not told["complete"]["count"]:
+            raise PointFailed("no frame with a time arrived")
+        return {
+            "status": "disturbed" if found.disturbed else "ok",
+            "reason": "; ".join(found.reasons),
+            "pps": pps,
+            "stages": {name: StageSummary(**told[name]) for name in ("driver", "stack", "complete") if told},
+            "stamps": {name: told[name] for name in ("hardware", "software", "unstamped") if told},
+            "mode": mode_in_use(program, dut),
+            "counters": counters,
+        }
+
+    def _sending(self, dut: Dut) -> tuple[TrialResult, float]:
+        time.sleep(self._study.warmup_s)
+        count, begin = frames_sent(dut), time.monotonic()
+        time.sleep(self._study.duration_s)
+        sent, elapsed_s = frames_sent(dut) - count, time.monotonic() - begin
+        if not sent:
+            raise PointFailed("nothing was sent")
+        return TrialResult(tester="none", sender="none", elapsed_s=elapsed_s, streams=()), sent / elapsed_s
+
+    def _receiving(self, cell: Cell, program: XskRole | TestpmdRole) -> tuple[TrialResult, float]:
+        """Flooded by the tester, or with frames at a rate; what came back, or what the program counted."""
+        flood = StreamSpec(kind="load", pps=cell.rate_pps, frame_bytes=self._study.frame_bytes)
+        spec = TrialSpec(streams=(flood,), duration_s=self._study.duration_s, drain_s=_DRAIN_S)
+        context = TesterContext(
+            ports=self._testbed.tester_ports(Path.HAIRPIN),
+            layout=self._testbed.layout,
+            rx_program=self._tester.choose_rx(False).program,
+            workdir=self._workdir,
+            forwarder=program,
+            still_well=program.crashed,
+        )
+        if cell.workload != "stages":  # there every frame is measured, and at 1 pps a warm-up means little
+            self._tester.run(context, spec.model_copy(update={"duration_s": max(self._study.warmup_s, 0.05)}))
+        begin = program.frames_received()
+        result = self._tester.run(context, spec)
+        received = result.received if cell.workload == "l2fwd" else program.frames_received() - begin
+        if not received:
+            raise PointFailed("nothing was received")
+        return result, received / result.elapsed_s
+
+
+def describe(trial: SocketTrial) -> str:
+    """A trial in one phrase."""
+    if trial.stages:
+        text = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in trial.stages.items())
+    elif trial.pps is not None:
+        text = f"{trial.pps / 1e6:.3f} Mpps"
+    else:
+        return f"{trial.status}: {trial.reason}"
+    return f"{text}  (disturbed: {trial.reason})" if trial.status == "disturbed" else text

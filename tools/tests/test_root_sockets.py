@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A socket study on namespaces: every workload, what veth cannot do, an interruption; nothing is left."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lab.command import finish, wait_for
+from lab.rooted import Lab
+
+from xdplab.model.sockets import SocketTrial
+from xdplab.results.sockets import SocketFolder
+
+pytestmark = pytest.mark.root
+
+ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000}
+
+
+def study(lab: Lab, cases: list[dict[str, Any]], **more: Any) -> Path:
+    path = lab.folder / "sockets.yaml"
+    given = {
+        "schema": 1, "name": "sockets", "testbed": str(lab.testbed), "cases": cases, "repetitions": 1,
+        "duration_s": 0.4, "warmup_s": 0.05, "disturbance": ANY_MACHINE,
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(given | more), encoding="utf-8")
+    return path
+
+
+def newest(lab: Lab) -> list[SocketTrial]:
+    return SocketFolder((lab.results / "latest").resolve()).load()[1]
+
+
+def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
+    cases = [
+        {"title": "plain"},
+        {"title": "packet", "options": {"backend": "af_packet"}, "workloads": ["l2fwd", "stages"]},
+        {"title": "busy", "options": {"busy_poll_us": 20}, "workloads": ["rxdrop"]},
+        {"title": "zero", "options": {"bind": "zero-copy"}, "workloads": ["rxdrop"]},
+        {"title": "dpdk", "program": "testpmd", "workloads": ["rxdrop"]},
+    ]
+    workloads = ["rxdrop", "txonly", "l2fwd", "stages"]
+    path = study(lab, cases, workloads=workloads, rates_pps=[2000], frame_bytes=512)
+    done = lab.xdplab("sockets", path)
+    assert (done.code, done.complaints) == (0, []), done.err
+    found = {(trial.workload, trial.case): trial for trial in newest(lab)}
+    assert len(found) == 9
+    for key in (("rxdrop", "plain"), ("txonly", "plain"), ("l2fwd", "plain"), ("l2fwd", "packet"), ("rxdrop", "dpdk")):
+        assert found[key].status == "ok", found[key].reason
+        assert 100 < (found[key].pps or 0) < 20e6
+    for case in ("plain", "packet"):
+        trial = found["stages", case]
+        complete = trial.stages["complete"]
+        assert 100 < complete.count <= 800
+        assert trial.stamps == {"hardware": 0, "software": complete.count, "unstamped": 0}
+        assert complete.mean_ns == pytest.approx(
+            trial.stages["driver"].mean_ns + trial.stages["stack"].mean_ns, rel=0.02, abs=500
+        )
+    # veth tells a NAPI id before Linux 6.13
+    assert found["rxdrop", "busy"].status in ("ok", "unsupported")
+    assert found["rxdrop", "zero"].status == "unsupported"
+    assert "veth" in found["rxdrop", "zero"].reason
+    report = (lab.results / "latest" / "report.html").read_text(encoding="utf-8")
+    assert "Not measured, and why" in report
+    lab.assert_nothing_left()
+
+
+def test_an_interrupted_study_keeps_what_it_has(lab: Lab) -> None:
+    path = study(lab, [{"title": "plain"}], workloads=["rxdrop"], repetitions=500)
+    process = lab.start("sockets", path)
+    wait_for(lambda: (lab.results / "latest" / "trials.jsonl").exists(), "the first trial")
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert done.code == 130
+    assert 1 <= len(newest(lab)) < 500
+    assert (lab.results / "latest" / "report.html").is_file()
+    lab.assert_nothing_left()

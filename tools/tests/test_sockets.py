@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Socket studies: what is refused, how repetitions are summed up, the report."""
+
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from lab.command import inline
+from lab.records import LAYOUT, encoded, environment
+
+from xdplab import app
+from xdplab.analysis.sockets import socket_rows
+from xdplab.cli.sockets import socket_table
+from xdplab.model import InputError, TestbedSpec
+from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial, StageSummary
+from xdplab.report.sockets import write_socket_report
+from xdplab.results.sockets import SocketFolder
+from xdplab.runner.sockets import cells
+from xdplab.tools import project_root
+
+STUDIES = project_root() / "suites" / "studies" / "sockets"
+STUDY: dict[str, Any] = {"schema": 1, "name": "s", "workloads": ["rxdrop"], "cases": [{"title": "one"}]}
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_studies_of_the_project_can_be_read_and_name_their_source(path: Path) -> None:
+    study = app.read_socket_study(path)
+    assert study.name == path.stem
+    assert study.published is not None
+    assert len(cells(study)) > 20
+
+
+@pytest.mark.parametrize("suite", ["afxdp_micro", "tsn_latency"])
+def test_a_suite_has_a_row_for_each_case_of_its_study(suite: str) -> None:
+    text = (project_root() / "suites" / f"{suite}.robot").read_text(encoding="utf-8")
+    rows = text.partition("*** Test Cases ***    CASE\n")[2].partition("\n\n")[0].splitlines()
+    study = app.read_socket_study(STUDIES / f"{suite.replace('_', '-')}.yaml")
+    assert {re.split(r"\s{2,}", row)[1] for row in rows} == {case.title for case in study.cases}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"workloads": ["forward"]}, "workloads.0"),
+        ({"workloads": []}, "workloads"),
+        ({"cases": []}, "cases"),
+        ({"cases": [{"title": "a"}, {"title": "a"}]}, "a title is there twice"),
+        ({"cases": [{"title": "a", "program": "xdpsock"}]}, "cases.0.program"),
+        ({"cases": [{"title": "a", "options": {"colour": "red"}}]}, "case 'a': options: colour: unknown key"),
+        ({"cases": [{"title": "a", "options": {"rx_ring": 1000}}]}, "power of two"),
+        ({"workloads": ["stages"], "cases": [{"title": "a", "program": "testpmd"}]}, "cannot do workload stages"),
+        ({"rates_pps": [0]}, "rates_pps"),
+        ({"repetitions": 0}, "repetitions"),
+    ],
+)
+def test_bad_studies_are_refused_with_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(STUDY | change), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        app.read_socket_study(path)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_refuses_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    inline(capsys, "sockets", "/nowhere/study.yaml").refused("/nowhere/study.yaml")
+
+
+def trial(pps: float | None = 1e6, **more: Any) -> SocketTrial:
+    given = {"workload": "rxdrop", "case": "one", "repetition": 0, "status": "ok", "started": "now", "pps": pps}
+    mode = {"xdp": {"b0": {"mode": "native"}}, "xsk": [{"zero_copy": False}]}
+    return SocketTrial.model_validate({**given, "mode": mode, **more})
+
+
+def stage(values: list[int]) -> StageSummary:
+    return StageSummary(
+        count=len(values),
+        min_ns=min(values),
+        max_ns=max(values),
+        mean_ns=statistics.fmean(values),
+        rms_ns=statistics.pstdev(values),
+        hdr=encoded(values),
+    )
+
+
+def test_rates_are_medians_over_repetitions_in_the_studys_order() -> None:
+    study = SocketStudy.model_validate(STUDY | {"cases": [{"title": "one"}, {"title": "two"}]})
+    trials = [trial(case="two", pps=5e6), *(trial(pps=rate) for rate in (3e6, 1e6, 2e6))]
+    trials.append(trial(None, status="failed", reason="it fell over"))
+    one, two = socket_rows(study, trials)
+    assert (one.case, one.mpps, one.mpps_range, one.repetitions, one.status) == ("one", 2, (1, 3), 3, "partial")
+    assert (two.case, two.mpps, two.mode, two.status) == ("two", 5, "native copy", "ok")
+    assert "it fell over" in socket_table([one, two])
+
+
+@given(st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=20), min_size=1, max_size=4))
+def test_stages_of_repetitions_add_up_to_those_of_all_frames(parts: list[list[int]]) -> None:
+    study = SocketStudy.model_validate(STUDY | {"workloads": ["stages"]})
+    stages = [dict.fromkeys(("driver", "stack", "complete"), stage(values)) for values in parts]
+    (row,) = socket_rows(study, [trial(workload="stages", rate_pps=1000.0, stages=each) for each in stages])
+    everything = [value / 1000 for values in parts for value in values]
+    found = row.stages["stack"]
+    assert (found.count, found.min_us, found.max_us) == (len(everything), min(everything), max(everything))
+    assert found.peak_to_peak_us == pytest.approx(max(everything) - min(everything))
+    assert found.mean_us == pytest.approx(statistics.fmean(everything))
+    assert found.rms_us == pytest.approx(statistics.pstdev(everything), rel=1e-6, abs=1e-3)
+
+
+def test_a_run_folder_is_read_again_and_drawn(tmp_path: Path) -> None:
+    study = app.read_socket_study(STUDIES / "tsn-latency.yaml")
+    stages = dict.fromkeys(("driver", "stack", "complete"), stage([900, 1000, 2500]))
+    trials = [
+        trial(workload="stages", case=study.cases[0].title, rate_pps=128.0, stages=stages, stamps={"software": 3}),
+        trial(None, workload="stages", case=study.cases[1].title, rate_pps=1.0, status="unsupported", reason="<no>"),
+    ]
+    record = SocketRunRecord(
+        run_id="r", started="now", study=study, testbed=TestbedSpec(name="t", kind="embedded"), layout=LAYOUT,
+        environment=environment(), kernel_version="#1 SMP PREEMPT_RT",
+    )  # fmt: skip
+    folder = SocketFolder(tmp_path)
+    folder.head(record)
+    for each in trials:
+        folder.append(each)
+    with (tmp_path / "trials.jsonl").open("ab") as file:
+        file.write(b'{"workload": "sta')  # kill -9
+    again, kept = folder.load()
+    assert (again, kept) == (record, trials)
+    write_socket_report(folder.report, again, kept)
+    text = folder.report.read_text(encoding="utf-8")
+    for words in ("PREEMPT_RT", "XDP for TSN", "38.17", "&lt;no&gt;", "<svg", "Published figures"):
+        assert words in text
+    assert "<script" not in text
+
+
+def test_what_is_not_such_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a run folder"):
+        SocketFolder(tmp_path).load()
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "trials.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match="not a socket study"):
+        SocketFolder(tmp_path).load()

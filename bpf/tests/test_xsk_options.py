@@ -10,6 +10,7 @@ from conftest import net_up, sh
 from xsk import XSK, frames, refused, xsk
 
 FORWARD = {"role": "forward", "ports": [{"ifname": "b0"}, {"ifname": "b1"}]}
+SINK = {"role": "sink", "ports": [{"ifname": "b0"}]}
 PROBE = {"role": "probe", "ports": [{"ifname": "b0"}], "streams": [frames(pps=100.0)], "duration_s": 1}
 
 BAD = [
@@ -48,6 +49,7 @@ BAD = [
     (FORWARD, {"wait": "sleep"}, "one of spin poll"),
     (FORWARD, {"policy": "batch"}, "one of other fifo rr"),
     (FORWARD, {"stages": True}, "by role sink"),
+    (SINK, {"stages": True, "queues": 2, "cpus": [0, 1]}, "one CPU measures them"),
     (FORWARD, {"samples": "/tmp/x"}, "by roles ping and probe"),
     (FORWARD, {"streams": [frames()]}, "no frames of its own"),
     (FORWARD, {"backend": "af_packet", "queues": 2}, "one socket for all queues"),

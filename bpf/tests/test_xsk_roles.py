@@ -4,7 +4,7 @@
 import struct
 
 import pytest
-from conftest import clean, config, counts, only, stream, xdpgen
+from conftest import clean, config, counts, net_up, only, sh, stream, xdpgen
 from hdrh.histogram import HdrHistogram
 from xsk import SOCKETS, frames, is_sound, wait_for_frames, xsk
 
@@ -171,4 +171,31 @@ def test_several_sockets_share_a_queue(middle):
         done = forwarder.finish()
     assert [counts(got) | {"out_of_order": 0} for got in result["streams"]] == [clean(3000), clean(1500)]
     assert [sock["rx"] for sock in done["sockets"]] == [1000] * 3 + [500] * 3
+    assert is_sound(done)
+
+
+@pytest.mark.parametrize("cpus", [[0, 1], [1]], ids=["two-workers", "one-worker"])
+@pytest.mark.parametrize("shared_umem", [True, False], ids=["shared", "separate"])
+def test_several_queues(cpus, shared_umem):
+    """veth takes the queue of the sending CPU: one direction comes in at each."""
+    queues = ["numrxqueues", "2", "numtxqueues", "2"]
+    with net_up(("a0", "b0"), ("b1", "c0")) as net:
+        for near, far in (("a0", "b0"), ("c0", "b1")):
+            sh("ip", "-n", net.ns(near[0]), "link", "delete", near)
+            peer = ["peer", "name", far, "netns", net.ns(far[0]), *queues]
+            sh("ip", "link", "add", near, "netns", net.ns(near[0]), *queues, "type", "veth", *peer)
+        for port in net.ports():
+            sh("ip", "-n", net.ns(port[0]), "link", "set", port, "up")
+        for port in net.ports():
+            net.accept_redirects(port)
+        options = {"queues": 2, "cpus": cpus, "shared_umem": shared_umem, "audit": True}
+        with xsk(net, "b", "forward", "b0", "b1", **options) as forwarder:
+            assert len(forwarder.ready["threads"]) == len(cpus)
+            ports = [net.port("a0", rx="tc", tx_cpu=0), net.port("c0", rx="tc", tx_cpu=1)]
+            streams = [stream(pps=2000.0), stream(id=1, tx_port=1, rx_port=0, pps=1000.0)]
+            result = xdpgen(config(ports, *streams, warmup_s=0))
+            done = forwarder.finish()
+    assert [counts(got) for got in result["streams"]] == [clean(600), clean(300)]
+    seen = {(sock["ifname"], sock["queue"]): sock["rx"] for sock in done["sockets"]}
+    assert seen == {("b0", 0): 600, ("b0", 1): 0, ("b1", 0): 0, ("b1", 1): 300}
     assert is_sound(done)

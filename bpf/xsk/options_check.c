@@ -219,6 +219,8 @@ static int check_stages(const struct options *o)
 {
 	if (o->stages && o->role != ROLE_SINK)
 		return bad_value("", "stages", "are measured by role sink");
+	if (o->stages && o->num_cpus > 1)
+		return bad_value("", "stages", "one CPU measures them");
 	if (o->samples[0] && o->role != ROLE_PING && o->role != ROLE_PROBE)
 		return bad_value("", "samples",
 				 "are taken by roles ping and probe");

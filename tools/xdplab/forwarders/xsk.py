@@ -149,6 +149,16 @@ class XskForwarder(Forwarder[XskOptions]):
             self._running.stop()
             self._running = None
 
+    def ineffective(self) -> str | None:
+        """Busy polling may be set on a socket that the kernel never polls."""
+        sockets = self._events()[0]["sockets"]
+        if self.options.busy_poll_us and not any(sock["busy_poll_active"] for sock in sockets):
+            return (
+                f"busy_poll_us={self.options.busy_poll_us} is not in force: the kernel tells no NAPI id for these "
+                "sockets (since Linux 6.13 those of veth, ixgbe and i40e have none)"
+            )
+        return None
+
     def crashed(self) -> str | None:
         """Whether it ended."""
         return how_it_ended("xsk", self._running) if self._running else None

@@ -38,16 +38,6 @@ class XskRole(XskForwarder):
             ]  # fmt: skip
         return asked
 
-    def inactive(self) -> str | None:
-        """Why a setting that was asked for does nothing here, or None."""
-        sockets = self.mode()["application"]["sockets"]
-        if self.options.busy_poll_us and not any(sock["busy_poll_active"] for sock in sockets):
-            return (
-                "busy polling is inactive: the kernel tells no NAPI id for these sockets "
-                "(since Linux 6.13 veth, ixgbe and i40e have none)"
-            )
-        return None
-
     def frames_received(self) -> int:
         """By its own count, up to now."""
         return int(sum(sock["rx"] for sock in self.counters()["sockets"]))
@@ -69,10 +59,6 @@ class TestpmdRole(Testpmd):
         """As testpmd, and remember whose counters to read."""
         self._host, self._ifname = dut.host, dut.ports[0].ifname
         super().start(dut)
-
-    def inactive(self) -> str | None:
-        """Its busy budget only sets socket options; what they do shows in the NAPI id, which is recorded."""
-        return None
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""

@@ -118,7 +118,7 @@ class SocketRun:
         dut.rundir.mkdir(mode=0o700, parents=True)
         try:
             program.start(dut)
-            reason = program.inactive()
+            reason = program.ineffective()
             if reason:
                 raise Unsupported(reason)
             return record.model_copy(update=self._measure(cell, program, dut))

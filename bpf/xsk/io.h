@@ -60,7 +60,6 @@ struct io {
 	const struct io_ops *ops;
 	const struct options *opt;
 	const struct port *port;
-	int port_index;
 	int queue;
 	int number; /* of the sockets of this queue */
 	int fd;

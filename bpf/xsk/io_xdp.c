@@ -129,6 +129,7 @@ static void refill(struct io *io)
 
 	n = xsk_prod_nb_free(&r->fill, io->opt->batch);
 	n = min(n, u->num_free);
+	n = min(n, u->quota - min(u->quota, r->receiving));
 	if (!n || !xsk_ring_prod__reserve(&r->fill, n, &index))
 		return;
 	for (i = 0; i < n; i++)

@@ -39,7 +39,6 @@ struct port {
 	int ifindex;
 	int mtu;
 	int rx_queues; /* 0 = unknown */
-	unsigned char mac[6];
 };
 
 struct options {

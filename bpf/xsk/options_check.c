@@ -31,7 +31,6 @@ static int find_port(struct port *port, const char *where)
 	} else {
 		port->mtu = interface_mtu(port->ifname);
 		port->rx_queues = receive_queues(port->ifname);
-		interface_mac(port->ifname, port->mac);
 	}
 	netns_leave(ns);
 	return err;

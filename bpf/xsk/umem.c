@@ -12,7 +12,7 @@
  * Enough for every ring to be full: what is in the fill ring moves on to the
  * RX ring while the fill ring is filled anew.
  */
-static __u32 frames_wanted(const struct options *o, int sockets)
+static __u32 frames_wanted(const struct options *o, int queues)
 {
 	long long each = 0;
 
@@ -22,7 +22,7 @@ static __u32 frames_wanted(const struct options *o, int sockets)
 		each += o->rx_ring + o->fill_ring;
 	if (options_transmit(o))
 		each += o->tx_ring;
-	return each * sockets;
+	return each * queues;
 }
 
 static int map_area(struct umem *u, bool hugepages)
@@ -51,15 +51,16 @@ static int map_area(struct umem *u, bool hugepages)
 	return 0;
 }
 
-int umem_open(struct umem *u, const struct options *o, int sockets)
+int umem_open(struct umem *u, const struct options *o, int queues)
 {
 	__u32 i;
 	int err;
 
-	*u = (struct umem){ .frames = frames_wanted(o, sockets),
+	*u = (struct umem){ .frames = frames_wanted(o, queues),
 			    .chunk = o->chunk_bytes,
-			    .unaligned = o->unaligned,
-			    .sockets = sockets };
+			    .unaligned = o->unaligned };
+	/* no queue takes the chunks of another, nor all that are to be sent */
+	u->quota = u->frames / queues / (options_transmit(o) ? 2 : 1);
 	err = map_area(u, o->hugepages);
 	if (err)
 		return err;

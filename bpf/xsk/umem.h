@@ -32,7 +32,7 @@ struct umem {
 	__u32 chunk;
 	bool unaligned;
 	bool hugepages; /* got, not asked for */
-	int sockets;
+	__u32 quota;	/* chunks that one fill ring may have */
 	__u64 *free; /* a stack: the chunk that was used last is in the cache */
 	__u32 num_free;
 	/* audit: where each chunk is, and moves that cannot be */
@@ -40,8 +40,8 @@ struct umem {
 	__u64 wrong_moves;
 };
 
-/* Map the memory.  Returns 0 or -errno after one line on stderr. */
-int umem_open(struct umem *u, const struct options *o, int sockets);
+/* Map the memory of @queues queues.  Returns 0 or -errno after one line on stderr. */
+int umem_open(struct umem *u, const struct options *o, int queues);
 void umem_close(struct umem *u);
 
 /* How many chunks the audit saw in each place; zeroes without an audit. */

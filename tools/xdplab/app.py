@@ -115,7 +115,7 @@ def run_study(
         InputError: nothing was measured; no run folder is left behind.
     """
     require_root(prepared.testbed)
-    done = recover(prepared.testbed.name, LocalHost())
+    done = recover(prepared.testbed)
     for line in done:
         listener.note(f"left by a killed run: {line}")
     testbed = open_testbed(prepared.testbed)
@@ -199,7 +199,7 @@ def require_root(testbed: TestbedSpec) -> None:
     Raises:
         InputError: this user is not root.
     """
-    if testbed.kind != "fake" and os.geteuid() != 0:
+    if testbed.kind == "embedded" and os.geteuid() != 0:
         raise InputError(f"testbed {testbed.name}: network namespaces and XDP need root; run it with sudo")
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab calibrate`: what the tester itself does on the direct link, interleaved, with ranges."""
 
-import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
@@ -11,10 +10,9 @@ from hdrh.histogram import HdrHistogram
 from xdplab import app
 from xdplab.analysis import Interval, ratio_interval
 from xdplab.cli.tables import columns
-from xdplab.hosts import LocalHost
 from xdplab.model import InputError, Model, StreamResult, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.runner import interruptible, recover
-from xdplab.testbed import open_testbed, working_folder
+from xdplab.testbed import open_testbed
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
 
@@ -91,20 +89,22 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
         InputError: not possible on this testbed.
     """
     app.require_root(spec)
-    recover(spec.name, LocalHost())
+    recover(spec)
     testbed = open_testbed(spec)
-    reason = Xdpgen().supported(testbed) if spec.kind == "embedded" else "it measures xdpgen on a real testbed"
-    ports = testbed.direct_ports()
-    if reason or ports is None:
-        raise InputError(f"calibrate: {reason or 'the testbed has no direct link'}")
-    workdir = working_folder(spec.name)
-    context = TesterContext(ports, testbed.layout, "xdp", workdir)
+    reason = Xdpgen().supported(testbed) if spec.kind != "fake" else "it measures xdpgen on a real testbed"
+    if reason:
+        raise InputError(f"calibrate: {reason}")
     top: dict[str, list[float]] = defaultdict(list)
     paced: dict[float, list[TrialResult]] = defaultdict(list)
     with interruptible():
         try:
             testbed.up()
-            workdir.mkdir(mode=0o700, exist_ok=True)
+            ports, host = testbed.direct_ports(), testbed.tester_host
+            if ports is None:
+                raise InputError("calibrate: the testbed has no direct link")
+            folder = testbed.folder_on(host)
+            host.make_folder(folder)
+            context = TesterContext(ports, testbed.layout, "xdp", folder, host)
             for _ in range(repeats):
                 for sender in ("live", "xsk"):
                     top[sender].append(_run(context, None, duration_s, sender).streams[0].rx_pps)
@@ -112,7 +112,6 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
                     paced[rate].append(_run(context, rate, duration_s, "live"))
         finally:
             testbed.down()
-            shutil.rmtree(workdir, ignore_errors=True)
     ratio = ratio_interval(list(zip(top["live"], top["xsk"], strict=True)))
     assert ratio is not None
     return Found(

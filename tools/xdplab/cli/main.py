@@ -22,7 +22,6 @@ from xdplab.cli.doctor import Check, checks
 from xdplab.cli.progress import ConsoleListener
 from xdplab.cli.sockets import socket_table
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
-from xdplab.hosts import LocalHost
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError
 from xdplab.report import write_report
 from xdplab.results import find_run
@@ -40,6 +39,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 def run(
     study: Annotated[Path | None, typer.Argument(help="study file (suites/studies/*.yaml)")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
+    testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
     results: Results = None,
@@ -49,7 +49,8 @@ def run(
     if (study is None) == (resume is None):
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
-    spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), _changes(set_ or []))
+    changes = {**_changes(set_ or []), **({"testbed": testbed} if testbed else {})}
+    spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
     prepared = app.prepare(spec)
     if dry_run:
         print(plan_table(prepared.plan, spec))
@@ -196,7 +197,7 @@ def up(testbed: Testbed = "embedded") -> None:
     """Build the testbed and keep it until Ctrl-C, for looking around in its namespaces."""
     spec = read_testbed(testbed, app.testbeds_folder())
     app.require_root(spec)
-    recover(spec.name, LocalHost())
+    recover(spec)
     built = open_testbed(spec)
     with interruptible():
         try:
@@ -217,7 +218,7 @@ def down(testbed: Testbed = "embedded") -> None:
     """Remove what a killed run left: settings first, then processes and namespaces."""
     spec = read_testbed(testbed, app.testbeds_folder())
     app.require_root(spec)
-    for line in recover(spec.name, LocalHost()):
+    for line in recover(spec):
         print(line)
 
 

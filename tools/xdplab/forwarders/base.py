@@ -21,7 +21,10 @@ class Dut:
     ports: tuple[Port, ...]
     path: Path
     layout: CpuLayout
+    #: Exists on `host`, which may be another machine: reach it by `host.read`, `host.exists`.
     rundir: FilePath
+    #: False when the tester's CPUs are another machine's.
+    tester_here: bool = True
 
     @property
     def hairpin(self) -> bool:
@@ -57,6 +60,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     redirects: ClassVar[bool] = False
     #: True when it forwards in softirq context and has no thread of its own.
     in_kernel: ClassVar[bool] = False
+    #: Links it makes on its host, for removing them when it was killed.
+    own_links: ClassVar[tuple[str, ...]] = ()
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
     summary: ClassVar[str] = ""

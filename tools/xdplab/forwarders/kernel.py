@@ -4,6 +4,7 @@
 import json
 import signal
 from collections.abc import Mapping
+from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
@@ -11,6 +12,9 @@ from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.model import Model, PointFailed
 from xdplab.tools import bpf_program
+
+#: Not `br0`, which a machine may have.
+_BRIDGE = "xdplab0"
 
 
 class XdpOptions(Model):
@@ -31,7 +35,8 @@ class XdpForwarder(Forwarder[XdpOptions]):
     def __init__(self, options: XdpOptions) -> None:
         super().__init__(options)
         self._running: Running | None = None
-        self._output: Any = None
+        self._host: Host | None = None
+        self._output = FilePath()
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be built."""
@@ -41,11 +46,11 @@ class XdpForwarder(Forwarder[XdpOptions]):
         """Attach and wait for the ready line."""
         program = bpf_program("xdpfwd")
         assert program is not None
-        self._output = dut.rundir / "xdpfwd.out"
+        self._host, self._output = dut.host, dut.rundir / "xdpfwd.out"
         names = [f"--if{index}={port.ifname}" for index, port in enumerate(dut.ports)]
         flags = ["--hairpin"] if dut.hairpin else []
         self._running = dut.host.start(
-            [str(program), *names, f"--mode={self.options.mode}", *flags],
+            [dut.host.program(program), *names, f"--mode={self.options.mode}", *flags],
             log=dut.rundir / "xdpfwd.log",
             stdout=self._output,
             cpus=dut.layout.housekeeping,
@@ -88,8 +93,15 @@ class XdpForwarder(Forwarder[XdpOptions]):
         return {"xdpfwd": "built" if bpf_program("xdpfwd") else "not built"}
 
     def _events(self) -> list[dict[str, Any]]:
-        text = self._output.read_text(encoding="utf-8") if self._output.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        assert self._host is not None
+        text = self._host.read(str(self._output)) if self._host.exists(self._output) else ""
+        events = []
+        for line in text.splitlines():
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                break  # it is being written
+        return events
 
 
 class LinuxBridge(Forwarder[NoOptions]):
@@ -97,6 +109,7 @@ class LinuxBridge(Forwarder[NoOptions]):
 
     name: ClassVar[str] = "linux-bridge"
     in_kernel: ClassVar[bool] = True
+    own_links: ClassVar[tuple[str, ...]] = (_BRIDGE,)
     summary: ClassVar[str] = "Linux bridge"
 
     def __init__(self, options: NoOptions) -> None:
@@ -107,17 +120,17 @@ class LinuxBridge(Forwarder[NoOptions]):
         """A bridge without learning: every frame is flooded, which with two ports is forwarding."""
         self._dut = dut
         host = dut.host
-        host.run(["ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0"])
+        host.run(["ip", "link", "add", _BRIDGE, "type", "bridge", "mcast_snooping", "0"])
         for port in dut.ports:
-            host.run(["ip", "link", "set", port.ifname, "master", "br0"])
+            host.run(["ip", "link", "set", port.ifname, "master", _BRIDGE])
             options = ["learning", "off", "hairpin", "on" if dut.hairpin else "off"]
             host.run(["bridge", "link", "set", "dev", port.ifname, *options])
-        host.run(["ip", "link", "set", "br0", "up"])
+        host.run(["ip", "link", "set", _BRIDGE, "up"])
 
     def stop(self) -> None:
         """Remove the bridge; its ports become free."""
         if self._dut is not None:
-            self._dut.host.run(["ip", "link", "delete", "br0"], check=False)
+            self._dut.host.run(["ip", "link", "delete", _BRIDGE], check=False)
             self._dut = None
 
     def mode(self) -> dict[str, Any]:

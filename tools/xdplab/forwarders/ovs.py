@@ -28,7 +28,8 @@ from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import PointFailed, XdplabError
 
-_BRIDGE = "br0"
+#: Not `br0`, which a machine may have.
+_BRIDGE = "xdplab0"
 _SHOW = "netdev-afxdp/show"
 #: Lines that the daemon may have logged until frames come through.
 _START_LINES = 5000
@@ -44,6 +45,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"
     start_timeout_s: ClassVar[float] = 20.0
+    own_links: ClassVar[tuple[str, ...]] = ("ovs-netdev", _BRIDGE)
 
     def __init__(self, options: OvsOptionsT) -> None:
         super().__init__(options)
@@ -232,13 +234,14 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         )
 
     def _wait_for(self, socket: str) -> None:
-        path = FilePath(self._path(socket))
+        assert self._dut is not None
+        host, path = self._dut.host, self._path(socket)
 
         def there() -> bool:
             ended = self.crashed()
             if ended:
                 raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
-            return path.exists()
+            return host.exists(path)
 
         wait_until(there, self.start_timeout_s, f"{self.name}: socket {socket}")
 

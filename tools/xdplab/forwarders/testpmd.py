@@ -109,7 +109,7 @@ class Testpmd(Forwarder[TestpmdOptions]):
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
         """DPDK's version."""
-        done = host.run([PROGRAM, "--version"], check=False) if os.path.exists(PROGRAM) else None
+        done = host.run([PROGRAM, "--version"], check=False) if host.exists(PROGRAM) else None
         match = re.search(r"DPDK ([\w.~+-]+)", done.stdout + done.stderr) if done else None
         return {"dpdk-testpmd": match.group(1) if match else ("installed" if done else "not installed")}
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Protocol
 
 
@@ -53,6 +53,14 @@ class Host(Protocol):
     def name(self) -> str:
         """Name of the host in messages and results."""
 
+    @property
+    def python(self) -> str:
+        """Its Python interpreter, for scripts that need the standard library only."""
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs that programs may run on there."""
+
     def run(
         self,
         argv: Sequence[str],
@@ -98,4 +106,27 @@ class Host(Protocol):
 
         Raises:
             XdplabError: it cannot be written.
+        """
+
+    def exists(self, path: str | PurePath) -> bool:
+        """True when there is a file, folder or socket of that path."""
+
+    def names(self, folder: str | PurePath) -> list[str]:
+        """Names in a folder, sorted.
+
+        Raises:
+            XdplabError: it cannot be read.
+        """
+
+    def make_folder(self, path: Path) -> None:
+        """A folder that only its user may enter, with those above it; one that is there is no error."""
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all in it; one that is not there is no error."""
+
+    def program(self, path: Path) -> str:
+        """Where a program or script of ours is on this host: copied there first when it is another machine.
+
+        Raises:
+            XdplabError: it cannot be put there.
         """

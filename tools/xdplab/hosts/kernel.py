@@ -3,7 +3,6 @@
 
 import json
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
 
 def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
     """The AF_XDP sockets of process `pid` with their read-back; see `xsk_probe`."""
-    done = host.run([sys.executable, "-I", "-S", str(_XSK_PROBE), str(pid)])
+    done = host.run([host.python, "-I", "-S", host.program(_XSK_PROBE), str(pid)])
     found = json.loads(done.stdout)
     assert isinstance(found, list)
     return found
@@ -68,12 +67,19 @@ def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:
 def thread_ids(host: Host, pid: int) -> dict[int, str]:
     """Thread id -> name of all threads of a process."""
     names = {}
-    for path in sorted(Path(f"/proc/{pid}/task").iterdir(), key=lambda p: int(p.name)):
+    for tid in sorted(map(int, host.names(f"/proc/{pid}/task"))):
         try:
-            names[int(path.name)] = host.read(f"{path}/comm")
+            names[tid] = host.read(f"/proc/{pid}/task/{tid}/comm")
         except XdplabError:
             continue  # it ended meanwhile
     return names
+
+
+def kernel_threads(host: Host) -> dict[int, str]:
+    """Process id -> name of the kernel's threads, the children of kthreadd."""
+    files = [f"/proc/{pid}/comm" for pid in host.read("/proc/2/task/2/children").split()]
+    lines = host.run(["grep", "-Hs", "", *files], check=False).stdout.splitlines()  # one that has ended is left out
+    return {int(path.split("/")[2]): name for path, _, name in (line.partition(":") for line in lines)}
 
 
 def cpu_list(text: str) -> tuple[int, ...]:

@@ -4,11 +4,13 @@
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from xdplab.hosts.base import Completed
 from xdplab.model import MissingProgram, XdplabError
@@ -79,6 +81,16 @@ class LocalHost:
     def name(self) -> str:
         """Name in messages and results."""
         return self._name
+
+    @property
+    def python(self) -> str:
+        """The interpreter that runs us."""
+        return sys.executable
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs that this process may run on."""
+        return tuple(sorted(os.sched_getaffinity(0)))
 
     def run(
         self,
@@ -166,6 +178,31 @@ class LocalHost:
                 raise XdplabError(f"{self.name}: {path}: {exc.strerror} writing {text!r}") from None
         else:
             self.run(["tee", path], stdin=text)
+
+    def exists(self, path: str | PurePath) -> bool:
+        """True when there is a file, folder or socket of that path."""
+        return Path(path).exists()
+
+    def names(self, folder: str | PurePath) -> list[str]:
+        """Names in a folder, sorted."""
+        if self._prefix and str(folder).startswith("/sys/"):
+            return sorted(self.run(["ls", "-A", str(folder)]).stdout.splitlines())
+        try:
+            return sorted(os.listdir(folder))
+        except OSError as exc:
+            raise XdplabError(f"{self.name}: {folder}: {exc.strerror}") from None
+
+    def make_folder(self, path: Path) -> None:
+        """A folder that only its user may enter, with those above it."""
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all in it."""
+        shutil.rmtree(path, ignore_errors=True)
+
+    def program(self, path: Path) -> str:
+        """It is here."""
+        return str(path)
 
 
 class NetnsHost(LocalHost):

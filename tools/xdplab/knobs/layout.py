@@ -5,15 +5,14 @@ On veth a NAPI without a thread runs on the CPU that sent the frame, so "2 cores
 third one. Threaded NAPI pinned to a CPU gives the layouts of Intel's AF_XDP guide.
 """
 
-import os
 import re
-from pathlib import Path
 from typing import Any, ClassVar
 
-from xdplab.hosts.kernel import cpu_list
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import cpu_list, kernel_threads
 from xdplab.knobs.base import Knob, KnobContext
 from xdplab.knobs.napi import ThreadedNapi
-from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError
+from xdplab.model import CpuLayout, InputError, Unsupported
 from xdplab.model.study import Scalar
 
 _VALUES = {
@@ -38,7 +37,9 @@ class CpuLayoutKnob(Knob):
 
     def supported(self, context: KnobContext, value: Scalar) -> str | None:
         """The CPUs it needs must exist."""
-        return None if self._napi_cpu(context, value) is not None or value == "inline" else self._missing(value)
+        return (
+            None if self._napi_cpu(context, value) is not None or value == "inline" else self._missing(context, value)
+        )
 
     def layout(self, context: KnobContext, value: Scalar) -> CpuLayout:
         """The default layout with the NAPI moved."""
@@ -84,8 +85,8 @@ class CpuLayoutKnob(Knob):
         return _VALUES[str(value)]
 
     @staticmethod
-    def _missing(value: Scalar) -> str:
-        here = len(os.sched_getaffinity(0))
+    def _missing(context: KnobContext, value: Scalar) -> str:
+        here = len(context.host.cpus)
         need = {"1C2T": "a forwarder CPU with SMT", "2C2T": "three CPUs"}.get(str(value), "two CPUs")
         return f"cpu_layout {value} needs {need}; this machine has {here} CPUs"
 
@@ -95,7 +96,7 @@ class CpuLayoutKnob(Knob):
         if value == "1C1T":
             return layout.forwarder
         free = [cpu for cpu in context.cpus if cpu not in (layout.tester_tx, layout.forwarder)]
-        siblings = _siblings(layout.forwarder)
+        siblings = _siblings(context.host, layout.forwarder)
         if value == "1C2T":
             return next((cpu for cpu in free if cpu in siblings), None)
         if value == "2C2T":
@@ -106,31 +107,12 @@ class CpuLayoutKnob(Knob):
     def _threads(context: KnobContext) -> list[int]:
         """Process ids of the kernel threads `napi/PORT-ID`."""
         prefixes = tuple(f"napi/{port.ifname}-" for port in context.ports)
-        found = []
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit():
-                try:
-                    comm = context.host.read(f"{process}/comm") if _is_kernel_thread(process) else ""
-                except XdplabError:
-                    continue  # it ended meanwhile
-                if comm.startswith(prefixes):
-                    found.append(int(process.name))
+        found = [tid for tid, name in kernel_threads(context.host).items() if name.startswith(prefixes)]
         if not found:
             raise Unsupported(f"cpu_layout: no kernel thread {prefixes[0]}*: this driver has no threaded NAPI")
         return found
 
 
-def _is_kernel_thread(process: Path) -> bool:
-    try:
-        return not (process / "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def _siblings(cpu: int) -> tuple[int, ...]:
-    try:
-        return cpu_list(
-            Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text(encoding="ascii")
-        )
-    except OSError:
-        return (cpu,)
+def _siblings(host: Host, cpu: int) -> tuple[int, ...]:
+    path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    return cpu_list(host.read(path)) if host.exists(path) else (cpu,)

@@ -3,6 +3,7 @@
 
 from xdplab.model.base import SCHEMA_VERSION, Model, validated
 from xdplab.model.errors import (
+    HostLost,
     InputError,
     Interrupted,
     JournalFailed,
@@ -11,6 +12,7 @@ from xdplab.model.errors import (
     Unsupported,
     XdplabError,
 )
+from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
     BreakdownSpec,
@@ -47,6 +49,8 @@ __all__ = [
     "DisturbanceRule",
     "Environment",
     "ForwarderSpec",
+    "HostLost",
+    "HostSpec",
     "InputError",
     "Interrupted",
     "JournalFailed",
@@ -58,9 +62,11 @@ __all__ = [
     "Path",
     "Point",
     "PointFailed",
+    "PortSpec",
     "PresetName",
     "Rfc2544Spec",
     "RunRecord",
+    "SshAddress",
     "StreamResult",
     "StreamSpec",
     "StudySpec",

@@ -28,6 +28,10 @@ class PointFailed(XdplabError):
     """A forwarder or tester broke during a point; the run goes on with the next one."""
 
 
+class HostLost(XdplabError):
+    """A host could not be reached again: the run ends, and what was changed there is put back by `xdplab restore`."""
+
+
 class JournalFailed(XdplabError):
     """The journal cannot be written (disk full): the run ends, what it measured is safe."""
 

@@ -23,6 +23,10 @@ class Environment(Model):
     sysctls: dict[str, str]
     versions: dict[str, str]
     git_revision: str
+    #: The tester's machines by name, where they are not the forwarder's; kernel, command line, CPU, governor.
+    hosts: dict[str, dict[str, str]] = {}
+    #: Whose clock a one-way latency is of, or why there is none.
+    clock: str = ""
 
 
 class RunRecord(Model):

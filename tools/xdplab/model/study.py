@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from xdplab.model.base import Model
-from xdplab.model.testbed import Name
+from xdplab.model.inventory import Name
 from xdplab.model.trial import DisturbanceRule
 
 Scalar = bool | int | float | str

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The testbed file: which hosts, which ports, and the CPUs the four halves of a path may use."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from xdplab.model.base import Model
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
+from xdplab.model.inventory import HostSpec, Name, PortSpec, Role
 
 
 class CpuLayout(Model):
@@ -32,15 +32,52 @@ class CpuLayout(Model):
 class TestbedSpec(Model):
     """A testbed file (`suites/testbeds/*.yaml`).
 
-    `embedded` builds namespaces and veth pairs on this machine; `fake` simulates all of it without root.
+    `embedded` builds namespaces and veth pairs on this machine; `fake` simulates all of it without root; `hosts` are
+    real machines over SSH. There the ports say the roles: A has a0, B has b0 and b1, C has c0, and d0-d1 is a direct
+    link between tester ports. A and C may be one machine with two ports.
     """
 
     __test__ = False  # the name is the field's term, not a pytest class
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: Name
-    kind: Literal["embedded", "fake"]
+    kind: Literal["embedded", "fake", "hosts"]
     mtu: int = Field(default=1500, ge=576, le=3498)
     queues: int = Field(default=1, ge=1, le=16)
     #: CPUs the data path may use; default: all this process may run on.
     cpus: tuple[int, ...] | None = None
+    #: Only of kind `hosts`: its machines by name, and which port is where.
+    hosts: dict[Name, HostSpec] = {}
+    ports: dict[Role, PortSpec] = {}
+    #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
+    one_way: bool = True
+
+    @model_validator(mode="after")
+    def _hosts_and_ports(self) -> "TestbedSpec":
+        if self.kind != "hosts":
+            if self.hosts or self.ports:
+                raise ValueError(f"hosts and ports belong to kind: hosts, not to kind: {self.kind}")
+            return self
+        if self.cpus is not None:
+            raise ValueError("cpus: give them to each of the hosts")
+        missing = {"a0", "b0", "b1", "c0"} - set(self.ports)
+        if missing or ("d0" in self.ports) != ("d1" in self.ports):
+            raise ValueError(f"ports: a0, b0, b1, c0 are needed, d0 with d1 or neither; there are {_and(self.ports)}")
+        unknown = {port.host for port in self.ports.values()} - set(self.hosts)
+        if unknown:
+            raise ValueError(f"ports: host {_and(unknown)} is not under hosts, which has {_and(self.hosts)}")
+        if self.ports["b0"].host != self.ports["b1"].host:
+            raise ValueError("ports: b0 and b1 must be on one host, where the forwarder runs")
+        ends = [self.ports[role].host for role in ("a0", "c0", "d0", "d1") if role in self.ports]
+        if ends[2:] not in ([], ends[:2]):
+            raise ValueError("ports: d0 belongs on the host of a0, d1 on that of c0: it is the tester's direct link")
+        if len({(port.host, port.ifname) for port in self.ports.values()}) < len(self.ports):
+            raise ValueError("ports: an interface is given twice")
+        reached = {(host.address, host.port, host.folder) for host in self.hosts.values()}
+        if len(reached) < len(self.hosts):
+            raise ValueError("hosts: the same address twice; one host may have several ports")
+        return self
+
+
+def _and(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -70,7 +70,9 @@ def judge(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Dis
     run delay without involuntary switches).
     """
     stalled = result.stalled_share
-    path_cpus = {dut.layout.tester_tx, dut.layout.forwarder, dut.layout.dut_napi, dut.layout.tester_rx} - {None}
+    path_cpus = {dut.layout.forwarder, dut.layout.dut_napi} - {None}
+    if dut.tester_here:
+        path_cpus |= {dut.layout.tester_tx, dut.layout.tester_rx} - {None}
     steal = {cpu: share for cpu, share in use.steal_share.items() if cpu in path_cpus}
     shared = dut.layout.dut_napi == dut.layout.forwarder
     preempted = [thread for thread in use.threads if thread.nonvoluntary_switches]

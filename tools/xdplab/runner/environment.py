@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything about the machine that can change a number, read once per run."""
 
-import os
 import re
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders import make_forwarder
@@ -24,24 +22,25 @@ _CPU = "/sys/devices/system/cpu"
 
 def capture_environment(testbed: Testbed, tester: Tester, plan: Plan) -> Environment:
     """Read it; what this machine has not got is recorded as absent, never guessed."""
-    host = testbed.dut
-    local = LocalHost()
+    host, machine = testbed.dut, testbed.system
     versions = {name: version(name) for name in _PACKAGES}
-    versions |= tester.versions(local)
+    versions |= tester.versions(testbed.tester_host)
     for point in plan.points:
         versions |= make_forwarder(point.forwarder).versions_asked_for(host)
     return Environment(
-        kernel=_read(local, "/proc/sys/kernel/osrelease"),
-        cmdline=_read(local, "/proc/cmdline"),
-        cpu_model=_field(_read(local, "/proc/cpuinfo"), "model name"),
-        topology=_topology(local),
-        governor=_read(local, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
-        mitigations={path.name: _read(local, str(path)) for path in sorted(Path(f"{_CPU}/vulnerabilities").glob("*"))},
-        memory_kib=int(_field(_read(local, "/proc/meminfo"), "MemTotal").split()[0]),
+        kernel=_read(machine, "/proc/sys/kernel/osrelease"),
+        cmdline=_read(machine, "/proc/cmdline"),
+        cpu_model=_field(_read(machine, "/proc/cpuinfo"), "model name"),
+        topology=_topology(machine),
+        governor=_read(machine, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
+        mitigations={name: _read(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
+        memory_kib=int(_field(_read(machine, "/proc/meminfo"), "MemTotal").split()[0]),
         ports={role: _port(port) for role, port in testbed.ports.items() if not port.simulated},
-        sysctls={name: _read(local, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS},
+        sysctls={name: _read(machine, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS},
         versions=versions,
-        git_revision=_revision(local),
+        git_revision=_revision(LocalHost()),
+        hosts=_others(testbed),
+        clock=testbed.clock[1],
     )
 
 
@@ -52,17 +51,39 @@ def _read(host: Host, path: str) -> str:
         return ""
 
 
+def _names(host: Host) -> list[str]:
+    """Vulnerabilities that the kernel knows of."""
+    folder = f"{_CPU}/vulnerabilities"
+    return host.names(folder) if host.exists(folder) else []
+
+
+def _others(testbed: Testbed) -> dict[str, dict[str, str]]:
+    """What matters of the tester's machines, where they are not the forwarder's."""
+    others = {port.host.name: port.host for port in testbed.ports.values() if port.lasting}
+    others.pop(testbed.dut.name, None)
+    return {
+        name: {
+            "kernel": _read(host, "/proc/sys/kernel/osrelease"),
+            "cmdline": _read(host, "/proc/cmdline"),
+            "cpu_model": _field(_read(host, "/proc/cpuinfo"), "model name"),
+            "governor": _read(host, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
+        }
+        for name, host in others.items()
+    }
+
+
 def _field(text: str, name: str) -> str:
     match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
     return match.group(1) if match else "unknown"
 
 
 def _topology(host: Host) -> dict[str, Any]:
-    cpus = sorted(int(path.name[3:]) for path in Path(_CPU).glob("cpu[0-9]*"))
+    found = [re.fullmatch(r"cpu(\d+)", name) for name in host.names(_CPU)]
+    cpus = sorted(int(match.group(1)) for match in found if match)
     siblings = {cpu: _read(host, f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in cpus}
     return {
         "cpus": len(cpus),
-        "usable": sorted(os.sched_getaffinity(0)),
+        "usable": sorted(host.cpus),
         "thread_siblings": siblings,
         "isolated": _read(host, f"{_CPU}/isolated"),
         "smt": _read(host, f"{_CPU}/smt/control") or "absent",

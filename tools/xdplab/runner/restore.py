@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings are remembered before they are changed, so that they can be put back after any end of a run."""
 
-import shutil
 from typing import Any
 
 from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import CpuLayout, XdplabError
+from xdplab.model import CpuLayout, TestbedSpec, XdplabError
 from xdplab.model.study import Scalar
-from xdplab.testbed import TestbedLock, remove_leftovers, working_folder
+from xdplab.testbed import TestbedLock, open_testbed
 
 
 class Settings:
@@ -71,27 +70,32 @@ class Settings:
             raise XdplabError(f"could not be restored: {'; '.join(failures)}")
 
     def _remember(self) -> None:
-        lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system"}
-        self._lock.remember(settings=lasting)
+        there_after = any(port.lasting for port in self._before.ports)
+        lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
+        roles = [port.role for port in self._before.ports if lasting and port.lasting]
+        self._lock.remember(settings=lasting, **({"settings_ports": roles} if there_after else {}))
 
 
-def recover(name: str, host: Any) -> list[str]:
-    """After kill -9: put system settings back and remove the testbed's leftovers; returns what was done.
+def recover(spec: TestbedSpec) -> list[str]:
+    """After kill -9: put settings back and remove the testbed's leftovers; returns what was done.
 
     Raises:
-        InputError: a live run holds the testbed.
+        InputError: a live run holds the testbed, or a host of it cannot be reached.
+        XdplabError: something cannot be put back; what is left to do stays in the state file.
     """
-    # first what runs in the namespaces: it may hold what is put back (hugepages)
-    done = [f"namespace {netns} removed" for netns in remove_leftovers(name)]
-    lock = TestbedLock(name)
-    lock.acquire()
+    testbed = open_testbed(spec)
+    testbed.lock.acquire()
     try:
-        context = KnobContext(host, (), CpuLayout(tester_tx=0, forwarder=1), (0, 1))
-        for knob_name, saved in lock.state().get("settings", {}).items():
-            make_knob(knob_name).restore(context, saved)
-            done.append(f"{knob_name} back to {saved}")
-        shutil.rmtree(working_folder(name), ignore_errors=True)
-        lock.forget()
+        # first what runs there: it may hold what is put back (hugepages)
+        done = testbed.clear_away()
+        state = testbed.lock.state()
+        ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
+        context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
+        left = dict(state.get("settings", {}))
+        for name in list(left):
+            make_knob(name).restore(context, left[name])
+            done.append(f"{name} back to {left.pop(name)}")
+            testbed.lock.remember(settings=left)
     finally:
-        lock.release()
+        testbed.down()
     return done

@@ -2,7 +2,6 @@
 """A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
 
 import math
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred, interruptible
 from xdplab.runner.visit import PointVisit
-from xdplab.testbed import Testbed, usable_cpus, working_folder
+from xdplab.testbed import Testbed
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
 
 #: What a visit is expected to take beside its traffic until the first ones have been timed, in s.
@@ -103,7 +102,6 @@ class StudyRun:
         done = {(trial.point_id, trial.repetition) for trial in earlier_trials if trial.purpose == "end"}
         self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
         self._earlier_trials = earlier_trials
-        self._cpus = usable_cpus(testbed.spec) if testbed.spec.kind != "fake" else (0, 1)
         self._repeats = 0
         self._trials = 0
         self._run_id = run_id
@@ -111,7 +109,6 @@ class StudyRun:
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._points = {point.id: point for point in plan.points}
-        self._workdir = working_folder(testbed.spec.name)
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -135,8 +132,10 @@ class StudyRun:
                     error = exc
                 finally:
                     with deferred():  # raises what it held back, once everything has been put back
-                        self._testbed.down()
-                        shutil.rmtree(self._workdir, ignore_errors=True)
+                        try:
+                            self._testbed.down()
+                        except XdplabError as exc:
+                            error = error or exc
             except Interrupted as exc:
                 interrupted = exc
         if record is None:
@@ -195,20 +194,30 @@ class StudyRun:
         for point in self._plan.points:
             ports = tuple(self._testbed.ports[r] for r in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
             forwarder = make_forwarder(point.forwarder)
-            context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._cpus)
+            context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
             settings = Settings(self._testbed.lock, context, {**forwarder.required_knobs(), **point.knobs})
-            dut = Dut(self._testbed.dut, ports, point.path, settings.context.layout, self._workdir)
-            reason = settings.unsupported() or forwarder.supported(dut)
+            folder = self._testbed.folder_on(self._testbed.dut)
+            dut = Dut(self._testbed.dut, ports, point.path, settings.context.layout, folder)
+            reason = self._no_one_way(point) or settings.unsupported() or forwarder.supported(dut)
             if reason:
                 self._unsupported[point.id] = reason
                 self._listener.note(f"unsupported: {point.forwarder.title}: {reason}")
+
+    def _no_one_way(self, point: Point) -> str | None:
+        """A one-way latency is the difference of two readings of one clock."""
+        one_clock, why = self._testbed.clock
+        if one_clock or point.path is not Path.THROUGH:
+            return None
+        return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
 
     def _calibrate(self, choice: RxChoice) -> Calibration | None:
         ports = self._testbed.direct_ports()
         if ports is None:
             return None
-        self._workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        context = TesterContext(ports, self._testbed.layout, choice.program, self._workdir)
+        host = self._testbed.tester_host
+        folder = self._testbed.folder_on(host)
+        host.make_folder(folder)
+        context = TesterContext(ports, self._testbed.layout, choice.program, folder, host)
         frame_bytes = min(point.traffic.smallest for point in self._plan.points)
         traffic = self._plan.points[0].traffic
         frame_bytes = max(frame_bytes, self._tester.smallest_frame(4, None))
@@ -243,8 +252,6 @@ class StudyRun:
                 self._tester,
                 record.rx_program,
                 self._study.disturbance,
-                self._cpus,
-                self._workdir,
                 self._emit,
                 self._may_repeat,
                 [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],

@@ -4,12 +4,10 @@
 import contextlib
 import dataclasses
 import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from pathlib import Path as FilePath
 from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
@@ -55,8 +53,6 @@ class PointVisit:
         tester: Tester,
         rx_program: str,
         rule: DisturbanceRule,
-        cpus: tuple[int, ...],
-        workdir: FilePath,
         emit: Callable[[TrialRecord], None],
         may_repeat: Callable[[], bool],
         earlier: Sequence[TrialRecord] = (),
@@ -72,13 +68,15 @@ class PointVisit:
         self._may_repeat = may_repeat
         self.ceiling_pps = ceiling_pps
         self.progress = progress
-        self._workdir = workdir
+        self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
         self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
         ports = self._ports()
         wanted = {**self._forwarder.required_knobs(), **visit.point.knobs}
-        context = KnobContext(testbed.dut, ports, testbed.layout, cpus)
+        context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
         self._settings = Settings(testbed.lock, context, wanted)
-        self._dut = Dut(testbed.dut, ports, visit.point.path, self._settings.context.layout, workdir / "dut")
+        rundir = testbed.folder_on(testbed.dut) / "dut"
+        layout = self._settings.context.layout
+        self._dut = Dut(testbed.dut, ports, visit.point.path, layout, rundir, testbed.one_machine)
         self._began = time.monotonic()
         self._trials = 0
         self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
@@ -187,8 +185,8 @@ class PointVisit:
             try:
                 self._forwarder.stop()
                 time.sleep(_QUEUE_RELEASE_S)
-                remove_links(self._testbed.dut, self._links_before)
-                shutil.rmtree(self._workdir / "dut", ignore_errors=True)
+                self._remove_links()
+                self._dut.host.remove_folder(self._dut.rundir)
                 self._start()
             except XdplabError as exc:
                 failures.append(exc)
@@ -205,7 +203,7 @@ class PointVisit:
 
     def _start(self) -> None:
         """The forwarder's own folder is new at each start; the tester's files lie beside it."""
-        self._dut.rundir.mkdir(mode=0o700)
+        self._dut.host.make_folder(self._dut.rundir)
         self._forwarder.start(self._dut)
         self._settings.after_start()
 
@@ -213,10 +211,14 @@ class PointVisit:
         reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
         if reason:
             raise Unsupported(reason)
-        shutil.rmtree(self._workdir, ignore_errors=True)
-        self._workdir.mkdir(mode=0o700, parents=True)
+        for host, folder in self._folders:
+            host.remove_folder(folder)
+        for host, folder in self._folders:
+            host.make_folder(folder)
         self._settings.apply()
-        self._links_before = links(self._testbed.dut) if self._dut.ports[0].netns else None
+        self._links_before = None if self._dut.ports[0].simulated else links(self._testbed.dut)
+        if self._links_before is not None and self._dut.ports[0].lasting:
+            self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         self._start()
 
     def _prove(self) -> None:
@@ -254,7 +256,8 @@ class PointVisit:
             ports=self._testbed.tester_ports(self._visit.point.path),
             layout=self._dut.layout,
             rx_program=self._rx_program,
-            workdir=self._workdir,
+            workdir=self._testbed.folder_on(self._testbed.tester_host),
+            host=self._testbed.tester_host,
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
             trial_key=f"{self._visit.point.id}:{self._visit.repetition}:{trial}",
@@ -263,13 +266,23 @@ class PointVisit:
     def _clean_up(self) -> None:
         """Stop, detach what a killed forwarder left, restore, remove the working folder; each even if another fails."""
         with contextlib.ExitStack() as stack:
-            stack.callback(shutil.rmtree, self._workdir, ignore_errors=True)
+            for host, folder in self._folders:
+                stack.callback(host.remove_folder, folder)
             stack.callback(self._settings.restore)
-            stack.callback(remove_links, self._testbed.dut, self._links_before)
+            stack.callback(self._remove_links)
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
             had_sockets = bool(self._forwarder.pids())
             stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
             stack.callback(self._forwarder.stop)
+
+    def _remove_links(self) -> None:
+        """Links that a killed forwarder left; on machines that others use, only those it is known to make."""
+        if self._links_before is None:
+            return
+        host = self._testbed.dut
+        for name in sorted(links(host) - self._links_before):
+            if not self._dut.ports[0].lasting or name in self._forwarder.own_links:
+                host.run(["ip", "link", "delete", "dev", name])
 
     def _with_cause(self, message: str) -> str:
         """A tester's complaint, with the forwarder's death in front when that is the cause."""
@@ -310,9 +323,3 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
 def links(host: Host) -> frozenset[str]:
     """Names of all links on a host."""
     return frozenset(link["ifname"] for link in json.loads(host.run(["ip", "-json", "link", "show"]).stdout))
-
-
-def remove_links(host: Host, before: frozenset[str] | None) -> None:
-    """Remove links that a killed forwarder left in a namespace of the testbed (None: it was not started)."""
-    for name in sorted(links(host) - before) if before is not None else ():
-        host.run(["ip", "link", "delete", "dev", name])

@@ -2,14 +2,16 @@
 """Hosts, ports and links under one lock, brought up before a run and gone after it."""
 
 from xdplab.testbed.base import Port, Testbed, TesterPorts, default_layout, usable_cpus
-from xdplab.testbed.embedded import EmbeddedTestbed, remove_leftovers
+from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testbed.load import load_yaml, open_testbed, read_testbed
+from xdplab.testbed.real import HostsTestbed
 from xdplab.testbed.state import TestbedLock, state_dir, working_folder
 
 __all__ = [
     "EmbeddedTestbed",
     "FakeTestbed",
+    "HostsTestbed",
     "Port",
     "Testbed",
     "TestbedLock",
@@ -18,7 +20,6 @@ __all__ = [
     "load_yaml",
     "open_testbed",
     "read_testbed",
-    "remove_leftovers",
     "state_dir",
     "usable_cpus",
     "working_folder",

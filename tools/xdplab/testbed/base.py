@@ -3,6 +3,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Protocol
 
 from xdplab.hosts import Host
@@ -22,6 +23,8 @@ class Port:
     netns: str | None = None
     #: True on the fake testbed: there is no interface to ask.
     simulated: bool = False
+    #: True when the interface is there before the run and after it: what is changed on it must be put back.
+    lasting: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class TesterPorts:
     first: Port
     last: Port
     mirror: Port | None = None
+    #: True when `mirror` is on a machine of its own, where the tester has to start something.
+    far: bool = False
 
 
 def ports_of_path(ports: dict[str, Port], path: Path) -> TesterPorts:
@@ -67,6 +72,29 @@ class Testbed(Protocol):
     def dut(self) -> Host:
         """The middle host, where the forwarder runs."""
 
+    @property
+    def tester_host(self) -> Host:
+        """Where the tester's programs run: they reach its ports from there, by `Port.netns`."""
+
+    @property
+    def system(self) -> Host:
+        """Where settings of the forwarder's whole machine are read and written."""
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs of the forwarder's machine that the data path may use."""
+
+    @property
+    def one_machine(self) -> bool:
+        """True when tester and forwarder share their CPUs."""
+
+    @property
+    def clock(self) -> tuple[bool, str]:
+        """Whether the tester's ports share one clock, so that a one-way latency means something, and why."""
+
+    def folder_on(self, host: Host) -> FilePath:
+        """Where a run keeps sockets, databases and logs on one of the hosts; gone with the run."""
+
     def up(self) -> None:
         """Build it, holding its lock.
 
@@ -75,7 +103,17 @@ class Testbed(Protocol):
         """
 
     def down(self) -> None:
-        """Remove everything that `up` made; safe to call twice."""
+        """Remove everything that `up` made and put everything back; safe to call twice.
+
+        Raises:
+            XdplabError: something stays; the state file tells `xdplab restore` what.
+        """
+
+    def clear_away(self) -> list[str]:
+        """Holding the lock, instead of `up`: end and remove what a killed run left; returns what was done.
+
+        Settings of knobs can be put back after it, until `down`.
+        """
 
     def tester_ports(self, path: Path) -> TesterPorts:
         """Where the tester sends and receives for a path."""

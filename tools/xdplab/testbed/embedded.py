@@ -11,14 +11,15 @@ NAPI; `gro on` switches NAPI on only when it changes while the link is up; NAPI 
 
 import os
 import secrets
+import shutil
 import signal
 import time
 from pathlib import Path as FilePath
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.model import InputError, Path, TestbedSpec, XdplabError
-from xdplab.testbed.base import Port, TesterPorts, default_layout, ports_of_path
-from xdplab.testbed.state import TestbedLock
+from xdplab.testbed.base import Port, TesterPorts, default_layout, ports_of_path, usable_cpus
+from xdplab.testbed.state import TestbedLock, working_folder
 
 _LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
 _HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
@@ -52,6 +53,39 @@ class EmbeddedTestbed:
         """The middle host, where the forwarder runs."""
         return self._hosts["B"]
 
+    @property
+    def tester_host(self) -> Host:
+        """This machine: the tester opens the namespaces of its ports."""
+        return LocalHost()
+
+    @property
+    def system(self) -> Host:
+        """This machine."""
+        return LocalHost()
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs of the testbed file, or all."""
+        return usable_cpus(self.spec)
+
+    @property
+    def one_machine(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def clock(self) -> tuple[bool, str]:
+        """All hosts are this machine."""
+        return True, "A, B and C are one machine"
+
+    def folder_on(self, host: Host) -> FilePath:
+        """In the state folder, the same for all hosts."""
+        return working_folder(self.spec.name)
+
+    def clear_away(self) -> list[str]:
+        """Processes and namespaces of the state file."""
+        return [f"namespace {netns} removed" for netns in _remove(self.lock)]
+
     def up(self) -> None:
         """Build namespaces and links, holding the testbed's lock."""
         if os.geteuid() != 0:
@@ -76,6 +110,7 @@ class EmbeddedTestbed:
         """Remove everything that `up` made; safe to call twice."""
         if self.lock.held:
             _remove(self.lock)
+            shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
             if not self.lock.state().get("settings"):
                 self.lock.forget()
             self.lock.release()
@@ -105,20 +140,6 @@ class EmbeddedTestbed:
     def _switch_napi_on(port: Port) -> None:
         port.host.run(["ethtool", "-K", port.ifname, "gro", "off"])
         port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
-
-
-def remove_leftovers(name: str) -> list[str]:
-    """Remove what a killed run left of testbed `name`; returns what was removed.
-
-    Raises:
-        InputError: a live run holds the testbed.
-    """
-    lock = TestbedLock(name)
-    lock.acquire()
-    try:
-        return _remove(lock)
-    finally:
-        lock.release()
 
 
 def _remove(lock: TestbedLock) -> list[str]:

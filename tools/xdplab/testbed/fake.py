@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A testbed of nothing: lets every layer run without root, together with the fake tester and forwarder."""
 
+import shutil
+from pathlib import Path as FilePath
+
 from xdplab.hosts import Host, LocalHost
 from xdplab.model import CpuLayout, Path, TestbedSpec
 from xdplab.testbed.base import Port, TesterPorts, ports_of_path
-from xdplab.testbed.state import TestbedLock
+from xdplab.testbed.state import TestbedLock, working_folder
 
 
 class FakeTestbed:
@@ -26,6 +29,39 @@ class FakeTestbed:
         """The middle host."""
         return self._host
 
+    @property
+    def tester_host(self) -> Host:
+        """This machine: the tester opens the namespaces of its ports."""
+        return LocalHost()
+
+    @property
+    def system(self) -> Host:
+        """This machine."""
+        return LocalHost()
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Two."""
+        return (0, 1)
+
+    @property
+    def one_machine(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def clock(self) -> tuple[bool, str]:
+        """All hosts are this machine."""
+        return True, "A, B and C are one machine"
+
+    def folder_on(self, host: Host) -> FilePath:
+        """In the state folder, the same for all hosts."""
+        return working_folder(self.spec.name)
+
+    def clear_away(self) -> list[str]:
+        """Nothing."""
+        return []
+
     def up(self) -> None:
         """Take the lock."""
         self.lock.acquire()
@@ -33,6 +69,7 @@ class FakeTestbed:
     def down(self) -> None:
         """Give the lock back."""
         if self.lock.held:
+            shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
             if not self.lock.state().get("settings"):
                 self.lock.forget()
             self.lock.release()

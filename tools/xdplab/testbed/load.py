@@ -11,6 +11,7 @@ from xdplab.model import InputError, TestbedSpec, validated
 from xdplab.testbed.base import Testbed
 from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.fake import FakeTestbed
+from xdplab.testbed.real import HostsTestbed
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
@@ -64,4 +65,6 @@ def read_testbed(name_or_path: str, folder: Path) -> TestbedSpec:
 
 def open_testbed(spec: TestbedSpec) -> Testbed:
     """The testbed object for a file; nothing is built before `up()`."""
+    if spec.kind == "hosts":
+        return HostsTestbed(spec)
     return EmbeddedTestbed(spec) if spec.kind == "embedded" else FakeTestbed(spec)

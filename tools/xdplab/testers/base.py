@@ -3,11 +3,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, LocalHost
 from xdplab.model import CpuLayout, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
 
@@ -30,6 +30,8 @@ class TesterContext:
     layout: CpuLayout
     rx_program: str
     workdir: FilePath
+    #: Where the tester's programs run, and where `workdir` is.
+    host: Host = field(default_factory=LocalHost)
     forwarder: Any = None
     still_well: Callable[[], str | None] = lambda: None
     #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
-from xdplab.hosts import Host, LocalHost, Running
+from xdplab.hosts import Host, Running
 from xdplab.model import (
     InputError,
     LatencySummary,
@@ -59,8 +59,10 @@ class Xdpgen(Tester):
         if program is None:
             raise InputError("bpf/build/xdpgen is not built; `make -C bpf` builds it")
         answer = context.workdir / "xdpgen.json"
-        process = LocalHost().start(
-            [str(program), "-"],
+        host = context.host
+        reflector = _reflector(context) if context.ports.far else None
+        process = host.start(
+            [host.program(program), "-"],
             stdin=json.dumps({**_configuration(context, trial), "sender": self.sender}),
             stdout=answer,
             log=context.workdir / "xdpgen.log",
@@ -70,7 +72,9 @@ class Xdpgen(Tester):
             _wait(process, context, trial)
         finally:
             process.stop()
-        return _result(_read(process, answer), trial)
+            if reflector is not None:
+                reflector.stop()
+        return _result(_read(host, process, answer), trial)
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
@@ -78,8 +82,27 @@ class Xdpgen(Tester):
         program = bpf_program("xdpgen")
         if program is None:
             return {"xdpgen": "not built"}
-        told = json.loads(LocalHost().run([str(program), "--version"]).stdout)
+        told = json.loads(host.run([host.program(program), "--version"]).stdout)
         return {"xdpgen": str(told.get("version")), "libbpf": str(told.get("libbpf"))}
+
+
+def _reflector(context: TesterContext) -> Running:
+    """On a machine of its own the far port sends frames back by an XDP program of xdpfwd."""
+    mirror, program = context.ports.mirror, bpf_program("xdpfwd")
+    assert mirror is not None
+    if program is None:
+        raise InputError("bpf/build/xdpfwd is not built; `make -C bpf` builds it")
+    folder = FilePath(context.workdir)
+    mirror.host.make_folder(folder)
+    output = folder / "reflector.out"
+    argv = [mirror.host.program(program), f"--if0={mirror.ifname}", "--mode=native", "--hairpin"]
+    process = mirror.host.start(argv, log=folder / "reflector.log", stdout=output, die_with_us=True)
+    deadline = time.monotonic() + 5.0
+    while not mirror.host.exists(output) or not mirror.host.read(str(output)):
+        if process.wait(0.02) is not None or time.monotonic() > deadline:
+            process.stop()
+            raise PointFailed(f"reflector on {mirror.host.name}: {' | '.join(process.log_tail(2)) or 'not ready'}")
+    return process
 
 
 def _wait(process: Running, context: TesterContext, trial: TrialSpec) -> None:
@@ -93,9 +116,9 @@ def _wait(process: Running, context: TesterContext, trial: TrialSpec) -> None:
             raise PointFailed("xdpgen: did not end in time: " + " | ".join(process.log_tail(3)))
 
 
-def _read(process: Running, answer: FilePath) -> dict[str, Any]:
+def _read(host: Host, process: Running, answer: FilePath) -> dict[str, Any]:
     code = process.poll()
-    text = answer.read_text(encoding="utf-8").strip() if answer.exists() else ""
+    text = host.read(str(answer)) if host.exists(answer) else ""
     if not text:
         lines = [line for line in process.log_tail() if not line.startswith("progress ")]
         ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
@@ -112,7 +135,7 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
     ports = context.ports
     path_ports = [ports.first] if ports.last is ports.first else [ports.first, ports.last]
     described = [_port(port, context, reflect=False) for port in path_ports]
-    if ports.mirror is not None:
+    if ports.mirror is not None and not ports.far:
         described.append(_port(ports.mirror, context, reflect=True))
     return {
         "ports": described,

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Three hosts that are reached over SSH, on one machine: network namespaces, each with a real sshd and its own keys.
+
+    sshlab.py up FOLDER              builds them, and writes FOLDER/testbed.yaml
+    sshlab.py down FOLDER            removes them
+    sshlab.py run COMMAND [ARG...]   builds them in a temporary folder, runs COMMAND with `{testbed}` replaced by the
+                                     path of the testbed file, and removes them
+
+Each host has a mount namespace too, with a /run of its own: a program that looks for a host's files here does not find
+them. The cabling is that of the embedded testbed; a fourth interface, `mgmt`, carries SSH.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SSHD = "/usr/sbin/sshd"
+LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
+HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
+#: What a host's init does: a /run of its own, then sshd, which is told where all of its files are.
+_INIT = """
+mount -t tmpfs -o mode=755 xdplab-lab /run && mkdir -m 755 /run/sshd
+exec "$0" -D -e -f "$1"
+"""
+
+
+class SshLab:
+    """Hosts A, B, C; `folder` keeps their keys, configurations and logs."""
+
+    def __init__(self, folder: Path, tag: str | None = None) -> None:
+        self.folder = folder
+        self.tag = tag or secrets.token_hex(2)
+        self.name = f"sshlab-{self.tag}"
+        self.testbed = folder / "testbed.yaml"
+        self.key = folder / "client"
+        self.known_hosts = folder / "known_hosts"
+
+    def address(self, host: str, end: int = 2) -> str:
+        """Address of a host (`end` 1: ours on its link), from the shared address space of RFC 6598."""
+        first, second = bytes.fromhex(self.tag)
+        return f"100.{64 + first % 64}.{second}.{'ABC'.index(host) * 4 + end}"
+
+    def netns(self, host: str) -> str:
+        """Name of a host's network namespace."""
+        return f"xdplab-{self.name}-{host}"
+
+    def up(self) -> None:
+        """Build everything and wait until each sshd answers."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self.folder / "lab.json").write_text(json.dumps({"tag": self.tag}), encoding="utf-8")
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", str(self.key))
+        for host in "ABC":
+            self._add_host(host)
+        for left, right in LINKS:
+            _run("ip", "link", "add", left, "netns", self.netns(HOME[left]), "type", "veth", "peer", "name", right,
+                 "netns", self.netns(HOME[right]))  # fmt: skip
+            for port in (left, right):
+                _run("ip", "-n", self.netns(HOME[port]), "link", "set", port, "up")
+        for host in "ABC":
+            self.start_sshd(host)
+        self.known_hosts.write_text("".join(self.known_host(host, self.address(host)) for host in "ABC"))
+        self.write_testbed()
+
+    def _add_host(self, host: str) -> None:
+        netns, ours = self.netns(host), f"xl{host}-{self.tag}"
+        _run("ip", "netns", "add", netns)
+        _run("ip", "link", "add", ours, "type", "veth", "peer", "name", "mgmt", "netns", netns)
+        for where, ifname, end in (((), ours, 1), (("-n", netns), "mgmt", 2)):
+            _run("ip", *where, "address", "add", f"{self.address(host, end)}/30", "dev", ifname)
+            _run("ip", *where, "link", "set", ifname, "up")
+        _run("ip", "-n", netns, "link", "set", "lo", "up")
+        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"host {host}", "-f", str(self.folder / f"host{host}"))
+
+    def start_sshd(self, host: str) -> None:
+        """Start a host's sshd; also after it was killed."""
+        config = self.folder / f"sshd{host}.conf"
+        settings = {
+            "ListenAddress": self.address(host),
+            "HostKey": self.folder / f"host{host}",
+            "AuthorizedKeysFile": self.key.with_suffix(".pub"),
+            "PidFile": "none",
+            "PermitRootLogin": "prohibit-password",
+            "PasswordAuthentication": "no",
+            "KbdInteractiveAuthentication": "no",
+            "StrictModes": "no",
+            "UsePAM": "no",
+            "UseDNS": "no",
+            "PrintMotd": "no",
+            "MaxStartups": "100",
+            "ClientAliveInterval": "5",
+            "Subsystem": "sftp internal-sftp",
+        }
+        config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
+        log = (self.folder / f"sshd{host}.log").open("ab")
+        with log:
+            argv = ["ip", "netns", "exec", self.netns(host), "sh", "-ec", _INIT, SSHD, str(config)]
+            subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 10
+        listening = ["ip", "netns", "exec", self.netns(host), "ss", "-Hltn", "src", self.address(host)]
+        while not subprocess.run(listening, capture_output=True, text=True, check=False).stdout:
+            assert time.monotonic() < deadline, f"sshd of {host}: {(self.folder / f'sshd{host}.log').read_text()}"
+            time.sleep(0.05)
+
+    def known_host(self, host: str, address: str, port: int = 22) -> str:
+        """A line of known_hosts."""
+        name = address if port == 22 else f"[{address}]:{port}"
+        return f"{name} {(self.folder / f'host{host}.pub').read_text(encoding='ascii')}"
+
+    def spec(self) -> dict[str, Any]:
+        """The testbed file as a mapping."""
+        common = {
+            "user": "root",
+            "key": str(self.key),
+            "known_hosts": str(self.known_hosts),
+            "deploy": "/run/xdplab-programs",
+        }
+        return {
+            "schema": 1,
+            "name": self.name,
+            "kind": "hosts",
+            "hosts": {host.lower(): {"address": self.address(host), **common} for host in "ABC"},
+            "ports": {role: {"host": host.lower(), "ifname": role} for role, host in HOME.items()},
+        }
+
+    def write_testbed(self, **hosts: dict[str, Any]) -> None:
+        """Write the testbed file; `hosts` changes keys of single hosts."""
+        spec = self.spec()
+        for name, changes in hosts.items():
+            spec["hosts"][name].update(changes)
+        text = "# SPDX-License-Identifier: Apache-2.0\n" + yaml.safe_dump(spec, sort_keys=False)
+        self.testbed.write_text(text, encoding="utf-8")
+
+    def processes(self, host: str) -> list[int]:
+        """Everything that runs on a host."""
+        found = subprocess.run(["ip", "netns", "pids", self.netns(host)], capture_output=True, text=True, check=False)
+        return [int(pid) for pid in found.stdout.split()]
+
+    def down(self) -> None:
+        """Remove everything; safe to call twice."""
+        for host in "ABC":
+            for _ in range(100):
+                alive = self.processes(host)
+                for pid in alive:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
+                if not alive:
+                    break
+                time.sleep(0.02)
+            if Path("/run/netns", self.netns(host)).exists():
+                _run("ip", "netns", "delete", self.netns(host))
+        for host in "ABC":
+            ours = f"xl{host}-{self.tag}"
+            if Path("/sys/class/net", ours).exists():  # the kernel removes it with the namespace, but later
+                subprocess.run(["ip", "link", "delete", ours], capture_output=True, check=False)
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+def main(argv: Sequence[str]) -> int:
+    """The commands of the module's docstring."""
+    if len(argv) == 2 and argv[0] == "up":
+        lab = SshLab(Path(argv[1]).resolve())
+        try:
+            lab.up()
+        except BaseException:
+            lab.down()
+            raise
+        print(lab.testbed)
+        return 0
+    if len(argv) == 2 and argv[0] == "down":
+        folder = Path(argv[1]).resolve()
+        SshLab(folder, json.loads((folder / "lab.json").read_text(encoding="utf-8"))["tag"]).down()
+        shutil.rmtree(folder)
+        return 0
+    if len(argv) >= 2 and argv[0] == "run":
+        with tempfile.TemporaryDirectory(prefix="xdplab-sshlab-") as folder:
+            lab = SshLab(Path(folder))
+            try:
+                lab.up()
+                command = [item.replace("{testbed}", str(lab.testbed)) for item in argv[1:]]
+                return subprocess.run(command, check=False).returncode
+            finally:
+                lab.down()
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

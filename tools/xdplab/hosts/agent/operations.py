@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be asked of the agent: each takes the processes and the request, and returns what JSON can hold."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import shutil
+import subprocess
+from typing import IO, TYPE_CHECKING, Any
+
+from xdplab.hosts.agent.processes import Processes, kill_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Asked = dict[str, Any]
+
+
+class Refused(Exception):
+    """A request that cannot be; `kind` tells the other side which of its errors it is."""
+
+    def __init__(self, text: str, kind: str = "error") -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def _run(processes: Processes, asked: Asked) -> dict[str, Any]:
+    argv = _argv(asked)
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=_env(asked),
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise Refused(argv[0], "missing") from None
+    processes.running[asked["id"]] = process
+    try:
+        out, err = process.communicate(asked.get("stdin") or "", timeout=asked["timeout_s"])
+    except subprocess.TimeoutExpired:
+        kill_group(process.pid)
+        process.communicate()
+        raise Refused(f"no end after {asked['timeout_s']:g} s") from None
+    finally:
+        del processes.running[asked["id"]]
+    return {"returncode": process.returncode, "stdout": out, "stderr": err}
+
+
+def _cancel(processes: Processes, asked: Asked) -> None:
+    process = processes.running.get(asked["target"])
+    if process is not None:
+        kill_group(process.pid)
+
+
+def _start(processes: Processes, asked: Asked) -> int:
+    argv, stdin = _argv(asked), asked.get("stdin")
+    piped = stdin is not None or asked.get("hold_stdin")
+    with contextlib.ExitStack() as stack:
+        err = stack.enter_context(_create(asked["log"]))
+        out = stack.enter_context(_create(asked["stdout"])) if asked.get("stdout") else err
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=_env(asked),
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise Refused(argv[0], "missing") from None
+    processes.started[process.pid] = process
+    if stdin is not None and process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(stdin.encode())
+            process.stdin.close()
+    return process.pid
+
+
+def _wait(processes: Processes, asked: Asked) -> int | None:
+    """Exit code, or None when it still runs after `timeout_s`."""
+    process = _process(processes, asked)
+    if process.poll() is None and asked["timeout_s"] > 0:
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            select.select([pidfd], [], [], asked["timeout_s"])
+        finally:
+            os.close(pidfd)
+    return process.poll()
+
+
+def _signal(processes: Processes, asked: Asked) -> None:
+    process = _process(processes, asked)
+    if process.poll() is None:
+        kill_group(process.pid, asked["number"])
+
+
+def _read(processes: Processes, asked: Asked) -> str:
+    with open(asked["path"], encoding="utf-8", errors="replace") as file:
+        return str(file.read())
+
+
+def _tail(processes: Processes, asked: Asked) -> list[str]:
+    with open(asked["path"], "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
+        return file.read().decode("utf-8", "replace").splitlines()[-asked["lines"] :]
+
+
+def _write(processes: Processes, asked: Asked) -> None:
+    # no O_CREAT: only what the kernel has there already
+    with open(os.open(asked["path"], os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+        file.write(asked["text"])
+
+
+def _exists(processes: Processes, asked: Asked) -> bool:
+    return os.path.exists(asked["path"])
+
+
+def _list(processes: Processes, asked: Asked) -> list[str]:
+    return sorted(os.listdir(asked["path"]))
+
+
+def _make_folder(processes: Processes, asked: Asked) -> None:
+    os.makedirs(_within(processes, asked), mode=0o700, exist_ok=True)
+
+
+def _remove_folder(processes: Processes, asked: Asked) -> None:
+    shutil.rmtree(_within(processes, asked), ignore_errors=True)
+
+
+def _sha256(processes: Processes, asked: Asked) -> str:
+    with open(asked["path"], "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _end_processes(processes: Processes, asked: Asked) -> list[str]:
+    return processes.end_all()
+
+
+OPERATIONS: dict[str, Callable[[Processes, Asked], Any]] = {
+    "run": _run,
+    "cancel": _cancel,
+    "start": _start,
+    "wait": _wait,
+    "signal": _signal,
+    "read": _read,
+    "tail": _tail,
+    "write": _write,
+    "exists": _exists,
+    "list": _list,
+    "make_folder": _make_folder,
+    "remove_folder": _remove_folder,
+    "sha256": _sha256,
+    "end": _end_processes,
+}
+
+
+def _argv(asked: Asked) -> list[str]:
+    argv = asked["argv"]
+    if not isinstance(argv, list) or not argv or not all(isinstance(item, str) for item in argv):
+        raise Refused("argv must be a list of strings")
+    return argv
+
+
+def _env(asked: Asked) -> dict[str, str]:
+    """The agent's environment, in a language that does not change what programs print."""
+    return {**os.environ, "LC_ALL": "C.UTF-8", **(asked.get("env") or {})}
+
+
+def _process(processes: Processes, asked: Asked) -> subprocess.Popen[bytes]:
+    process = processes.started.get(asked["pid"])
+    if process is None:
+        raise Refused(f"no process {asked['pid']} was started here", "gone")
+    return process
+
+
+def _within(processes: Processes, asked: Asked) -> str:
+    """A path within the agent's folder: no other folder is made or removed."""
+    path: str = os.path.normpath(asked["path"])
+    if not path.startswith(processes.folder + "/"):
+        raise Refused(f"{path}: not within {processes.folder}")
+    return path
+
+
+def _create(path: str) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb")

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host behind SSH. The connections of all hosts live on one event loop in a thread of its own."""
+
+import asyncio
+import contextlib
+import hashlib
+import signal
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+from xdplab.hosts.base import Completed
+from xdplab.hosts.ssh_link import AgentError, AgentLink
+from xdplab.model import HostSpec, XdplabError
+
+_T = TypeVar("_T")
+_loop: asyncio.AbstractEventLoop | None = None
+_loop_lock = threading.Lock()
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _loop_lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="xdplab-ssh", daemon=True).start()
+        return _loop
+
+
+def _await(work: Coroutine[Any, Any, _T]) -> _T:
+    """Its result; a signal that ends our waiting ends the work too."""
+    future = asyncio.run_coroutine_threadsafe(work, _event_loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+class RemoteProcess:
+    """A process that a host's agent started: it goes on while the connection is down."""
+
+    def __init__(self, host: "SshHost", pid: int, log: Path) -> None:
+        self._host = host
+        self._pid = pid
+        self._log = log
+        self._code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id on the host."""
+        return self._pid
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it runs."""
+        return self.wait(0.0)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Exit code, or None if it still runs after `timeout_s`."""
+        if self._code is None:
+            self._code = self._host.ask("wait", pid=self._pid, timeout_s=timeout_s)
+        return self._code
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and its children; a finished process is no error."""
+        if self._code is None:
+            self._host.ask("signal", pid=self._pid, number=int(number))
+
+    def stop(self, grace_s: float = 3.0) -> int:
+        """SIGTERM, then SIGKILL after `grace_s`; returns the exit code."""
+        if self.poll() is None:
+            self.signal(signal.SIGTERM)
+        code = self.wait(grace_s)
+        while code is None:
+            self.signal(signal.SIGKILL)
+            code = self.wait(10.0)
+        return code
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        """The last lines that it wrote; none when they cannot be had."""
+        try:
+            return tuple(self._host.ask("tail", path=str(self._log), lines=lines))
+        except XdplabError:
+            return ()
+
+
+class SshHost:
+    """A machine reached over SSH; see `hosts.agent` for what runs there."""
+
+    def __init__(self, name: str, spec: HostSpec, controller: str) -> None:
+        self._name = name
+        self._spec = spec
+        self._link = AgentLink(name, spec, controller)
+        self._programs: dict[bytes, str] = {}
+        self._open = False
+
+    @property
+    def name(self) -> str:
+        """Name in messages and results."""
+        return self._name
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the agent says of its host: `boot_id`, `netns`, `pid`, `uid`, `cpus`; `ended`: what it found running."""
+        return self._link.facts
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was made anew."""
+        return self._link.reconnects
+
+    def open(self) -> None:
+        """Connect.
+
+        Raises:
+            InputError: it cannot be reached or used as the testbed file says.
+        """
+        if not self._open:
+            _await(self._link.open())
+            self._open = True
+
+    def close(self) -> None:
+        """End what runs there, the agent too, and hang up. Safe to call twice, and when the host is lost."""
+        if self._open:
+            self._open = False
+            with contextlib.suppress(XdplabError):
+                self.ask("remove_folder", path=str(self.folder))
+                self.ask("end")
+            _await(self._link.close())
+
+    def hang_up(self) -> None:
+        """Leave everything there as it is: the next session of this controller, or the lease, ends it."""
+        if self._open:
+            self._open = False
+            _await(self._link.close())
+
+    @property
+    def folder(self) -> Path:
+        """Where a run may keep files on this host."""
+        return Path(self._spec.folder) / "run"
+
+    @property
+    def python(self) -> str:
+        """Its Python interpreter, for scripts of the standard library."""
+        return str(self.facts.get("python", "python3"))
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs that programs may run on there."""
+        return tuple(self.facts["cpus"])
+
+    def ask(self, op: str, **asked: Any) -> Any:
+        """A request to the agent.
+
+        Raises:
+            XdplabError: what it answers with, after the host's name.
+        """
+        try:
+            return _await(self._link.request(op, **asked))
+        except AgentError as exc:
+            what = " ".join(asked["argv"]) + ": " if "argv" in asked else ""
+            raise XdplabError(f"{self._name}: {what}{exc}") from None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        timeout_s: float = 30.0,
+        stdin: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        """Run a command to its end; see `Host.run`."""
+        done = self.ask("run", argv=list(argv), timeout_s=timeout_s, stdin=stdin, env=dict(env or {}))
+        result = Completed(tuple(argv), done["returncode"], done["stdout"], done["stderr"])
+        if check and result.returncode:
+            raise XdplabError(f"{self._name}: {' '.join(argv)}: {result.complaint}")
+        return result
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        log: Path,
+        cpus: Sequence[int] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        stdout: Path | None = None,
+        hold_stdin: bool = False,
+        die_with_us: bool = False,
+    ) -> RemoteProcess:
+        """Start a command on `cpus`; see `Host.start`. Every command here ends with the agent's lease at the latest."""
+        taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
+        pid = self.ask(
+            "start",
+            argv=[*taskset, *argv],
+            log=str(log),
+            stdout=str(stdout) if stdout else None,
+            env=dict(env or {}),
+            stdin=stdin,
+            hold_stdin=hold_stdin,
+        )
+        return RemoteProcess(self, pid, log)
+
+    def read(self, path: str) -> str:
+        """Text of a file, stripped."""
+        return str(self.ask("read", path=path)).strip()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a (sysfs, procfs) file."""
+        try:
+            self.ask("write", path=path, text=text)
+        except XdplabError as exc:
+            raise XdplabError(f"{exc} writing {text!r}") from None
+
+    def exists(self, path: str | PurePath) -> bool:
+        """True when there is a file, folder or socket of that path."""
+        return bool(self.ask("exists", path=str(path)))
+
+    def names(self, folder: str | PurePath) -> list[str]:
+        """Names in a folder, sorted."""
+        return list(self.ask("list", path=str(folder)))
+
+    def make_folder(self, path: Path) -> None:
+        """A folder that only its user may enter, with those above it."""
+        self.ask("make_folder", path=str(path))
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder and all in it; one that is not there is no error."""
+        self.ask("remove_folder", path=str(path))
+
+    def program(self, path: Path) -> str:
+        """Where a program or script of ours is on this host: copied there, and its hash checked, if need be."""
+        data = path.read_bytes()
+        if data not in self._programs:
+            there = _await(self._link.put(path.name, data))
+            self._check(there, data)
+            self._programs[data] = there
+        return self._programs[data]
+
+    def _check(self, path: str, data: bytes) -> None:
+        if self.ask("sha256", path=path) != hashlib.sha256(data).hexdigest():
+            raise XdplabError(f"{self._name}: {path} is not what was put there")

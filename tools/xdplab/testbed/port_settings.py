@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run changes on interfaces that were there before it, and how each comes to be as it was.
+
+A port is up and promiscuous, without offloads that merge or split frames, and silent (no IPv6 of the kernel's own).
+Interfaces that carry an address, or belong to a bridge or bond, are refused: somebody needs them.
+"""
+
+import json
+import re
+from typing import Any
+
+from xdplab.hosts import Host
+from xdplab.model import InputError, XdplabError
+from xdplab.testbed.base import Port
+
+_OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
+                 "generic-segmentation-offload", "generic-receive-offload", "large-receive-offload",
+                 "rx-vlan-offload", "tx-vlan-offload")  # fmt: skip
+#: From linux/if.h.
+_UP, _PROMISC = "UP", "PROMISC"
+
+
+def read_link(host: Host, ifname: str) -> dict[str, Any]:
+    """`ip -json -details address show` of one interface.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    done = host.run(["ip", "-json", "-details", "address", "show", "dev", ifname], check=False)
+    if done.returncode:
+        raise InputError(f"{host.name}: no interface {ifname!r} ({done.complaint}); `ip link` there shows them")
+    (link,) = [link for link in json.loads(done.stdout) if link]
+    assert isinstance(link, dict)
+    return link
+
+
+def refuse_if_needed(host: Host, ifname: str, link: dict[str, Any]) -> None:
+    """An interface that somebody needs is not taken.
+
+    Raises:
+        InputError: it has an address, or a master, and whose.
+    """
+    addresses = [
+        f"{each['local']}/{each['prefixlen']}" for each in link.get("addr_info", ()) if each["scope"] != "link"
+    ]
+    if addresses:
+        raise InputError(
+            f"{host.name}: {ifname} has address {addresses[0]}: it is in use; "
+            f"`ip address flush dev {ifname}` frees it if it is not"
+        )
+    if link.get("master"):
+        raise InputError(f"{host.name}: {ifname} belongs to {link['master']}; `ip link set {ifname} nomaster` frees it")
+
+
+def features(host: Host, ifname: str) -> dict[str, str]:
+    """Offloads that can be changed -> `on` or `off`."""
+    shown = host.run(["ethtool", "-k", ifname]).stdout
+    return dict(re.findall(r"^\s*([\w-]+): (on|off)$", shown, re.MULTILINE))
+
+
+def snapshot(host: Host, ifname: str) -> dict[str, Any]:
+    """Everything that `prepare` may change, in a form that JSON keeps."""
+    link = read_link(host, ifname)
+    return {
+        "mtu": link["mtu"],
+        "up": _UP in link["flags"],
+        "promisc": link.get("promiscuity", 0) > 0 and _PROMISC in link["flags"],
+        "features": features(host, ifname),
+        "disable_ipv6": host.read(_ipv6(ifname)) if host.exists(_ipv6(ifname)) else None,
+    }
+
+
+def prepare(port: Port, *, napi: bool) -> None:
+    """Make a port fit for tests. `napi`: frames are redirected to it by XDP, which veth takes only with NAPI on."""
+    host, ifname = port.host, port.ifname
+    if host.exists(_ipv6(ifname)):
+        host.write(_ipv6(ifname), "1")
+    host.run(["ip", "link", "set", "dev", ifname, "mtu", str(port.mtu)])
+    _switch(host, ifname, dict.fromkeys(_OFFLOADS_OFF, "off"))
+    host.run(["ip", "link", "set", "dev", ifname, "up", "promisc", "on"])
+    if napi and driver(host, ifname) == "veth":  # it starts when gro changes while the link is up
+        host.run(["ethtool", "-K", ifname, "gro", "on"])
+
+
+def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
+    """Put everything back and verify it.
+
+    Raises:
+        XdplabError: something stays changed.
+    """
+    if saved["disable_ipv6"] is not None:
+        host.write(_ipv6(ifname), saved["disable_ipv6"])
+    state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
+    host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
+    _switch(host, ifname, saved["features"])
+    host.run(["ip", "link", "set", "dev", ifname, *state])
+    now = snapshot(host, ifname)
+    changed = [f"{key}: {now[key]}, was {saved[key]}" for key in saved if key != "features" and now[key] != saved[key]]
+    changed += [
+        f"{name}: {now['features'].get(name)}, was {value}"
+        for name, value in saved["features"].items()
+        if now["features"].get(name) != value
+    ]
+    if changed:
+        raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
+
+
+def driver(host: Host, ifname: str) -> str:
+    """Name of the driver."""
+    match = re.search(r"^driver: (\S+)", host.run(["ethtool", "-i", ifname]).stdout, re.MULTILINE)
+    return match.group(1) if match else "unknown"
+
+
+def _switch(host: Host, ifname: str, wanted: dict[str, str]) -> None:
+    """Bring offloads to what is wanted.
+
+    One at a time, for ethtool gives up at the first that is fixed; some twice, for a group's name switches all of it.
+    """
+    for _ in range(2):
+        present = features(host, ifname)
+        for name, value in wanted.items():
+            if present.get(name, value) != value:
+                host.run(["ethtool", "-K", ifname, name, value], check=False)
+
+
+def _ipv6(ifname: str) -> str:
+    # a dot in a name is no separator in a path below /proc/sys
+    return f"/proc/sys/net/ipv6/conf/{ifname}/disable_ipv6"

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts A, B, C as machines behind SSH, with the ports that the testbed file names.
+
+One clock: a one-way latency is the difference of two readings of a clock, so both must be of the same one. A and C may
+be one machine with two ports, or two network namespaces of one kernel (the same boot id, and A can open C's namespace).
+Otherwise only round trips are measured. Clocks of two machines are never compared, however well they are disciplined:
+PTP keeps them within some 100 ns, which is what a fast path takes.
+"""
+
+import secrets
+import time
+from pathlib import Path as FilePath
+from typing import Any
+
+from xdplab.hosts import Host, SshHost
+from xdplab.hosts.kernel import xdp_attachment
+from xdplab.model import CpuLayout, InputError, Path, PortSpec, TestbedSpec, XdplabError
+from xdplab.model.inventory import Role
+from xdplab.testbed import port_settings
+from xdplab.testbed.base import Port, TesterPorts, ports_of_path
+from xdplab.testbed.state import TestbedLock, state_dir
+
+#: Ports that frames are redirected to, and which therefore need NAPI on veth.
+_REDIRECTED_TO = ("b0", "b1", "d0", "d1")
+_LINK_TIMEOUT_S = 15.0
+
+
+class HostsTestbed:
+    """Machines that are there before a run and after it."""
+
+    def __init__(self, spec: TestbedSpec) -> None:
+        self.spec = spec
+        self.lock = TestbedLock(spec.name)
+        controller = controller_id()
+        self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
+        self.ports: dict[str, Port] = {}
+        self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
+
+    @property
+    def hosts(self) -> dict[str, SshHost]:
+        """The machines by name."""
+        return self._hosts
+
+    @property
+    def dut(self) -> SshHost:
+        """The host of b0 and b1."""
+        return self._host_of["b0"]
+
+    @property
+    def tester_host(self) -> SshHost:
+        """The host of a0."""
+        return self._host_of["a0"]
+
+    @property
+    def system(self) -> SshHost:
+        """The same machine as `dut`."""
+        return self.dut
+
+    @property
+    def one_machine(self) -> bool:
+        """The same boot id: one kernel."""
+        return bool(self.dut.facts["boot_id"] == self.tester_host.facts["boot_id"])
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """CPUs of B, in the order of the file."""
+        return self._cpus(self.dut, 1 if not self.one_machine else 2)
+
+    @property
+    def layout(self) -> CpuLayout:
+        """Tester and forwarder on the first CPUs of the file; without one, beside each machine's first CPU.
+
+        On one machine as on the embedded testbed: the tester on the first, the forwarder on the second.
+        """
+        cpus = self.cpus
+        if self.one_machine:
+            tester = self._cpus(self.tester_host, 1)[0]
+            own = [cpu for cpu in cpus if cpu != tester]
+            return CpuLayout(tester_tx=tester, forwarder=own[0], housekeeping=tuple(own[1:]) or (tester,))
+        forwarder = self._preferred(self.dut)
+        return CpuLayout(
+            tester_tx=self._preferred(self.tester_host),
+            forwarder=forwarder,
+            housekeeping=tuple(cpu for cpu in cpus if cpu != forwarder) or (forwarder,),
+        )
+
+    @property
+    def clock(self) -> tuple[bool, str]:
+        """Whether A and C share one, and why."""
+        here, there = self.tester_host, self._host_of["c0"]
+        if not self.spec.one_way:
+            return False, "the testbed file says one_way: false"
+        if here is there:
+            return True, f"A and C are one machine ({here.name})"
+        if self._netns("c0") is not None:
+            return True, f"A ({here.name}) and C ({there.name}) are network namespaces of one kernel"
+        return False, f"A ({here.name}) and C ({there.name}) have clocks of their own"
+
+    def folder_on(self, host: Host) -> FilePath:
+        """The host's own."""
+        assert isinstance(host, SshHost)
+        return host.folder
+
+    def up(self) -> None:
+        """Connect, check that the ports are free, remember how they are, and make them fit for tests."""
+        self.lock.acquire()
+        try:
+            if self.lock.state():
+                raise InputError(f"testbed {self.spec.name}: a run left it changed; `xdplab restore` puts it back")
+            self._connect()
+            for role, given in self.spec.ports.items():
+                port = self.ports[role]
+                link = port_settings.read_link(port.host, port.ifname)
+                port_settings.refuse_if_needed(port.host, port.ifname, link)
+                _refuse_wrong(port, given, link)
+            before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
+            self.lock.remember(ports=before)
+            for role, port in self.ports.items():
+                port_settings.prepare(port, napi=role in _REDIRECTED_TO)
+            self._wait_for_links()
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Put the ports back as they were, end what runs on the hosts, and hang up."""
+        if not self.lock.held:
+            return
+        failures = []
+        saved = self.lock.state().get("ports", {})
+        for role in list(saved):
+            port = self.ports.get(role)
+            try:
+                if port is None:
+                    raise XdplabError(f"{self.spec.name}: {role}: not connected")
+                port_settings.restore(port.host, port.ifname, saved[role])
+                del saved[role]
+            except XdplabError as exc:
+                failures.append(str(exc))
+        if self.lock.state():
+            self.lock.remember(ports=saved)
+        for host in self._hosts.values():
+            host.close()
+        left = {key: value for key, value in self.lock.state().items() if value}
+        if not left:
+            self.lock.forget()
+        self.lock.release()
+        if failures:
+            raise XdplabError(f"{'; '.join(failures)}; `xdplab restore --testbed` with this file tries again")
+
+    def clear_away(self) -> list[str]:
+        """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
+        state = self.lock.state()
+        if not state:
+            return []
+        self._connect()
+        done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts.get("ended", ())]
+        for port in self.ports.values():
+            if xdp_attachment(port.host, port.ifname) is not None:
+                for flag in ("xdp", "xdpgeneric"):
+                    port.host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
+                done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
+        for name in state.get("links", ()):
+            if self.dut.exists(f"/sys/class/net/{name}"):
+                self.dut.run(["ip", "link", "delete", "dev", name])
+                done.append(f"{self.dut.name}: link {name} removed")
+        self.lock.remember(links=[])
+        done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
+        return done
+
+    def tester_ports(self, path: Path) -> TesterPorts:
+        """Where the tester sends and receives for a path."""
+        ports = ports_of_path(self.ports, path)
+        far = ports.mirror is not None and ports.mirror.host is not self.tester_host and ports.mirror.netns is None
+        return TesterPorts(ports.first, ports.last, ports.mirror, far)
+
+    def direct_ports(self) -> TesterPorts | None:
+        """The direct link, where the file has one and the tester reaches both ends."""
+        if "d0" not in self.ports or not self.clock[0]:
+            return None
+        return TesterPorts(self.ports["d0"], self.ports["d1"])
+
+    def _connect(self) -> None:
+        for host in self._hosts.values():
+            host.open()
+        for role, given in self.spec.ports.items():
+            host = self._host_of[role]
+            link = port_settings.read_link(host, given.ifname)
+            mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
+            self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
+
+    def _netns(self, role: Role) -> str | None:
+        """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""
+        here, there = self.tester_host, self._host_of[role]
+        if here is there or role.startswith("b") or here.facts["boot_id"] != there.facts["boot_id"]:
+            return None
+        path = f"/proc/{there.facts['pid']}/ns/net"
+        seen = here.run(["readlink", path], check=False).stdout.strip()
+        return path if seen == there.facts["netns"] else None
+
+    def _wait_for_links(self) -> None:
+        deadline = time.monotonic() + _LINK_TIMEOUT_S
+        for port in self.ports.values():
+            carrier = f"/sys/class/net/{port.ifname}/carrier"
+            while port.host.read(carrier) != "1":
+                if time.monotonic() > deadline:
+                    raise InputError(
+                        f"{port.host.name}: {port.ifname} ({port.role}) has no link; check the cable and the far end "
+                        f"(`xdplab doctor --testbed ...`)"
+                    )
+                time.sleep(0.1)
+
+    def _cpus(self, host: SshHost, at_least: int) -> tuple[int, ...]:
+        given = self.spec.hosts[host.name].cpus
+        cpus = tuple(dict.fromkeys(given)) if given is not None else host.cpus
+        missing = [cpu for cpu in cpus if cpu not in host.cpus]
+        if missing:
+            raise InputError(f"{host.name}: cpus: {missing} not available there (available: {list(host.cpus)})")
+        if len(cpus) < at_least:
+            raise InputError(f"{host.name}: cpus: {at_least} are needed, one for the tester and one for the forwarder")
+        return cpus
+
+    def _preferred(self, host: SshHost) -> int:
+        cpus = self._cpus(host, 1)
+        return cpus[0] if self.spec.hosts[host.name].cpus is not None or len(cpus) == 1 else cpus[1]
+
+
+def _refuse_wrong(port: Port, given: PortSpec, link: dict[str, Any]) -> None:
+    found = link["address"]
+    if given.mac is not None and found != given.mac:
+        raise InputError(f"{port.host.name}: {port.ifname} ({port.role}) has MAC {found}, the file says {given.mac}")
+
+
+def controller_id() -> str:
+    """What tells the agents that two sessions are of this machine and its locks, and not of somebody else."""
+    path = state_dir() / "controller"
+    if not path.exists():
+        partial = path.with_suffix(f".{secrets.token_hex(4)}")
+        partial.write_text(secrets.token_hex(16), encoding="ascii")
+        partial.rename(path)
+    return path.read_text(encoding="ascii")

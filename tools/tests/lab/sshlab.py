@@ -60,7 +60,7 @@ class SshLab:
         """Build everything and wait until each sshd answers."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.folder / "lab.json").write_text(json.dumps({"tag": self.tag}), encoding="utf-8")
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", str(self.key))
+        _make_key(self.key)
         for host in "ABC":
             self._add_host(host)
         for left, right in LINKS:
@@ -81,7 +81,9 @@ class SshLab:
             _run("ip", *where, "address", "add", f"{self.address(host, end)}/30", "dev", ifname)
             _run("ip", *where, "link", "set", ifname, "up")
         _run("ip", "-n", netns, "link", "set", "lo", "up")
-        _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"host {host}", "-f", str(self.folder / f"host{host}"))
+        _run(
+            "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"host {host}", "-f", str(self.folder / f"host{host}")
+        )
 
     def start_sshd(self, host: str) -> None:
         """Start a host's sshd; also after it was killed."""
@@ -166,6 +168,10 @@ class SshLab:
             ours = f"xl{host}-{self.tag}"
             if Path("/sys/class/net", ours).exists():  # the kernel removes it with the namespace, but later
                 subprocess.run(["ip", "link", "delete", ours], capture_output=True, check=False)
+
+
+def _make_key(path: Path) -> None:
+    _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path))
 
 
 def _run(*argv: str) -> None:

@@ -140,6 +140,8 @@ class StudyRun:
                 interrupted = exc
         if record is None:
             raise interrupted or error or XdplabError("the run did not start")
+        for note in self._testbed.notes():
+            self._listener.note(note)
         ended = interrupted or error
         record = record.model_copy(
             update={

@@ -283,6 +283,8 @@ class PointVisit:
         for name in sorted(links(host) - self._links_before):
             if not self._dut.ports[0].lasting or name in self._forwarder.own_links:
                 host.run(["ip", "link", "delete", "dev", name])
+        if self._dut.ports[0].lasting:
+            self._testbed.lock.remember(links=[])
 
     def _with_cause(self, message: str) -> str:
         """A tester's complaint, with the forwarder's death in front when that is the cause."""

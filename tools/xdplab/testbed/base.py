@@ -115,6 +115,9 @@ class Testbed(Protocol):
         Settings of knobs can be put back after it, until `down`.
         """
 
+    def notes(self) -> list[str]:
+        """What is worth telling of the testbed after a run."""
+
     def tester_ports(self, path: Path) -> TesterPorts:
         """Where the tester sends and receives for a path."""
 

@@ -115,6 +115,10 @@ class EmbeddedTestbed:
                 self.lock.forget()
             self.lock.release()
 
+    def notes(self) -> list[str]:
+        """None."""
+        return []
+
     def tester_ports(self, path: Path) -> TesterPorts:
         """Where the tester sends and receives for a path."""
         return ports_of_path(self.ports, path)

@@ -168,6 +168,14 @@ class HostsTestbed:
         done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
         return done
 
+    def notes(self) -> list[str]:
+        """Hosts whose connection had to be made again."""
+        return [
+            f"{host.name}: the connection dropped and was made again {host.reconnects} times"
+            for host in self._hosts.values()
+            if host.reconnects
+        ]
+
     def tester_ports(self, path: Path) -> TesterPorts:
         """Where the tester sends and receives for a path."""
         ports = ports_of_path(self.ports, path)
@@ -192,7 +200,12 @@ class HostsTestbed:
     def _netns(self, role: Role) -> str | None:
         """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""
         here, there = self.tester_host, self._host_of[role]
-        if here is there or role.startswith("b") or here.facts["boot_id"] != there.facts["boot_id"]:
+        if (
+            here is there
+            or role.startswith("b")
+            or not self.spec.one_way
+            or here.facts["boot_id"] != there.facts["boot_id"]
+        ):
             return None
         path = f"/proc/{there.facts['pid']}/ns/net"
         seen = here.run(["readlink", path], check=False).stdout.strip()

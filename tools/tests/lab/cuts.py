@@ -184,7 +184,11 @@ def run(folder: Path, *, repetitions: int, cuts: int, seed: int, each_s: float =
         done = finish(process)
         latest = (folder / "results" / "latest").resolve()
         trials = RunFolder(latest).trials() if latest.exists() else []
-        changed = changes(lab, before)
+        deadline = time.monotonic() + 10.0
+        while changed := changes(lab, before):  # an agent ends once it has seen that we hung up
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.2)
         left = [path.name for path in (folder / "state").iterdir() if path.suffix == ".json"]
         changed += [f"state file {name} is still there" for name in left]
         if made < cuts:

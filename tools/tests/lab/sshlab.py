@@ -81,9 +81,7 @@ class SshLab:
             _run("ip", *where, "address", "add", f"{self.address(host, end)}/30", "dev", ifname)
             _run("ip", *where, "link", "set", ifname, "up")
         _run("ip", "-n", netns, "link", "set", "lo", "up")
-        _run(
-            "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"host {host}", "-f", str(self.folder / f"host{host}")
-        )
+        _make_key(self.folder / f"host{host}")
 
     def start_sshd(self, host: str) -> None:
         """Start a host's sshd; also after it was killed."""
@@ -114,6 +112,12 @@ class SshLab:
         while not subprocess.run(listening, capture_output=True, text=True, check=False).stdout:
             assert time.monotonic() < deadline, f"sshd of {host}: {(self.folder / f'sshd{host}.log').read_text()}"
             time.sleep(0.05)
+
+    def stop_sshd(self, host: str) -> None:
+        """End a host's sshd and every login; what its agent runs goes on."""
+        for pid in self.processes(host):
+            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("sshd"):
+                os.kill(pid, signal.SIGKILL)
 
     def known_host(self, host: str, address: str, port: int = 22) -> str:
         """A line of known_hosts."""

@@ -18,7 +18,7 @@ from xdplab.analysis import answer, compare_runs, environment_difference, self_c
 from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
-from xdplab.cli.doctor import Check, checks
+from xdplab.cli.doctor import checks
 from xdplab.cli.progress import ConsoleListener
 from xdplab.cli.sockets import socket_table
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
@@ -182,7 +182,7 @@ def false_alarms(
 @cli.command()
 def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
     """Check everything that a run needs; print the mending command for each gap."""
-    found: list[Check] = checks(read_testbed(testbed, app.testbeds_folder()))
+    found = checks(read_testbed(testbed, app.testbeds_folder()))
     if as_json:
         print(json.dumps([check.model_dump() for check in found], indent=1))
     else:

@@ -35,16 +35,19 @@ class Agent:
         self._controller = self._session = self._label = ""
         self._connection: socket.socket | None = None
         self._left_at = time.monotonic()
+        self._ended = False
+        self._listener: socket.socket | None = None
         #: Request -> its reply, None while it is being carried out; gone once acknowledged.
         self._replies: dict[int, str | None] = {}
 
     def serve(self, listener: socket.socket) -> None:
         """Take connections until nobody has come for as long as the lease."""
+        self._listener = listener
         while True:
             listener.settimeout(min(5.0, self._lease_s / 4))
             try:
                 connection, _ = listener.accept()
-            except socket.timeout:  # noqa: UP041 - it is TimeoutError only from Python 3.10 on
+            except OSError:  # nobody came for a while, or `end` was asked for
                 self._processes.reap()
                 if self._left():
                     self._processes.end_all()
@@ -53,13 +56,18 @@ class Agent:
             threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def _left(self) -> bool:
-        return self._connection is None and time.monotonic() - self._left_at > self._lease_s
+        gone_s = time.monotonic() - self._left_at
+        return self._connection is None and (self._ended or gone_s > self._lease_s)
 
     def _listen(self, connection: socket.socket) -> None:
         """Read the requests of one connection; the first must be `hello`."""
         greeted = False
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT_S, 0))
-        with contextlib.suppress(OSError, ValueError, KeyError), connection, connection.makefile("rb") as lines:
+        with (
+            contextlib.suppress(OSError, ValueError, KeyError, TypeError),
+            connection,
+            connection.makefile("rb") as lines,
+        ):
             for line in lines:
                 if not line.endswith(b"\n"):
                     break  # cut off in the middle: it will be repeated
@@ -74,6 +82,8 @@ class Agent:
             if self._connection is connection:
                 self._connection = None
                 self._left_at = time.monotonic()
+                if self._ended and self._listener is not None:
+                    self._listener.shutdown(socket.SHUT_RDWR)  # wakes `serve`
 
     def _greet(self, connection: socket.socket, hello: dict[str, Any]) -> bool:
         """Let a controller in, unless another one is using this host.
@@ -143,7 +153,7 @@ class Agent:
             if number in self._replies:
                 self._replies[number] = text
             if request["op"] == "end":
-                self._lease_s = 1.0  # gone a second after the reply has been fetched
+                self._ended = True  # as soon as the other side, having this reply, hangs up
             self._send(text)
 
     def _send(self, text: str) -> None:

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor asks of each host of a testbed: its machine, its programs, and what else runs there."""
+
+import re
+import time
+
+from xdplab.cli.check import Check, check
+from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
+from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
+from xdplab.hosts import Host, SshHost
+from xdplab.model import XdplabError
+from xdplab.tools import bpf_program
+
+_CPU = "/sys/devices/system/cpu"
+#: Programs that move interrupts, change CPU settings or take interfaces while a run lasts.
+_SERVICES = {
+    "irqbalance": ("moves interrupts between CPUs while a run lasts", "systemctl stop irqbalance"),
+    "tuned": ("may change governor, C-states and sysctls", "systemctl stop tuned"),
+    "thermald": ("may throttle CPUs", "systemctl stop thermald"),
+    "NetworkManager": ("takes interfaces it finds", "nmcli device set {ports} managed no"),
+}
+_INSTALL = "the packages of ci/packages.txt, on that host"
+
+
+def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Check]:
+    """All of one host; `roles` of A, B, C."""
+    found = [_reached(host), _root(host), kernel(text_of(host, "/proc/sys/kernel/osrelease"), host.name)]
+    found += [_program(host, name) for name in ("ip", "ethtool", "taskset")]
+    found += [_frequency(host), _idle(host), _isolated(host), _clocksource(host), _wall_clock(host), _iommu(host)]
+    found += [_service(host, name, ifnames) for name in _SERVICES]
+    if "A" in roles:
+        found.append(_own_program(host, "xdpgen", ["--version"]))
+    if "B" in roles:
+        found.append(_own_program(host, "xdpfwd", ["--help"]))
+        found += [_program(host, "bridge"), _hugepages(host)]
+        found += [
+            _file(host, "Open vSwitch", OvsAfxdp.daemon),
+            _file(host, "OVS-DPDK", OvsDpdk.daemon),
+            _file(host, "testpmd", TESTPMD),
+        ]
+    return found
+
+
+def kernel(release: str, host: str = "") -> Check:
+    """The live sender's kernel, or the fall-back's."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
+    live = numbers >= (5, 18)
+    text = release if live else f"{release}: older than 5.18, xdpgen falls back to an AF_XDP sender"
+    return check("kernel", live, text, "boot a kernel from 5.18 on", required=numbers < (5, 4), host=host)
+
+
+def _reached(host: SshHost) -> Check:
+    began = time.monotonic()
+    for _ in range(10):
+        host.exists("/")
+    took_ms = (time.monotonic() - began) * 100
+    return check("ssh", True, f"reached; a request takes {took_ms:.1f} ms", "", host=host.name)
+
+
+def _root(host: SshHost) -> Check:
+    uid = host.facts["uid"]
+    mend = "`user: root` or `sudo: true` for this host in the testbed file; docs/security.md says what needs it"
+    return check("root", uid == 0, "yes" if uid == 0 else f"no, user id {uid}", mend, host=host.name)
+
+
+def _program(host: Host, name: str) -> Check:
+    done = host.run(["which", name], check=False)
+    return check(name, not done.returncode, done.stdout.strip() or "not found", _INSTALL, host=host.name)
+
+
+def _file(host: Host, name: str, path: str) -> Check:
+    there = host.exists(path)
+    return check(name, there, path if there else f"{path} not found", _INSTALL, required=False, host=host.name)
+
+
+def _own_program(host: SshHost, name: str, question: list[str]) -> Check:
+    """Whether our program starts there: it needs libbpf, libxdp and libjansson of the right version."""
+    local = bpf_program(name)
+    if local is None:
+        return check(name, False, "not built here", "make -C bpf", host=host.name)
+    try:
+        path = host.program(local)
+        done = host.run([path, *question], check=False)
+    except XdplabError as exc:
+        return check(name, False, str(exc), _INSTALL, host=host.name)
+    loads = "error while loading" not in done.stderr and "not found" not in done.stderr
+    found = f"{path}, hash as here" if loads else done.complaint
+    return check(name, loads, found, "libbpf1 libxdp1 libjansson4 libelf1 on that host", host=host.name)
+
+
+def _frequency(host: Host) -> Check:
+    governor = text_of(host, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq (a virtual machine, or fixed)"
+    good = governor == "performance" or governor.startswith("no ")
+    return _advice("governor", good, governor, "cpupower frequency-set -g performance", host)
+
+
+def _idle(host: Host) -> Check:
+    """The deepest sleep that is enabled, with what waking up costs."""
+    deepest = ("", 0)
+    folder = f"{_CPU}/cpu0/cpuidle"
+    for state in host.names(folder) if host.exists(folder) else ():
+        latency = int(text_of(host, f"{folder}/{state}/latency") or 0)
+        if text_of(host, f"{folder}/{state}/disable") == "0" and latency >= deepest[1]:
+            deepest = (text_of(host, f"{folder}/{state}/name"), latency)
+    text = f"deepest {deepest[0]}, {deepest[1]} us to wake up" if deepest[0] else "none (a virtual machine, or off)"
+    return _advice("C-states", deepest[1] <= 10, text, "cpupower idle-set -D 10", host)
+
+
+def _isolated(host: SshHost) -> Check:
+    isolated = text_of(host, f"{_CPU}/isolated")
+    text = isolated or f"none of {len(host.cpus)} CPUs"
+    return _advice("isolated CPUs", bool(isolated), text, "boot parameters isolcpus= nohz_full= rcu_nocbs=", host)
+
+
+def _clocksource(host: Host) -> Check:
+    """A clock that costs a call into the hypervisor or a slow device spoils time stamps."""
+    source = text_of(host, "/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    good = source in ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
+    return _advice("clock source", good, source or "unknown", "boot parameter clocksource=tsc", host)
+
+
+def _wall_clock(host: Host) -> Check:
+    """For reading logs side by side; no latency is taken from it."""
+    before = time.time()
+    there = float(host.run(["date", "+%s.%N"]).stdout)
+    offset_s = there - (before + time.time()) / 2
+    return _advice("wall clock", abs(offset_s) < 1.0, f"{offset_s:+.3f} s from ours", "start chrony there", host)
+
+
+def _iommu(host: Host) -> Check:
+    units = host.names("/sys/class/iommu") if host.exists("/sys/class/iommu") else []
+    translating = bool(units) and "iommu=pt" not in text_of(host, "/proc/cmdline").split()
+    text = "off" if not units else "on, translating" if translating else "on, pass-through"
+    return _advice("IOMMU", not translating, text, "boot parameter iommu=pt", host)
+
+
+def _hugepages(host: Host) -> Check:
+    path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    text = text_of(host, path)
+    found = f"{text or 'no'} 2 MiB pages reserved; runs that need them reserve and give back"
+    mend = "a kernel with CONFIG_HUGETLBFS"
+    return check("hugepages", bool(text), found, mend, required=False, host=host.name)
+
+
+def _service(host: Host, name: str, ifnames: list[str]) -> Check:
+    running = not host.run(["pgrep", "-x", name[:15]], check=False).returncode
+    why, mend = _SERVICES[name]
+    return _advice(name, not running, why if running else "not running", mend.format(ports=" ".join(ifnames)), host)
+
+
+def _advice(name: str, good: bool, found: str, mend: str, host: Host) -> Check:
+    return check(name, good, found, mend, required=False, host=host.name, otherwise="advice")
+
+
+def text_of(host: Host, path: str) -> str:
+    """A file of the host, or nothing."""
+    try:
+        return host.read(path)
+    except XdplabError:
+        return ""

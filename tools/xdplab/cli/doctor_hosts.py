@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab doctor` for a testbed of machines: each host, each port, and then the cables with the ports up."""
+
+from xdplab.cli.check import Check, check
+from xdplab.cli.doctor_host import host_checks
+from xdplab.cli.doctor_ports import cable_checks, port_checks
+from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.testbed import HostsTestbed
+
+
+def hosts_checks(spec: TestbedSpec) -> list[Check]:
+    """All checks; what cannot be asked because a host is not reached is left out, and the host is missing."""
+    testbed = HostsTestbed(spec)
+    try:
+        testbed.lock.acquire()
+    except InputError as exc:
+        return [check("testbed", False, str(exc), "wait for it, or `xdplab down --testbed` with this file")]
+    try:
+        left = bool(testbed.lock.state())
+        found = [check("testbed", not left, "left by a killed run" if left else "free", "xdplab restore --testbed ...")]
+        found += _each_host(testbed)
+    finally:
+        testbed.lock.release()
+    if any(each.state == "missing" and each.name in ("ssh", "testbed", "ports") for each in found):
+        for host in testbed.hosts.values():
+            host.close()
+        return found
+    return found + _with_ports_up(testbed)
+
+
+def _each_host(testbed: HostsTestbed) -> list[Check]:
+    found = []
+    homes = {role: port.host for role, port in testbed.spec.ports.items()}
+    for name, host in testbed.hosts.items():
+        roles = [letter for letter, role in (("A", "a0"), ("B", "b0"), ("C", "c0")) if homes[role] == name]  # type: ignore[index]
+        ifnames = [port.ifname for port in testbed.spec.ports.values() if port.host == name]
+        try:
+            host.open()
+            found += host_checks(host, roles, ifnames)
+        except XdplabError as exc:
+            text, _, mend = str(exc).partition("; ")
+            found.append(check("ssh", False, text, mend or "check address, port and sshd there", host=name))
+    if all(each.name != "ssh" or each.state == "ok" for each in found):
+        try:
+            testbed.find_ports()
+            for role, given in testbed.spec.ports.items():
+                found += port_checks(testbed, role, testbed.ports[role], given)
+        except XdplabError as exc:
+            text, _, mend = str(exc).partition("; ")
+            found.append(check("ports", False, text, mend))
+        else:
+            one_clock, why = testbed.clock
+            text = f"{why}: {'one-way latencies and round trips' if one_clock else 'round trips only'}"
+            found.append(check("clock of A and C", True, text, ""))
+    return found
+
+
+def _with_ports_up(testbed: HostsTestbed) -> list[Check]:
+    try:
+        testbed.up()
+        return [check("links", True, "up at every port", ""), *cable_checks(testbed)]
+    except XdplabError as exc:
+        text, _, mend = str(exc).partition("; ")
+        return [check("links", False, text, mend)]
+    finally:
+        testbed.down()

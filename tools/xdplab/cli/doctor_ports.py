@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the doctor asks of each port of a testbed: driver, XDP, queues, NUMA node, and the cables between them."""
+
+import json
+import re
+import secrets
+import time
+from pathlib import Path
+
+from xdplab import hosts
+from xdplab.cli.check import Check, check
+from xdplab.cli.doctor_host import text_of
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import cpu_list
+from xdplab.model import InputError, PortSpec, XdplabError
+from xdplab.model.inventory import LINKS
+from xdplab.testbed import HostsTestbed, Port, port_settings
+
+_PROBES = Path(hosts.__file__).parent
+#: Drivers whose sockets get the NAPI id that busy polling needs on kernels from 6.13 on (net/xdp/xsk.c, xsk_bind).
+_BUSY_POLLING = ("virtio_net", "igb", "igc", "ice", "mlx5_core")
+_LISTEN_S = 3.0
+
+
+def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -> list[Check]:
+    """All of one port, without changing it."""
+    host, ifname = port.host, port.ifname
+    link = port_settings.read_link(host, ifname)
+    found = [_as_stated(host, role, ifname, given, link), _free(host, ifname, link), _xdp(host, ifname, link)]
+    found += [_queues(host, ifname, testbed.spec.queues), _numa(testbed, host, ifname, role)]
+    if role in ("b0", "b1"):
+        found += _features(host, ifname)
+    return found
+
+
+def _as_stated(host: Host, role: str, ifname: str, given: PortSpec, link: dict[str, object]) -> Check:
+    """Driver, firmware, PCI address, MAC and speed, against the file where it names them."""
+    told = dict(re.findall(r"^([\w-]+): (.*)$", host.run(["ethtool", "-i", ifname], check=False).stdout, re.MULTILINE))
+    speed = text_of(host, f"/sys/class/net/{ifname}/speed")
+    facts = {
+        "driver": told.get("driver", "unknown"),
+        "firmware": told.get("firmware-version", ""),
+        "pci": told.get("bus-info", ""),
+        "mac": str(link["address"]),
+        "speed_mbps": speed if speed not in ("", "-1") else "",
+    }
+    wanted = {"driver": given.driver, "pci": given.pci, "mac": given.mac, "speed_mbps": given.speed_mbps}
+    wrong = [
+        f"{key} is {facts[key] or 'unknown'}, the file says {value}"
+        for key, value in wanted.items()
+        if value is not None and str(value) != facts[key]
+    ]
+    shown = ", ".join(f"{key} {value}" for key, value in facts.items() if value)
+    mend = f"correct ports.{role} in the testbed file, or the machine"
+    return check(f"{role} {ifname}", not wrong, "; ".join(wrong) or shown, mend, host=host.name)
+
+
+def _free(host: Host, ifname: str, link: dict[str, object]) -> Check:
+    try:
+        port_settings.refuse_if_needed(host, ifname, link)
+    except InputError as exc:
+        text, _, mend = str(exc).partition("; ")
+        return check(f"{ifname} use", False, text.removeprefix(f"{host.name}: "), mend, host=host.name)
+    return check(f"{ifname} use", True, "no address, no bridge", "", host=host.name)
+
+
+def _xdp(host: Host, ifname: str, link: dict[str, object]) -> Check:
+    attached = bool(link.get("xdp"))
+    mend = f"ip link set dev {ifname} xdp off"
+    return check(f"{ifname} XDP program", not attached, "attached" if attached else "none", mend, host=host.name)
+
+
+def _queues(host: Host, ifname: str, wanted: int) -> Check:
+    """Frames of one flow meet one queue only when there is no other."""
+    shown = host.run(["ethtool", "-l", ifname], check=False).stdout
+    now = re.findall(r"^(?:Combined|RX):\s+(\d+)$", shown.partition("Current")[2], re.MULTILINE)
+    count = max(map(int, now), default=1)
+    text = f"{count} in use, the file says {wanted}" if count != wanted else str(count)
+    mend = f"ethtool -L {ifname} combined {wanted}"
+    return check(f"{ifname} queues", count == wanted, text, mend, required=False, host=host.name, otherwise="advice")
+
+
+def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
+    """The CPUs that serve a port should be on its node."""
+    node = text_of(host, f"/sys/class/net/{ifname}/device/numa_node")
+    name = f"{ifname} NUMA node"
+    if node in ("", "-1"):
+        return check(name, True, "none (one node, or no device)", "", host=host.name)
+    layout = testbed.layout
+    cpu = layout.forwarder if role.startswith("b") else layout.tester_tx
+    local = cpu_list(text_of(host, f"/sys/devices/system/node/node{node}/cpulist"))
+    found = f"{node}; CPU {cpu} that serves it is {'on it' if cpu in local else 'on another'}"
+    mend = f"cpus: {list(local[:4])} for host {host.name} in the testbed file"
+    return check(name, cpu in local, found, mend, required=False, host=host.name, otherwise="advice")
+
+
+def _features(host: Host, ifname: str) -> list[Check]:
+    """What the kernel says that the driver can do."""
+    told = json.loads(host.run([host.python, "-I", "-S", host.program(_PROBES / "netdev_probe.py"), ifname]).stdout)
+    driver = port_settings.driver(host, ifname)
+    release = host.read("/proc/sys/kernel/osrelease")
+    if told is None:
+        text = f"{driver} on {release}: unknown, the kernel tells it from 6.3 on; a run with xdp_mode=native shows it"
+        return [check(f"{ifname} XDP", False, text, "boot a newer kernel", required=False, host=host.name)]
+    able = told[ifname]
+    native = {"basic", "redirect"} <= set(able)
+    busy = tuple(map(int, re.findall(r"\d+", release)[:2])) < (6, 13) or driver in _BUSY_POLLING
+    checks = {
+        "native XDP": (native, "generic mode only: slower, and not what the comparison is about"),
+        "AF_XDP zero-copy": ("xsk-zerocopy" in able, "copy mode only"),
+        "AF_XDP busy polling": (busy, "inactive: the driver does not tie its queues to NAPIs (kernel 6.13 and later)"),
+    }
+    mend = "a NIC and kernel whose driver has it; rows that need it are marked unsupported"
+    text = f"{driver} on {release}: "
+    return [
+        check(f"{ifname} {name}", good, text + ("yes" if good else why), mend, required=False, host=host.name)
+        for name, (good, why) in checks.items()
+    ]
+
+
+def cable_checks(testbed: HostsTestbed) -> list[Check]:
+    """Send a word from each port and see which hears it. The ports are up and free."""
+    tag = secrets.token_hex(4)
+    ports = testbed.ports
+    listeners = []
+    for host in testbed.hosts.values():
+        names = [port.ifname for port in ports.values() if port.host is host]
+        if names:
+            host.make_folder(host.folder)
+            output = host.folder / "cables.out"
+            argv = [host.python, "-I", "-S", host.program(_PROBES / "cable_probe.py"), "listen", str(_LISTEN_S), *names]
+            listeners.append((host, output, host.start(argv, log=host.folder / "cables.log", stdout=output)))
+    deadline = time.monotonic() + 10.0
+    while not all(host.exists(output) and host.read(str(output)) for host, output, _ in listeners):
+        if time.monotonic() > deadline:
+            raise XdplabError("cables: a listener does not start: " + " | ".join(listeners[0][2].log_tail(2)))
+        time.sleep(0.05)
+    for role, port in ports.items():
+        program = port.host.program(_PROBES / "cable_probe.py")
+        port.host.run([port.host.python, "-I", "-S", program, "send", f"{tag}-{role}", port.ifname])
+    heard: dict[str, set[str]] = {role: set() for role in ports}
+    for host, output, process in listeners:
+        process.wait(_LISTEN_S + 5.0)
+        for line in host.read(str(output)).splitlines()[1:]:
+            told = json.loads(line)
+            word = told["word"].partition("-")
+            on = [role for role, port in ports.items() if port.host is host and port.ifname == told["on"]]
+            if word[0] == tag and word[2] in heard:
+                heard[word[2]].update(on)
+    return [_cable(testbed, left, right, heard) for left, right in LINKS if left in ports]
+
+
+def _cable(testbed: HostsTestbed, left: str, right: str, heard: dict[str, set[str]]) -> Check:
+    ends = {role: f"{role} ({testbed.ports[role].host.name} {testbed.ports[role].ifname})" for role in testbed.ports}
+    name = f"cable {left}-{right}"
+    if heard[left] == {right} and heard[right] == {left}:
+        return check(name, True, f"{ends[left]} and {ends[right]} hear each other", "")
+    facts = []
+    for role, other in ((left, right), (right, left)):
+        reached = sorted(heard[role] - {other})
+        if reached:
+            facts.append(f"{ends[role]} reaches {', '.join(ends[each] for each in reached)}")
+        elif other not in heard[role]:
+            facts.append(f"{ends[role]} reaches no port of the file")
+    return check(name, False, "; ".join(facts), "move the cables, or exchange the ifnames in the testbed file")

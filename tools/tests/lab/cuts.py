@@ -149,8 +149,10 @@ def look(lab: SshLab) -> dict[str, Any]:
     return seen
 
 
-def run(folder: Path, *, repetitions: int, cuts: int, seed: int, each_s: float = 1.0) -> Outcome:
-    """Run the study with cuts `each_s` apart on average until there were `cuts` and the run has ended."""
+def run(
+    folder: Path, *, repetitions: int, cuts: int, seed: int, each_s: float = 1.0, at_most: float = float("inf")
+) -> Outcome:
+    """Run the study with cuts `each_s` apart on average until it ends, `cuts` at least and `at_most` in all."""
     lab = SshLab(folder / "lab")
     rng = random.Random(seed)
     relays: dict[str, Relay] = {}
@@ -176,7 +178,7 @@ def run(folder: Path, *, repetitions: int, cuts: int, seed: int, each_s: float =
         journal = folder / "results" / "latest" / "trials.jsonl"
         while process.poll() is None:
             time.sleep(rng.uniform(0.1, 2 * each_s - 0.1))
-            if not journal.exists():
+            if not journal.exists() or made >= at_most:
                 continue  # first connections are refused at once, not made again: nothing has been changed yet
             hang = rng.random() < 0.1
             cut = relays[rng.choice("ABC")].cut(hang=hang)

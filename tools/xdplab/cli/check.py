@@ -3,7 +3,7 @@
 
 from typing import Literal
 
-from xdplab.model import Model
+from xdplab.model import Model, Shown
 
 
 class Check(Model):
@@ -15,8 +15,8 @@ class Check(Model):
 
     name: str
     state: Literal["ok", "optional", "advice", "missing"]
-    found: str
-    mend: str = ""
+    found: Shown
+    mend: Shown = ""
     #: Host of the testbed file, where it has any.
     host: str = ""
 

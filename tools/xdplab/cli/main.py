@@ -22,7 +22,7 @@ from xdplab.cli.doctor import checks
 from xdplab.cli.progress import ConsoleListener
 from xdplab.cli.sockets import socket_table
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
-from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError
+from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
 from xdplab.report import write_report
 from xdplab.results import find_run
 from xdplab.runner import interruptible, recover
@@ -63,7 +63,7 @@ def run(
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:
-        print(f"xdplab: {outcome.error or outcome.interrupted}", file=sys.stderr)
+        _complain(str(outcome.error or outcome.interrupted), 0)
     raise typer.Exit(app.exit_code(outcome, summaries))
 
 
@@ -266,7 +266,7 @@ def main() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"xdplab: {' '.join(message.split())}", file=sys.stderr)
+    print(f"xdplab: {plain(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 

@@ -4,7 +4,7 @@
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xdplab.model import Point, TrialRecord
+from xdplab.model import Point, TrialRecord, plain
 from xdplab.report import describe, duration
 from xdplab.runner import Plan
 
@@ -37,7 +37,7 @@ class ConsoleListener:
 
     def note(self, text: str) -> None:
         """A line of its own."""
-        (self._progress.console if self._progress else self._console).print(text, markup=False, soft_wrap=True)
+        (self._progress.console if self._progress else self._console).print(plain(text), markup=False, soft_wrap=True)
 
     def progress(self, text: str) -> None:
         """On a terminal beside the bar; without one as a line."""

@@ -7,6 +7,7 @@ that a testbed file says all there is to say.
 
 import contextlib
 import getpass
+import os
 from pathlib import Path
 
 import asyncssh
@@ -78,13 +79,12 @@ async def _connect(
         raise InputError(f"{where}: host key not verified: {exc.reason}; {_learn(to, known_hosts)}") from None
     except asyncssh.PermissionDenied:
         with_key = f"key {key}" if key else "any key of ssh-agent or ~/.ssh"
-        raise InputError(
-            f"{where}: user {user} is not let in with {with_key}; `ssh-copy-id` puts a key there"
-        ) from None
+        raise InputError(f"{where}: user {user} is refused with {with_key}; `ssh-copy-id` puts a key there") from None
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as exc:
         raise InputError(f"{where}: key {key}: {exc}; a key with a passphrase belongs into ssh-agent") from None
-    except (OSError, asyncssh.Error, TimeoutError) as exc:
-        raise Unreachable(f"{where}: {exc or 'no answer'}") from None
+    except (OSError, asyncssh.Error) as exc:
+        why = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else str(exc)
+        raise Unreachable(f"{where}: {why or 'no answer'}") from None
 
 
 def _learn(to: SshAddress, known_hosts: Path) -> str:

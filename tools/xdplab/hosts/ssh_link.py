@@ -15,7 +15,7 @@ import asyncssh
 
 from xdplab.hosts.ssh_connect import Unreachable, connect
 from xdplab.hosts.ssh_deploy import agent_zip, deploy
-from xdplab.model import HostLost, HostSpec, InputError, MissingProgram, XdplabError
+from xdplab.model import HostLost, HostSpec, InputError, MissingProgram, XdplabError, plain
 
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _HELLO_TIMEOUT_S = 15.0
@@ -156,8 +156,7 @@ class AgentLink:
         facts = json.loads(line)
         if "error" in facts:
             raise InputError(f"{self._name}: {facts['error']}")
-        assert isinstance(facts, dict)
-        return facts
+        return _checked(facts, self._name)
 
     async def _keep(self) -> None:
         """Read replies; connect again when the connection drops, and give up after `reconnect_s`."""
@@ -219,6 +218,16 @@ class AgentLink:
         if self._process is not None:
             with contextlib.suppress(OSError, asyncssh.Error):
                 self._process.stdin.write(line)
+
+
+def _checked(facts: Any, name: str) -> dict[str, Any]:
+    """What a host says of itself, as far as it is of the right kind: some of it becomes part of a path."""
+    kinds = {"agent": str, "pid": int, "uid": int, "boot_id": str, "netns": str, "python": str, "cpus": list}
+    good = isinstance(facts, dict) and all(type(facts.get(key)) is kind for key, kind in kinds.items())
+    if not good or not facts["cpus"] or not all(type(cpu) is int for cpu in facts["cpus"]):
+        raise InputError(f"{name}: the agent's greeting cannot be understood")
+    ended = facts.get("ended") or ()
+    return {**{key: facts[key] for key in kinds}, "ended": [plain(str(each))[:40] for each in ended]}
 
 
 class AgentError(XdplabError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
 
-from xdplab.model.base import SCHEMA_VERSION, Model, validated
+from xdplab.model.base import SCHEMA_VERSION, Model, Shown, plain, validated
 from xdplab.model.errors import (
     HostLost,
     InputError,
@@ -66,6 +66,7 @@ __all__ = [
     "PresetName",
     "Rfc2544Spec",
     "RunRecord",
+    "Shown",
     "SshAddress",
     "StreamResult",
     "StreamSpec",
@@ -78,5 +79,6 @@ __all__ = [
     "TrialSpec",
     "Unsupported",
     "XdplabError",
+    "plain",
     "validated",
 ]

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all models share: frozen, no unknown keys, errors that fit on one line."""
 
+import re
+import reprlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from xdplab.model.errors import InputError
 
@@ -12,6 +14,19 @@ from xdplab.model.errors import InputError
 SCHEMA_VERSION = 1
 
 _M = TypeVar("_M", bound=BaseModel)
+
+#: Characters that make a terminal or a page show something else than is there: all controls but tab and newline, and
+#: those that change the direction of writing.
+_DECEIVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    r"""The text with what would act on a terminal made visible (`\x1b`)."""
+    return _DECEIVING.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+#: Text that comes from outside (logs, files, hosts) and is shown to people.
+Shown = Annotated[str, AfterValidator(plain)]
 
 
 class Model(BaseModel):
@@ -48,5 +63,6 @@ def validated(model: type[_M], data: Mapping[str, Any], where: str) -> _M:
             known = ", ".join(sorted(model.model_fields))
             problem = f"unknown key (known here: {known})" if "." not in key else "unknown key"
         else:
-            problem = f"{first['msg']} (got {first['input']!r:.80})"
-        raise InputError(f"{where}: {key}: {problem}") from None
+            # reprlib looks at a part only: aliases of YAML may stand for more than fits into memory
+            problem = f"{first['msg']} (got {reprlib.repr(first['input']):.80})"
+        raise InputError(" ".join(plain(f"{where}: {key}: {problem}").split())) from None

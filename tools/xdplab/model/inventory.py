@@ -18,6 +18,8 @@ Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9:][A-Za-z0-9.:%-]{0,252}$")]
 User = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
 #: A folder on a host: absolute, and no part of it hidden or `..`.
 Folder = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){1,8}$")]
+_HIDDEN_OR_NOT = r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
+DeployFolder = Annotated[str, Field(pattern=rf"^/?{_HIDDEN_OR_NOT}(/{_HIDDEN_OR_NOT}){{0,7}}$")]
 Mac = Annotated[str, StringConstraints(to_lower=True, pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
 PciAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 Role = Literal["a0", "b0", "b1", "c0", "d0", "d1"]
@@ -44,7 +46,7 @@ class HostSpec(SshAddress):
     #: Become root with `sudo -n`, which never asks for a password; not needed when `user` is root.
     sudo: bool = False
     #: Where programs are put by SFTP: relative to the user's home, or absolute.
-    deploy: Annotated[str, Field(pattern=r"^/?[A-Za-z0-9_.][A-Za-z0-9_./-]{0,100}$")] = ".cache/xdplab"
+    deploy: DeployFolder = ".cache/xdplab"
     #: Private folder on the host for sockets, logs and databases while a run lasts; best on a tmpfs.
     folder: Folder = "/run/xdplab"
     #: CPUs that the data path may use, in order of preference; default: all that a login session may run on.
@@ -63,6 +65,6 @@ class PortSpec(Model):
     host: Name
     ifname: IfName
     mac: Mac | None = None
-    driver: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,31}$")] | None = None
+    driver: Annotated[str, Field(pattern=r"^[a-z0-9_][a-z0-9_-]{0,30}$")] | None = None
     pci: PciAddress | None = None
     speed_mbps: int | None = Field(default=None, gt=0)

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.base import SCHEMA_VERSION, Model, Shown
 from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.trial import Calibration
@@ -41,11 +41,11 @@ class RunRecord(Model):
     rx_program: str
     rx_reason: str
     points: dict[str, Point]
-    unsupported: dict[str, str]
+    unsupported: dict[str, Shown]
     calibration: Calibration | None
     environment: Environment
     finished: str | None = None
     wall_s: float | None = None
     measuring_s: float | None = None
     #: Why the run ended early, if it did.
-    ended_early: str | None = None
+    ended_early: Shown | None = None

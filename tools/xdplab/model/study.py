@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from xdplab.model.base import Model
+from xdplab.model.base import Model, Shown, plain
 from xdplab.model.inventory import Name
 from xdplab.model.trial import DisturbanceRule
 
@@ -35,9 +35,9 @@ class Path(StrEnum):
 class ForwarderSpec(Model):
     """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
 
-    name: str
+    name: Shown
     options: dict[str, Scalar] = {}
-    label: str = ""
+    label: Shown = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -64,7 +64,7 @@ class ForwarderSpec(Model):
         if self.label:
             return self.label
         options = ",".join(f"{k}={v}" for k, v in self.options.items())
-        return f"{self.name}:{options}" if options else self.name
+        return plain(f"{self.name}:{options}" if options else self.name)
 
 
 class TrafficSpec(Model):
@@ -188,7 +188,7 @@ class StudySpec(Model):
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: Name
-    title: str = ""
+    title: Shown = ""
     testbed: str = "embedded"
     tester: str = "xdpgen"
     path: tuple[Path, ...] = (Path.THROUGH,)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.base import SCHEMA_VERSION, Model, Shown
 
 Purpose = Literal["measure", "search", "figures", "end"]
 
@@ -204,7 +204,7 @@ class TrialRecord(Model):
     trial: int = 0
     attempt: int = 0
     status: Literal["ok", "disturbed", "failed", "unsupported"]
-    reason: str = ""
+    reason: Shown = ""
     started: str
     setup_s: float = 0.0
     asked: TrialSpec | None = None
@@ -220,4 +220,4 @@ class TrialRecord(Model):
     softirq_cpus: dict[int, int] = {}
     counters: dict[str, Any] = {}
     knobs: dict[str, Any] = {}
-    log_tail: tuple[str, ...] = ()
+    log_tail: tuple[Shown, ...] = ()

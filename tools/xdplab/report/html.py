@@ -29,7 +29,8 @@ def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> N
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(render(run, trials), encoding="utf-8")
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(render(run, trials))
         partial.replace(path)
     except OSError as exc:
         partial.unlink(missing_ok=True)

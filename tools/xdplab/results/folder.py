@@ -111,7 +111,7 @@ class RunFolder:
     def _write(self, name: str, text: str) -> None:
         partial = self.path / f".{name}.partial"
         try:
-            with partial.open("w", encoding="utf-8") as file:
+            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())

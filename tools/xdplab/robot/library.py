@@ -2,8 +2,10 @@
 """One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python."""
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from robot.api import FatalError, SkipExecution, logger
 from robot.api.deco import keyword, library
@@ -12,7 +14,7 @@ from xdplab import app
 from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
-from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError
+from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.report import describe, duration
 from xdplab.report.published import published_figure
 from xdplab.runner import Plan
@@ -31,8 +33,8 @@ class RobotListener:
 
     def note(self, text: str) -> None:
         """A line of its own."""
-        logger.info(text)
-        logger.console(f"  {text}")
+        logger.info(plain(text))
+        logger.console(f"  {plain(text)}")
 
     def progress(self, text: str) -> None:
         """A line on the console, not in the log."""
@@ -75,7 +77,8 @@ class XdplabLibrary:
             raise FatalError(str(exc)) from None
         self._run = outcome.record
         self._summaries = summarise(outcome.record, folder.trials())
-        logger.info(f'<a href="file://{folder.report}">{folder.report}</a>', html=True)
+        path = str(folder.report)
+        logger.info(f'<a href="file://{quote(path)}">{escape(path)}</a>', html=True)
         logger.console(f"  {answer(outcome.record, self._summaries).sentence}\n  report {folder.report}")
         ended = outcome.interrupted or outcome.error
         if isinstance(ended, Interrupted):

@@ -22,6 +22,7 @@ from xdplab.model import (
     StudySpec,
     TrialRecord,
     XdplabError,
+    plain,
 )
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.plan import Plan
@@ -149,7 +150,7 @@ class StudyRun:
                 "wall_s": round((record.wall_s or 0.0) + time.monotonic() - began, 2),
                 "measuring_s": round(self._measuring_s, 2),
                 "unsupported": self._unsupported,
-                "ended_early": str(ended) if ended else None,
+                "ended_early": plain(str(ended)) if ended else None,
             }
         )
         try:
@@ -202,7 +203,7 @@ class StudyRun:
             dut = Dut(self._testbed.dut, ports, point.path, settings.context.layout, folder)
             reason = self._no_one_way(point) or settings.unsupported() or forwarder.supported(dut)
             if reason:
-                self._unsupported[point.id] = reason
+                self._unsupported[point.id] = plain(reason)
                 self._listener.note(f"unsupported: {point.forwarder.title}: {reason}")
 
     def _no_one_way(self, point: Point) -> str | None:

@@ -7,6 +7,7 @@ Interfaces that carry an address, or belong to a bridge or bond, are refused: so
 
 import json
 import re
+import time
 from typing import Any
 
 from xdplab.hosts import Host
@@ -16,6 +17,8 @@ from xdplab.testbed.base import Port
 _OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
                  "generic-segmentation-offload", "generic-receive-offload", "large-receive-offload",
                  "rx-vlan-offload", "tx-vlan-offload")  # fmt: skip
+#: veth takes segmentation offload back a moment after its peer's XDP program is gone.
+_RESTORE_S = 3.0
 #: From linux/if.h.
 _UP, _PROMISC = "UP", "PROMISC"
 
@@ -55,7 +58,7 @@ def refuse_if_needed(host: Host, ifname: str, link: dict[str, Any]) -> None:
 def features(host: Host, ifname: str) -> dict[str, str]:
     """Offloads that can be changed -> `on` or `off`."""
     shown = host.run(["ethtool", "-k", ifname]).stdout
-    return dict(re.findall(r"^\s*([\w-]+): (on|off)$", shown, re.MULTILINE))
+    return dict(re.findall(r"^\s*([\w-]+): (on|off)(?: \[requested \w+\])?$", shown, re.MULTILINE))
 
 
 def snapshot(host: Host, ifname: str) -> dict[str, Any]:
@@ -92,17 +95,26 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
         host.write(_ipv6(ifname), saved["disable_ipv6"])
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
-    _switch(host, ifname, saved["features"])
     host.run(["ip", "link", "set", "dev", ifname, *state])
-    now = snapshot(host, ifname)
+    deadline = time.monotonic() + _RESTORE_S
+    while True:
+        _switch(host, ifname, saved["features"])
+        changed = _differences(snapshot(host, ifname), saved)
+        if not changed:
+            return
+        if time.monotonic() > deadline:
+            raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
+        time.sleep(0.1)
+
+
+def _differences(now: dict[str, Any], saved: dict[str, Any]) -> list[str]:
     changed = [f"{key}: {now[key]}, was {saved[key]}" for key in saved if key != "features" and now[key] != saved[key]]
     changed += [
         f"{name}: {now['features'].get(name)}, was {value}"
         for name, value in saved["features"].items()
         if now["features"].get(name) != value
     ]
-    if changed:
-        raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
+    return changed
 
 
 def driver(host: Host, ifname: str) -> str:

@@ -105,7 +105,7 @@ class HostsTestbed:
         """Connect, check that the ports are free, remember how they are, and make them fit for tests."""
         self.lock.acquire()
         try:
-            if self.lock.state():
+            if self._changed():
                 raise InputError(f"testbed {self.spec.name}: a run left it changed; `xdplab restore` puts it back")
             self._connect()
             for role, given in self.spec.ports.items():
@@ -141,8 +141,7 @@ class HostsTestbed:
             self.lock.remember(ports=saved)
         for host in self._hosts.values():
             host.close()
-        left = {key: value for key, value in self.lock.state().items() if value}
-        if not left:
+        if not self._changed():
             self.lock.forget()
         self.lock.release()
         if failures:
@@ -150,8 +149,7 @@ class HostsTestbed:
 
     def clear_away(self) -> list[str]:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
-        state = self.lock.state()
-        if not state:
+        if not self._changed():
             return []
         self._connect()
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts.get("ended", ())]
@@ -160,7 +158,7 @@ class HostsTestbed:
                 for flag in ("xdp", "xdpgeneric"):
                     port.host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
                 done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
-        for name in state.get("links", ()):
+        for name in self.lock.state().get("links", ()):
             if self.dut.exists(f"/sys/class/net/{name}"):
                 self.dut.run(["ip", "link", "delete", "dev", name])
                 done.append(f"{self.dut.name}: link {name} removed")
@@ -192,6 +190,11 @@ class HostsTestbed:
         for host in self._hosts.values():
             host.open()
         self.find_ports()
+
+    def _changed(self) -> bool:
+        """Whether the state file names something that is to be put back."""
+        state = self.lock.state()
+        return any(state.get(key) for key in ("ports", "links", "settings"))
 
     def find_ports(self) -> None:
         """Look at the interfaces of the file; the hosts are connected.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The two commands of the README; everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
-.PHONY: latency test setup clean
+.PHONY: latency test ssh-suites setup clean
 
 latency: setup
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
@@ -8,6 +8,11 @@ latency: setup
 
 test: setup
 	ci/check
+
+# both suites against three hosts behind sshd, which are network namespaces of this machine
+ssh-suites: setup
+	.venv/bin/python tools/tests/lab/sshlab.py run .venv/bin/robot --outputdir results/robot \
+		-v "TESTBED:{testbed}" $(ROBOT) suites/latency.robot suites/rfc2544.robot
 
 setup:
 	@ci/setup

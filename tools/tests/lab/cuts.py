@@ -126,7 +126,7 @@ def changes(lab: SshLab, before: dict[str, Any]) -> list[str]:
     """What differs on the hosts from `before`, and what runs there beside sshd."""
     found = [f"{key}: {value!r}, was {before[key]!r}" for key, value in look(lab).items() if value != before[key]]
     for host in "ABC":
-        for pid in lab.processes(host):
+        for pid in set(lab.processes(host)) - {lab.inits[host]}:
             with contextlib.suppress(OSError):
                 comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
                 if not comm.startswith("sshd"):

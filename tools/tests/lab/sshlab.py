@@ -29,11 +29,8 @@ import yaml
 SSHD = "/usr/sbin/sshd"
 LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
 HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
-#: What a host's init does: a /run of its own, then sshd, which is told where all of its files are.
-_INIT = """
-mount -t tmpfs -o mode=755 xdplab-lab /run && mkdir -m 755 /run/sshd
-exec "$0" -D -e -f "$1"
-"""
+#: What a host's init does: a /run of its own, and staying there for sshd to be started in its namespaces.
+_INIT = "mount -t tmpfs -o mode=755 xdplab-lab /run; mkdir -m 755 /run/sshd; echo up; exec sleep infinity"
 
 
 class SshLab:
@@ -46,6 +43,7 @@ class SshLab:
         self.testbed = folder / "testbed.yaml"
         self.key = folder / "client"
         self.known_hosts = folder / "known_hosts"
+        self.inits: dict[str, int] = {}
 
     def address(self, host: str, end: int = 2) -> str:
         """Address of a host (`end` 1: ours on its link), from the shared address space of RFC 6598."""
@@ -82,6 +80,12 @@ class SshLab:
             _run("ip", *where, "link", "set", ifname, "up")
         _run("ip", "-n", netns, "link", "set", "lo", "up")
         _make_key(self.folder / f"host{host}")
+        argv = ["ip", "netns", "exec", netns, "sh", "-ec", _INIT]
+        init = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+        assert init.stdout
+        init.stdout.readline()
+        init.stdout.close()
+        self.inits[host] = init.pid
 
     def start_sshd(self, host: str) -> None:
         """Start a host's sshd; also after it was killed."""
@@ -105,7 +109,7 @@ class SshLab:
         config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
         log = (self.folder / f"sshd{host}.log").open("ab")
         with log:
-            argv = ["ip", "netns", "exec", self.netns(host), "sh", "-ec", _INIT, SSHD, str(config)]
+            argv = ["nsenter", "-t", str(self.inits[host]), "-m", "-n", SSHD, "-D", "-e", "-f", str(config)]
             subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 10
         listening = ["ip", "netns", "exec", self.netns(host), "ss", "-Hltn", "src", self.address(host)]

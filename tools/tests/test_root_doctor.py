@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab doctor` on three hosts behind sshd: what is well, each gap with its mending command, and nothing changed."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lab.command import Done, environment, finish, start, xdplab
+from lab.cuts import changes, look
+from lab.sshlab import SshLab
+
+pytestmark = pytest.mark.root
+
+
+class Ward:
+    """A lab, and the doctor's rounds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lab = SshLab(folder / "lab")
+        self.state = folder / "state"
+        self.lab.up()
+        self.before = look(self.lab)
+
+    def visit(self, spec: dict[str, Any]) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
+        """Exit code, and the findings by host and name."""
+        self.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        done: Done = xdplab(
+            "doctor", "--testbed", self.lab.testbed, "--json", env=environment({"XDPLAB_STATE": str(self.state)})
+        )
+        assert done.err == ""
+        return done.code, {(each["host"], each["name"]): each for each in done.json()}
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    made = Ward(tmp_path_factory.mktemp("ward"))
+    yield made
+    made.lab.down()
+
+
+def test_a_healthy_lab(ward: Ward) -> None:
+    code, found = ward.visit(ward.lab.spec())
+    assert code == 0
+    assert [each for each in found.values() if each["state"] == "missing"] == []
+    for host in "abc":
+        assert found[host, "ssh"]["state"] == found[host, "root"]["state"] == "ok"
+    for link in ("a0-b0", "b1-c0", "d0-d1"):
+        assert "hear each other" in found["", f"cable {link}"]["found"]
+    assert found["b", "b0 native XDP"]["state"] == "ok"
+    assert "copy mode only" in found["b", "b0 AF_XDP zero-copy"]["found"]
+    assert "one kernel: one-way latencies" in found["", "clock of A and C"]["found"]
+    assert "hash as here" in found["a", "xdpgen"]["found"]
+    assert all(each["mend"] for each in found.values() if each["state"] != "ok")
+    assert changes(ward.lab, ward.before) == [] or "python3" in str(changes(ward.lab, ward.before))
+
+
+def test_cables_that_are_not_as_the_file_says(ward: Ward) -> None:
+    spec = ward.lab.spec()
+    spec["ports"]["b0"]["ifname"], spec["ports"]["b1"]["ifname"] = "b1", "b0"
+    code, found = ward.visit(spec)
+    assert code == 2
+    crossed = found["", "cable a0-b0"]
+    assert crossed["state"] == "missing"
+    assert "a0 (a a0) reaches b1 (b b0)" in crossed["found"]
+    assert "exchange the ifnames" in crossed["mend"]
+    assert found["", "cable d0-d1"]["state"] == "ok"
+
+
+def test_ports_that_are_not_as_the_file_says(ward: Ward) -> None:
+    spec = ward.lab.spec()
+    spec["queues"] = 4
+    spec["ports"]["b0"].update(driver="ice", speed_mbps=25000)
+    spec["ports"]["c0"]["ifname"] = "mgmt"
+    code, found = ward.visit(spec)
+    assert code == 2
+    assert "driver is veth, the file says ice; speed_mbps is 10000, the file says 25000" in found["b", "b0 b0"]["found"]
+    assert found["c", "mgmt use"]["state"] == "missing"
+    assert "ip address flush dev mgmt" in found["c", "mgmt use"]["mend"]
+    assert found["b", "b0 queues"]["mend"] == "ethtool -L b0 combined 4"
+    assert found["", "links"]["state"] == "missing"
+    spec["ports"]["c0"]["ifname"] = "c7"
+    code, found = ward.visit(spec)
+    assert (code, found["", "ports"]["state"]) == (2, "missing")
+    assert "no interface 'c7'" in found["", "ports"]["found"]
+
+
+def test_a_host_that_cannot_be_reached_does_not_hide_the_others(ward: Ward) -> None:
+    spec = ward.lab.spec()
+    spec["hosts"]["c"]["port"] = 23
+    ward.lab.known_hosts.open("a", encoding="ascii").write(ward.lab.known_host("C", ward.lab.address("C"), 23))
+    code, found = ward.visit(spec)
+    assert (code, found["c", "ssh"]["state"]) == (2, "missing")
+    assert "Connection refused" in found["c", "ssh"]["found"]
+    assert found["a", "kernel"]["state"] == found["b", "kernel"]["state"] == "ok"
+    assert ("", "cable a0-b0") not in found
+
+
+def test_what_disturbs_is_named_with_what_stops_it(ward: Ward) -> None:
+    folder = ward.lab.folder
+    fake = folder / "irqbalance"
+    fake.write_text("#!/bin/sh\nsleep 60\n", encoding="ascii")
+    fake.chmod(0o755)
+    with subprocess.Popen([str(fake)]) as process:
+        try:
+            code, found = ward.visit(ward.lab.spec())
+        finally:
+            subprocess.run(["pkill", "-P", str(process.pid)], check=False)
+            process.kill()
+    assert code == 0
+    assert found["b", "irqbalance"]["state"] == "advice"
+    assert found["b", "irqbalance"]["mend"] == "systemctl stop irqbalance"
+
+
+def test_a_testbed_in_use_is_left_alone(ward: Ward) -> None:
+    env = environment({"XDPLAB_STATE": str(ward.state)})
+    ward.lab.write_testbed()
+    process = start("up", "--testbed", ward.lab.testbed, env=env)
+    assert process.stdout
+    for line in iter(process.stdout.readline, ""):
+        if line.startswith("up;"):
+            break
+    code, found = ward.visit(ward.lab.spec())
+    assert (code, set(found)) == (2, {("", "testbed")})
+    assert "in use by process" in found["", "testbed"]["found"]
+    process.terminate()
+    finish(process)

@@ -105,6 +105,8 @@ def test_commands_files_and_processes(folder: Path, tmp_path: Path) -> None:
     agent.ask(op="write", path=str(tmp_path / "file"), text="new")
     assert agent.ask(op="read", path=str(tmp_path / "file")) == "new"
     assert "No such file" in agent.refused(op="write", path=str(tmp_path / "missing"), text="x")
+    agent.ask(op="write", path=str(folder / "vpp.conf"), text="made")
+    assert (folder / "vpp.conf").stat().st_mode & 0o777 == 0o600
     assert agent.ask(op="exists", path=str(tmp_path)) is True
 
 

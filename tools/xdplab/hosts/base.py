@@ -102,7 +102,7 @@ class Host(Protocol):
         """
 
     def write(self, path: str, text: str) -> None:
-        """Write a (sysfs, procfs) file.
+        """Write a (sysfs, procfs) file, or one in a folder of the run.
 
         Raises:
             XdplabError: it cannot be written.

@@ -115,8 +115,10 @@ def _tail(processes: Processes, asked: Asked) -> list[str]:
 
 
 def _write(processes: Processes, asked: Asked) -> None:
-    # no O_CREAT: only what the kernel has there already
-    with open(os.open(asked["path"], os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
+    """New files in the agent's folder only; elsewhere what the kernel has there already."""
+    path = os.path.normpath(asked["path"])
+    new = os.O_CREAT | os.O_NOFOLLOW if path.startswith(processes.folder + "/") else 0
+    with open(os.open(path, os.O_WRONLY | os.O_TRUNC | new, 0o600), "w", encoding="utf-8") as file:
         file.write(asked["text"])
 
 

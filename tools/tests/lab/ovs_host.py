@@ -16,7 +16,7 @@ netdev@ovs-netdev:
   lookups: hit:1 missed:2 lost:0
   flows: 2
   port 0: ovs-netdev (tap)
-  port 1: br0 (tap)
+  port 1: xdplab0 (tap)
   port 2: b0 (afxdp: {b0})
   port 3: b1 (afxdp: {b1})
 """
@@ -49,7 +49,7 @@ netdev_sent                0.0/sec     0.000/sec        0.0000/sec   total: 4
 afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 106 events never hit
 """
-STATUS = '{"data":[["b0",["map",[%s]]],["br0",["map",[["driver_name","tun"]]]],["b1",["map",[%s]]]],"headings":[]}'
+STATUS = '{"data":[["b0",["map",[%s]]],["xdplab0",["map",[["driver_name","tun"]]]],["b1",["map",[%s]]]],"headings":[]}'
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
               "emc-insert-inv-prob")  # fmt: skip

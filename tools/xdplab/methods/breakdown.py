@@ -75,7 +75,7 @@ class Probes:
     """`bpf/ovsprobe` while it is attached."""
 
     def __init__(self, dut: Dut, argv: list[str]) -> None:
-        self._output = dut.rundir / "ovsprobe.out"
+        self._host, self._output = dut.host, dut.rundir / "ovsprobe.out"
         self._running = dut.host.start(
             argv, log=dut.rundir / "ovsprobe.log", stdout=self._output, cpus=dut.layout.housekeeping, die_with_us=True
         )
@@ -108,7 +108,7 @@ class Probes:
         self._running.stop()
 
     def _text(self) -> str:
-        return self._output.read_text(encoding="utf-8") if self._output.exists() else ""
+        return self._host.read(str(self._output)) if self._host.exists(self._output) else ""
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def attached(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Probes]:
         **({"--prog-id": attachment.prog_id} if attachment else {}),
     }
     words = [word for name, value in numbers.items() for word in (name, str(value))]
-    probes = Probes(dut, [str(program), "--binary", target.program, *words])
+    probes = Probes(dut, [dut.host.program(program), "--binary", target.program, *words])
     try:
         probes.wait_until_ready()
         yield probes

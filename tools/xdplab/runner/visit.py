@@ -3,7 +3,6 @@
 
 import contextlib
 import dataclasses
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,8 +11,6 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
-from xdplab.hosts import Host
-from xdplab.hosts.kernel import xdp_attachment
 from xdplab.knobs import KnobContext
 from xdplab.methods import Method
 from xdplab.model import (
@@ -32,6 +29,7 @@ from xdplab.model import (
 )
 from xdplab.model.trial import Purpose
 from xdplab.runner.disturbance import between, judge, snapshot
+from xdplab.runner.leftovers import detach_xdp, links, remove_links
 from xdplab.runner.plan import Visit
 from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred
@@ -276,14 +274,11 @@ class PointVisit:
             stack.callback(self._forwarder.stop)
 
     def _remove_links(self) -> None:
-        """Links that a killed forwarder left; on machines that others use, only those it is known to make."""
         if self._links_before is None:
             return
-        host = self._testbed.dut
-        for name in sorted(links(host) - self._links_before):
-            if not self._dut.ports[0].lasting or name in self._forwarder.own_links:
-                host.run(["ip", "link", "delete", "dev", name])
-        if self._dut.ports[0].lasting:
+        lasting = self._dut.ports[0].lasting
+        remove_links(self._testbed.dut, self._links_before, only=self._forwarder.own_links if lasting else None)
+        if lasting:
             self._testbed.lock.remember(links=[])
 
     def _with_cause(self, message: str) -> str:
@@ -304,24 +299,3 @@ class PointVisit:
             setup_s=round(self._setup_s, 3),
             **fields,
         )
-
-
-def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
-    """Take off XDP programs that a killed forwarder left on ports of the testbed, and verify it.
-
-    Raises:
-        XdplabError: a program stays attached.
-    """
-    for port in ports:
-        if port.simulated or xdp_attachment(host, port.ifname) is None:
-            continue
-        for flag in ("xdp", "xdpgeneric"):
-            host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
-        attached = xdp_attachment(host, port.ifname)
-        if attached is not None:
-            raise XdplabError(f"{host.name}: {port.ifname}: XDP program {attached.prog_name} cannot be detached")
-
-
-def links(host: Host) -> frozenset[str]:
-    """Names of all links on a host."""
-    return frozenset(link["ifname"] for link in json.loads(host.run(["ip", "-json", "link", "show"]).stdout))

@@ -10,12 +10,14 @@ until the other side gives up on them. Needs root.
 
 import argparse
 import contextlib
+import difflib
 import json
 import os
 import random
 import select
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,11 +31,9 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.command import Done, environment, finish, start
-from lab.sshlab import HOME, SshLab
-from xdplab.hosts import NetnsHost
+from lab.sshlab import SshLab
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
-from xdplab.testbed import port_settings
 
 #: Seconds of silence after which xdplab drops a connection, here.
 DEAD_AFTER_S = 1.5
@@ -122,31 +122,45 @@ class Outcome:
         return sum(trial.result is not None and trial.purpose == "measure" for trial in self.trials)
 
 
-def changes(lab: SshLab, before: dict[str, Any]) -> list[str]:
-    """What differs on the hosts from `before`, and what runs there beside sshd."""
-    found = [f"{key}: {value!r}, was {before[key]!r}" for key, value in look(lab).items() if value != before[key]]
+#: Every link with its addresses, flags and XDP program, and the offloads and NAPI files of every interface.
+_LOOK = """
+ip -details address show; cd /sys/class/net
+for port in *; do echo "== $port"; ethtool -k $port; grep . $port/threaded $port/gro_flush_timeout \\
+$port/napi_defer_hard_irqs /proc/sys/net/ipv6/conf/$port/disable_ipv6; done
+"""
+
+
+def look(lab: SshLab) -> dict[str, list[str]]:
+    """All settings of the hosts, as lines of text."""
+    seen = {}
+    for host in "ABC":
+        argv = ["ip", "netns", "exec", lab.netns(host), "sh", "-c", _LOOK]
+        seen[host] = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    return seen
+
+
+def running(lab: SshLab) -> list[str]:
+    """What runs on the hosts beside sshd: host and name."""
+    found = []
     for host in "ABC":
         for pid in set(lab.processes(host)) - {lab.inits[host]}:
             with contextlib.suppress(OSError):
                 comm = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
                 if not comm.startswith("sshd"):
-                    found.append(f"{host}: process {comm} still runs")
+                    found.append(f"{host}: {comm}")
     return found
 
 
-def look(lab: SshLab) -> dict[str, Any]:
-    """Every setting of every port, NAPI files and XDP programs among them, and the links of every host."""
-    seen: dict[str, Any] = {}
-    for role, home in HOME.items():
-        host = NetnsHost(home, lab.netns(home))
-        seen[role] = {
-            **port_settings.snapshot(host, role),
-            **{file: host.read(f"/sys/class/net/{role}/{file}") for file in ("threaded", "gro_flush_timeout")},
-            "xdp": port_settings.read_link(host, role).get("xdp"),
-        }
-    for home in "ABC":
-        seen[home] = NetnsHost(home, lab.netns(home)).names("/sys/class/net")
-    return seen
+def changes(lab: SshLab, before: dict[str, list[str]]) -> list[str]:
+    """What differs on the hosts from `before`, and what still runs there once agents have had the time to end."""
+    deadline = time.monotonic() + 10.0
+    while running(lab) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found = [f"{each} still runs" for each in running(lab)]
+    for host, now in look(lab).items():
+        lines = difflib.unified_diff(before[host], now, lineterm="", n=0)
+        found += [f"{host}: {line}" for line in lines if not line.startswith(("---", "+++", "@@"))]
+    return found
 
 
 def run(
@@ -186,11 +200,7 @@ def run(
         done = finish(process)
         latest = (folder / "results" / "latest").resolve()
         trials = RunFolder(latest).trials() if latest.exists() else []
-        deadline = time.monotonic() + 10.0
-        while changed := changes(lab, before):  # an agent ends once it has seen that we hung up
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.2)
+        changed = changes(lab, before)
         left = [path.name for path in (folder / "state").iterdir() if path.suffix == ".json"]
         changed += [f"state file {name} is still there" for name in left]
         if made < cuts:

@@ -147,6 +147,9 @@ class OvsHost:
                     Path(word.removeprefix(mark)).touch()
         return FakeRunning(self.log)
 
+    def exists(self, path: str | Path) -> bool:
+        return Path(path).exists()
+
     def read(self, path: str) -> str:
         if path not in self.files:
             raise XdplabError(f"{path}: no such file")

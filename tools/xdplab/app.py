@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
-from xdplab.hosts import LocalHost
 from xdplab.model import InputError, Interrupted, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
 from xdplab.report import write_report
@@ -159,7 +158,7 @@ def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) 
     spec = read_testbed(study.testbed, testbeds_folder())
     tester = make_tester("xdpgen")
     require_root(spec)
-    for line in recover(spec.name, LocalHost()):
+    for line in recover(spec):
         note(f"left by a killed run: {line}")
     testbed = open_testbed(spec)
     reason = tester.supported(testbed)

@@ -6,9 +6,10 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.inventory import Name
 from xdplab.model.run import Environment
 from xdplab.model.study import Scalar
-from xdplab.model.testbed import CpuLayout, Name, TestbedSpec
+from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.trial import DisturbanceRule
 
 #: rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send back with addresses swapped;

@@ -30,9 +30,9 @@ from xdplab.model import (
 from xdplab.model.sockets import SocketCase, SocketStudy, SocketTrial, StageSummary, Workload
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.environment import capture_environment
+from xdplab.runner.leftovers import detach_xdp
 from xdplab.runner.plan import Plan
 from xdplab.runner.signals import deferred
-from xdplab.runner.visit import detach_xdp
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
 

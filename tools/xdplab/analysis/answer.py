@@ -99,7 +99,9 @@ def _caution(figures: Sequence[RepetitionFigures]) -> str:
 
 
 def _long(title: str) -> str:
-    return {"ovs-afxdp": "OVS on AF_XDP", "ovs-afpacket": "OVS on AF_PACKET"}.get(title, title)
+    names = {"ovs": "OVS", "vpp": "VPP"}, {"afxdp": "AF_XDP", "afpacket": "AF_PACKET"}
+    switch, _, port = title.partition("-")
+    return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
 
 
 def _find(title: str, summaries: Sequence[PointSummary]) -> PointSummary | None:

@@ -20,6 +20,7 @@ from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import checks
 from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.record import record
 from xdplab.cli.sockets import socket_table
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
@@ -29,6 +30,7 @@ from xdplab.runner import interruptible, recover
 from xdplab.testbed import open_testbed, read_testbed
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+cli.add_typer(record, name="record")
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]

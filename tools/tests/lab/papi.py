@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VPP played back: the client and the statistics reader of vpp-papi, answering what `xdplab record vpp` wrote down."""
+
+import json
+from collections import namedtuple
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import vpp_papi
+from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
+
+from xdplab.forwarders import Dut
+from xdplab.forwarders.vpp_control import VppControl
+from xdplab.hosts import Completed
+from xdplab.model import CpuLayout
+from xdplab.model import Path as Way
+from xdplab.testbed import Port
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"
+
+
+class Playback:
+    """One recording. Every request must be the one that was recorded next."""
+
+    def __init__(self, path: Path) -> None:
+        self.recorded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        self.left: list[dict[str, Any]] = list(self.recorded["exchange"])
+
+    def connect(self, api: str, stats: str) -> VppControl:
+        return VppControl(api, stats, lambda _: Client(self), lambda _: Reader(self))
+
+    def answer(self, kind: str, asked: dict[str, Any]) -> Any:
+        assert self.left, f"{kind} {asked}: the recording is over"
+        step = self.left.pop(0)
+        assert {kind: asked} == {key: value for key, value in step.items() if key not in ("answer", "raises", "text")}
+        if "raises" in step:
+            raise getattr(vpp_papi, step["raises"], OSError)(step["text"])
+        return step["answer"]
+
+    def absent(self, message: str) -> bool:
+        """Whether the recorded VPP was found to lack a message at this place."""
+        here = {"message": {"name": message}, "answer": "absent"}
+        if self.left[:1] == [here]:
+            self.left.pop(0)
+            return True
+        return False
+
+    def dut(self, rundir: Path) -> Dut:
+        """The recorded ports on a host that knows what was recorded of them."""
+        host = PlayedHost(self, rundir)
+        ports = tuple(Port(p["role"], host, p["ifname"], p["mac"], 1500) for p in self.recorded["ports"])  # type: ignore[arg-type]
+        layout = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
+        return Dut(host, ports, Way.THROUGH, layout, rundir)  # type: ignore[arg-type]
+
+
+class Client:
+    """VPPApiClient."""
+
+    def __init__(self, playback: Playback) -> None:
+        self._playback = playback
+        self.api = Api(playback)
+
+    def connect(self, name: str) -> None:
+        self._playback.answer("connect", {})
+
+    def disconnect(self) -> None:
+        raise OSError("the socket is gone")  # as vpp-papi does when VPP was faster
+
+    def get_type(self, name: str) -> Any:
+        members = self._playback.answer("type", {"name": name})
+        return members and SimpleNamespace(enum=SimpleNamespace(__members__=members))
+
+
+class Api:
+    """VPPApiClient.api."""
+
+    def __init__(self, playback: Playback) -> None:
+        self._playback = playback
+
+    def __getattr__(self, message: str) -> Any:
+        if self._playback.absent(message):
+            raise AttributeError(message)
+
+        def function(**fields: Any) -> Any:
+            answer = self._playback.answer("message", {"name": message, "fields": fields})
+            return [_reply(message, row) for row in answer] if isinstance(answer, list) else _reply(message, answer)
+
+        return function
+
+
+class Reader:
+    """VPPStats."""
+
+    in_progress = 0
+
+    def __init__(self, playback: Playback) -> None:
+        self._playback = playback
+
+    def connect(self) -> None:
+        """Nothing to do."""
+
+    disconnect = connect
+
+    def __getitem__(self, name: str) -> Any:
+        threads = self._playback.answer("statistics", {"name": name})
+        if isinstance(threads[0][0], int):
+            return StatsSimpleList(threads)
+        return StatsCombinedList([[StatsTuple(pair) for pair in thread] for thread in threads])
+
+    def set_errors(self) -> Any:
+        return self._playback.answer("errors", {})
+
+
+class PlayedHost:
+    """A host on which VPP seems to run."""
+
+    name = "B"
+
+    def __init__(self, playback: Playback, rundir: Path) -> None:
+        self._playback = playback
+        self._rundir = rundir
+        self.started: list[str] = []
+
+    def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
+        recorded = self._playback.recorded
+        out, code = {
+            "which": ("/usr/bin/vpp\n", 0),
+            "ip": ("", int(argv[-1] in recorded["missing"])),
+            "ethtool": ("driver: veth\n", 0),
+        }.get(argv[0], (json.dumps(recorded["xsk"]), 0))
+        return Completed(tuple(argv), code, out, "")
+
+    def start(self, argv: Sequence[str], **_: Any) -> "PlayedProcess":
+        self.started = list(argv)
+        for name in ("api.sock", "stats.sock"):
+            (self._rundir / name).touch()
+        return PlayedProcess(self._playback)
+
+
+class PlayedProcess:
+    """The process: dead once the recording that killed it is over."""
+
+    pid = 4242
+
+    def __init__(self, playback: Playback) -> None:
+        self._playback = playback
+
+    def poll(self) -> int | None:
+        return -9 if self._playback.recorded["killed"] and not self._playback.left else None
+
+    def stop(self, grace_s: float = 3.0) -> int:
+        return -15
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        return tuple(self._playback.recorded["log"])
+
+
+def _reply(message: str, row: dict[str, Any]) -> Any:
+    return namedtuple(f"{message}_reply", [*row, "context"])(**row, context=7)

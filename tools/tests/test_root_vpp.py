@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VPP on namespaces, where it is installed; where it is not, the same commands end green and say how to install it."""
+
+import os
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.command import BIN
+from lab.rooted import Lab, hugepages
+
+from xdplab.tools import project_root
+
+pytestmark = pytest.mark.root
+
+with_vpp = pytest.mark.skipif(
+    not (os.environ.get("XDPLAB_VPP") or shutil.which("vpp")),
+    reason="VPP is optional: FD.io's packages vpp and vpp-plugin-core, or XDPLAB_VPP=PATH, make this test run",
+)
+MODES = {
+    "vpp-afxdp": "native copy",
+    "vpp-afxdp:zero_copy=copy,rx_mode=interrupt,rx_queue_size=2048,tx_queue_size=1024": "native copy",
+    "vpp-afxdp:rx_mode=adaptive,buffers=8192": "native copy",
+    "vpp-afxdp:workers=0": "native copy",
+    "vpp-afxdp:page_size=2M": "native copy",
+    "vpp-afpacket": "af_packet v3",
+    "vpp-afpacket:tpacket=2,rx_mode=polling": "af_packet v2",
+}
+UNSUPPORTED = {
+    "vpp-afxdp:zero_copy=zero-copy": "has no NETDEV_XDP_ACT_XSK_ZEROCOPY",
+    "vpp-afxdp:n_rxq=2": "VPP answers -7 (invalid value)",
+    "vpp-afxdp:workers=9": "a CPU of its own is needed for each",
+    "vpp-afxdp:vpp=/nowhere/vpp": "install FD.io's Debian packages",
+}
+KILLED = {"at": "lab.saboteur:QuickXdpgen.measure", "after_s": 0.15, "signal": "SIGKILL", "target": "vpp_main"}
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("xdplab-*")}
+
+
+@pytest.fixture(scope="module")
+def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
+    """The summary of each point from one run of all, with the tester as it is shipped."""
+    before, pages = shared_memory(), hugepages()
+    done = shared_lab.run(forwarders=[*MODES, *UNSUPPORTED], tester="xdpgen")
+    assert done.complaints == [], done.err
+    shared_lab.assert_nothing_left()
+    assert (shared_memory(), hugepages()) == (before, pages)
+    return {row["forwarder"]: row for row in shared_lab.rows()}
+
+
+@with_vpp
+@pytest.mark.parametrize("title", MODES)
+def test_vpp_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[str, Any]], shared_lab: Lab, title: str) -> None:
+    row = rows[title]
+    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
+    assert row["samples"] > 100
+    (trial,) = [each for each in shared_lab.trials() if each.point_id == row["point_id"] and each.result]
+    assert len(trial.mode["xsk"]) == (2 if title.startswith("vpp-afxdp") else 0)
+    assert all(sock["zero_copy"] is False and len(sock["statistics"]) == 6 for sock in trial.mode["xsk"])
+    assert [thread.name for thread in trial.threads] == ["vpp_main" if "workers=0" in title else "vpp_wk_0"]
+    assert {thread.allowed for thread in trial.threads} == {(1,)}
+    assert trial.mode["vpp"]["version"]
+    sent = trial.result.sent if trial.result else 0
+    counted = [trial.counters[each["name"]] for each in trial.mode["vpp"]["interfaces"]]
+    assert counted[0]["rx"] >= sent
+    assert counted[1]["tx"] >= sent
+
+
+@with_vpp
+@pytest.mark.parametrize("title", UNSUPPORTED)
+def test_what_vpp_cannot_do_here_is_unsupported_with_the_reason(rows: dict[str, dict[str, Any]], title: str) -> None:
+    row = rows[title]
+    assert (row["status"], row["repetitions"]) == ("unsupported", 0)
+    assert UNSUPPORTED[title] in row["reason"]
+
+
+@with_vpp
+def test_a_vpp_killed_in_a_trial_fails_its_point_alone(lab: Lab) -> None:
+    before = shared_memory()
+    done = lab.run(
+        {**KILLED, "needs": "vpp_main"},
+        forwarders=["vpp-afxdp", "linux-bridge"],
+        method={"name": "latency", "duration_s": 0.4},
+    )
+    lab.assert_nothing_left()
+    assert shared_memory() == before
+    bad, good = lab.rows()
+    assert (good["status"], good["repetitions"]) == ("ok", 1)
+    assert (bad["status"], bad["repetitions"]) == ("failed", 0)
+    assert "vpp was ended by signal SIGKILL" in bad["reason"]
+    assert done.code == 1
+
+
+@with_vpp
+def test_vpp_sends_frames_back_by_the_port_they_came_from(lab: Lab) -> None:
+    assert lab.run(path=["hairpin", "reflect"], forwarders=["vpp-afxdp"]).complaints == []
+    assert [(row["path"], row["status"], row["quantity"]) for row in lab.rows()] == [
+        ("hairpin", "ok", "round trip"),
+        ("reflect", "ok", "round trip"),
+    ]
+    lab.assert_nothing_left()
+
+
+def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: Lab, tmp_path: Path) -> None:
+    given = {"TESTBED": str(lab.testbed), "FORWARDERS": "vpp-afxdp vpp-afpacket vpp-dpdk", "REPETITIONS": "1"}
+    options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
+    suite = project_root() / "suites" / "vpp_comparison.robot"
+    done = subprocess.run(
+        [BIN / "robot", "--outputdir", tmp_path / "robot", "--log", "NONE", "--report", "NONE", *options, suite],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=lab.env(XDPLAB_VPP="/nowhere/vpp"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    status = {
+        test.attrib["name"]: test.find("status") for test in ET.parse(tmp_path / "robot" / "output.xml").iter("test")
+    }
+    for name in ("VPP on AF_XDP", "VPP on AF_PACKET, TPACKET_V3", "VPP on DPDK's AF_XDP PMD"):
+        found = status[name]
+        assert found is not None
+        assert found.attrib["status"] == "SKIP"
+        assert "install FD.io's Debian packages vpp and vpp-plugin-" in (found.text or "")
+    lab.assert_nothing_left()

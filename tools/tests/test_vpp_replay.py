@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VPP forwarders against what real VPPs said: recorded by `xdplab record vpp`, played back by `lab.papi`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.papi import DATA, Playback
+
+from xdplab.forwarders import make_forwarder
+from xdplab.forwarders.base import mode_name
+from xdplab.forwarders.vpp import VppForwarder
+from xdplab.forwarders.vpp_control import VppControl
+from xdplab.model import ForwarderSpec, PointFailed, Unsupported, XdplabError
+
+RECORDINGS = sorted(DATA.glob("*/*.json"))
+NEWEST = DATA / "26.10"
+
+
+def forwarder_of(playback: Playback) -> VppForwarder[Any]:
+    made = make_forwarder(ForwarderSpec(name=playback.recorded["forwarder"], options=playback.recorded["options"]))
+    assert isinstance(made, VppForwarder)
+    made.connect = playback.connect
+    return made
+
+
+def played(path: Path, rundir: Path) -> tuple[VppForwarder[Any], Playback, dict[str, Any], str]:
+    """Start, count and stop as recorded; returns counters and what the forwarder complained about."""
+    playback = Playback(path)
+    forwarder = forwarder_of(playback)
+    counters: dict[str, Any] = {}
+    complaint = ""
+    try:
+        forwarder.start(playback.dut(rundir))
+        counters = forwarder.counters()
+    except XdplabError as exc:
+        complaint = f"{type(exc).__name__}: {exc}"
+    mode = forwarder.mode()
+    forwarder.stop()
+    forwarder.stop()  # safe to call twice
+    assert forwarder.pids() == ()
+    return forwarder, playback, {"counters": counters, "mode": mode}, complaint
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_forwarder_asks_and_ends_as_it_did_with_the_real_program(path: Path, tmp_path: Path) -> None:
+    _, playback, _, complaint = played(path, tmp_path)
+    assert playback.left == []
+    assert complaint == playback.recorded["ends"]
+
+
+def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old() -> None:
+    from xdplab.cli.record_vpp import SCENARIOS
+
+    assert {path.stem for path in NEWEST.glob("*.json")} == set(SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "names", "mode", "rx"),
+    [
+        ("afxdp", "{}/{}", "none copy", "polling"),
+        ("afxdp-adaptive", "{}/{}", "none copy", "adaptive"),
+        ("afpacket", "host-{}", "af_packet v3", "interrupt"),
+    ],
+)
+def test_names_modes_and_counters_are_those_that_vpp_reports(
+    scenario: str, names: str, mode: str, rx: str, tmp_path: Path
+) -> None:
+    _, playback, found, complaint = played(NEWEST / f"{scenario}.json", tmp_path)
+    assert complaint == ""
+    ports = [port["ifname"] for port in playback.recorded["ports"]]
+    expected = [names.format(port, number) for number, port in enumerate(ports)]
+    said = found["mode"]["vpp"]
+    assert [each["name"] for each in said["interfaces"]] == expected
+    assert [each["port"] for each in said["interfaces"]] == ports
+    assert {queue["mode"] for each in said["interfaces"] for queue in each["rx_queues"]} == {rx}
+    assert all(each["link_up"] for each in said["interfaces"])
+    assert said["version"].startswith("26.10")
+    assert mode_name({**found["mode"], "xsk": playback.recorded["xsk"]}) == mode
+    assert [f"set interface l2 xconnect {expected[0]} {expected[1]}" in said["cli"]] == [True]
+    for name in expected:
+        assert 50 <= found["counters"][name]["rx"] <= 200
+        assert 50 <= found["counters"][name]["tx"] <= 200
+
+
+@pytest.mark.parametrize(
+    ("scenario", "kind", "words"),
+    [
+        ("too-many-queues", "Unsupported", ("n_rxq=2 is more than the queues of", "VPP answers -7 (invalid value)")),
+        ("interface-missing", "PointFailed", ("missing0 does not exist", "VPP answers -7")),
+        ("server-gone", "PointFailed", ("VPP does not answer",)),
+    ],
+)
+def test_what_goes_wrong_is_one_line_that_says_what(
+    scenario: str, kind: str, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    _, _, _, complaint = played(NEWEST / f"{scenario}.json", tmp_path)
+    assert complaint.startswith(f"{kind}: ")
+    assert "\n" not in complaint
+    assert [word for word in words if word not in complaint] == []
+
+
+def test_a_server_that_is_gone_ends_the_point_with_the_signal(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "server-gone.json")
+    forwarder = forwarder_of(playback)
+    forwarder.start(playback.dut(tmp_path))
+    assert forwarder.crashed() is None
+    with pytest.raises(PointFailed):
+        forwarder.counters()
+    assert forwarder.crashed() == "vpp was ended by signal SIGKILL"
+    forwarder.stop()
+    assert playback.left == []
+
+
+def changed(path: Path, message: str, **fields: Any) -> Playback:
+    """A recording in which the answer to one request is another one."""
+    playback = Playback(path)
+    for step in playback.left:
+        if step.get("message", {}).get("name") == message:
+            answer = step["answer"]
+            for row in answer if isinstance(answer, list) else [answer]:
+                row.update(fields)
+    return playback
+
+
+@pytest.mark.parametrize(
+    ("message", "fields", "error", "words"),
+    [
+        ("show_version", {"version": "25.02-release"}, Unsupported, "VPP 25.02-release is older than 25.06"),
+        ("show_version", {"version": "unknown"}, Unsupported, "VPP unknown is older than 25.06"),
+        ("l2_xconnect_dump", {"tx_sw_if_index": 9}, PointFailed, "cross-connects .* were set, VPP has"),
+        ("sw_interface_rx_placement_dump", {"mode": 2}, Unsupported, "rx_mode=polling: VPP took it and did not switch"),
+        ("sw_interface_dump", {"flags": 0}, PointFailed, "was set up and is down"),
+        ("sw_interface_set_rx_mode", {"retval": -1}, Unsupported, r"VPP answers -1 \(unspecified error\)"),
+        ("af_xdp_create_v3", {"retval": -12}, PointFailed, r"VPP answers -12 \(system call error #2\)"),
+    ],
+)
+def test_what_vpp_says_afterwards_is_believed_not_what_was_asked_for(
+    message: str, fields: dict[str, Any], error: type[XdplabError], words: str, tmp_path: Path
+) -> None:
+    playback = changed(NEWEST / "afxdp.json", message, **fields)
+    forwarder = forwarder_of(playback)
+    with pytest.raises(error, match=words):
+        forwarder.start(playback.dut(tmp_path))
+
+
+def test_a_plugin_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "afxdp.json")
+    at = next(i for i, step in enumerate(playback.left) if step.get("message", {}).get("name") == "show_version")
+    playback.left.insert(at + 1, {"message": {"name": "af_xdp_create_v3"}, "answer": "absent"})
+    with pytest.raises(Unsupported, match=r"has no af_xdp plugin \(FD.io's package vpp-plugin-core\)"):
+        forwarder_of(playback).start(playback.dut(tmp_path))
+
+
+def test_an_older_vpp_lacks_multi_buffer(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "afxdp-multi-buffer.json")
+    for step in playback.left:
+        if "type" in step:
+            step["answer"].pop("AF_XDP_API_FLAGS_MULTI_BUFFER")
+    with pytest.raises(Unsupported, match=r"multi_buffer: the af_xdp plugin of VPP 26.10.* has it not"):
+        forwarder_of(playback).start(playback.dut(tmp_path))
+
+
+def test_a_vpp_that_does_not_answer_is_a_failed_point() -> None:
+    class Silent:
+        def connect(self, name: str) -> None:
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    with pytest.raises(PointFailed, match=r"VPP does not answer \(connect\): 111 Connection refused"):
+        VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Silent())

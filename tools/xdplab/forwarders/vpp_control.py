@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Talking to a running VPP: its binary API and its statistics, through vpp-papi, behind one small class.
+
+Facts about vpp-papi 2.4.2 that shape this module: with `bootstrapapi` the message definitions come from VPP itself, so
+no files of its version are needed; its table of message types is one for the whole process and keeps the first
+definition it met, so it is emptied before a connection to a VPP that may be another version; a message that this VPP
+has not, or has in another form (CRC), is simply absent; a reader of the statistics spins for as long as VPP says that
+it is writing them, for ever when VPP died in that moment.
+"""
+
+import enum
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from xdplab.model import PointFailed, Unsupported
+
+#: What VPP's vnet/error.h calls the answers that these forwarders can meet.
+_MEANINGS = {
+    -1: "unspecified error",
+    -2: "invalid sw_if_index",
+    -6: "no such entry",
+    -7: "invalid value",
+    -9: "unimplemented",
+    **{-10 - number: f"system call error #{number}" for number in range(1, 11)},
+    -30: "feature disabled by configuration",
+    -71: "invalid interface",
+    -73: "invalid argument",
+    -81: "invalid interface name",
+    -165: "there is more",
+}
+_REPLY_TIMEOUT_S = 5.0
+_STATISTICS = ("rx", "tx", "drops", "rx-miss", "rx-error", "tx-error", "rx-no-buf", "punt")
+
+
+class VppRefused(PointFailed):
+    """VPP answered a request with an error code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(f"VPP answers {code} ({_MEANINGS.get(code, 'see vnet/error.h of VPP')}) to {message}")
+        self.code = code
+
+
+def papi_client(address: str) -> Any:
+    """A vpp-papi client of the API socket at `address`, not connected yet."""
+    from vpp_papi import VPPApiClient, vpp_serializer  # 0.2 s, needed by VPP forwarders only
+
+    global _types_at_first
+    if _types_at_first is None:
+        _types_at_first = dict(vpp_serializer.types)
+    vpp_serializer.types.clear()
+    vpp_serializer.types.update(_types_at_first)
+    return VPPApiClient(bootstrapapi=True, server_address=address, read_timeout=_REPLY_TIMEOUT_S, async_thread=False)
+
+
+def papi_stats(address: str) -> Any:
+    """A reader of the statistics segment behind the socket at `address`."""
+    from vpp_papi.vpp_stats import VPPStats
+
+    return VPPStats(address)
+
+
+_types_at_first: dict[str, Any] | None = None
+
+
+class VppControl:
+    """One connection to one VPP. Replies are plain dictionaries: enums as numbers, addresses as text."""
+
+    def __init__(
+        self,
+        api: str,
+        stats: str,
+        client: Callable[[str], Any] = papi_client,
+        reader: Callable[[str], Any] = papi_stats,
+    ) -> None:
+        """Connect.
+
+        Args:
+            api: path of the API socket on this machine; that of a remote VPP is forwarded to one.
+            stats: path of the statistics socket, which hands over shared memory: on VPP's own machine.
+            client: makes the API client, `papi_client` or a test's.
+            reader: makes the statistics reader.
+
+        Raises:
+            PointFailed: there is no VPP that answers.
+        """
+        self._stats_address = stats
+        self._make_reader = reader
+        self._reader: Any = None
+        with _as_point_failed("connect"):
+            self._client = client(api)
+            self._client.connect("xdplab")
+
+    def call(self, message: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and wait for its reply.
+
+        Raises:
+            VppRefused: its retval is not 0.
+            Unsupported: this VPP has no such message.
+            PointFailed: no reply; VPP is gone or hangs.
+        """
+        found = self._request(message, fields)
+        assert isinstance(found, dict)
+        code = int(found.get("retval", 0))
+        if code:
+            raise VppRefused(message, code)
+        return found
+
+    def dump(self, message: str, **fields: Any) -> list[dict[str, Any]]:
+        """The same for requests that are answered by a list."""
+        found = self._request(message, fields)
+        assert isinstance(found, list)
+        return found
+
+    def cli(self, command: str) -> str:
+        """What VPP prints for a CLI command."""
+        return str(self.call("cli_inband", cmd=command)["reply"])
+
+    def has(self, message: str) -> bool:
+        """Whether this VPP knows a request."""
+        return hasattr(self._client.api, message)
+
+    def members(self, type_name: str) -> dict[str, int]:
+        """Members of an enum as this VPP defines it; {} when it has no such type."""
+        found = self._client.get_type(type_name)
+        return {} if found is None else {name: int(member) for name, member in found.enum.__members__.items()}
+
+    def interface_statistics(self, index: int) -> dict[str, int]:
+        """Counters of an interface over all threads: packets of `rx` and `tx`, and every other one that is not 0.
+
+        Raises:
+            PointFailed: the statistics cannot be read.
+        """
+        with _as_point_failed("read the statistics"):
+            reader = self._settled_reader()
+            found = {}
+            for name in _STATISTICS:
+                column = reader[f"/if/{name}"][:, index]
+                value = column.sum_packets() if hasattr(column, "sum_packets") else column.sum()
+                if value or name in ("rx", "tx"):
+                    found[name] = int(value)
+            return found
+
+    def errors(self) -> dict[str, int]:
+        """Error counters that are not 0: `/err/NODE/ERROR` without its first part."""
+        with _as_point_failed("read the statistics"):
+            found = self._settled_reader().set_errors()
+            return {name.removeprefix("/err/"): int(value) for name, value in found.items()}
+
+    def close(self) -> None:
+        """Leave; a VPP that is gone is no error."""
+        if self._reader is not None:
+            self._reader.disconnect()
+        try:
+            self._client.disconnect()
+        except OSError:
+            return
+
+    def _request(self, message: str, fields: dict[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
+        with _as_point_failed(message):
+            if not self.has(message):
+                raise Unsupported(f"this VPP has no API message {message} (its plugin is missing, or its form differs)")
+            answer = getattr(self._client.api, message)(**fields)
+            if isinstance(answer, list):
+                return [plain(item) for item in answer]
+            found = plain(answer)
+            assert isinstance(found, dict)
+            return found
+
+    def _settled_reader(self) -> Any:
+        """The statistics reader, once VPP is not in the middle of changing the segment's directory."""
+        if self._reader is None:
+            self._reader = self._make_reader(self._stats_address)
+            self._reader.connect()
+        deadline = time.monotonic() + 1.0
+        while self._reader.in_progress:
+            if time.monotonic() > deadline:
+                raise OSError("VPP has been writing for 1 s")
+            time.sleep(0.001)
+        return self._reader
+
+
+def plain(value: Any) -> Any:
+    """A value of vpp-papi as JSON would have it: message -> dictionary, enum -> number, address -> text."""
+    if hasattr(value, "_asdict"):
+        return {name: plain(item) for name, item in value._asdict().items() if name not in ("_0", "context")}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return int(value.value)
+    return value if isinstance(value, bool | int | float | str | type(None)) else str(value)
+
+
+@contextmanager
+def _as_point_failed(what: str) -> Iterator[None]:
+    """Whatever vpp-papi raises, as the end of the point."""
+    try:
+        yield
+    except (Unsupported, PointFailed):
+        raise
+    except Exception as exc:  # vpp-papi has seven kinds of its own, derived from four built-in ones
+        text = " ".join(str(part) for part in exc.args) or type(exc).__name__
+        raise PointFailed(f"VPP does not answer ({what}): {text}") from None

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The VPP forwarders: one program, three ways for frames to get in and out."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.vpp import Interface, VppForwarder, VppOptions
+from xdplab.forwarders.vpp_control import VppControl, VppRefused
+from xdplab.forwarders.vpp_program import numbers
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import xsk_sockets
+from xdplab.model import Model, PointFailed, Unsupported
+
+_MODES = {"auto": 0, "copy": 1, "zero-copy": 2}
+_NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
+#: Before it the wake-up call of a receive queue failed at once, which costs with zero-copy (VPP commit 421964a8d1e).
+_WAKES_RX = (25, 10)
+_INVALID_VALUE, _NO_SOCKET = -7, -12
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("should be a power of two")
+    return value
+
+
+RingSize = Annotated[int, Field(ge=256, le=32768), AfterValidator(_power_of_two)]
+
+
+class VppAfxdpOptions(VppOptions):
+    """What `af_xdp_create_v3` takes."""
+
+    zero_copy: Literal["auto", "copy", "zero-copy"] = "auto"
+    rx_queue_size: RingSize = 512
+    tx_queue_size: RingSize = 512
+    multi_buffer: bool = False
+
+
+class VppAfxdp(VppForwarder[VppAfxdpOptions]):
+    """VPP with interfaces of its af_xdp plugin, polled by a worker on the forwarder's CPU."""
+
+    name: ClassVar[str] = "vpp-afxdp"
+    options_model: ClassVar[type[Model]] = VppAfxdpOptions
+    summary: ClassVar[str] = "VPP, AF_XDP interfaces (af_xdp plugin), L2 cross-connect"
+    plugin: ClassVar[str] = "af_xdp"
+    creates: ClassVar[str] = "af_xdp_create_v3"
+
+    def supported(self, dut: Dut) -> str | None:
+        """Zero-copy needs a driver that has it; veth has not."""
+        if self.options.zero_copy == "zero-copy":
+            for port in dut.ports:
+                if driver(dut.host, port.ifname) == "veth":
+                    return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+        return super().supported(dut)
+
+    def require(self, control: VppControl, version: str) -> None:
+        """Multi-buffer came after 26.06; zero-copy below 25.10 is too slow to be compared."""
+        if self.options.multi_buffer and _MULTI_BUFFER not in control.members("vl_api_af_xdp_flag_t"):
+            raise Unsupported(f"multi_buffer: the af_xdp plugin of VPP {version} has it not (it came after 26.06)")
+        if self.options.zero_copy == "zero-copy":
+            self._refuse_slow_zero_copy(version)
+
+    def attach(self, control: VppControl, dut: Dut) -> list[int]:
+        """An af_xdp interface on each port, under the name that VPP gives it."""
+        options = self.options
+        flags = control.members("vl_api_af_xdp_flag_t")
+        # with the lock, which kernels below 5.6 needed, workers could not take interrupts
+        wanted = flags[_NO_SYSCALL_LOCK] | (flags[_MULTI_BUFFER] if options.multi_buffer else 0)
+        indexes = []
+        for port in dut.ports:
+            try:
+                reply = control.call(
+                    "af_xdp_create_v3",
+                    host_if=port.ifname,
+                    rxq_num=options.n_rxq,
+                    rxq_size=options.rx_queue_size,
+                    txq_size=options.tx_queue_size,
+                    mode=_MODES[options.zero_copy],
+                    flags=wanted,
+                )
+            except VppRefused as exc:
+                raise self._refusal(exc, dut.host, port.ifname) from None
+            indexes.append(int(reply["sw_if_index"]))
+        if any(sock["zero_copy"] for pid in self.pids() for sock in xsk_sockets(dut.host, pid)):
+            self._refuse_slow_zero_copy(str(control.call("show_version")["version"]))
+        return indexes
+
+    def detach(self, control: VppControl, interface: Interface) -> None:
+        """Close its sockets and take its XDP program off."""
+        control.call("af_xdp_delete", sw_if_index=interface.index)
+
+    def _refusal(self, exc: VppRefused, host: Host, ifname: str) -> PointFailed | Unsupported:
+        """What a code means here: -7 is both a missing interface and too many queues."""
+        words = f"{exc}: {self.complaint('af_xdp') or 'VPP says no more'}"
+        if host.run(["ip", "link", "show", "dev", ifname], check=False).returncode:
+            return PointFailed(f"{self.name}: host interface {ifname} does not exist; {words}")
+        if exc.code == _INVALID_VALUE and self.options.n_rxq > 1:
+            return Unsupported(f"n_rxq={self.options.n_rxq} is more than the queues of {ifname}; {words}")
+        if exc.code == _NO_SOCKET and self.options.zero_copy == "zero-copy":
+            return Unsupported(f"zero-copy: the driver of {ifname} refuses it; {words}")
+        return PointFailed(f"{self.name}: {words}")
+
+    @staticmethod
+    def _refuse_slow_zero_copy(version: str) -> None:
+        if numbers(version) < _WAKES_RX:
+            raise Unsupported(
+                f"zero-copy: in VPP {version} the wake-up of a receive queue fails at once; it is mended from 25.10 on"
+            )
+
+
+class VppAfpacketOptions(VppOptions):
+    """What `af_packet_create_v3` takes. VPP's own default is to take interrupts on a ring of TPACKET_V3."""
+
+    rx_mode: Literal["polling", "interrupt", "adaptive"] = "interrupt"
+    tpacket: int = Field(default=3, ge=2, le=3)
+    qdisc_bypass: bool = True
+    #: Frames of a block of the receive and transmit rings; 0: VPP's default (32 with TPACKET_V3, else 1024).
+    rx_frames: int = Field(default=0, ge=0, le=65536)
+    tx_frames: int = Field(default=0, ge=0, le=65536)
+
+
+class VppAfpacket(VppForwarder[VppAfpacketOptions]):
+    """VPP with host interfaces: mapped rings of AF_PACKET."""
+
+    name: ClassVar[str] = "vpp-afpacket"
+    options_model: ClassVar[type[Model]] = VppAfpacketOptions
+    summary: ClassVar[str] = "VPP, AF_PACKET host interfaces (mapped rings), L2 cross-connect"
+    plugin: ClassVar[str] = "af_packet"
+    creates: ClassVar[str] = "af_packet_create_v3"
+
+    def attach(self, control: VppControl, dut: Dut) -> list[int]:
+        """A host interface on each port, without checksum and segmentation offloads."""
+        options = self.options
+        known = control.members("vl_api_af_packet_flags_t")
+        flags = known["AF_PACKET_API_FLAG_QDISC_BYPASS"] if options.qdisc_bypass else 0
+        flags |= known["AF_PACKET_API_FLAG_VERSION_2"] if options.tpacket == 2 else 0
+        indexes = []
+        for port in dut.ports:
+            try:
+                reply = control.call(
+                    "af_packet_create_v3",
+                    mode=control.members("vl_api_af_packet_mode_t")["AF_PACKET_API_MODE_ETHERNET"],
+                    use_random_hw_addr=True,
+                    host_if_name=port.ifname,
+                    rx_frames_per_block=options.rx_frames,
+                    tx_frames_per_block=options.tx_frames,
+                    flags=flags,
+                    num_rx_queues=options.n_rxq,
+                    num_tx_queues=1,
+                )
+            except VppRefused as exc:
+                raise PointFailed(f"{self.name}: {port.ifname}: {exc}: {self.complaint('packet')}") from None
+            indexes.append(int(reply["sw_if_index"]))
+        return indexes
+
+    def detach(self, control: VppControl, interface: Interface) -> None:
+        """Close its sockets."""
+        control.call("af_packet_delete", host_if_name=interface.ifname)
+
+    def mode(self) -> dict[str, Any]:
+        """AF_PACKET leaves no trace in the kernel's view of XDP; the ring's version is as asked for."""
+        return {"label": f"af_packet v{self.options.tpacket}", **super().mode()}
+
+
+class VppDpdkOptions(VppOptions):
+    """Ports of VPP's dpdk plugin: which vdev, and its rings."""
+
+    port: Literal["af_xdp", "af_packet"] = "af_xdp"
+    busy_budget: int = Field(default=64, ge=0, le=65535)
+    rx_queue_size: RingSize = 1024
+    tx_queue_size: RingSize = 1024
+
+
+class VppDpdk(VppForwarder[VppDpdkOptions]):
+    """VPP with DPDK's virtual devices net_af_xdp or net_af_packet, where its dpdk plugin was built with them."""
+
+    name: ClassVar[str] = "vpp-dpdk"
+    options_model: ClassVar[type[Model]] = VppDpdkOptions
+    summary: ClassVar[str] = "VPP, DPDK interfaces (dpdk plugin, net_af_xdp or net_af_packet), L2 cross-connect"
+    plugin: ClassVar[str] = "dpdk"
+    package: ClassVar[str] = "vpp-plugin-dpdk"
+
+    def startup(self, dut: Dut) -> dict[str, Any]:
+        """The virtual devices; the plugin makes interfaces of them when VPP starts."""
+        return {
+            "vdevs": [self._device(index, port.ifname) for index, port in enumerate(dut.ports)],
+            "queues": self.options.n_rxq,
+            "rx_desc": self.options.rx_queue_size,
+            "tx_desc": self.options.tx_queue_size,
+        }
+
+    def attach(self, control: VppControl, dut: Dut) -> list[int]:
+        """Find the interface of each port by its MAC address; their names say nothing of the port."""
+        rows = control.dump("sw_interface_dump")
+        ours = [row for row in rows if row["interface_dev_type"] == "dpdk"]
+        by_mac = {str(row["l2_address"]): int(row["sw_if_index"]) for row in ours}
+        missing = [port.ifname for port in dut.ports if port.mac not in by_mac]
+        if missing:
+            words = self.complaint("dpdk") or self.complaint("EAL") or "its log says nothing"
+            raise Unsupported(
+                f"the dpdk plugin made no net_{self.options.port} interface of {', '.join(missing)} (FD.io's packages "
+                f"leave these drivers out): {words}"
+            )
+        return [by_mac[port.mac] for port in dut.ports]
+
+    def mode(self) -> dict[str, Any]:
+        """For net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
+        return {**({"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}), **super().mode()}
+
+    def _device(self, index: int, ifname: str) -> str:
+        if self.options.port == "af_xdp":
+            return f"net_af_xdp{index},iface={ifname},busy_budget={self.options.busy_budget}"
+        return f"net_af_packet{index},iface={ifname},qdisc_bypass=1"
+
+
+def driver(host: Host, ifname: str) -> str:
+    """The kernel driver of an interface."""
+    lines = host.run(["ethtool", "-i", ifname]).stdout.splitlines()
+    return next((line.removeprefix("driver: ") for line in lines if line.startswith("driver: ")), "")

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The VPP process of one visit: its configuration, its sockets, its shared memory."""
+
+import hashlib
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.vpp_program import rendered
+from xdplab.hosts.kernel import thread_ids
+from xdplab.model import PointFailed
+
+_START_TIMEOUT_S = 20.0
+#: Longest path of a Unix socket (sun_path of unix(7) has 108 bytes with its end).
+_SOCKET_PATH_MAX = 107
+
+
+class VppProcess:
+    """A VPP that runs from `vpp/startup.conf.j2` in the run directory of `dut`."""
+
+    def __init__(self, dut: Dut, program: str, cpus: list[int], variables: dict[str, Any]) -> None:
+        """Start it; `wait` until it can be talked to.
+
+        Args:
+            dut: where.
+            program: path of vpp.
+            cpus: all that it may use.
+            variables: of the template, besides those about the run directory.
+
+        Raises:
+            PointFailed: its sockets cannot be where the run directory is.
+        """
+        self._dut = dut
+        self.api_socket = str(dut.rundir / "api.sock")
+        self.stats_socket = str(dut.rundir / "stats.sock")
+        if len(self.stats_socket) > _SOCKET_PATH_MAX:
+            raise PointFailed(f"vpp: {dut.rundir}: too long for its sockets; set XDPLAB_STATE to a short path")
+        # the same after a kill, so that what it left in shared memory is found
+        self._prefix = "xdplab-" + hashlib.sha256(str(dut.rundir).encode()).hexdigest()[:8]
+        config = dut.rundir / "startup.conf"
+        text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=self._prefix, **variables)
+        config.write_text(text + "\n", encoding="utf-8")
+        self._remove_shared_memory()
+        self._running = dut.host.start(
+            [program, "-c", str(config)],
+            log=dut.rundir / "vpp.log",
+            cpus=cpus,
+            # without a libxdp dispatcher the port's program is the only one, as with every other forwarder
+            env={"LIBXDP_SKIP_DISPATCHER": "1", "RUNTIME_DIRECTORY": str(dut.rundir)},
+        )
+
+    def wait(self) -> None:
+        """Until its sockets are there.
+
+        Raises:
+            PointFailed: it ended, or they did not appear.
+        """
+        wait_until(self._listens, _START_TIMEOUT_S, "vpp: its API socket")
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._running.pid
+
+    def ended(self) -> str | None:
+        """None while it runs, else how it ended."""
+        return how_it_ended("vpp", self._running)
+
+    def threads(self, name: str) -> list[int]:
+        """Ids of its threads whose name matches a regular expression."""
+        return [tid for tid, each in thread_ids(self._dut.host, self.pid).items() if re.fullmatch(name, each)]
+
+    def log_tail(self) -> tuple[str, ...]:
+        """Its last lines."""
+        return self._running.log_tail()
+
+    def complaint(self, word: str) -> str:
+        """The last line of its log that holds `word`, for what an error code does not say; empty without one."""
+        lines = [line for line in self.log_tail() if word in line]
+        return lines[-1].strip() if lines else ""
+
+    def stop(self) -> None:
+        """End it and remove its shared memory; safe after a crash."""
+        self._running.stop(5.0)
+        self._remove_shared_memory()
+
+    def _listens(self) -> bool:
+        ended = self.ended()
+        if ended:
+            raise PointFailed(f"{ended}: {' | '.join(self.log_tail()[-2:])}")
+        return FilePath(self.api_socket).exists() and FilePath(self.stats_socket).exists()
+
+    def _remove_shared_memory(self) -> None:
+        for path in FilePath("/dev/shm").glob(f"{self._prefix}-*"):  # noqa: S108 - where VPP puts it
+            path.unlink(missing_ok=True)

@@ -30,6 +30,7 @@ ${RATE}           ${EMPTY}    # probes per second
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
 ${DURATION}       ${EMPTY}    # seconds of probes
 ${PRESET}         ${EMPTY}    # of the search: quick, csit, tst009, rfc2544 or binary
+${BUDGET}         ${EMPTY}    # seconds of traffic of a search at the most
 ${REPETITIONS}    ${EMPTY}
 
 
@@ -64,4 +65,5 @@ Run The Study
     ...    traffic.frame_bytes=${FRAME_SIZE}
     ...    method.latency_s=${DURATION}
     ...    method.preset=${PRESET}
+    ...    method.budget_s=${BUDGET}
     ...    repetitions=${REPETITIONS}

@@ -107,7 +107,14 @@ def test_vpp_sends_frames_back_by_the_port_they_came_from(lab: Lab) -> None:
 
 
 def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: Lab, tmp_path: Path) -> None:
-    given = {"TESTBED": str(lab.testbed), "FORWARDERS": "vpp-afxdp vpp-afpacket vpp-dpdk", "REPETITIONS": "1"}
+    forwarders = "vpp-afxdp vpp-afpacket vpp-dpdk ovs-afxdp"
+    given = {
+        "TESTBED": str(lab.testbed),
+        "FORWARDERS": forwarders,
+        "REPETITIONS": "1",
+        "DURATION": "0.2",
+        "BUDGET": "1",
+    }
     options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
     suite = project_root() / "suites" / "vpp_comparison.robot"
     done = subprocess.run(
@@ -121,6 +128,9 @@ def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: L
     status = {
         test.attrib["name"]: test.find("status") for test in ET.parse(tmp_path / "robot" / "output.xml").iter("test")
     }
+    measured = status["OVS on AF_XDP"]
+    assert measured is not None
+    assert measured.attrib["status"] == "PASS"
     for name in ("VPP on AF_XDP", "VPP on AF_PACKET, TPACKET_V3", "VPP on DPDK's AF_XDP PMD"):
         found = status[name]
         assert found is not None

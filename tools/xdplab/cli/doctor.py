@@ -11,6 +11,8 @@ from xdplab.cli.doctor_host import kernel
 from xdplab.cli.doctor_hosts import hosts_checks
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.vpp_program import find_vpp
+from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec
 from xdplab.testbed import TestbedLock, usable_cpus
 from xdplab.tools import bpf_program
@@ -30,6 +32,7 @@ def checks(spec: TestbedSpec) -> list[Check]:
         _file("ovsdb-server", "/usr/sbin/ovsdb-server", required=True),
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),
+        _vpp(),
         _veth(),
         _hugepages(),
     ]
@@ -76,10 +79,13 @@ def _file(name: str, path: str, *, required: bool) -> Check:
     return check(name, there, path if there else f"{path} not found", _SETUP, required=required)
 
 
+def _vpp() -> Check:
+    program, reason = find_vpp(LocalHost(), "", "vpp-plugin-core")
+    return check("VPP", program is not None, program or "not found", reason, required=False)
+
+
 def _veth() -> Check:
     """Whether namespaces and veth pairs can be made: try, in a namespace that is removed at once."""
-    from xdplab.hosts import LocalHost
-
     name = f"xdplab-doctor-{os.getpid()}"
     host = LocalHost()
     steps: list[Callable[[], object]] = [

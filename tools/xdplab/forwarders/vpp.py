@@ -76,6 +76,13 @@ class VppForwarder(Forwarder[VppOptionsT]):
             PointFailed: it failed.
         """
 
+    def confirm(self, interface: Interface, hardware: str) -> None:
+        """Compare with the options what VPP prints of an interface (`show hardware-interfaces`).
+
+        Raises:
+            Unsupported: an option was taken and is not in force.
+        """
+
     def detach(self, control: VppControl, interface: Interface) -> None:
         """Remove an interface, so that nothing stays on its port."""
 
@@ -261,11 +268,14 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return self._control.dump("sw_interface_rx_placement_dump", sw_if_index=interface.index)
 
     def _read_back(self) -> list[dict[str, Any]]:
-        """Per interface: name, device, link, and where each queue is received how."""
+        """Per interface: name, device, link, where each queue is received how, and what VPP prints of it."""
+        assert self._control is not None
         names = {number: name for name, number in _RX_MODES.items()}
         found = []
         for interface in self._interfaces:
             row = self._read(interface.index)
+            hardware = self._control.cli(f"show hardware-interfaces {interface.name}")
+            self.confirm(interface, hardware)
             queues = [
                 {"queue": each["queue_id"], "worker": each["worker_id"], "mode": names[each["mode"]]}
                 for each in self._queues(interface)
@@ -277,6 +287,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
                     "device": row["interface_dev_type"],
                     "link_up": bool(row["flags"] & _LINK_UP),
                     "rx_queues": queues,
+                    "hardware": [line.strip() for line in hardware.splitlines() if line.strip()],
                 }
             )
         return found

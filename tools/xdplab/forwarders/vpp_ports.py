@@ -87,6 +87,11 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
             self._refuse_slow_zero_copy(str(control.call("show_version")["version"]))
         return indexes
 
+    def confirm(self, interface: Interface, hardware: str) -> None:
+        """The plugin's own flags."""
+        if self.options.multi_buffer and "multi-buffer" not in hardware:
+            raise Unsupported(f"multi_buffer: VPP took it and does not show it on {interface.name}")
+
     def detach(self, control: VppControl, interface: Interface) -> None:
         """Close its sockets and take its XDP program off."""
         control.call("af_xdp_delete", sw_if_index=interface.index)
@@ -155,12 +160,17 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
             indexes.append(int(reply["sw_if_index"]))
         return indexes
 
+    def confirm(self, interface: Interface, hardware: str) -> None:
+        """The version of its rings."""
+        if f"Linux PACKET socket interface v{self.options.tpacket}" not in hardware:
+            raise Unsupported(f"tpacket={self.options.tpacket}: VPP took it and does not show it on {interface.name}")
+
     def detach(self, control: VppControl, interface: Interface) -> None:
         """Close its sockets."""
         control.call("af_packet_delete", host_if_name=interface.ifname)
 
     def mode(self) -> dict[str, Any]:
-        """AF_PACKET leaves no trace in the kernel's view of XDP; the ring's version is as asked for."""
+        """AF_PACKET leaves no trace in the kernel's view of XDP; the version of the rings has been confirmed."""
         return {"label": f"af_packet v{self.options.tpacket}", **super().mode()}
 
 

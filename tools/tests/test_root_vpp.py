@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,12 @@ import pytest
 from lab.command import BIN
 from lab.rooted import Lab, hugepages
 
+from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders.vpp import Interface, VppForwarder
+from xdplab.forwarders.vpp_control import VppControl
+from xdplab.model import ForwarderSpec, TestbedSpec
+from xdplab.model import Path as Way
+from xdplab.testbed import open_testbed
 from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
@@ -137,3 +144,44 @@ def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: L
         assert found.attrib["status"] == "SKIP"
         assert "install FD.io's Debian packages vpp and vpp-plugin-" in (found.text or "")
     lab.assert_nothing_left()
+
+
+@with_vpp
+@pytest.mark.parametrize("title", ["vpp-afxdp:rx_mode=adaptive,tx_queue_size=1024", "vpp-afpacket:tpacket=2"])
+def test_the_commands_of_a_record_do_the_same_by_hand(title: str, tmp_path: Path) -> None:
+    forwarder = make_forwarder(ForwarderSpec.model_validate(title))
+    assert isinstance(forwarder, VppForwarder)
+    controls: list[VppControl] = []
+    forwarder.connect = lambda *sockets: controls.append(VppControl(*sockets)) or controls[-1]
+    testbed = open_testbed(TestbedSpec(name=f"by-hand-{os.getpid()}", kind="embedded"))
+    try:
+        testbed.up()
+        ports = (testbed.ports["b0"], testbed.ports["b1"])
+        forwarder.start(Dut(testbed.dut, ports, Way.THROUGH, testbed.layout, tmp_path))
+        (control,) = controls
+        before, commands = shown(control), forwarder.mode()["vpp"]["cli"]
+        for index, port in reversed(list(zip(sorted(before), ports, strict=True))):  # so that the names are given again
+            forwarder.detach(control, Interface(port.ifname, index, ""))
+        assert shown(control) == {}
+        time.sleep(0.1)  # a closed AF_XDP socket keeps its queue for some 35 ms
+        for command in commands:
+            control.cli(command)
+        assert shown(control) == before
+    finally:
+        forwarder.stop()
+        testbed.down()
+
+
+def shown(control: VppControl) -> dict[int, Any]:
+    """Interfaces by index: name, state, queues, peer."""
+    peers = {row["rx_sw_if_index"]: row["tx_sw_if_index"] for row in control.dump("l2_xconnect_dump")}
+    rows = [row for row in control.dump("sw_interface_dump") if row["interface_name"] != "local0"]
+    return {
+        row["sw_if_index"]: (
+            row["interface_name"],
+            row["flags"],
+            control.dump("sw_interface_rx_placement_dump", sw_if_index=row["sw_if_index"]),
+            peers.get(row["sw_if_index"]),
+        )
+        for row in rows
+    }

@@ -219,6 +219,8 @@ def test_message_types_of_an_earlier_vpp_are_forgotten() -> None:
     papi_client("/nowhere")
     VPPType("vl_api_of_an_older_vpp_t", [["u32", "one"]])
     assert "vl_api_of_an_older_vpp_t" in vpp_serializer.types
+    vpp_serializer.message_cache[("of an older vpp", "0x1")] = None
     papi_client("/nowhere")
+    assert ("of an older vpp", "0x1") not in vpp_serializer.message_cache
     assert "vl_api_of_an_older_vpp_t" not in vpp_serializer.types
     assert "u32" in vpp_serializer.types

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Talking to a running VPP: its binary API and its statistics, through vpp-papi, behind one small class.
 
-Facts about vpp-papi 2.4.2 that shape this module: with `bootstrapapi` the message definitions come from VPP itself, so
-no files of its version are needed; its table of message types is one for the whole process and keeps the first
-definition it met, so it is emptied before a connection to a VPP that may be another version; a message that this VPP
-has not, or has in another form (CRC), is simply absent; a reader of the statistics spins for as long as VPP says that
-it is writing them, for ever when VPP died in that moment.
+Facts about vpp-papi 2.4.2 that shape this module:
+
+* With `bootstrapapi` the message definitions come from VPP itself, so no files of its version are needed.
+* Its tables of types and messages are one for the whole process and keep the first definition they met, so they are
+  emptied before a connection to a VPP that may be another version.
+* A message that this VPP has not, or has in another form (CRC), is simply absent.
+* A reader of the statistics spins for as long as VPP says that it is writing them: for ever when it died in that moment.
 """
 
 import enum
@@ -51,6 +53,7 @@ def papi_client(address: str) -> Any:
         _types_at_first = dict(vpp_serializer.types)
     vpp_serializer.types.clear()
     vpp_serializer.types.update(_types_at_first)
+    vpp_serializer.message_cache.clear()
     return VPPApiClient(bootstrapapi=True, server_address=address, read_timeout=_REPLY_TIMEOUT_S, async_thread=False)
 
 

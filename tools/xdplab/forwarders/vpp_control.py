@@ -7,7 +7,7 @@ Facts about vpp-papi 2.4.2 that shape this module:
 * Its tables of types and messages are one for the whole process and keep the first definition they met, so they are
   emptied before a connection to a VPP that may be another version.
 * A message that this VPP has not, or has in another form (CRC), is simply absent.
-* A reader of the statistics spins for as long as VPP says that it is writing them: for ever when it died in that moment.
+* A reader of the statistics spins while VPP says that it is writing them: for ever when VPP died in that moment.
 """
 
 import enum

@@ -3,7 +3,6 @@
 
 import hashlib
 import re
-from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.forwarders.base import Dut
@@ -39,12 +38,12 @@ class VppProcess:
             raise PointFailed(f"vpp: {dut.rundir}: too long for its sockets; set XDPLAB_STATE to a short path")
         # the same after a kill, so that what it left in shared memory is found
         self._prefix = "xdplab-" + hashlib.sha256(str(dut.rundir).encode()).hexdigest()[:8]
-        config = dut.rundir / "startup.conf"
+        config = str(dut.rundir / "startup.conf")
         text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=self._prefix, **variables)
-        config.write_text(text + "\n", encoding="utf-8")
+        dut.host.write(config, text + "\n")
         self._remove_shared_memory()
         self._running = dut.host.start(
-            [program, "-c", str(config)],
+            [program, "-c", config],
             log=dut.rundir / "vpp.log",
             cpus=cpus,
             # without a libxdp dispatcher the port's program is the only one, as with every other forwarder
@@ -90,8 +89,9 @@ class VppProcess:
         ended = self.ended()
         if ended:
             raise PointFailed(f"{ended}: {' | '.join(self.log_tail()[-2:])}")
-        return FilePath(self.api_socket).exists() and FilePath(self.stats_socket).exists()
+        sockets = (self.api_socket, self.stats_socket)
+        return all(self._dut.host.run(["test", "-S", path], check=False).returncode == 0 for path in sockets)
 
     def _remove_shared_memory(self) -> None:
-        for path in FilePath("/dev/shm").glob(f"{self._prefix}-*"):  # noqa: S108 - where VPP puts it
-            path.unlink(missing_ok=True)
+        where = "/dev/shm"  # noqa: S108 - where VPP puts it
+        self._dut.host.run(["find", where, "-maxdepth", "1", "-name", f"{self._prefix}-*", "-delete"])

@@ -35,6 +35,12 @@ class Answering:
         return Completed(tuple(argv), 1 if out is None else 0, out or "", "")
 
 
+@pytest.fixture(autouse=True)
+def no_vpp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever VPP this machine has, these tests do not see it."""
+    monkeypatch.delenv("XDPLAB_VPP", raising=False)
+
+
 def dut(host: Any, layout: CpuLayout = LAYOUT) -> Dut:
     ports = tuple(Port(f"b{i}", host, f"b{i}-x", f"02:00:00:00:00:0{i}", 1500) for i in range(2))
     return Dut(host, ports, Way.THROUGH, layout, Path("/run/none"))
@@ -42,7 +48,6 @@ def dut(host: Any, layout: CpuLayout = LAYOUT) -> Dut:
 
 def test_the_option_comes_before_the_variable_and_that_before_path(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Answering({("which", name): f"{name}!" for name in ("/a/vpp", "/b/vpp", "vpp")})
-    monkeypatch.delenv("XDPLAB_VPP", raising=False)
     assert find_vpp(host, "", "p") == ("vpp!", "")  # type: ignore[arg-type]
     monkeypatch.setenv("XDPLAB_VPP", "/b/vpp")
     assert find_vpp(host, "", "p") == ("/b/vpp!", "")  # type: ignore[arg-type]
@@ -50,8 +55,7 @@ def test_the_option_comes_before_the_variable_and_that_before_path(monkeypatch: 
 
 
 @pytest.mark.parametrize("name", ["vpp-afxdp", "vpp-afpacket", "vpp-dpdk"])
-def test_without_vpp_the_reason_says_how_to_get_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDPLAB_VPP", raising=False)
+def test_without_vpp_the_reason_says_how_to_get_it(name: str) -> None:
     forwarder = make_forwarder(ForwarderSpec(name=name))
     reason = forwarder.supported(dut(Answering())) or ""
     package = "vpp-plugin-dpdk" if name == "vpp-dpdk" else "vpp-plugin-core"
@@ -208,6 +212,7 @@ def test_what_vpp_papi_returns_becomes_plain(value: Any, number: int) -> None:
     reply = namedtuple("some_reply", ["context", "retval", "kind", "rows", "address"])
     inner = namedtuple("row", ["value"])
     address = type("MACAddress", (), {"__str__": lambda self: "02:00:00:00:00:01"})()
+    assert plain({"/err/x": number, 2: [value]}) == {"/err/x": number, "2": [value]}
     found = plain(reply(9, number, Colour.RED | Colour.BLUE, [inner(value)], address))
     assert found == {"retval": number, "kind": 3, "rows": [{"value": value}], "address": "02:00:00:00:00:01"}
     assert type(found["kind"]) is int

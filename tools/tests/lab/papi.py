@@ -140,7 +140,7 @@ class PlayedHost:
 
 
 class PlayedProcess:
-    """The process: dead once the recording that killed it is over."""
+    """The process: dead once the recording that killed it is over, or from the start when nothing was said."""
 
     pid = 4242
 
@@ -148,6 +148,8 @@ class PlayedProcess:
         self._playback = playback
 
     def poll(self) -> int | None:
+        if not self._playback.recorded["exchange"]:
+            return 1
         return -9 if self._playback.recorded["killed"] and not self._playback.left else None
 
     def stop(self, grace_s: float = 3.0) -> int:

@@ -15,6 +15,7 @@ import typer
 
 from xdplab import app
 from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.forwarders.vpp_record import Recorder
@@ -118,6 +119,7 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
         taken["xsk"] = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
         if scenario.killed:
             os.kill(forwarder.pids()[0], signal.SIGKILL)
+            wait_until(lambda: forwarder.crashed() is not None, 5.0, "vpp: its end")
         forwarder.counters()
 
     try:

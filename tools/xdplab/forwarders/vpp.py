@@ -112,7 +112,12 @@ class VppForwarder(Forwarder[VppOptionsT]):
         if program is None:
             raise PointFailed(f"{self.name}: {reason}")
         self._process = self._started(program, dut)
-        self._process.wait()
+        try:
+            self._process.wait()
+        except PointFailed:
+            if self.complaint(f"unknown input `{self.plugin} "):
+                raise Unsupported(f"this VPP has no {self.plugin} plugin (FD.io's package {self.package})") from None
+            raise
         self._control = self.connect(self._process.api_socket, self._process.stats_socket)
         version = str(self._control.call("show_version")["version"])
         if numbers(version) < OLDEST:
@@ -248,7 +253,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
         assert control is not None
         indexes = [interface.index for interface in self._interfaces]
         wanted = set(zip(indexes, reversed(indexes), strict=True))
-        for here, there in wanted:
+        for here, there in sorted(wanted):
             control.call("sw_interface_set_l2_xconnect", rx_sw_if_index=here, tx_sw_if_index=there, enable=True)
         made = {(each["rx_sw_if_index"], each["tx_sw_if_index"]) for each in control.dump("l2_xconnect_dump")}
         if made != wanted:

@@ -188,6 +188,8 @@ def plain(value: Any) -> Any:
     """A value of vpp-papi as JSON would have it: message -> dictionary, enum -> number, address -> text."""
     if hasattr(value, "_asdict"):
         return {name: plain(item) for name, item in value._asdict().items() if name not in ("_0", "context")}
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, enum.Enum):

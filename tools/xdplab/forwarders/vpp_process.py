@@ -78,7 +78,7 @@ class VppProcess:
     def complaint(self, word: str) -> str:
         """The last line of its log that holds `word`, for what an error code does not say; empty without one."""
         lines = [line for line in self.log_tail() if word in line]
-        return lines[-1].strip() if lines else ""
+        return " ".join(lines[-1].split()) if lines else ""
 
     def stop(self) -> None:
         """End it and remove its shared memory; safe after a crash."""

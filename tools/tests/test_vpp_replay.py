@@ -11,7 +11,7 @@ from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
-from xdplab.model import ForwarderSpec, PointFailed, Unsupported, XdplabError
+from xdplab.model import ForwarderSpec, Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
 NEWEST = DATA / "26.10"
@@ -168,3 +168,12 @@ def test_a_vpp_that_does_not_answer_is_a_failed_point() -> None:
 
     with pytest.raises(PointFailed, match=r"VPP does not answer \(connect\): 111 Connection refused"):
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Silent())
+
+
+def test_an_interruption_passes_through() -> None:
+    class Interrupting:
+        def connect(self, name: str) -> None:
+            raise Interrupted("ended by SIGTERM")
+
+    with pytest.raises(Interrupted, match="ended by SIGTERM"):
+        VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Interrupting())

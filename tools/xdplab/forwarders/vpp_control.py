@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from xdplab.model import PointFailed, Unsupported
+from xdplab.model import PointFailed, Unsupported, XdplabError
 
 #: What VPP's vnet/error.h calls the answers that these forwarders can meet.
 _MEANINGS = {
@@ -202,7 +202,7 @@ def _as_point_failed(what: str) -> Iterator[None]:
     """Whatever vpp-papi raises, as the end of the point."""
     try:
         yield
-    except (Unsupported, PointFailed):
+    except XdplabError:  # our own, and an interruption
         raise
     except Exception as exc:  # vpp-papi has seven kinds of its own, derived from four built-in ones
         text = " ".join(str(part) for part in exc.args) or type(exc).__name__

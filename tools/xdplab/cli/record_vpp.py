@@ -75,7 +75,7 @@ def vpp(
     release = installed_version(LocalHost(), found)
     folder = output or project_root() / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
     folder.mkdir(parents=True, exist_ok=True)
-    recover(spec.name, LocalHost())
+    recover(spec)
     built = open_testbed(spec)
     workdir = working_folder(spec.name)
     with interruptible():

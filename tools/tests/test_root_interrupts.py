@@ -16,7 +16,8 @@ CALIBRATION = {"at": "xdplab.runner.run:calibrate"}
 START = {"at": "xdplab.forwarders.ovs:OvsForwarder._add_bridge"}
 TRIAL = {"at": MEASURE, "call": 2, "after_s": 0.15}
 CLEAN_UP = {"at": "xdplab.runner.visit:PointVisit._clean_up", "call": 2}
-DOWN = {"at": "xdplab.testbed.embedded:EmbeddedTestbed.down"}
+#: The first call is of `recover`, before the run.
+DOWN = {"at": "xdplab.testbed.embedded:EmbeddedTestbed.down", "call": 2}
 
 
 def struck(lab: Lab, moment: dict[str, Any], number: str, **changes: Any) -> Any:

@@ -68,8 +68,18 @@ class SshLab:
                 _run("ip", "-n", self.netns(HOME[port]), "link", "set", port, "up")
         for host in "ABC":
             self.start_sshd(host)
+        self._settle()
         self.known_hosts.write_text("".join(self.known_host(host, self.address(host)) for host in "ABC"))
         self.write_testbed()
+
+    def _settle(self) -> None:
+        """Wait until links are up and addresses are no longer tentative: what is looked at later is then as now."""
+        deadline = time.monotonic() + 10
+        for host in "ABC":
+            ip = ["ip", "-n", self.netns(host)]
+            while _run(*ip, "-6", "address", "show", "tentative") or "state DOWN" in _run(*ip, "link", "show"):
+                assert time.monotonic() < deadline, _run(*ip, "address")
+                time.sleep(0.05)
 
     def _add_host(self, host: str) -> None:
         netns, ours = self.netns(host), f"xl{host}-{self.tag}"
@@ -182,10 +192,11 @@ def _make_key(path: Path) -> None:
     _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path))
 
 
-def _run(*argv: str) -> None:
+def _run(*argv: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def main(argv: Sequence[str]) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, TestbedSpec, XdplabError
 from xdplab.model.study import Scalar
-from xdplab.testbed import TestbedLock, open_testbed
+from xdplab.runner.signals import deferred, interruptible
+from xdplab.testbed import Testbed, TestbedLock, open_testbed
 
 
 class Settings:
@@ -83,7 +84,11 @@ def recover(spec: TestbedSpec) -> list[str]:
         InputError: a live run holds the testbed, or a host of it cannot be reached.
         XdplabError: something cannot be put back; what is left to do stays in the state file.
     """
-    testbed = open_testbed(spec)
+    with interruptible(), deferred():  # what is half put back is worse than a late Ctrl-C
+        return _recover(open_testbed(spec))
+
+
+def _recover(testbed: Testbed) -> list[str]:
     testbed.lock.acquire()
     try:
         # first what runs there: it may hold what is put back (hugepages)

@@ -5,8 +5,8 @@
 *** Settings ***
 Documentation    VPP over AF_XDP against AF_PACKET and DPDK, with Open vSwitch over the same three in the same run.
 ...
-...              [Cfg] suites/studies/vpp-comparison.yaml: each visit to a forwarder takes the latency of probes at
-...              RATE and then searches the throughput; visits are interleaved in random order over the repetitions.
+...              [Cfg] suites/studies/vpp-comparison.yaml: each visit to a forwarder takes the latency at LOAD
+...              and then searches the throughput; visits are interleaved in random order over the repetitions.
 ...              [Ver] Each row passes when its forwarder was proven to carry frames and was measured in each
 ...              repetition; what this machine cannot do is skipped with the reason, and for a VPP that is not
 ...              installed with what installs it.
@@ -26,9 +26,8 @@ Test Tags        vpp    rfc2544-26.1    rfc2544-26.2
 ${TESTBED}        embedded
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "vpp-afxdp ovs-afxdp"; empty: those of the study
 ${TESTER}         ${EMPTY}
-${RATE}           ${EMPTY}    # probes per second
+${LOAD}           ${EMPTY}    # frames per second at which latency is measured
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
-${DURATION}       ${EMPTY}    # seconds of probes
 ${PRESET}         ${EMPTY}    # of the search: quick, csit, tst009, rfc2544 or binary
 ${BUDGET}         ${EMPTY}    # seconds of traffic of a search at the most
 ${REPETITIONS}    ${EMPTY}
@@ -61,9 +60,8 @@ Run The Study
     ...    testbed=${TESTBED}
     ...    tester=${TESTER}
     ...    forwarders=${forwarders}
-    ...    traffic.probe_pps=${RATE}
+    ...    method.latency_pps=${LOAD}
     ...    traffic.frame_bytes=${FRAME_SIZE}
-    ...    method.latency_s=${DURATION}
     ...    method.preset=${PRESET}
     ...    method.budget_s=${BUDGET}
     ...    repetitions=${REPETITIONS}

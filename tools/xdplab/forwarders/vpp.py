@@ -16,7 +16,7 @@ from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
 from xdplab.forwarders.vpp_process import VppProcess
 from xdplab.forwarders.vpp_program import OLDEST, find_vpp, installed_version, numbers, rendered
-from xdplab.hosts import Host
+from xdplab.hosts import Host, SshHost
 from xdplab.model import Model, PointFailed, Unsupported
 
 #: vl_api_rx_mode_t of vnet/interface_types.api.
@@ -95,7 +95,9 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return {"hugepages_2m": self.options.buffers * 2560 // (2 << 20) + 8} if self.options.page_size == "2M" else {}
 
     def supported(self, dut: Dut) -> str | None:
-        """The program must be there, and a CPU for each worker."""
+        """The program must be there and within reach, and a CPU for each worker."""
+        if isinstance(dut.host, SshHost):
+            return f"VPP on {dut.host.name}: its API and statistics are sockets of that machine; run xdplab there"
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             return reason
@@ -194,8 +196,11 @@ class VppForwarder(Forwarder[VppOptionsT]):
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
         """Version of the VPP that is found without an option."""
-        program, _ = find_vpp(host, "", cls.package)
-        return {"vpp": installed_version(host, program) if program else "not installed"}
+        return _version_of("", host)
+
+    def versions_asked_for(self, host: Host) -> Mapping[str, str]:
+        """Version of the VPP that the option names."""
+        return _version_of(self.options.vpp, host)
 
     def complaint(self, word: str) -> str:
         """What VPP's log says about it, for an error code that does not."""
@@ -304,3 +309,8 @@ class VppForwarder(Forwarder[VppOptionsT]):
             for here, there in zip(self._interfaces, peers, strict=True)
         ]
         return rendered("forward.cli.j2", plugin=self.plugin, interfaces=rows, options=self.options).split("\n")
+
+
+def _version_of(option: str, host: Host) -> dict[str, str]:
+    program, _ = find_vpp(host, option, VppForwarder.package)
+    return {f"vpp {option}".rstrip(): installed_version(host, program) if program else "not installed"}

@@ -89,8 +89,7 @@ class VppProcess:
         ended = self.ended()
         if ended:
             raise PointFailed(f"{ended}: {' | '.join(self.log_tail()[-2:])}")
-        sockets = (self.api_socket, self.stats_socket)
-        return all(self._dut.host.run(["test", "-S", path], check=False).returncode == 0 for path in sockets)
+        return self._dut.host.exists(self.api_socket) and self._dut.host.exists(self.stats_socket)
 
     def _remove_shared_memory(self) -> None:
         where = "/dev/shm"  # noqa: S108 - where VPP puts it

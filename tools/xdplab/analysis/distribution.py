@@ -3,14 +3,18 @@
 
 import math
 from collections.abc import Iterable
+from functools import cache, lru_cache
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from xdplab.model import TrialRecord
+from xdplab.model import InputError, TrialRecord
 
 #: Layout of every histogram that xdplab writes: 1 ns to 10 s, three significant digits.
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
+#: That layout in counters: 24 buckets that halve in resolution, the upper half of 2048 sub-buckets each.
+_HALF_MAGNITUDE = 10
+_COUNTS = 25 << _HALF_MAGNITUDE
 
 
 class Distribution:
@@ -24,12 +28,16 @@ class Distribution:
     @classmethod
     def merged(cls, encoded: Iterable[str]) -> "Distribution":
         """From base64 HdrHistograms."""
-        total = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
-        for text in encoded:
-            total.add(HdrHistogram.decode(text))
-        items = [(item.value_iterated_to, item.count_added_in_this_iter_step) for item in total.get_recorded_iterator()]
-        array = np.array(items, dtype=np.int64).reshape(-1, 2)
-        return cls(array[:, 0], array[:, 1])
+        parts = [_recorded(text) for text in encoded]
+        if not parts:
+            return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        if len(parts) == 1:
+            seen, counts = parts[0]
+        else:
+            seen, where = np.unique(np.concatenate([index for index, _ in parts]), return_inverse=True)
+            counts = np.zeros(len(seen), dtype=np.int64)
+            np.add.at(counts, where, np.concatenate([count for _, count in parts]))
+        return cls(_highest_values()[seen], counts)
 
     @property
     def count(self) -> int:
@@ -42,6 +50,19 @@ class Distribution:
             return None
         rank = max(1, math.ceil(percent * self.count / 100 - 1e-6))  # 99.9 % of 1000 is 999, not 999.0000000000001
         return float(self.values_ns[np.searchsorted(self._cumulative, rank)]) / 1000
+
+    @property
+    def mean_us(self) -> float | None:
+        """Arithmetic mean; None without samples."""
+        return float(self.values_ns @ self.counts) / self.count / 1000 if self.count else None
+
+    @property
+    def std_us(self) -> float | None:
+        """Standard deviation of the samples (ddof 0); None without samples."""
+        if not self.count:
+            return None
+        mean = float(self.values_ns @ self.counts) / self.count
+        return math.sqrt(float((self.values_ns - mean) ** 2 @ self.counts) / self.count) / 1000
 
     def exceedance(self) -> tuple[np.ndarray, np.ndarray]:
         """Latency in us against the share of samples above it, for a distribution plot on a log axis."""
@@ -66,6 +87,37 @@ class Distribution:
         near = np.abs(grid[:, None] - logs[None, :]) / bandwidth
         kernel = np.exp(-0.5 * near**2) @ weights / (bandwidth * np.sqrt(2 * np.pi))
         return 10**grid, kernel
+
+
+@lru_cache(maxsize=1 << 14)
+def _recorded(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the counters that are not zero, and their counts. The library's own iterator takes 0.1 s for this."""
+    histogram = HdrHistogram.decode(text)
+    layout = (histogram.lowest_trackable_value, histogram.highest_trackable_value, histogram.significant_figures)
+    if layout != (LOWEST_NS, HIGHEST_NS, DIGITS):
+        raise InputError(f"histogram: layout {layout} instead of {(LOWEST_NS, HIGHEST_NS, DIGITS)}; not of this xdplab")
+    if not histogram.total_count:
+        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+    first, last = _counter_of(histogram.min_value), _counter_of(histogram.max_value)
+    counts = np.ctypeslib.as_array(histogram.counts)[first : last + 1]
+    index = np.flatnonzero(counts)
+    return (index + first).astype(np.int32), counts[index].astype(np.int64)
+
+
+def _counter_of(value_ns: int) -> int:
+    """Index of the counter of a value."""
+    bucket = max(0, int(value_ns).bit_length() - _HALF_MAGNITUDE - 1)
+    return (bucket << _HALF_MAGNITUDE) + (int(value_ns) >> bucket)
+
+
+@cache
+def _highest_values() -> np.ndarray:
+    """Counter -> the highest value that it counts, in ns."""
+    index = np.arange(_COUNTS)
+    half = 1 << _HALF_MAGNITUDE
+    bucket = np.maximum((index >> _HALF_MAGNITUDE) - 1, 0)
+    sub = np.where(index < half, index, (index & (half - 1)) + half)
+    return np.asarray(((sub + 1) << bucket) - 1, dtype=np.int64)
 
 
 def distribution(trials: Iterable[TrialRecord]) -> Distribution:

@@ -183,6 +183,21 @@ MethodSpec = Annotated[
 ]
 
 
+class SweepSpec(Model):
+    """What the analysis of a sweep needs to know (`sweep:` of a study file)."""
+
+    #: Setting -> the level that it has when nobody touches it; without an entry the first one listed.
+    defaults: dict[str, Scalar] = {}
+    #: Mean latency in us above which a configuration is an outlier (the study: the kernel's ping RTT) ...
+    outliers_above_us: float | None = Field(default=None, gt=0)
+    #: ... or the title of the forwarder of this run that stands for the kernel's own path.
+    outliers_above: str | None = None
+    #: Published table to print beside (`xdplab/report/published/NAME.yaml`), and which part of it.
+    published: str | None = None
+    #: Setting here -> its name in the published table.
+    published_names: dict[str, str] = {}
+
+
 class StudySpec(Model):
     """A study file (`suites/studies/*.yaml`)."""
 
@@ -206,6 +221,8 @@ class StudySpec(Model):
     repetitions: int = Field(default=5, ge=1, le=10_000)
     seed: int = 1
     disturbance: DisturbanceRule = DisturbanceRule()
+    #: With it, the report asks which settings matter.
+    sweep: SweepSpec | None = None
     #: Exit code 1 when a point's loss ratio is above this.
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
 

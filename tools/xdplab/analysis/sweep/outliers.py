@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The outlier rules of the delay study: what waits for the next probe, and what is slower than the kernel's own path.
+
+Source: "Understanding Delays in AF_XDP-based Applications", section on outliers: "latency close to the inter-batch
+interval, or above the kernel ping RTT".
+"""
+
+from statistics import median
+
+from xdplab.analysis.sweep.table import Configuration, Table
+from xdplab.model import Model
+
+#: From this share of the interval between probes on, a median latency counts as close to it.
+NEAR_INTERVAL = 0.5
+
+
+class Outlier(Model):
+    """A configuration that is left out of the clusters, and why."""
+
+    point_id: str
+    title: str
+    mean_us: float
+    reason: str
+
+
+def reference_us(table: Table, forwarder: str) -> float | None:
+    """Mean latency of the forwarder that stands for the kernel's own path, in us; None when it was not measured."""
+    means = [row.statistics.mean_us for row in table.rows if row.title.split(" ")[0] == forwarder]
+    return median(means) if means else None
+
+
+def split(table: Table, limit_us: float | None) -> tuple[Table, list[Outlier]]:
+    """The table without its outliers, and the outliers.
+
+    Args:
+        table: all configurations.
+        limit_us: latency of the kernel's path; None when the study names none, then only the other rule applies.
+    """
+    reasons = [_reason(row, table.interval_us, limit_us) for row in table.rows]
+    found = [
+        Outlier(point_id=row.point_id, title=row.title, mean_us=row.statistics.mean_us, reason=reason)
+        for row, reason in zip(table.rows, reasons, strict=True)
+        if reason
+    ]
+    return table.only([not reason for reason in reasons]), found
+
+
+def _reason(row: Configuration, interval_us: float, limit_us: float | None) -> str:
+    if row.statistics.median_us >= NEAR_INTERVAL * interval_us:
+        return f"median close to the interval between probes ({interval_us:.4g} µs): frames wait for the next one"
+    if limit_us is not None and row.statistics.mean_us > limit_us:
+        return f"mean above the kernel's own path ({limit_us:.4g} µs)"
+    return ""

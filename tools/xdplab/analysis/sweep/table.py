@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep as a table: one row per configuration, one column per setting that varies, latency statistics beside them.
+
+Rows of one table share path and traffic: a one-way latency and a round trip, or two load levels, never meet.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xdplab.analysis.distribution import Distribution, distribution
+from xdplab.analysis.summary import counted
+from xdplab.model import Model, Point, RunRecord, TrialRecord
+from xdplab.model.study import Scalar
+
+#: Level of a setting that a configuration has not got: an option of another forwarder.
+ABSENT = "-"
+#: Statistics that clusters are made of; the study found that minimum and maximum spoil the grouping.
+FEATURES = ("mean_us", "median_us", "std_us", "q1_us", "q3_us")
+
+
+class Statistics(Model):
+    """Of the latencies of a configuration, or of one repetition of it, from the merged histogram."""
+
+    mean_us: float
+    median_us: float
+    std_us: float
+    q1_us: float
+    q3_us: float
+    min_us: float
+    max_us: float
+    p99_us: float
+    p999_us: float
+    samples: int
+
+    @classmethod
+    def of(cls, found: Distribution) -> "Statistics | None":
+        """None without samples."""
+        mean, std = found.mean_us, found.std_us
+        if mean is None or std is None:
+            return None
+        q1, median, q3, p99, p999 = (found.percentile_us(percent) or 0.0 for percent in (25, 50, 75, 99, 99.9))
+        return cls(
+            mean_us=mean,
+            median_us=median,
+            std_us=std,
+            q1_us=q1,
+            q3_us=q3,
+            min_us=float(found.values_ns[0]) / 1000,
+            max_us=float(found.values_ns[-1]) / 1000,
+            p99_us=p99,
+            p999_us=p999,
+            samples=found.count,
+        )
+
+    @property
+    def features(self) -> list[float]:
+        """The five statistics of `FEATURES`, in us."""
+        return [getattr(self, name) for name in FEATURES]
+
+
+class Factor(Model):
+    """A setting that varies, its levels (numbers ascending), and the level it has by default."""
+
+    name: str
+    levels: tuple[Scalar, ...]
+    default: Scalar
+
+    @property
+    def numeric(self) -> bool:
+        """True when all levels are numbers, so that "at least" means something."""
+        return all(isinstance(level, int | float) and not isinstance(level, bool) for level in self.levels)
+
+
+class Configuration(Model):
+    """One configuration that was measured."""
+
+    point_id: str
+    title: str
+    levels: dict[str, Scalar]
+    statistics: Statistics
+    by_repetition: dict[int, Statistics]
+    loss_ratio: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """Configurations of one path and traffic, and the settings in which they differ."""
+
+    title: str
+    quantity: str
+    #: Time between two probes, in us.
+    interval_us: float
+    factors: tuple[Factor, ...]
+    rows: tuple[Configuration, ...]
+
+    def features(self) -> np.ndarray:
+        """Logarithms of the statistics of `FEATURES`, shape (rows, 5)."""
+        return log_features([row.statistics for row in self.rows])
+
+    def only(self, keep: Sequence[bool]) -> "Table":
+        """The rows that are kept, and the settings that still vary among them."""
+        rows = tuple(row for row, kept in zip(self.rows, keep, strict=True) if kept)
+        return Table(self.title, self.quantity, self.interval_us, _factors(rows, self.factors), rows)
+
+
+def log_features(statistics: Iterable[Statistics]) -> np.ndarray:
+    """Natural logarithms of `FEATURES`, shape (n, 5); 0 counts as 1 ns."""
+    found = np.array([each.features for each in statistics], dtype=float).reshape(-1, 5)
+    return np.asarray(np.log(np.maximum(found, 1e-3)))
+
+
+def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
+    """One table for each path and traffic profile of a run, of the configurations that were measured."""
+    by_point: dict[str, list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        by_point[trial.point_id].append(trial)
+    groups: dict[str, list[Point]] = defaultdict(list)
+    for point in run.points.values():
+        groups[_group(point)].append(point)
+    found = []
+    for title, points in groups.items():
+        names = {point.forwarder.name for point in points}
+        settings = {point.id: _settings(point, len(names) > 1) for point in points}
+        # what varies is asked of all that was planned: a level that failed everywhere still is one
+        planned = _varying(settings)
+        rows = []
+        for point in points:
+            row = _row(point, {name: settings[point.id].get(name, ABSENT) for name in planned}, by_point[point.id])
+            if row is not None:
+                rows.append(row)
+        factors = tuple(
+            Factor(name=name, levels=_ordered(levels), default=_default(run, name, levels))
+            for name, levels in planned.items()
+        )
+        first = points[0]
+        interval_us = 1e6 / first.traffic.probe_pps
+        kept = tuple(rows)
+        found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept))
+    return [table for table in found if table.rows]
+
+
+def _group(point: Point) -> str:
+    traffic = point.traffic
+    load = traffic.load_share and f", load {traffic.load_share:.0%}"
+    stated = traffic.stated_load_pps
+    load = load or (f", load {stated:g} pps" if stated else "")
+    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:g} pps{load}"
+
+
+def _settings(point: Point, several: bool) -> dict[str, Scalar]:
+    """Everything about a configuration that may vary: forwarder, its options, knobs."""
+    name = point.forwarder.name
+    prefix = f"{name}." if several else ""
+    options = {f"{prefix}{key}": value for key, value in point.forwarder.options.items()}
+    return {"forwarder": name, **options, **point.knobs}
+
+
+def _varying(settings: dict[str, dict[str, Scalar]]) -> dict[str, list[Scalar]]:
+    """Setting -> its levels in the order of the plan, for those that have more than one."""
+    levels: dict[str, list[Scalar]] = {}
+    names = list(dict.fromkeys(name for values in settings.values() for name in values))
+    for name in names:
+        seen = [values.get(name, ABSENT) for values in settings.values()]
+        levels[name] = list({_key(level): level for level in seen}.values())
+    return {name: values for name, values in levels.items() if len(values) > 1}
+
+
+def _key(level: Scalar) -> tuple[str, Scalar]:
+    """True and 1 are two levels."""
+    return type(level).__name__, level
+
+
+def _ordered(levels: Sequence[Scalar]) -> tuple[Scalar, ...]:
+    numbers = [level for level in levels if isinstance(level, int | float) and not isinstance(level, bool)]
+    return tuple(sorted(numbers)) if len(numbers) == len(levels) else tuple(levels)
+
+
+def _default(run: RunRecord, name: str, levels: Sequence[Scalar]) -> Scalar:
+    """As the study says, else the level that the study lists first."""
+    stated = run.study.sweep.defaults.get(name) if run.study.sweep else None
+    return stated if stated in levels and stated is not None else next(level for level in levels if level != ABSENT)
+
+
+def _factors(rows: Sequence[Configuration], factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    found = []
+    for factor in factors:
+        seen = [level for level in factor.levels if any(row.levels[factor.name] == level for row in rows)]
+        if len(seen) > 1:
+            default = factor.default if factor.default in seen else seen[0]
+            found.append(Factor(name=factor.name, levels=tuple(seen), default=default))
+    return tuple(found)
+
+
+def _row(point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord]) -> Configuration | None:
+    chosen = counted(trials)
+    merged = Statistics.of(distribution(chosen))
+    if merged is None:
+        return None
+    repetitions = {trial.repetition: Statistics.of(distribution([trial])) for trial in chosen}
+    results = [trial.result for trial in chosen if trial.result]
+    sent = sum(result.sent for result in results)
+    lost = sum(stream.lost for result in results for stream in result.streams)
+    knobs = " ".join(f"{name}={value}" for name, value in point.knobs.items())
+    return Configuration(
+        point_id=point.id,
+        title=f"{point.forwarder.title} {knobs}".strip(),
+        levels=levels,
+        statistics=merged,
+        by_repetition={number: found for number, found in repetitions.items() if found is not None},
+        loss_ratio=lost / sent if sent else 0.0,
+    )

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis.sweep import MIN_CONFIGURATIONS, SweepAnalysis, analyse_sweep
 from xdplab.model import InputError, Interrupted, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
-from xdplab.report import write_report
+from xdplab.report import published_table, write_report
 from xdplab.report.published import published_figure
 from xdplab.report.sockets import write_socket_report
 from xdplab.results import RunFolder, find_run, new_run
@@ -102,6 +103,8 @@ def prepare(study: StudySpec) -> Prepared:
     testbed = read_testbed(study.testbed, testbeds_folder())
     tester = make_tester(study.tester)
     plan = make_plan(study, testbed, tester)
+    for reference in study.sweep.published if study.sweep else ():
+        published_table(reference)
     return Prepared(study, testbed, tester, plan)
 
 
@@ -211,6 +214,24 @@ def summaries_of(name: str, results: Path) -> tuple[RunFolder, list[PointSummary
     """A run folder by path or name, and the summary of each of its points."""
     folder = find_run(name, results)
     return folder, summarise(folder.load(), folder.trials())
+
+
+def sweep_of(name: str, results: Path) -> tuple[RunFolder, list[SweepAnalysis]]:
+    """A run folder, and the analysis of its sweep: one for each path and traffic profile.
+
+    Raises:
+        InputError: too few configurations were measured, or not their latencies.
+    """
+    folder = find_run(name, results)
+    run = folder.load()
+    if run.study.method.name != "latency":
+        raise InputError(f"run {folder.name}: method {run.study.method.name}; a sweep is of method latency")
+    found = analyse_sweep(run, folder.trials())
+    if not found:
+        raise InputError(
+            f"run {folder.name}: fewer than {MIN_CONFIGURATIONS} configurations were measured on any path and traffic"
+        )
+    return folder, found
 
 
 def exit_code(outcome: RunOutcome, summaries: list[PointSummary]) -> int:

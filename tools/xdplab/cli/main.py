@@ -22,9 +22,10 @@ from xdplab.cli.doctor import checks
 from xdplab.cli.progress import ConsoleListener
 from xdplab.cli.record import record
 from xdplab.cli.sockets import socket_table
+from xdplab.cli.sweep import sweep_text
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
-from xdplab.report import write_report
+from xdplab.report import beside_published, write_report
 from xdplab.results import find_run
 from xdplab.runner import interruptible, recover
 from xdplab.testbed import open_testbed, read_testbed
@@ -163,6 +164,38 @@ def bench(
     """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection."""
     rows = bench_search(searches, lambda text: print(text, file=sys.stderr))
     print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
+
+
+@cli.command()
+def sweep(
+    run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
+    as_json: AsJson = False,
+    results: Results = None,
+) -> None:
+    """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change."""
+    folder, found = app.sweep_of(run, results or app.results_folder())
+    study = folder.load().study
+    if as_json:
+        output = [
+            each.model_dump(mode="json")
+            | {"published": [b.model_dump(mode="json") for b in beside_published(each, study)]}
+            for each in found
+        ]
+        print(json.dumps(output, indent=1))
+        return
+    print("\n\n".join(sweep_text(each, beside_published(each, study)) for each in found))
+
+
+@cli.command("bench-analysis")
+def bench_of_analysis(
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Judge `sweep` on runs simulated from the delay study's tables, and time it on 10,000 trials."""
+    from xdplab.cli.bench_analysis import bench_analysis, bench_text
+
+    found = bench_analysis(seeds, lambda text: print(text, file=sys.stderr))
+    print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
 
 
 @cli.command("false-alarms")

@@ -192,8 +192,8 @@ class SweepSpec(Model):
     outliers_above_us: float | None = Field(default=None, gt=0)
     #: ... or the title of the forwarder of this run that stands for the kernel's own path.
     outliers_above: str | None = None
-    #: Published table to print beside (`xdplab/report/published/NAME.yaml`), and which part of it.
-    published: str | None = None
+    #: Published tables to print beside ours: NAME/TABLE of `xdplab/report/published/NAME.yaml`.
+    published: tuple[str, ...] = ()
     #: Setting here -> its name in the published table.
     published_names: dict[str, str] = {}
 

@@ -2,6 +2,7 @@
 """One self-contained HTML file: the answer first, then what it rests on."""
 
 from xdplab.report.html import render, write_report
+from xdplab.report.sweep import beside_published, published_table
 from xdplab.report.words import describe, duration
 
-__all__ = ["describe", "duration", "render", "write_report"]
+__all__ = ["beside_published", "describe", "duration", "published_table", "render", "write_report"]

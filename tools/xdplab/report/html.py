@@ -19,6 +19,7 @@ from xdplab.methods.search import PRESETS
 from xdplab.methods.stages import STAGES
 from xdplab.model import Rfc2544Spec, RunRecord, TrialRecord, XdplabError
 from xdplab.report.published import published_figure
+from xdplab.report.sweep import sweep_sections
 
 
 def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
@@ -49,6 +50,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     measured = [summary for summary in summaries if summary.repetitions]
     found = answer(run, summaries)
     method = run.study.method
+    sweeps = sweep_sections(run, trials)
+    single = [summary for summary in measured if summary.samples and not sweeps]  # a sweep has pictures of its own
     return environment.get_template("report.html.j2").render(
         run=run,
         answer=found,
@@ -56,7 +59,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         measured=measured,
         unmeasured=[summary for summary in summaries if not summary.repetitions],
         ratios=_ratios(measured, found.comparison),
-        plots=_plots([summary for summary in measured if summary.samples], trials),
+        sweeps=sweeps,
+        plots=_plots(single, trials),
         rfc=[summary for summary in measured if summary.figures.keys() - {"breakdown"}],
         rfc_plots=_rfc_plots([summary for summary in measured if summary.figures]),
         by_size=_by_size(measured),

@@ -39,7 +39,7 @@ def distribution_plot(points: Mapping[str, Distribution]) -> str:
     axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.set_yticklabels(["min", "p50", "p90", "p99", "p99.9", "p99.99", "p99.999"])
     axes.set_ylabel("percentile (log axis)")
-    return _finish(figure, axes, "cumulative distribution of latency")
+    return finish_latency(figure, axes, "cumulative distribution of latency")
 
 
 def density_plot(points: Mapping[str, Distribution]) -> str:
@@ -54,7 +54,7 @@ def density_plot(points: Mapping[str, Distribution]) -> str:
     axes.set_xscale("log")
     axes.set_ylim(0, 1.08)
     axes.set_ylabel("density (peak = 1)")
-    return _finish(figure, axes, "kernel density of latency")
+    return finish_latency(figure, axes, "kernel density of latency")
 
 
 def repetition_plot(summaries: Sequence[PointSummary]) -> str:
@@ -71,7 +71,7 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     axes.set_xscale("log")
     axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
     axes.set_ylim(-0.6, len(summaries) - 0.4)
-    return _finish(figure, axes, "p50 and p99 of each repetition", legend=False)
+    return finish_latency(figure, axes, "p50 and p99 of each repetition", legend=False)
 
 
 def plain(text: str) -> str:
@@ -103,7 +103,7 @@ def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x[keep], y[keep]
 
 
-def _finish(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
+def finish_latency(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
     """Latency axis, legend, SVG."""
     low, high = axes.get_xlim()
     decades = [base * 10.0**power for power in range(-2, 8) for base in (1, 2, 5)]

@@ -6,7 +6,8 @@ one configuration. So 1 is what a repetition changes by itself, and a statistic 
 deviation on a machine that stalls) has no say.
 
 Criteria for k, all of which a k must meet; of those that do, the largest whose silhouette is within
-`SILHOUETTE_SLACK` of the best is taken, for the mean silhouette favours few groups when groups lie at distances of several scales:
+`SILHOUETTE_SLACK` of the best is taken, for the mean silhouette favours few groups when groups lie at distances of
+several scales:
 
 * separation: k-means is made of one half of the repetitions; on the other half, Kruskal and Wallis' test finds the
   groups different and Tukey's tells every two of them apart (both at `ALPHA`, mean or standard deviation). Asking the

@@ -19,8 +19,6 @@ from xdplab.model.study import Scalar
 MAX_DEPTH = 6
 #: A deeper tree must be right for this share of the configurations more.
 _WORTH = 0.01
-#: Shuffles of the groups, for telling whether settings explain them at all.
-_SHUFFLES = 99
 _FOLDS = 5
 #: Words of a switch.
 _OFF, _ON = (False, 0, "false", "off", "no", "0"), (True, 1, "true", "on", "yes", "1")
@@ -76,14 +74,24 @@ class RuleSet(Model):
     #: group gives.
     accuracy: float
     baseline: float
-    #: Of `_SHUFFLES` random groupings, the share (plus one) that settings explain as well.
+    #: Share of random groupings, this one counted among them, that settings explain as well.
     p_value: float
     explained: bool
 
 
+def is_on(level: Scalar) -> bool:
+    """True for a switch that is on."""
+    return level in _ON
+
+
+def is_off(level: Scalar) -> bool:
+    """True for a switch that is off."""
+    return level in _OFF
+
+
 def is_switch(factor: Factor) -> bool:
     """True for a setting that is off or on."""
-    return len(factor.levels) == 2 and any(v in _OFF for v in factor.levels) and any(v in _ON for v in factor.levels)
+    return len(factor.levels) == 2 and any(map(is_on, factor.levels)) and any(map(is_off, factor.levels))
 
 
 def questions(table: Table) -> list[Question]:
@@ -91,7 +99,7 @@ def questions(table: Table) -> list[Question]:
     found = []
     for factor in table.factors:
         if is_switch(factor):
-            found.append(Question(factor, next(level for level in factor.levels if level in _ON), at_least=False))
+            found.append(Question(factor, next(filter(is_on, factor.levels)), at_least=False))
         elif factor.numeric:
             found += [Question(factor, level, at_least=True) for level in factor.levels[1:]]
         else:
@@ -101,8 +109,8 @@ def questions(table: Table) -> list[Question]:
     return found
 
 
-def find_rules(table: Table, labels: Sequence[int], seed: int = 0) -> RuleSet:
-    """Rules for the groups `labels`, one per row of the table."""
+def find_rules(table: Table, labels: Sequence[int], seed: int = 0, shuffles: int = 99) -> RuleSet:
+    """Rules for the groups `labels`, one per row of the table, judged beside `shuffles` random groupings."""
     from sklearn.tree import DecisionTreeClassifier
 
     target = np.asarray(labels)
@@ -115,8 +123,8 @@ def find_rules(table: Table, labels: Sequence[int], seed: int = 0) -> RuleSet:
     rng = np.random.default_rng(seed)
     folds = rng.permutation(len(target)) % _FOLDS
     depth, accuracy = _depth(answers, target, folds)
-    shuffled = [_accuracy(answers, rng.permutation(target), folds, depth) for _ in range(_SHUFFLES)]
-    p_value = (1 + sum(each >= accuracy for each in shuffled)) / (1 + _SHUFFLES)
+    shuffled = [_accuracy(answers, rng.permutation(target), folds, depth) for _ in range(shuffles)]
+    p_value = (1 + sum(each >= accuracy for each in shuffled)) / (1 + shuffles)
     tree = DecisionTreeClassifier(max_depth=depth, random_state=seed).fit(answers, target)
     leaves = _leaves(tree)
     rules = [

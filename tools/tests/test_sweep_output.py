@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep as a user meets it: the command, JSON, the report, and what it costs to have it installed."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lab import records, studies
+from lab.command import Done
+
+from xdplab.analysis.sweep.simulate import simulate
+from xdplab.results import RunFolder
+
+PUBLISHED = ("understanding-delays-afxdp/mlx5", "understanding-delays-afxdp/i40e")
+
+
+@pytest.fixture
+def run(results: Path) -> RunFolder:
+    """A simulated run on disk, with the published tables beside it; one configuration could not be measured."""
+    made = simulate("mlx5", 1)
+    spec = made.run.study.sweep
+    assert spec is not None
+    study = made.run.study.model_copy(update={"sweep": spec.model_copy(update={"published": PUBLISHED})})
+    missing = made.trials[-1].point_id
+    folder = RunFolder(results / "simulated")
+    folder.path.mkdir(parents=True)
+    folder.head(made.run.model_copy(update={"study": study, "unsupported": {missing: "no <b>such</b> thing here"}}))
+    lines = [trial.model_dump_json() for trial in made.trials if trial.point_id != missing]
+    (folder.path / "trials.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def test_the_command_prints_groups_rules_importance_and_the_published_table(
+    run: RunFolder, cli: Callable[..., Done]
+) -> None:
+    done = cli("sweep", "simulated")
+    assert done.code == 0
+    for words in (
+        "What matters, most first: poll_receiver",
+        "The configurations fall into 7 groups; settings explain them.",
+        "busy_poll and need_wakeup and not poll_receiver",
+        "beside Table I: Mellanox",
+        "c_state does not matter",
+        "not measured: 1: no <b>such</b> thing here",
+    ):
+        assert words in done.out
+    (found,) = cli("sweep", "simulated", "--json").json()
+    assert len(found["configurations"]) == 255
+    first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in found["published"])
+    assert set(first.values()) == {"agrees"}
+    assert second["zero_copy matters"] == "disagrees"  # it is in no rule of Table I
+
+
+def test_the_report_of_a_sweep_has_the_sections_and_no_curve_per_point(
+    run: RunFolder, cli: Callable[..., Done]
+) -> None:
+    assert cli("report", "simulated").code == 0
+    html = run.report.read_text(encoding="utf-8")
+    assert html.count("<svg") == 2
+    for words in (
+        "Which setting matters: round trip latency",
+        "Importance of each setting",
+        "Beside the study: Table II: Intel X710",
+        "no &lt;b&gt;such&lt;/b&gt; thing here",
+        "Analysis of variance",
+    ):
+        assert words in html
+    assert len(html) < 600_000
+
+
+def test_too_few_configurations_and_other_methods_are_refused(
+    tmp_path: Path, results: Path, cli: Callable[..., Done]
+) -> None:
+    cli("run", studies.study_file(tmp_path, repetitions=1))
+    cli("sweep", "latest").refused("fewer than 6 configurations")
+    folder = RunFolder(results / "rfc")
+    folder.path.mkdir()
+    folder.head(records.run_record(records.point(), study={"method": {"name": "rfc2544"}}))
+    cli("sweep", "rfc").refused("method rfc2544")
+
+
+@pytest.mark.parametrize("wrong", ["nothing/mlx5", "understanding-delays-afxdp/e1000", "../../x/mlx5", "mlx5"])
+def test_a_published_table_that_is_not_there_is_refused_before_anything_runs(
+    wrong: str, tmp_path: Path, cli: Callable[..., Done]
+) -> None:
+    cli("run", studies.study_file(tmp_path, sweep={"published": [wrong]})).refused("sweep.published", wrong)
+
+
+def test_heavy_libraries_are_not_loaded_before_they_are_needed() -> None:
+    code = "import sys, xdplab.cli.main, xdplab.robot.library; print([m for m in sys.modules if m in sys.argv[1:]])"
+    heavy = ["sklearn", "scipy.stats", "matplotlib", "scipy.optimize"]
+    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

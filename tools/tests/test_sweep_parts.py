@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a sweep's analysis: statistics, outliers, rules, variance, what to change."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lab import records
+
+from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
+from xdplab.analysis.sweep.anova import anova
+from xdplab.analysis.sweep.changes import advise
+from xdplab.analysis.sweep.outliers import split
+from xdplab.analysis.sweep.published import holds
+from xdplab.analysis.sweep.rules import find_rules, questions
+from xdplab.analysis.sweep.table import ABSENT, tables
+from xdplab.model import InputError, Path, Point, StudySpec, TrafficSpec
+from xdplab.model.study import Scalar
+
+
+def statistics(mean_us: float) -> Statistics:
+    names = [name for name in Statistics.model_fields if name != "samples"]
+    return Statistics(**dict.fromkeys(names, mean_us), samples=100)
+
+
+def configuration(levels: Mapping[str, Scalar], mean_us: float, repetitions: tuple[float, ...] = ()) -> Configuration:
+    title = " ".join(f"{name}={level}" for name, level in levels.items())
+    return Configuration(
+        point_id=title,
+        title=title,
+        levels=dict(levels),
+        statistics=statistics(mean_us),
+        by_repetition={n: statistics(each) for n, each in enumerate(repetitions or (mean_us,))},
+        loss_ratio=0.0,
+    )
+
+
+def table(rows: list[Configuration], defaults: Mapping[str, Scalar] | None = None) -> Table:
+    names = list(rows[0].levels)
+    levels = {name: tuple(dict.fromkeys(row.levels[name] for row in rows)) for name in names}
+    factors = [
+        Factor(name=name, levels=levels[name], default=(defaults or {}).get(name, levels[name][0])) for name in names
+    ]
+    return Table("test", "one-way", 1e6, tuple(factors), tuple(rows))
+
+
+def factorial(sizes: Mapping[str, int], mean_us: Callable[..., float]) -> list[Configuration]:
+    combinations = itertools.product(*(range(size) for size in sizes.values()))
+    return [
+        configuration(levels := dict(zip(sizes, values, strict=True)), mean_us(**levels)) for values in combinations
+    ]
+
+
+# statistics and the table
+
+
+@given(st.lists(st.integers(1000, 10**8), min_size=1, max_size=60), st.lists(st.integers(1000, 10**8), max_size=60))
+def test_statistics_of_merged_histograms_are_those_of_all_values(first: list[int], second: list[int]) -> None:
+    point = records.point()
+    trials = [records.trial(point, n, values) for n, values in enumerate((first, second)) if values]
+    other = records.trial(records.point("fake:seed=2"), 0, [5000])
+    run = records.run_record(point, records.point("fake:seed=2"))
+    (found,) = tables(run, [*trials, other])
+    mine = found.rows[0].statistics
+    values = np.array(first + second) / 1000
+    assert mine.samples == len(values)
+    expected = {"mean_us": values.mean(), "std_us": values.std(), "min_us": values.min(), "max_us": values.max()}
+    for name, value in expected.items():
+        assert getattr(mine, name) == pytest.approx(value, rel=0.002, abs=0.002 * values.max())
+    rank = sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]
+    assert mine.p99_us == pytest.approx(rank, rel=0.002)
+    assert set(found.rows[0].by_repetition) == {trial.repetition for trial in trials}
+
+
+def point(title: str, path: Path = Path.THROUGH, **knobs: Scalar) -> Point:
+    spec: Any = title
+    return Point(forwarder=spec, path=path, knobs=knobs, traffic=TrafficSpec())
+
+
+def test_one_way_and_round_trip_never_share_a_table() -> None:
+    points = [point("fake", path, threaded_napi=n) for path in (Path.THROUGH, Path.REFLECT) for n in (0, 1)]
+    found = tables(records.run_record(*points), [records.trial(p) for p in points])
+    assert [(each.quantity, len(each.rows)) for each in found] == [("one-way", 2), ("round trip", 2)]
+    assert [[factor.name for factor in each.factors] for each in found] == [["threaded_napi"]] * 2
+
+
+def test_options_of_a_forwarder_are_settings_and_absent_for_others() -> None:
+    points = [point("testpmd:burst=1"), point("testpmd:burst=32"), point("xdp")]
+    study = {"sweep": {"defaults": {"testpmd.burst": "32"}}}
+    (found,) = tables(records.run_record(*points, study=study), [records.trial(p) for p in points])
+    assert {factor.name: factor.default for factor in found.factors} == {"forwarder": "testpmd", "testpmd.burst": "32"}
+    assert [row.levels["testpmd.burst"] for row in found.rows] == ["1", "32", ABSENT]
+
+
+def test_a_level_that_was_measured_nowhere_is_no_level() -> None:
+    points = [point("fake", a=n, b=n % 2) for n in range(3)]
+    (found,) = tables(records.run_record(*points), [records.trial(p) for p in points[:2]])
+    assert {factor.name: factor.levels for factor in found.factors} == {"a": (0, 1), "b": (0, 1)}
+
+
+# outliers
+
+
+def test_both_outlier_rules_of_the_study_are_applied_with_their_reasons() -> None:
+    rows = [configuration({"a": n}, mean) for n, mean in enumerate((10.0, 190.0, 200.0, 800_000.0))]
+    kept, out = split(table(rows), 195.0)
+    assert [row.statistics.mean_us for row in kept.rows] == [10.0, 190.0]
+    assert ["kernel's own path" in each.reason for each in out] == [True, False]
+    assert "interval between probes" in out[1].reason
+    assert len(split(table(rows), None)[1]) == 1
+
+
+# rules
+
+
+@settings(max_examples=25)
+@given(st.lists(st.booleans(), min_size=16, max_size=16).filter(lambda bits: 0 < sum(bits) < 16))
+def test_rules_of_any_function_of_four_switches_are_exact(bits: list[bool]) -> None:
+    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 2, "idle": 4}, lambda **_: 1.0)
+    found = table(rows)
+    labels = [
+        int(bits[row.levels["a"] * 8 + row.levels["b"] * 4 + row.levels["c"] * 2 + row.levels["d"]]) for row in rows
+    ]  # type: ignore[operator]
+    rules = find_rules(found, labels, shuffles=0)
+    if rules.depth < 4:
+        return  # a shallower tree was as good on configurations that it had not seen
+    for rule in rules.rules:
+        assert (rule.precision, rule.coverage) == (1, 1)
+        assert "idle" not in rule.factors
+
+
+def test_rules_speak_of_switches_numbers_and_words() -> None:
+    rows = [
+        configuration({"on": on, "ring": ring, "mode": mode}, 1.0)
+        for on in (False, True)
+        for ring in (0, 256, 512)
+        for mode in ("native", "generic", "offload")
+    ]
+    found = table(rows)
+    said = {question.text(yes) for question in questions(found) for yes in (True, False)}
+    assert said == {
+        "on", "not on", "ring ≥ 256", "ring = 0", "ring = 512", "ring < 512",
+        "mode = native", "mode ≠ native", "mode = generic", "mode ≠ generic", "mode = offload", "mode ≠ offload",
+    }  # fmt: skip
+
+
+def test_a_rule_is_shortened_and_its_fit_is_counted() -> None:
+    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 3}, lambda **_: 1.0)
+    labels = [int(row.levels["a"] == 1 and row.levels["d"] == 2) for row in rows]
+    labels[0] = 1  # one that no setting explains
+    found = find_rules(table(rows), labels)
+    assert found.rules[1].text == "a and d = 2"
+    assert (found.rules[1].precision, found.rules[1].coverage) == (1.0, 0.8)
+
+
+def test_settings_do_not_explain_groups_drawn_at_random() -> None:
+    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 8}, lambda **_: 1.0)
+    rng = np.random.default_rng(5)
+    assert not any(find_rules(table(rows), rng.integers(0, 2, len(rows)).tolist()).explained for _ in range(3))
+
+
+# variance
+
+
+def test_an_interaction_alone_is_found_as_one() -> None:
+    rng = np.random.default_rng(1)
+    rows = factorial({"a": 2, "b": 2, "c": 4}, lambda a, b, c: float(np.exp((a ^ b) + 0.01 * rng.normal())))
+    found = {effect.name: effect for effect in anova(table(rows)).effects}
+    assert found["a × b"].share > 0.99
+    assert found["a × b"].p is not None
+    assert found["a × b"].p < 1e-6
+    others = [effect.p for name, effect in found.items() if name != "a × b"]
+    assert min(p for p in others if p is not None) > 0.05
+
+
+def test_shares_of_a_balanced_design_add_up() -> None:
+    rng = np.random.default_rng(2)
+    found = anova(table(factorial({"a": 3, "b": 2, "c": 4}, lambda **_: float(rng.uniform(1, 2)))))
+    assert sum(effect.share for effect in found.effects) + found.residual_share == pytest.approx(1)
+    assert {effect.name: effect.df for effect in found.effects}["a × c"] == 6
+
+
+def test_what_a_design_cannot_tell_apart_is_not_estimable() -> None:
+    base = {"a": 0, "b": 0, "c": 0}
+    rows = [configuration(base, 1.0, (1.0, 1.01))]
+    rows += [configuration({**base, name: 1}, 2.0, (2.0, 2.02)) for name in base]
+    found = {effect.name: effect for effect in anova(table(rows)).effects}
+    assert {name for name, effect in found.items() if effect.p is None} == {"a × b", "a × c", "b × c"}
+    assert anova(table(rows)).error_from == "differences between repetitions"
+
+
+# what to change
+
+
+def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:
+    means = {(0, 0): 100.0, (1, 0): 20.0, (0, 1): 60.0, (1, 1): 10.0}
+    rows = factorial({"a": 2, "b": 2, "idle": 2}, lambda a, b, idle: means[a, b] - idle)
+    found = advise(table(rows), ["a", "b"])
+    assert [(change.factor, change.before, change.after) for change in found.changes] == [("a", 0, 1), ("b", 0, 1)]
+    assert [round(change.mean_us or 0, 1) for change in found.changes] == [19.5, 9.5]
+    assert found.best.title == "a=1 b=1 idle=1"
+    one = advise(table(rows, {"a": 1, "b": 0, "idle": 0}), ["a", "b"])
+    assert [change.factor for change in one.changes] == ["b"]
+    assert advise(table(rows, {"a": 1, "b": 1}), ["a", "b"]).changes == ()
+
+
+def test_another_forwarder_is_one_change_whatever_options_it_lacks() -> None:
+    rows = [
+        configuration({"forwarder": "slow", "slow.mode": "x"}, 50.0),
+        configuration({"forwarder": "slow", "slow.mode": "y"}, 40.0),
+        configuration({"forwarder": "fast", "slow.mode": ABSENT}, 10.0),
+    ]
+    found = advise(table(rows), ["forwarder", "slow.mode"])
+    assert [(change.factor, change.mean_us) for change in found.changes] == [("forwarder", pytest.approx(10.0))]
+
+
+# published rules
+
+
+def test_a_published_rule_is_read_as_written() -> None:
+    both = {"poll": ["rx", "tx"]}
+    assert holds("a and not poll", {"a": True, "rx": False, "tx": False}, both)
+    assert not holds("a and not poll", {"a": True, "rx": False, "tx": True}, both)
+    assert holds("not a or (rx and tx)", {"a": True, "rx": True, "tx": True}, both)
+    with pytest.raises(KeyError):
+        holds("a and poll", {"a": False, "rx": True}, both)
+    for wrong in ("a ==", "a == b", "f(a)", "__import__('os')"):
+        with pytest.raises(InputError):
+            holds(wrong, {"a": True, "b": True}, both)
+
+
+def test_a_study_without_the_key_is_no_sweep() -> None:
+    from xdplab.analysis.sweep import is_sweep
+
+    study: dict[str, Any] = {"name": "s", "forwarders": ["fake"]}
+    assert not is_sweep(StudySpec.model_validate(study))
+    assert is_sweep(StudySpec.model_validate({**study, "sweep": {}}))
+    assert not is_sweep(StudySpec.model_validate({**study, "sweep": {}, "method": {"name": "rfc2544"}}))

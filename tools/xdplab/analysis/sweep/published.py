@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A published table of clusters beside ours: what agrees, what does not, and what this run cannot say."""
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from xdplab.analysis.sweep.importance import Importance
+from xdplab.analysis.sweep.rules import is_off, is_on
+from xdplab.analysis.sweep.table import Configuration
+from xdplab.model import InputError, Model
+
+if TYPE_CHECKING:
+    from xdplab.analysis.sweep.analyse import SweepAnalysis
+
+#: From this rank correlation of the clusters' means on, their order agrees.
+SAME_ORDER = 0.8
+
+
+class PublishedCluster(Model):
+    """One row of a published table."""
+
+    cluster: int
+    mean_us: float
+    std_us: float
+    rule: str
+
+
+class PublishedTable(Model):
+    """The clusters of one network card."""
+
+    title: str
+    ping_rtt_us: float
+    clusters_in_text: int
+    order: tuple[int, ...]
+    clusters: tuple[PublishedCluster, ...]
+    insignificant: tuple[str, ...]
+    worse: tuple[str, ...]
+
+
+class PublishedStudy(Model):
+    """A file of `xdplab/report/published`."""
+
+    document: str
+    setup: str
+    quantity: str
+    features: tuple[str, ...]
+    stands_for: dict[str, tuple[str, ...]]
+    tables: dict[str, PublishedTable]
+
+
+class Row(Model):
+    """A published cluster, and the configurations of ours that meet its rule."""
+
+    published: PublishedCluster
+    configurations: int
+    mean_us: float | None
+    std_us: float | None
+    #: Our group that most of them are in, and their share in it; outliers are none.
+    group: int | None
+    group_share: float | None
+    missing: str
+
+
+class Claim(Model):
+    """A statement of the study, and what this run says of it."""
+
+    statement: str
+    ours: str
+    verdict: Literal["agrees", "disagrees", "cannot be said"]
+
+
+class Beside(Model):
+    """The published table beside ours."""
+
+    document: str
+    setup: str
+    title: str
+    rows: tuple[Row, ...]
+    claims: tuple[Claim, ...]
+    comparable: bool
+    note: str
+
+
+def holds(rule: str, settings: Mapping[str, bool], stands_for: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a rule of `and`, `or`, `not`, parentheses and names is met.
+
+    Raises:
+        InputError: it is not such a rule.
+        KeyError: a name that `settings` has not got.
+    """
+
+    def met(node: ast.expr) -> bool:
+        if isinstance(node, ast.BoolOp):
+            values = [met(value) for value in node.values]
+            return all(values) if isinstance(node.op, ast.And) else any(values)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return not met(node.operand)
+        if isinstance(node, ast.Name):
+            values = [settings[name] for name in stands_for.get(node.id, [node.id])]
+            return any(values)
+        raise InputError(f"rule {rule!r}: only names, and, or, not and parentheses are understood")
+
+    try:
+        return met(ast.parse(rule, mode="eval").body)
+    except SyntaxError:
+        raise InputError(f"rule {rule!r}: cannot be read") from None
+
+
+def names_of(rule: str, stands_for: Mapping[str, Sequence[str]]) -> list[str]:
+    """The settings that a rule asks for."""
+    found = [node.id for node in ast.walk(ast.parse(rule, mode="eval")) if isinstance(node, ast.Name)]
+    return list(dict.fromkeys(name for each in found for name in stands_for.get(each, [each])))
+
+
+def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable, names: Mapping[str, str]) -> Beside:
+    """Compare.
+
+    Args:
+        found: our analysis.
+        study: the document.
+        table: one of its tables.
+        names: our setting -> theirs, where they differ by more than what stands before a dot.
+    """
+    theirs = {factor.name: names.get(factor.name, factor.name.rpartition(".")[2]) for factor in found.factors}
+    settings = {row.point_id: _settings(row, theirs) for row in found.configurations}
+    known = {name for each in settings.values() for name in each}
+    members = _members(found.configurations, settings, study, table)
+    rows = tuple(_row(cluster, members, found, study, known) for cluster in table.clusters)
+    used = list(dict.fromkeys(name for c in table.clusters for name in names_of(c.rule, study.stands_for)))
+    importance = {theirs[each.factor]: each for each in found.importance}
+    claims = [_order(rows), _number(found, table)]
+    claims += [_matters(name, importance, known, matters=True) for name in used]
+    claims += [_matters(name, importance, known, matters=False) for name in table.insignificant]
+    claims += [_worse(name, importance) for name in table.worse]
+    same = found.quantity == study.quantity
+    note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.quantity}: only the order compares."
+    return Beside(
+        document=study.document,
+        setup=study.setup,
+        title=table.title,
+        rows=rows,
+        claims=tuple(claims),
+        comparable=same,
+        note=note,
+    )
+
+
+def _settings(row: Configuration, theirs: Mapping[str, str]) -> dict[str, bool]:
+    """Their settings of a configuration, those that are switches."""
+    found = {theirs[name]: level for name, level in row.levels.items() if name in theirs}
+    return {name: is_on(level) for name, level in found.items() if is_on(level) or is_off(level)}
+
+
+def _members(
+    rows: Sequence[Configuration],
+    settings: Mapping[str, Mapping[str, bool]],
+    study: PublishedStudy,
+    table: PublishedTable,
+) -> dict[int, list[Configuration]]:
+    """Cluster -> the configurations for which its rule is the first in the table's order that they meet."""
+    by_number = {cluster.cluster: cluster for cluster in table.clusters}
+    members: dict[int, list[Configuration]] = {number: [] for number in by_number}
+    for row in rows:
+        for number in table.order:
+            try:
+                met = holds(by_number[number].rule, settings[row.point_id], study.stands_for)
+            except KeyError:
+                continue
+            if met:
+                members[number].append(row)
+                break
+    return members
+
+
+def _row(
+    cluster: PublishedCluster, members: Mapping[int, Sequence[Configuration]], found: "SweepAnalysis",
+    study: PublishedStudy, known: set[str],
+) -> Row:  # fmt: skip
+    rows = members[cluster.cluster]
+    absent = [name for name in names_of(cluster.rule, study.stands_for) if name not in known]
+    labels = Counter(found.clustering.labels.get(row.point_id) for row in rows)
+    group, count = labels.most_common(1)[0] if labels else (None, 0)
+    means = np.array([row.statistics.mean_us for row in rows])
+    spread = np.mean([row.statistics.std_us**2 for row in rows]) + means.var() if rows else None
+    missing = f"does not vary here: {', '.join(absent)}" if absent else "" if rows else "no configuration of ours"
+    return Row(
+        published=cluster,
+        configurations=len(rows),
+        mean_us=float(means.mean()) if rows else None,
+        std_us=float(np.sqrt(spread)) if spread is not None else None,
+        group=group,
+        group_share=count / len(rows) if rows else None,
+        missing=missing,
+    )
+
+
+def _order(rows: Sequence[Row]) -> Claim:
+    from scipy.stats import spearmanr
+
+    both = [(row.published.mean_us, row.mean_us) for row in rows if row.mean_us is not None]
+    statement = "The clusters, in the order of their means"
+    if len(both) < 3:
+        return Claim(
+            statement=statement, ours=f"{len(both)} of {len(rows)} have configurations here", verdict="cannot be said"
+        )
+    rho = float(spearmanr(*zip(*both, strict=True)).statistic)
+    return Claim(
+        statement=statement,
+        ours=f"rank correlation {rho:.2f} over {len(both)} clusters",
+        verdict="agrees" if rho >= SAME_ORDER else "disagrees",
+    )
+
+
+def _number(found: "SweepAnalysis", table: PublishedTable) -> Claim:
+    theirs = {table.clusters_in_text, len(table.clusters)}
+    return Claim(
+        statement=f"{table.clusters_in_text} clusters by the text, {len(table.clusters)} by the table",
+        ours=f"{found.clustering.k}",
+        verdict="agrees" if min(theirs) <= found.clustering.k <= max(theirs) else "disagrees",
+    )
+
+
+def _matters(name: str, importance: Mapping[str, Importance], known: set[str], *, matters: bool) -> Claim:
+    statement = f"{name} {'matters' if matters else 'does not matter'}"
+    ours = importance.get(name)
+    if ours is None or ours.verdict.startswith("cannot"):
+        reason = (
+            ours.verdict if ours else "outliers but at one of its levels" if name in known else "does not vary here"
+        )
+        return Claim(statement=statement, ours=reason, verdict="cannot be said")
+    return Claim(statement=statement, ours=ours.verdict, verdict="agrees" if ours.matters == matters else "disagrees")
+
+
+def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
+    statement = f"{name} makes it slower"
+    ours = importance.get(name)
+    on = next((level for level in ours.levels if is_on(level.level)), None) if ours else None
+    off = next((level for level in ours.levels if is_off(level.level)), None) if ours else None
+    if ours is None or on is None or off is None:
+        return Claim(statement=statement, ours="does not vary here", verdict="cannot be said")
+    ratio = on.mean_us / off.mean_us
+    return Claim(
+        statement=statement,
+        ours=f"{ratio:.2f} times the latency without it ({ours.verdict})",
+        verdict="agrees" if ours.matters and ratio > 1 else "disagrees",
+    )

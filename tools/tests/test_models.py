@@ -17,7 +17,7 @@ from xdplab.testbed import usable_cpus
 @pytest.mark.parametrize(
     ("changes", "key", "words"),
     [
-        ({"repetition": 3}, "repetition", "unknown key (known here: answer, disturbance"),
+        ({"repetition": 3}, "repetition", "unknown key (known here: answer, constraints"),
         ({"traffic": {"framebytes": 64}}, "traffic.framebytes", "unknown key"),
         ({"schema": 2}, "schema", "Input should be 1 (got 2)"),
         ({"name": "Über study"}, "name", "'Über study'"),

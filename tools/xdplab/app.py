@@ -108,6 +108,17 @@ def prepare(study: StudySpec) -> Prepared:
     return Prepared(study, testbed, tester, plan)
 
 
+def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
+    """Point -> why it cannot be measured here; or, as text, why the testbed cannot be asked."""
+    try:
+        require_root(prepared.testbed)
+        testbed, nowhere = open_testbed(prepared.testbed), RunFolder(Path(os.devnull))
+        run = StudyRun("survey", prepared.study, prepared.plan, testbed, prepared.tester, nowhere, listener)
+        return run.survey()
+    except InputError as exc:
+        return str(exc)
+
+
 def run_study(
     prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None
 ) -> tuple[RunFolder, RunOutcome]:

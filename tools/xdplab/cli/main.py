@@ -19,7 +19,7 @@ from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import checks
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.cli.record import record
 from xdplab.cli.sockets import socket_table
 from xdplab.cli.sweep import sweep_text
@@ -56,7 +56,7 @@ def run(
     spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
     prepared = app.prepare(spec)
     if dry_run:
-        print(plan_table(prepared.plan, spec))
+        print(plan_table(prepared.plan, spec, app.survey(prepared, SilentListener())))
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished)

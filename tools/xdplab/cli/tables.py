@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables as plain text: the same on a terminal, in a log and in a mail."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from xdplab.analysis import Comparison, PointSummary
 from xdplab.model import StudySpec
 from xdplab.report import duration
 from xdplab.runner import Plan
+from xdplab.runner.plan import OVERHEAD_S
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -63,10 +65,13 @@ def comparison_table(
     return "\n".join([f"{reference} -> {run}", columns(table), *environment])
 
 
-def plan_table(plan: Plan, study: StudySpec) -> str:
-    """What a study would do."""
+def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str) -> str:
+    """What a study would do: its points, those that cannot be measured here with their reasons, and the time."""
+    reasons = {} if isinstance(unsupported, str) else unsupported
     rows = [["forwarder", "path", "bytes", "probe kpps", "load", "knobs"]]
     for point in plan.points:
+        if point.id in reasons:
+            continue
         traffic = point.traffic
         share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
         stated = traffic.stated_load_pps
@@ -75,11 +80,18 @@ def plan_table(plan: Plan, study: StudySpec) -> str:
         rows.append(
             [point.forwarder.title, point.path, str(traffic.frame_bytes), f"{traffic.probe_pps / 1000:g}", load, knobs]
         )
-    total = duration(plan.traffic_seconds())
-    return (
-        f"{columns(rows)}\n{len(plan.points)} points, {study.repetitions} repetitions, {len(plan.visits)} visits, "
-        f"{total} of traffic without starts and repeats"
+    visits = [visit for visit in plan.visits if visit.point.id not in reasons]
+    traffic_s = sum(sum(plan.method.trials(visit.point.traffic)) for visit in visits)
+    left_out = f" ({plan.left_out} combinations are left out by constraints)" if plan.left_out else ""
+    lines = [columns(rows), f"{len(plan.points)} points, design {study.design.kind}{left_out}"]
+    if isinstance(unsupported, str):
+        lines.append(f"unsupported points: not looked for: {unsupported}")
+    lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
+    lines.append(
+        f"{study.repetitions} repetitions, {len(visits)} visits, {duration(traffic_s)} of traffic, about "
+        f"{duration(traffic_s + OVERHEAD_S * len(visits))} with starts, without calibration and repeats"
     )
+    return "\n".join(lines)
 
 
 def number(value: float | None) -> str:

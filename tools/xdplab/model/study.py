@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from xdplab.model.base import Model, Shown, plain
+from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
+from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
 from xdplab.model.inventory import Name
 from xdplab.model.trial import DisturbanceRule
 
-Scalar = bool | int | float | str
 FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
 PresetName = Literal["rfc2544", "tst009", "csit", "quick", "binary"]
 #: Sizes and shares of the simple IMIX that FD.io CSIT and TRex use (7 : 4 : 1); every size counts the FCS.
@@ -183,21 +184,6 @@ MethodSpec = Annotated[
 ]
 
 
-class SweepSpec(Model):
-    """What the analysis of a sweep needs to know (`sweep:` of a study file)."""
-
-    #: Setting -> the level that it has when nobody touches it; without an entry the first one listed.
-    defaults: dict[str, Scalar] = {}
-    #: Mean latency in us above which a configuration is an outlier (the study: the kernel's ping RTT) ...
-    outliers_above_us: float | None = Field(default=None, gt=0)
-    #: ... or the title of the forwarder of this run that stands for the kernel's own path.
-    outliers_above: str | None = None
-    #: Published tables to print beside ours: NAME/TABLE of `xdplab/report/published/NAME.yaml`.
-    published: tuple[str, ...] = ()
-    #: Setting here -> its name in the published table.
-    published_names: dict[str, str] = {}
-
-
 class StudySpec(Model):
     """A study file (`suites/studies/*.yaml`)."""
 
@@ -214,8 +200,16 @@ class StudySpec(Model):
     reproduces: tuple[str, ...] = ()
     #: Forwarder's title -> a sentence that stands beside its figures.
     notes: dict[str, str] = {}
-    knobs: dict[str, tuple[Scalar, ...]] = {}
+    knobs: Levels = {}
+    #: Forwarder's name -> its options that are swept as well.
+    options: dict[str, Levels] = {}
+    #: Combinations of settings that are left out.
+    constraints: tuple[Constraint, ...] = ()
+    #: Which combinations of forwarders, options and knobs are visited.
+    design: DesignSpec = Factorial()
     traffic: TrafficSpec = TrafficSpec()
+    #: Load levels: for each, the keys of `traffic` that are replaced.
+    loads: tuple[dict[str, Any], ...] = ()
     frame_bytes: tuple[FrameBytes, ...] = ()
     method: MethodSpec = LatencySpec()
     repetitions: int = Field(default=5, ge=1, le=10_000)
@@ -242,9 +236,17 @@ class StudySpec(Model):
     @field_validator("knobs", mode="before")
     @classmethod
     def _values_or_one(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {k: v if isinstance(v, (list, tuple)) else (v,) for k, v in value.items()}
+        return as_levels(value)
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _options_or_one(cls, value: Any) -> Any:
+        return {key: as_levels(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("design", mode="before")
+    @classmethod
+    def _design_by_name(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
 
 
 class Point(Model):

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
-from xdplab.knobs import make_knob
 from xdplab.methods import Method, make_method
-from xdplab.model import InputError, Point, StudySpec, TestbedSpec
-from xdplab.model.study import Scalar
+from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
+from xdplab.runner.design import Combination, design
 from xdplab.testers import Tester
 
+#: What a visit is expected to take beside its traffic, in s.
+OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
 MAX_STREAMS = 16
 
@@ -32,6 +33,8 @@ class Plan:
     points: tuple[Point, ...]
     visits: tuple[Visit, ...]
     method: Method
+    #: Combinations that the study's constraints leave out.
+    left_out: int = 0
 
     def traffic_seconds(self) -> float:
         """Seconds of traffic, without repeats of disturbed trials."""
@@ -48,7 +51,8 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
     Raises:
         InputError: unknown forwarder, knob or option, a value out of range, a frame that does not fit, points twice.
     """
-    points = tuple(_points(study))
+    found, left_out = _points(study)
+    points = tuple(found)
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
     fake = testbed.kind == "fake"
@@ -62,27 +66,42 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
         order = list(points)
         random.Random(f"{study.seed}:{repetition}").shuffle(order)  # noqa: S311 - an order, not a secret
         visits.extend(Visit(point, repetition) for point in order)
-    return Plan(points, tuple(visits), make_method(study.method))
+    return Plan(points, tuple(visits), make_method(study.method), left_out)
 
 
-def _points(study: StudySpec) -> list[Point]:
-    names = list(study.knobs)
-    values: list[list[Scalar]] = []
-    for name in names:
-        knob = make_knob(name)
-        values.append([knob.check(value) for value in study.knobs[name]])
+def _points(study: StudySpec) -> tuple[list[Point], int]:
+    """Each chosen combination on each path, at each frame size and load; and how many constraints left out."""
+    designed = design(study)
     sizes = study.frame_bytes or (study.traffic.frame_bytes,)
-    return [
+    points = [
         Point(
-            forwarder=forwarder,
+            forwarder=_with_options(study.forwarders[number], combination),
             path=path,
-            knobs=dict(zip(names, setting, strict=True)),
-            traffic=study.traffic.model_copy(update={"frame_bytes": size}),
+            knobs={name: combination[name] for name in study.knobs},
+            traffic=traffic.model_copy(update={"frame_bytes": size}),
         )
-        for path, size, setting, forwarder in itertools.product(
-            study.path, sizes, itertools.product(*values), study.forwarders
+        for path, size, traffic, (number, combination) in itertools.product(
+            study.path, sizes, _loads(study), designed.chosen
         )
     ]
+    return points, designed.left_out
+
+
+def _with_options(forwarder: ForwarderSpec, combination: Combination) -> ForwarderSpec:
+    swept = {
+        name.partition(".")[2]: level for name, level in combination.items() if name.startswith(f"{forwarder.name}.")
+    }
+    twice = sorted(set(swept) & set(forwarder.options))
+    if twice:
+        raise InputError(f"option {twice[0]} of forwarder {forwarder.title}: both fixed and swept")
+    return forwarder.model_copy(update={"options": {**forwarder.options, **swept}})
+
+
+def _loads(study: StudySpec) -> list[TrafficSpec]:
+    """The traffic profile at each load level."""
+    base = study.traffic.model_dump(exclude_unset=True)
+    where = f"study {study.name}: loads"
+    return [validated(TrafficSpec, {**base, **load}, where) for load in study.loads] or [study.traffic]
 
 
 def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool) -> None:

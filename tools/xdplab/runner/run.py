@@ -3,6 +3,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,15 +26,12 @@ from xdplab.model import (
     plain,
 )
 from xdplab.runner.environment import capture_environment
-from xdplab.runner.plan import Plan
+from xdplab.runner.plan import OVERHEAD_S, Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred, interruptible
 from xdplab.runner.visit import PointVisit
 from xdplab.testbed import Testbed
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
-
-#: What a visit is expected to take beside its traffic until the first ones have been timed, in s.
-_FIRST_GUESS_OVERHEAD_S = 1.2
 
 
 class Journal(Protocol):
@@ -159,6 +157,21 @@ class StudyRun:
             error = error or exc
         return RunOutcome(record, interrupted, error)
 
+    def survey(self) -> dict[str, str]:
+        """Point -> why it cannot be measured here; builds the testbed, asks, and takes it down again.
+
+        Raises:
+            InputError: the testbed is in use, or this user may not build it.
+        """
+        with interruptible():
+            try:
+                self._testbed.up()
+                self._find_unsupported()
+            finally:
+                with deferred():
+                    self._testbed.down()
+        return self._unsupported
+
     def _open(self) -> RunRecord:
         """Check the ports, look around, calibrate, and write the head of the run."""
         for port in self._testbed.ports.values():
@@ -204,7 +217,8 @@ class StudyRun:
             reason = self._no_one_way(point) or settings.unsupported() or forwarder.supported(dut)
             if reason:
                 self._unsupported[point.id] = plain(reason)
-                self._listener.note(f"unsupported: {point.forwarder.title}: {reason}")
+        for reason, count in Counter(self._unsupported.values()).items():
+            self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
 
     def _no_one_way(self, point: Point) -> str | None:
         """A one-way latency is the difference of two readings of one clock."""
@@ -242,7 +256,7 @@ class StudyRun:
         if not visits and not self._earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise InputError(f"study {self._study.name}: nothing can be measured here: {reasons}")
-        left_s = sum(sum(self._plan.method.trials(v.point.traffic)) + _FIRST_GUESS_OVERHEAD_S for v in visits)
+        left_s = sum(sum(self._plan.method.trials(v.point.traffic)) + OVERHEAD_S for v in visits)
         self._listener.begin(self._plan, len(visits), left_s)
         began = time.monotonic()
         for number, visit in enumerate(visits):

@@ -13,6 +13,7 @@ import numpy as np
 from xdplab.analysis.distribution import Distribution, distribution
 from xdplab.analysis.summary import counted
 from xdplab.model import Model, Point, RunRecord, TrialRecord
+from xdplab.model.design import same_level
 from xdplab.model.study import Scalar
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.
@@ -180,8 +181,11 @@ def _ordered(levels: Sequence[Scalar]) -> tuple[Scalar, ...]:
 
 def _default(run: RunRecord, name: str, levels: Sequence[Scalar]) -> Scalar:
     """As the study says, else the level that the study lists first."""
-    stated = run.study.sweep.defaults.get(name) if run.study.sweep else None
-    return stated if stated in levels and stated is not None else next(level for level in levels if level != ABSENT)
+    defaults = run.study.sweep.defaults if run.study.sweep else {}
+    bare = name.rpartition(".")[2]
+    stated = [level for key, level in defaults.items() if key == name or key.rpartition(".")[2] == bare]
+    found = [level for level in levels if any(same_level(level, each) for each in stated)]
+    return next(iter(found), next(level for level in levels if level != ABSENT))
 
 
 def _factors(rows: Sequence[Configuration], factors: Sequence[Factor]) -> tuple[Factor, ...]:

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which combinations of settings a study visits, and what its analysis needs to know."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from xdplab.model.base import Model
+
+Scalar = bool | int | float | str
+#: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder (or `OPTION`), and knobs.
+Levels = dict[str, tuple[Scalar, ...]]
+
+
+class Constraint(Model):
+    """Combinations that are left out: where all of `when` holds, all of `requires` must, and `forbids` must not.
+
+    A setting that a combination has not got (an option of another forwarder) meets `requires`, and neither `when` nor
+    `forbids`.
+    """
+
+    when: Levels = Field(min_length=1)
+    requires: Levels = {}
+    forbids: Levels = {}
+    why: str = ""
+
+    @field_validator("when", "requires", "forbids", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return as_levels(value)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Constraint":
+        if not self.requires and not self.forbids:
+            raise ValueError("one of requires and forbids is needed")
+        return self
+
+    def allows(self, settings: Mapping[str, Scalar]) -> bool:
+        """Whether a combination may stay."""
+        if not all(is_one_of(settings, name, levels) for name, levels in self.when.items()):
+            return True
+        met = all(is_one_of(settings, name, levels, absent=True) for name, levels in self.requires.items())
+        forbidden = bool(self.forbids) and all(is_one_of(settings, name, each) for name, each in self.forbids.items())
+        return met and not forbidden
+
+    def names(self) -> set[str]:
+        """All settings that it speaks of."""
+        return {*self.when, *self.requires, *self.forbids}
+
+    def text(self) -> str:
+        """In words."""
+        parts = [_words(self.when)]
+        parts += [f"requires {_words(self.requires)}"] if self.requires else []
+        parts += [f"excludes {_words(self.forbids)}"] if self.forbids else []
+        return " ".join(parts) + (f" ({self.why})" if self.why else "")
+
+
+class Factorial(Model):
+    """Every combination."""
+
+    kind: Literal["factorial"] = "factorial"
+
+
+class OneAtATime(Model):
+    """The default of each forwarder, and each other level of each setting alone."""
+
+    kind: Literal["one-at-a-time"]
+
+
+class Fractional(Model):
+    """A screening design: the `runs` combinations from which effects are told apart best (D-optimal)."""
+
+    kind: Literal["fractional"]
+    #: Default: twice the number of effects.
+    runs: int | None = Field(default=None, ge=2, le=100_000)
+    #: 1: of each setting alone; 2: of every two together as well.
+    order: Literal[1, 2] = 1
+
+
+class Random(Model):
+    """`runs` combinations drawn without repeats."""
+
+    kind: Literal["random"]
+    runs: int = Field(ge=1, le=100_000)
+
+
+class Listed(Model):
+    """The combinations that are listed; what one does not name has its default."""
+
+    kind: Literal["list"]
+    points: tuple[dict[str, Scalar], ...] = Field(min_length=1)
+
+
+DesignSpec = Annotated[Factorial | OneAtATime | Fractional | Random | Listed, Field(discriminator="kind")]
+
+
+class SweepSpec(Model):
+    """What the analysis of a sweep needs to know (`sweep:` of a study file)."""
+
+    #: Setting -> the level that it has when nobody touches it; without an entry the first one listed.
+    defaults: dict[str, Scalar] = {}
+    #: Mean latency in us above which a configuration is an outlier (the study: the kernel's ping RTT) ...
+    outliers_above_us: float | None = Field(default=None, gt=0)
+    #: ... or the title of the forwarder of this run that stands for the kernel's own path.
+    outliers_above: str | None = None
+    #: Published tables to print beside ours: NAME/TABLE of `xdplab/report/published/NAME.yaml`.
+    published: tuple[str, ...] = ()
+    #: Setting here -> its name in the published table.
+    published_names: dict[str, str] = {}
+
+
+def as_levels(value: Any) -> Any:
+    """A mapping with each value made a list."""
+    if not isinstance(value, dict):
+        return value
+    return {key: each if isinstance(each, list | tuple) else (each,) for key, each in value.items()}
+
+
+def same_level(one: Scalar, other: Scalar) -> bool:
+    """Levels are compared as they are written: `true` is True, and 1 is not."""
+    return str(one).lower() == str(other).lower()
+
+
+def is_one_of(settings: Mapping[str, Scalar], name: str, levels: tuple[Scalar, ...], *, absent: bool = False) -> bool:
+    """Whether a setting is at one of some levels; `absent` when the combination has not got it.
+
+    A name without a dot also finds that option of the combination's forwarder.
+    """
+    found = find_setting(settings, name)
+    if found is None:
+        return absent
+    value = settings[found]
+    # a forwarder is meant by its title and by its bare name
+    meant = (value, str(value).partition(":")[0]) if found == "forwarder" else (value,)
+    return any(same_level(each, level) for each in meant for level in levels)
+
+
+def find_setting(names: Mapping[str, Any], name: str) -> str | None:
+    """The full name of a setting: itself, or the only option of that name."""
+    if name in names:
+        return name
+    options = [full for full in names if full.rpartition(".")[2] == name]
+    return options[0] if len(options) == 1 else None
+
+
+def _words(levels: Levels) -> str:
+    return " and ".join(f"{name}={'|'.join(map(str, each))}" for name, each in levels.items())

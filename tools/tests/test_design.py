@@ -66,7 +66,9 @@ def key(combination: Combination) -> tuple[Scalar, ...]:
 def test_a_factorial_is_every_combination_that_the_constraints_allow(
     levels: dict[str, list[int]], constraints: list[dict[str, Any]]
 ) -> None:
-    everything = [dict(zip(NUMBERS, values, strict=True)) for values in itertools.product(*(levels[name] for name in NUMBERS))]
+    everything = [
+        dict(zip(NUMBERS, values, strict=True)) for values in itertools.product(*(levels[name] for name in NUMBERS))
+    ]
     expected = {key(each) for each in everything if meets(each, constraints)}  # type: ignore[arg-type]
     spec = a_study(knobs=levels, constraints=constraints)
     if not expected:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.model import CpuLayout, InputError, Unsupported
 from xdplab.model.study import Scalar
 from xdplab.testbed import Port
@@ -19,6 +19,11 @@ class KnobContext:
     ports: tuple[Port, ...]
     layout: CpuLayout
     cpus: tuple[int, ...]
+
+    @property
+    def machine(self) -> Host:
+        """The host's machine, outside of network namespaces: some settings exist only there."""
+        return LocalHost(self.host.name) if isinstance(self.host, NetnsHost) else self.host
 
 
 class Knob(ABC):

@@ -9,6 +9,8 @@ from pydantic import Field, field_validator, model_validator
 from xdplab.model.base import Model
 
 Scalar = bool | int | float | str
+#: Level of a knob that leaves it as it is on this machine, whatever that is, also where it is not supported.
+UNSET = "unset"
 #: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder (or `OPTION`), and knobs.
 Levels = dict[str, tuple[Scalar, ...]]
 

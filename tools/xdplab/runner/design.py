@@ -14,7 +14,7 @@ import numpy as np
 
 from xdplab.knobs import make_knob
 from xdplab.model import InputError, StudySpec
-from xdplab.model.design import Fractional, Listed, OneAtATime, Random, Scalar, find_setting, same_level
+from xdplab.model.design import UNSET, Fractional, Listed, OneAtATime, Random, Scalar, find_setting, same_level
 
 #: More points than this are a mistake, and take days.
 MAX_POINTS = 20_000
@@ -99,7 +99,7 @@ def _blocks(study: StudySpec) -> list[Block]:
     knobs: dict[str, tuple[Scalar, ...]] = {}
     for name, values in study.knobs.items():
         knob = make_knob(name)
-        knobs[name] = tuple(knob.check(value) for value in values)
+        knobs[name] = tuple(value if value == UNSET else knob.check(value) for value in values)
     unknown = sorted(set(study.options) - {forwarder.name for forwarder in study.forwarders})
     if unknown:
         raise InputError(f"study {study.name}: options: {unknown[0]} is none of its forwarders")

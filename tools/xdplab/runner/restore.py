@@ -5,7 +5,7 @@ from typing import Any
 
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, TestbedSpec, XdplabError
-from xdplab.model.study import Scalar
+from xdplab.model.design import UNSET, Scalar
 from xdplab.runner.signals import deferred, interruptible
 from xdplab.testbed import Testbed, TestbedLock, open_testbed
 
@@ -15,7 +15,7 @@ class Settings:
 
     def __init__(self, lock: TestbedLock, context: KnobContext, wanted: dict[str, Scalar]) -> None:
         self._lock = lock
-        self._wanted = [(make_knob(name), value) for name, value in wanted.items()]
+        self._wanted = [(make_knob(name), value) for name, value in wanted.items() if value != UNSET]
         self._saved: list[tuple[Knob, Any]] = []
         self._system = TestbedLock("system-settings")
         layout = context.layout

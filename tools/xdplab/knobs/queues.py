@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rings, channels and what chooses a queue (`ethtool -g -l -n -x`).
+
+Rings and channels change before a forwarder starts: a driver that makes them anew drops AF_XDP sockets.
+"""
+
+import re
+from typing import Any, ClassVar
+
+from xdplab.hosts import Host
+from xdplab.knobs.base import Knob, KnobContext, whole_number
+from xdplab.knobs.ethtool import ABSENT, EthtoolKnob, NumberKnob, driver, shown
+from xdplab.model import InputError, Unsupported, XdplabError
+from xdplab.model.design import Scalar
+
+_MAX_QUEUES = 256
+
+
+class RxRing(NumberKnob):
+    """Descriptors of each receive ring."""
+
+    name: ClassVar[str] = "rx_ring"
+    what: ClassVar[str] = "ring sizes"
+    get: ClassVar[str] = "-g"
+    put: ClassVar[str] = "-G"
+    field: ClassVar[str] = "RX"
+    argument: ClassVar[str] = "rx"
+    low: ClassVar[int] = 1
+    summary: ClassVar[str] = "descriptors of a receive ring"
+
+
+class TxRing(NumberKnob):
+    """Descriptors of each transmit ring."""
+
+    name: ClassVar[str] = "tx_ring"
+    what: ClassVar[str] = "ring sizes"
+    get: ClassVar[str] = "-g"
+    put: ClassVar[str] = "-G"
+    field: ClassVar[str] = "TX"
+    argument: ClassVar[str] = "tx"
+    low: ClassVar[int] = 1
+    summary: ClassVar[str] = "descriptors of a transmit ring"
+
+
+class Channels(EthtoolKnob):
+    """Queues in use: combined where the driver has that, else as many to receive as to transmit."""
+
+    name: ClassVar[str] = "channels"
+    what: ClassVar[str] = "channels"
+    summary: ClassVar[str] = "queues in use"
+
+    def check(self, value: Scalar) -> int:
+        """A number of queues."""
+        return whole_number(self.name, value, 1, _MAX_QUEUES)
+
+    def present(self, host: Host, ifname: str) -> str:
+        """`combined 4`, or `rx 2 tx 2`."""
+        _, now = self._counts(host, ifname)
+        if now.get("Combined", ABSENT) != ABSENT:
+            return f"combined {now['Combined']}"
+        rx, tx = now.get("RX", ABSENT), now.get("TX", ABSENT)
+        return ABSENT if ABSENT in (rx, tx) else f"rx {rx} tx {tx}"
+
+    def limit(self, host: Host, ifname: str, value: Scalar) -> str | None:
+        """The pre-set maxima."""
+        most, _ = self._counts(host, ifname)
+        known = [most[key] for key in ("Combined", "RX", "TX") if most.get(key, ABSENT).isdigit()]
+        combined = most.get("Combined", ABSENT)
+        largest = int(combined) if combined.isdigit() else min(map(int, known), default=0)
+        return f"{value} is above the maximum of {largest}" if int(value) > largest else None
+
+    def arguments(self, ifname: str, value: str) -> list[str]:
+        """`-L PORT combined 4`."""
+        return ["-L", ifname, *value.split()]
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """In the form that each port has."""
+        for port in context.ports:
+            self._set(context.host, port.ifname, self._like(self.present(context.host, port.ifname), value))
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Ask each port."""
+        for ifname, present in self.read(context).items():
+            if present != self._like(present, value):
+                raise Unsupported(f"{self.name}: {ifname} has {present} after {value} was set")
+
+    @staticmethod
+    def _like(present: str, value: Scalar) -> str:
+        return re.sub(r"\d+", str(value), present)
+
+    @staticmethod
+    def _counts(host: Host, ifname: str) -> tuple[dict[str, str], dict[str, str]]:
+        text = shown(host, "-l", ifname)
+        most, _, now = text.partition("Current hardware settings:")
+        return (
+            dict(re.findall(r"^(\w+):[ \t]*(\S+)", most, re.MULTILINE)),
+            dict(re.findall(r"^(\w+):[ \t]*(\S+)", now, re.MULTILINE)),
+        )
+
+
+class RssQueues(Knob):
+    """Spread received flows over the first N queues (`ethtool -X PORT equal N`)."""
+
+    name: ClassVar[str] = "rss_queues"
+    summary: ClassVar[str] = "queues that receive-side scaling spreads over"
+
+    def check(self, value: Scalar) -> int:
+        """A number of queues."""
+        return whole_number(self.name, value, 1, _MAX_QUEUES)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """There must be a table, one that ethtool can put back, and that many queues."""
+        for port in context.ports:
+            table = self._table(context.host, port.ifname)
+            if not table:
+                return f"{self.name}: the {driver(context.host, port.ifname)} driver has no indirection table"
+            if not _is_default(table):
+                return f"{self.name}: {port.ifname} has an indirection table of its own, which ethtool cannot put back"
+            if int(value) > max(table) + 1:
+                return f"{self.name}: {value} is above the {max(table) + 1} queues of {port.ifname}"
+        return None
+
+    def read(self, context: KnobContext) -> dict[str, list[int]]:
+        """Interface name -> its indirection table."""
+        return {port.ifname: self._table(context.host, port.ifname) for port in context.ports}
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Spread equally."""
+        for port in context.ports:
+            context.host.run(["ethtool", "-X", port.ifname, "equal", str(value)])
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """The tables name these queues, all of them."""
+        for ifname, table in self.read(context).items():
+            if set(table) != set(range(int(value))):
+                raise Unsupported(f"{self.name}: {ifname} spreads over queues {sorted(set(table))} after {value}")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """The driver's default, which it was (see `supported`)."""
+        for ifname, table in saved.items():
+            if self._table(context.host, ifname) != table:
+                context.host.run(["ethtool", "-X", ifname, "default"])
+                if self._table(context.host, ifname) != table:
+                    raise Unsupported(f"{self.name}: the indirection table of {ifname} could not be put back")
+
+    @staticmethod
+    def _table(host: Host, ifname: str) -> list[int]:
+        rows = re.findall(r"^\s*\d+:((?:[ \t]+\d+)+)[ \t]*$", shown(host, "-x", ifname), re.MULTILINE)
+        return [int(queue) for row in rows for queue in row.split()]
+
+
+def _is_default(table: list[int]) -> bool:
+    """Queues in turn, as the kernel fills it (ethtool_rxfh_indir_default)."""
+    return table == [index % (max(table) + 1) for index in range(len(table))]
+
+
+class FlowSteering(Knob):
+    """All UDP frames to one queue (`ethtool -N PORT flow-type udp4 action Q`); `off`: as it was."""
+
+    name: ClassVar[str] = "flow_steering"
+    summary: ClassVar[str] = "queue that all UDP frames go to, or off"
+
+    def check(self, value: Scalar) -> int | str:
+        """A queue, or `off`."""
+        if value is False or str(value).lower() == "off":
+            return "off"
+        try:
+            return whole_number(self.name, value, 0, _MAX_QUEUES - 1)
+        except InputError:
+            raise InputError(f"knob {self.name}: {value!r} is neither a queue nor off") from None
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """The driver must have rules for flows, switched on; `off` needs nothing."""
+        for port in context.ports if value != "off" else ():
+            features = shown(context.host, "-k", port.ifname)
+            found = re.search(r"^ntuple-filters: (\w+)( \[fixed\])?", features, re.MULTILINE)
+            name = driver(context.host, port.ifname)
+            if found is None or (found.group(1) == "off" and found.group(2)):
+                return f"{self.name}: the {name} driver has no flow steering (ntuple filters)"
+            if self._rules(context.host, port.ifname) is None:
+                return f"{self.name}: the {name} driver does not list flow rules"
+        return None
+
+    def read(self, context: KnobContext) -> dict[str, dict[str, str]]:
+        """Interface name -> rule -> its action."""
+        return {port.ifname: self._rules(context.host, port.ifname) or {} for port in context.ports}
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Add a rule to each port."""
+        for port in context.ports if value != "off" else ():
+            context.host.run(["ethtool", "-K", port.ifname, "ntuple", "on"])
+            context.host.run(["ethtool", "-N", port.ifname, "flow-type", "udp4", "action", str(value)])
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """A rule to that queue is there."""
+        for ifname, rules in self.read(context).items() if value != "off" else ():
+            if f"queue {value}" not in {action.removeprefix("Direct to ") for action in rules.values()}:
+                raise Unsupported(f"{self.name}: {ifname} has no rule to queue {value} after it was added")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Delete what has been added."""
+        for ifname, rules in saved.items():
+            for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(rules)):
+                context.host.run(["ethtool", "-N", ifname, "delete", rule])
+            if (self._rules(context.host, ifname) or {}) != rules:
+                raise XdplabError(f"{self.name}: the flow rules of {ifname} are not what they were")
+
+    @staticmethod
+    def _rules(host: Host, ifname: str) -> dict[str, str] | None:
+        done = host.run(["ethtool", "-n", ifname], check=False)
+        if done.returncode or "RX classification rule retrieval failed" in done.stdout + done.stderr:
+            return None
+        parts = re.split(r"^Filter: (\d+)\s*$", done.stdout, flags=re.MULTILINE)[1:]
+        found = {}
+        for rule, text in zip(parts[0::2], parts[1::2], strict=True):
+            action = re.search(r"^\s*Action: (.+?)\s*$", text, re.MULTILINE)
+            found[rule] = action.group(1) if action else ""
+        return found

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the whole machine: socket busy polling by default, sleep states, frequency, DDIO.
+
+They outlive a run; `xdplab restore` puts them back after kill -9.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from xdplab.hosts import Host, Running
+from xdplab.knobs.base import Knob, KnobContext, whole_number
+from xdplab.knobs.ethtool import switch
+from xdplab.model import InputError, Unsupported, XdplabError
+from xdplab.model.design import Scalar
+
+_CPU = "/sys/devices/system/cpu"
+
+
+class _SystemKnob(Knob):
+    scope: ClassVar[Literal["port", "system"]] = "system"
+
+
+class _BusySysctl(_SystemKnob):
+    """A time in us under net.core."""
+
+    file: ClassVar[str]
+
+    def check(self, value: Scalar) -> int:
+        """A time in us."""
+        return whole_number(self.name, value, 0, 1_000_000)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """The kernel must have been built with busy polling."""
+        found = context.machine.run(["test", "-w", self.file], check=False)
+        return f"{self.name}: {self.file} is not there, or not ours to write" if found.returncode else None
+
+    def read(self, context: KnobContext) -> int:
+        """A time in us."""
+        return int(context.machine.read(self.file))
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Write it."""
+        context.machine.write(self.file, str(value))
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Read it back."""
+        if self.read(context) != value:
+            raise Unsupported(f"{self.name}: {self.file} holds {self.read(context)} after writing {value}")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Write back what was there."""
+        self.apply(context, saved)
+        self.verify(context, saved)
+
+
+class SysctlBusyPoll(_BusySysctl):
+    """How long poll() and select() look at the card's queue themselves; AF_XDP needs a NAPI id for it."""
+
+    name: ClassVar[str] = "sysctl_busy_poll_us"
+    file: ClassVar[str] = "/proc/sys/net/core/busy_poll"
+    summary: ClassVar[str] = "net.core.busy_poll (us)"
+
+
+class SysctlBusyRead(_BusySysctl):
+    """SO_BUSY_POLL of sockets that do not set it."""
+
+    name: ClassVar[str] = "sysctl_busy_read_us"
+    file: ClassVar[str] = "/proc/sys/net/core/busy_read"
+    summary: ClassVar[str] = "net.core.busy_read (us)"
+
+
+class _FilesKnob(_SystemKnob):
+    """Files of which each is saved, written and compared."""
+
+    def read(self, context: KnobContext) -> dict[str, str]:
+        """Path -> content."""
+        return {path: context.machine.read(path) for path in self._paths(context)}
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Write back what was there."""
+        for path, content in saved.items():
+            context.machine.write(path, content)
+            present = context.machine.read(path)
+            if present != content:
+                raise Unsupported(f"{self.name}: {path} holds {present} and could not be set back to {content}")
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Every file as written."""
+        for path, wanted in self._wanted(context, value).items():
+            if context.machine.read(path) != wanted:
+                raise Unsupported(f"{self.name}: {path} holds {context.machine.read(path)} after writing {wanted}")
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Write every file."""
+        for path, wanted in self._wanted(context, value).items():
+            context.machine.write(path, wanted)
+
+    def _paths(self, context: KnobContext) -> list[str]:
+        raise NotImplementedError
+
+    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
+        raise NotImplementedError
+
+
+class CpuidleMaxState(_FilesKnob):
+    """The deepest sleep state that CPUs of the data path may enter: 0 is none but the first."""
+
+    name: ClassVar[str] = "cpuidle_max_state"
+    summary: ClassVar[str] = "deepest sleep state allowed on the data path's CPUs"
+
+    def check(self, value: Scalar) -> int:
+        """A state's number."""
+        return whole_number(self.name, value, 0, 15)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """Sleep states must be driven by cpuidle, and there must be some to forbid."""
+        missing = _no_cpuidle(context.machine)
+        if missing:
+            return f"{self.name}: {missing}"
+        states = [self._state(path) for path in self._paths(context)]
+        return None if states else f"{self.name}: the CPUs {list(context.cpus)} have no sleep states"
+
+    def _paths(self, context: KnobContext) -> list[str]:
+        found = []
+        for cpu in context.cpus:
+            listed = context.machine.run(["ls", f"{_CPU}/cpu{cpu}/cpuidle"], check=False).stdout.split()
+            found += [f"{_CPU}/cpu{cpu}/cpuidle/{name}/disable" for name in listed if re.fullmatch(r"state\d+", name)]
+        return found
+
+    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
+        return {path: str(int(self._state(path) > int(value))) for path in self._paths(context)}
+
+    @staticmethod
+    def _state(path: str) -> int:
+        return int(path.rpartition("/state")[2].partition("/")[0])
+
+
+class CpuDmaLatency(_SystemKnob):
+    """How long waking up may take, in us, for all CPUs; 0 keeps them awake.
+
+    The kernel holds it as long as a file is open, so a process holds it open, and ends with this one.
+    """
+
+    name: ClassVar[str] = "cpu_dma_latency_us"
+    summary: ClassVar[str] = "longest wake-up of a CPU (us)"
+    _FILE: ClassVar[str] = "/dev/cpu_dma_latency"
+    _HOLD: ClassVar[str] = 'exec 3>"$1"; printf %s "$2" >&3; exec sleep infinity'
+
+    def __init__(self) -> None:
+        self._holder: Running | None = None
+
+    def check(self, value: Scalar) -> int:
+        """A time in us."""
+        return whole_number(self.name, value, 0, 1_000_000)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """The file must be there, and cpuidle, which obeys it."""
+        if context.machine.run(["test", "-w", self._FILE], check=False).returncode:
+            return f"{self.name}: {self._FILE} is not there, or not ours to write"
+        missing = _no_cpuidle(context.machine)
+        return f"{self.name}: {missing}" if missing else None
+
+    def read(self, context: KnobContext) -> int:
+        """What holds now, of all who ask."""
+        return int(context.machine.run(["od", "-An", "-td4", "-N4", self._FILE]).stdout)
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Open the file and keep it open."""
+        argv = ["sh", "-c", self._HOLD, "sh", self._FILE, f"0x{int(value):08x}"]
+        self._holder = context.machine.start(argv, log=Path(os.devnull), die_with_us=True)
+        for _ in range(50):
+            if self.read(context) == int(value) or self._holder.wait(0.02) is not None:
+                return
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """The smallest of all that is asked for holds."""
+        present = self.read(context)
+        if present != int(value):
+            raise Unsupported(f"{self.name}: {present} us holds after {value} was asked for")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Close the file; after kill -9 the kernel has done so."""
+        if self._holder is not None:
+            self._holder.stop()
+            self._holder = None
+        if self.read(context) != saved:
+            raise Unsupported(f"{self.name}: {self.read(context)} us holds instead of {saved} before the run")
+
+
+class Governor(_FilesKnob):
+    """Frequency governor of the data path's CPUs."""
+
+    name: ClassVar[str] = "governor"
+    summary: ClassVar[str] = "frequency governor of the data path's CPUs"
+
+    def check(self, value: Scalar) -> str:
+        """A governor's name."""
+        if not re.fullmatch(r"[a-z_]+", str(value)):
+            raise InputError(f"knob {self.name}: {value!r} is no governor's name")
+        return str(value)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """Frequencies must be driven by cpufreq, and it must have that governor."""
+        for path in self._paths(context):
+            listed = context.machine.run(
+                ["cat", path.replace("scaling_governor", "scaling_available_governors")], check=False
+            )
+            if listed.returncode:
+                return f"{self.name}: no cpufreq here (a virtual machine has none)"
+            if value not in listed.stdout.split():
+                return f"{self.name}: no governor {value}; there are {', '.join(listed.stdout.split())}"
+        return None
+
+    def _paths(self, context: KnobContext) -> list[str]:
+        return [f"{_CPU}/cpu{cpu}/cpufreq/scaling_governor" for cpu in context.cpus]
+
+    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
+        return dict.fromkeys(self._paths(context), str(value))
+
+
+class Turbo(_FilesKnob):
+    """Frequencies above the nominal one."""
+
+    name: ClassVar[str] = "turbo"
+    summary: ClassVar[str] = "frequencies above the nominal one (on, off)"
+    _INTEL: ClassVar[str] = f"{_CPU}/intel_pstate/no_turbo"
+    _BOOST: ClassVar[str] = f"{_CPU}/cpufreq/boost"
+
+    def check(self, value: Scalar) -> bool:
+        """On or off."""
+        return switch(self.name, value)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """One of the two files must be there."""
+        return None if self._paths(context) else f"{self.name}: neither {self._INTEL} nor {self._BOOST} is here"
+
+    def _paths(self, context: KnobContext) -> list[str]:
+        there = [
+            p for p in (self._INTEL, self._BOOST) if not context.machine.run(["test", "-w", p], check=False).returncode
+        ]
+        return there[:1]
+
+    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
+        return {path: str(int(bool(value) != (path == self._INTEL))) for path in self._paths(context)}
+
+
+class DdioWays(_SystemKnob):
+    """Ways of the last-level cache that cards write into (MSR 0xC8B, IIO_LLC_WAYS), on Intel's servers; default 2."""
+
+    name: ClassVar[str] = "ddio_ways"
+    summary: ClassVar[str] = "last-level cache ways of DDIO"
+    _MSR: ClassVar[str] = "0xc8b"
+    #: The register has one bit per way; those of eleven ways are the topmost first.
+    _WAYS: ClassVar[int] = 11
+
+    def check(self, value: Scalar) -> int:
+        """A number of ways."""
+        return whole_number(self.name, value, 1, self._WAYS)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """An Intel server, the msr module, and rdmsr."""
+        info = context.machine.read("/proc/cpuinfo")
+        if "GenuineIntel" not in info:
+            model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
+            return f"{self.name}: DDIO is of Intel's servers; this CPU is {model.group(1) if model else 'another'}"
+        if "hypervisor" in info:
+            return f"{self.name}: a virtual machine may not write model-specific registers"
+        if context.machine.run(["test", "-w", "/dev/cpu/0/msr"], check=False).returncode:
+            return f"{self.name}: /dev/cpu/0/msr is not there; `modprobe msr` makes it"
+        if context.machine.run(["which", "rdmsr", "wrmsr"], check=False).returncode:
+            return f"{self.name}: rdmsr and wrmsr are missing (package msr-tools)"
+        return None
+
+    def read(self, context: KnobContext) -> str:
+        """The register, as rdmsr prints it."""
+        values = set(context.machine.run(["rdmsr", "-a", self._MSR]).stdout.split())
+        if len(values) != 1:
+            raise XdplabError(f"{self.name}: the sockets differ: {', '.join(sorted(values))}")
+        return values.pop()
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """That many bits from the top way down."""
+        context.machine.run(["wrmsr", "-a", self._MSR, f"0x{self._mask(int(value)):x}"])
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Read the register."""
+        if int(self.read(context), 16) != self._mask(int(value)):
+            raise Unsupported(f"{self.name}: the register holds 0x{self.read(context)} after {value} ways were set")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Write the register back."""
+        context.machine.run(["wrmsr", "-a", self._MSR, f"0x{saved}"])
+        if self.read(context) != saved:
+            raise Unsupported(f"{self.name}: the register holds 0x{self.read(context)} instead of 0x{saved}")
+
+    def _mask(self, ways: int) -> int:
+        return ((1 << ways) - 1) << (self._WAYS - ways)
+
+
+def _no_cpuidle(host: Host) -> str | None:
+    """Why sleep states cannot be steered here; None when they can."""
+    found = host.run(["cat", f"{_CPU}/cpuidle/current_driver"], check=False).stdout.strip()
+    return None if found not in ("", "none") else "no cpuidle driver here: sleep states are the hypervisor's"

@@ -13,6 +13,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--preset", default="quick", help="quick, csit, tst009, rfc2544 or binary")
     group.addoption("--repetitions", type=int, default=1, help="searches per forwarder")
     group.addoption("--min-ndr-pps", type=float, default=0.0, help="throughput without loss that must be reached")
+    group.addoption("--runs", type=int, default=0, help="a random part of a sweep's combinations instead of all")
+    group.addoption("--max-p50-us", type=float, default=None, help="median latency that no configuration may exceed")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

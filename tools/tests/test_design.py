@@ -14,7 +14,7 @@ from lab import studies
 from lab.command import Done
 
 from xdplab import app
-from xdplab.model import InputError, StudySpec
+from xdplab.model import InputError, StudySpec, plugins
 from xdplab.model.design import Scalar
 from xdplab.runner import make_plan
 from xdplab.runner.design import Combination, _blocks, design, effects
@@ -247,4 +247,8 @@ def test_a_dry_run_shows_points_reasons_constraints_and_time(tmp_path: Path, cli
 
 @pytest.mark.parametrize("path", sorted((project_root() / "suites" / "studies").glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_study_of_ours_can_be_planned(path: Path) -> None:
-    assert app.prepare(app.read_study(path)).plan.points
+    spec = app.read_study(path)
+    missing = {forwarder.name for forwarder in spec.forwarders} - set(plugins.names("xdplab.forwarders"))
+    if missing:
+        pytest.skip(f"forwarder {missing.pop()} is not part of this installation")
+    assert app.prepare(spec).plan.points

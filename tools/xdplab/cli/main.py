@@ -16,6 +16,7 @@ import yaml
 from xdplab import __version__, app
 from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise
 from xdplab.analysis.sockets import socket_rows
+from xdplab.analysis.sweep.follow_up import follow_up
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.doctor import checks
@@ -170,10 +171,19 @@ def bench(
 def sweep(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     as_json: AsJson = False,
+    under_load: Annotated[
+        Path | None, typer.Option("--under-load", help="write the study of each group's best under load")
+    ] = None,
+    bandwidth_bps: Annotated[
+        float | None, typer.Option("--bandwidth-bps", min=1, help="of the medium, for --under-load")
+    ] = None,
     results: Results = None,
 ) -> None:
     """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change."""
     folder, found = app.sweep_of(run, results or app.results_folder())
+    if under_load:
+        study_file = follow_up(folder.load(), found[0], bandwidth_bps)
+        under_load.write_text(yaml.safe_dump(study_file, sort_keys=False, allow_unicode=True), encoding="utf-8")
     study = folder.load().study
     if as_json:
         output = [

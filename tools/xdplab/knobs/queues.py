@@ -181,9 +181,9 @@ class FlowSteering(Knob):
                 return f"{self.name}: the {name} driver does not list flow rules"
         return None
 
-    def read(self, context: KnobContext) -> dict[str, dict[str, str]]:
-        """Interface name -> rule -> its action."""
-        return {port.ifname: self._rules(context.host, port.ifname) or {} for port in context.ports}
+    def read(self, context: KnobContext) -> dict[str, dict[str, Any]]:
+        """Interface name -> its rules with their actions, and whether they are switched on."""
+        return {port.ifname: self._read(context.host, port.ifname) for port in context.ports}
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
         """Add a rule to each port."""
@@ -193,17 +193,23 @@ class FlowSteering(Knob):
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """A rule to that queue is there."""
-        for ifname, rules in self.read(context).items() if value != "off" else ():
-            if f"queue {value}" not in {action.removeprefix("Direct to ") for action in rules.values()}:
+        for ifname, found in self.read(context).items() if value != "off" else ():
+            if f"Direct to queue {value}" not in found["rules"].values():
                 raise Unsupported(f"{self.name}: {ifname} has no rule to queue {value} after it was added")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
-        """Delete what has been added."""
-        for ifname, rules in saved.items():
-            for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(rules)):
+        """Delete what has been added, and switch off what was off."""
+        for ifname, before in saved.items():
+            for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(before["rules"])):
                 context.host.run(["ethtool", "-N", ifname, "delete", rule])
-            if (self._rules(context.host, ifname) or {}) != rules:
+            if self._read(context.host, ifname)["ntuple"] != before["ntuple"]:
+                context.host.run(["ethtool", "-K", ifname, "ntuple", before["ntuple"]])
+            if self._read(context.host, ifname) != before:
                 raise XdplabError(f"{self.name}: the flow rules of {ifname} are not what they were")
+
+    def _read(self, host: Host, ifname: str) -> dict[str, Any]:
+        found = re.search(r"^ntuple-filters: (\w+)", shown(host, "-k", ifname), re.MULTILINE)
+        return {"ntuple": found.group(1) if found else ABSENT, "rules": self._rules(host, ifname) or {}}
 
     @staticmethod
     def _rules(host: Host, ifname: str) -> dict[str, str] | None:

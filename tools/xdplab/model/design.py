@@ -108,7 +108,7 @@ class SweepSpec(Model):
     outliers_above: str | None = None
     #: Published tables to print beside ours: NAME/TABLE of `xdplab/report/published/NAME.yaml`.
     published: tuple[str, ...] = ()
-    #: Setting here -> its name in the published table.
+    #: Setting here -> its name in the published table, or NAME=LEVEL for a switch that is on at that level of ours.
     published_names: dict[str, str] = {}
 
 

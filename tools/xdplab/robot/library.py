@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python."""
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -14,8 +15,9 @@ from xdplab import app
 from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError, plain
-from xdplab.report import describe, duration
+from xdplab.report import beside_published, describe, duration
 from xdplab.report.published import published_figure
 from xdplab.runner import Plan
 from xdplab.tools import project_root
@@ -59,6 +61,7 @@ class XdplabLibrary:
     def __init__(self) -> None:
         self._run: RunRecord | None = None
         self._summaries: list[PointSummary] = []
+        self._sweeps: list[SweepAnalysis] = []
 
     @keyword
     def run_study(self, path: str, only: Sequence[str] = (), **changes: Any) -> None:
@@ -76,7 +79,9 @@ class XdplabLibrary:
         except XdplabError as exc:
             raise FatalError(str(exc)) from None
         self._run = outcome.record
-        self._summaries = summarise(outcome.record, folder.trials())
+        trials = folder.trials()
+        self._summaries = summarise(outcome.record, trials)
+        self._sweeps = analyse_sweep(outcome.record, trials) if is_sweep(outcome.record.study) else []
         path = str(folder.report)
         logger.info(f'<a href="file://{quote(path)}">{escape(path)}</a>', html=True)
         logger.console(f"  {answer(outcome.record, self._summaries).sentence}\n  report {folder.report}")
@@ -153,6 +158,56 @@ class XdplabLibrary:
         logger.info(f"{title}: {rung.verdict()}")
         logger.console(f"  {title}: {rung.verdict()}")
         return rung.verdict()
+
+    @keyword
+    def unsupported_points_have_reasons(self) -> None:
+        """Log why points could not be measured; pass when each has a reason, skip when all could be measured."""
+        points = [point for point in self._summaries if point.status == "unsupported"]
+        if not points:
+            raise SkipExecution("every point could be measured here")
+        for reason, count in Counter(point.reason for point in points).most_common():
+            logger.info(f"{count} points: {reason}")
+        if any(not point.reason for point in points):
+            raise AssertionError("a point is unsupported without a reason")
+
+    @keyword
+    def sweep_was_analysed(self) -> None:
+        """Log groups and rules; pass when there is an analysis and, with more than one group, each has its rule."""
+        for found in self._analysed():
+            for line in (found.clustering.reason, *found.summary):
+                logger.info(line)
+            for rule in found.rules.rules:
+                fit = f"precision {rule.precision:.0%}, coverage {rule.coverage:.0%}"
+                logger.info(f"group {rule.cluster}: {rule.text} ({fit})")
+            if found.clustering.k > 1 and len(found.rules.rules) != found.clustering.k:
+                raise AssertionError(f"{found.clustering.k} groups have {len(found.rules.rules)} rules")
+
+    @keyword
+    def setting_matters(self, name: str) -> None:
+        """Pass when the analysis finds that this setting matters; skip when it does not vary."""
+        for found in self._analysed():
+            one = next((each for each in found.importance if each.factor == name), None)
+            if one is None:
+                raise SkipExecution(f"{name} does not vary in this run")
+            logger.info(f"{name}: {one.verdict}, importance {one.permutation}, p {one.p}")
+            if not one.matters:
+                raise AssertionError(f"{name}: {one.verdict}")
+
+    @keyword
+    def published_tables_are_compared(self) -> None:
+        """Log what agrees with the published tables that the study names, and what does not."""
+        assert self._run is not None, "run a study first"
+        compared = [table for found in self._analysed() for table in beside_published(found, self._run.study)]
+        if not compared:
+            raise SkipExecution("the study names no published table")
+        for table in compared:
+            for claim in table.claims:
+                logger.info(f"{table.title}: {claim.statement}: {claim.verdict} ({claim.ours})")
+
+    def _analysed(self) -> list[SweepAnalysis]:
+        if not self._sweeps:
+            raise AssertionError("too few configurations were measured for an analysis")
+        return self._sweeps
 
     @keyword
     def question_was_answered(self) -> str:

@@ -12,6 +12,7 @@ from xdplab.analysis.sweep.importance import Importance
 from xdplab.analysis.sweep.rules import is_off, is_on
 from xdplab.analysis.sweep.table import Configuration
 from xdplab.model import InputError, Model
+from xdplab.model.design import same_level
 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep.analyse import SweepAnalysis
@@ -123,10 +124,14 @@ def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable,
         found: our analysis.
         study: the document.
         table: one of its tables.
-        names: our setting -> theirs, where they differ by more than what stands before a dot.
+        names: our setting -> theirs, where they differ by more than what stands before a dot; `THEIRS=LEVEL` when
+            theirs is a switch that is on at that level of ours.
     """
-    theirs = {factor.name: names.get(factor.name, factor.name.rpartition(".")[2]) for factor in found.factors}
-    settings = {row.point_id: _settings(row, theirs) for row in found.configurations}
+    bare = {factor.name: factor.name.rpartition(".")[2] for factor in found.factors}
+    written = {name: names.get(name, names.get(short, short)) for name, short in bare.items()}
+    theirs = {name: text.partition("=")[0] for name, text in written.items()}
+    on_levels = {text.partition("=")[0]: text.partition("=")[2] for text in written.values()}
+    settings = {row.point_id: _settings(row, theirs, on_levels) for row in found.configurations}
     known = {name for each in settings.values() for name in each}
     members = _members(found.configurations, settings, study, table)
     rows = tuple(_row(cluster, members, found, study, known) for cluster in table.clusters)
@@ -149,10 +154,18 @@ def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable,
     )
 
 
-def _settings(row: Configuration, theirs: Mapping[str, str]) -> dict[str, bool]:
-    """Their settings of a configuration, those that are switches."""
-    found = {theirs[name]: level for name, level in row.levels.items() if name in theirs}
-    return {name: is_on(level) for name, level in found.items() if is_on(level) or is_off(level)}
+def _settings(row: Configuration, theirs: Mapping[str, str], on_levels: Mapping[str, str]) -> dict[str, bool]:
+    """Their settings of a configuration, those that are switches; a number is on when it is not 0."""
+    found: dict[str, bool] = {}
+    for name, level in row.levels.items():
+        their = theirs.get(name)
+        if their is None:
+            continue
+        if on_levels[their]:
+            found[their] = same_level(level, on_levels[their])
+        elif isinstance(level, int | float) or is_on(level) or is_off(level):
+            found[their] = bool(level) if isinstance(level, int | float) else is_on(level)
+    return found
 
 
 def _members(

@@ -1,0 +1,61 @@
+*** Comments ***
+# SPDX-License-Identifier: Apache-2.0
+
+
+*** Settings ***
+Documentation    Which settings matter: every combination of a study's settings is measured, the results are
+...              grouped, and rules say which settings make the groups.
+...
+...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs.
+...              [Ver] Every configuration that this machine has was measured, the others have a reason; deferring NAPI
+...              shows as what matters, which is known of veth and so tests the sweep itself.
+...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
+...              beside ours (xdplab/report/published/understanding-delays-afxdp.yaml).
+...
+...              The report is results/latest/report.html.
+
+Library          xdplab.robot.XdplabLibrary
+
+Suite Setup      Run The Study
+
+Test Tags        sweep
+
+
+*** Variables ***
+${STUDY}          understanding-delays-embedded.yaml
+${TESTBED}        ${EMPTY}
+${TESTER}         ${EMPTY}
+${DURATION}       ${EMPTY}    # seconds per trial
+${REPETITIONS}    ${EMPTY}
+${RUNS}           ${EMPTY}    # a random part of the combinations instead of all
+${MATTERS}        gro_flush_timeout
+
+
+*** Test Cases ***
+Every Configuration Was Measured
+    Every Forwarder Was Measured
+
+Settings That Cannot Work Here Have Reasons
+    Unsupported Points Have Reasons
+
+Groups Have Rules
+    Sweep Was Analysed
+
+Deferring NAPI Matters
+    Setting Matters    ${MATTERS}
+
+Published Tables Stand Beside Ours
+    Published Tables Are Compared
+
+
+*** Keywords ***
+Run The Study
+    [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
+    ${design}    Evaluate    {'kind': 'random', 'runs': int($RUNS)} if $RUNS else ''
+    Run Study
+    ...    ${STUDY}
+    ...    testbed=${TESTBED}
+    ...    tester=${TESTER}
+    ...    design=${design}
+    ...    method.duration_s=${DURATION}
+    ...    repetitions=${REPETITIONS}

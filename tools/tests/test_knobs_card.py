@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Knobs of cards and machines that this one is not: what they call and read back, and what they say is missing."""
+
+from typing import Any
+
+import pytest
+from lab.card import Machine, Recorded
+
+from xdplab.knobs import Knob, KnobContext, knob_names, make_knob
+from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError
+from xdplab.model.design import Scalar
+from xdplab.testbed import Port
+
+CPU = "/sys/devices/system/cpu"
+CLASS = "/sys/class/net/p0"
+SERVER = {
+    "/proc/cpuinfo": "vendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) CPU E5-2420 v2\n",
+    "/dev/cpu/0/msr": "",
+    f"{CPU}/intel_pstate/no_turbo": "0",
+    f"{CPU}/cpuidle/current_driver": "intel_idle",
+    **{f"{CPU}/cpu{cpu}/cpufreq/scaling_governor": "powersave" for cpu in (0, 1, 2)},
+    **{f"{CPU}/cpu{cpu}/cpufreq/scaling_available_governors": "performance powersave" for cpu in (0, 1, 2)},
+    **{f"{CPU}/cpu{cpu}/cpuidle/state{state}/disable": "0" for cpu in (0, 1, 2) for state in range(4)},
+    f"{CLASS}/device/msi_irqs/33": "msix",
+    f"{CLASS}/device/msi_irqs/34": "msix",
+    f"{CLASS}/device/msi_irqs/99": "msix",
+    "/proc/interrupts": "           CPU0\n  33:  7  PCI-MSI  i40e-p0-TxRx-0\n  34:  7  PCI-MSI  i40e-p0-TxRx-1\n",
+    "/proc/irq/33/smp_affinity_list": "0-2",
+    "/proc/irq/34/smp_affinity_list": "0-2",
+    "/proc/sys/net/core/busy_poll": "0",
+    "/proc/sys/net/core/busy_read": "0",
+    f"{CLASS}/napi_defer_hard_irqs": "0",
+    f"{CLASS}/gro_flush_timeout": "0",
+    f"{CLASS}/threaded": "0",
+}
+
+
+def context(host: Any) -> KnobContext:
+    port = Port(role="b0", host=host, ifname="p0", mac="", mtu=1500)
+    return KnobContext(host, (port,), CpuLayout(tester_tx=0, forwarder=1), (0, 1, 2))
+
+
+def machine(**changes: str) -> Machine:
+    return Machine({**SERVER, **changes}, programs=("rdmsr", "wrmsr"))
+
+
+#: Knob, value, and what must have been called for it.
+SETTINGS: list[tuple[str, Scalar, list[str]]] = [
+    ("coalesce_rx_usecs", 0, ["ethtool", "-C", "p0", "rx-usecs", "0"]),
+    ("coalesce_tx_usecs", 8, ["ethtool", "-C", "p0", "tx-usecs", "8"]),
+    ("coalesce_tx_frames", 1, ["ethtool", "-C", "p0", "tx-frames", "1"]),
+    ("coalesce_adaptive_rx", "off", ["ethtool", "-C", "p0", "adaptive-rx", "off"]),
+    ("rx_ring", 256, ["ethtool", "-G", "p0", "rx", "256"]),
+    ("tx_ring", 4096, ["ethtool", "-G", "p0", "tx", "4096"]),
+    ("channels", 1, ["ethtool", "-L", "p0", "combined", "1"]),
+    ("rss_queues", 2, ["ethtool", "-X", "p0", "equal", "2"]),
+    ("ntuple", True, ["ethtool", "-K", "p0", "ntuple", "on"]),
+    ("flow_steering", 3, ["ethtool", "-N", "p0", "flow-type", "udp4", "action", "3"]),
+    ("private_flag", "legacy-rx=on", ["ethtool", "--set-priv-flags", "p0", "legacy-rx", "on"]),
+    ("offload_gro", "off", ["ethtool", "-K", "p0", "gro", "off"]),
+    ("offload_lro", "on", ["ethtool", "-K", "p0", "lro", "on"]),
+    ("offload_tso", 0, ["ethtool", "-K", "p0", "tso", "off"]),
+    ("offload_rx_checksum", False, ["ethtool", "-K", "p0", "rx", "off"]),
+    ("offload_tx_checksum", "off", ["ethtool", "-K", "p0", "tx", "off"]),
+    ("offload_rx_vlan", "off", ["ethtool", "-K", "p0", "rxvlan", "off"]),
+    ("irq_cpu", "forwarder", ["write", "/proc/irq/34/smp_affinity_list", "1"]),
+    ("irq_cpu", "apart", ["write", "/proc/irq/33/smp_affinity_list", "2"]),
+    ("governor", "performance", ["write", f"{CPU}/cpu2/cpufreq/scaling_governor", "performance"]),
+    ("turbo", "off", ["write", f"{CPU}/intel_pstate/no_turbo", "1"]),
+    ("cpuidle_max_state", 1, ["write", f"{CPU}/cpu2/cpuidle/state2/disable", "1"]),
+    ("ddio_ways", 4, ["wrmsr", "-a", "0xc8b", "0x780"]),
+    ("sysctl_busy_poll_us", 50, ["write", "/proc/sys/net/core/busy_poll", "50"]),
+    ("sysctl_busy_read_us", 50, ["write", "/proc/sys/net/core/busy_read", "50"]),
+    ("napi_defer_hard_irqs", 2, ["write", f"{CLASS}/napi_defer_hard_irqs", "2"]),
+    ("gro_flush_timeout", 20000, ["write", f"{CLASS}/gro_flush_timeout", "20000"]),
+    ("threaded_napi", 1, ["write", f"{CLASS}/threaded", "1"]),
+]
+#: Needs a process, a kernel thread, hugepages or `ip` of a real machine: `test_root_knobs.py`.
+ELSEWHERE = {"cpu_dma_latency_us", "cpu_layout", "hugepages_2m", "mtu", "coalesce_rx_frames", "coalesce_adaptive_tx"}
+
+
+def state(host: Machine) -> dict[str, Any]:
+    kept = {name: value for name, value in vars(host).items() if name not in ("calls", "stuck", "refuses")}
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+
+def test_every_knob_is_tried_here_or_on_a_real_machine() -> None:
+    assert {name for name, *_ in SETTINGS} | ELSEWHERE == set(knob_names())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "call"), SETTINGS, ids=lambda each: str(each) if isinstance(each, str) else ""
+)
+def test_a_knob_sets_reads_back_and_puts_back(name: str, value: Scalar, call: list[str]) -> None:
+    host, knob = machine(), make_knob(name)
+    before = state(host)
+    at = context(host)
+    wanted = knob.check(value)
+    assert knob.supported(at, wanted) is None
+    saved = knob.read(at)
+    knob.apply(at, wanted)
+    assert call in host.calls
+    knob.verify(at, wanted)
+    assert knob.read(at) != saved
+    knob.restore(at, saved)
+    assert state(host) == before
+    assert knob.describe(wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "call"), SETTINGS, ids=lambda each: str(each) if isinstance(each, str) else ""
+)
+def test_what_did_not_take_effect_is_seen(name: str, value: Scalar, call: list[str]) -> None:
+    host, knob = machine(), make_knob(name)
+    at = context(host)
+    saved = knob.read(at)
+    host.stuck = True
+    knob.apply(at, knob.check(value))
+    with pytest.raises(Unsupported, match=name):
+        knob.verify(at, knob.check(value))
+    host.stuck = False
+    knob.apply(at, knob.check(value))
+    host.stuck = True
+    if name == "flow_steering":
+        host.rules = {}  # rules are deleted, and the card has lost another
+        saved = {"p0": {"ntuple": "off", "rules": {"7000": "Direct to queue 1"}}}
+    with pytest.raises(XdplabError, match=name):
+        knob.restore(at, saved)
+
+
+def test_a_driver_that_refuses_makes_the_point_unsupported_with_its_own_words() -> None:
+    host = machine()
+    host.refuses = "-G"
+    with pytest.raises(Unsupported, match=r"rx_ring: B: ethtool -G p0 rx 256: netlink error: Invalid argument"):
+        make_knob("rx_ring").apply(context(host), 256)
+
+
+VIRTIO = [
+    ("coalesce_rx_usecs", 8, None),
+    ("coalesce_adaptive_rx", "on", None),
+    ("coalesce_adaptive_tx", "on", "the virtio_net driver has no adaptive interrupt coalescing"),
+    ("rx_ring", 128, None),
+    ("rx_ring", 512, "virtio_net: 512 is above the maximum of 256"),
+    ("channels", 1, None),
+    ("channels", 2, "virtio_net: 2 is above the maximum of 1"),
+    ("offload_gro", "off", None),
+    ("offload_rx_checksum", "off", "virtio_net: rx-checksumming is fixed to on"),
+    ("ntuple", "on", "virtio_net: ntuple-filters is fixed to off"),
+    ("flow_steering", 0, "the virtio_net driver has no flow steering"),
+    ("flow_steering", "off", None),
+    ("rss_queues", 1, "the virtio_net driver has no indirection table"),
+    ("private_flag", "legacy-rx=on", "the virtio_net driver has no private flag legacy-rx (it has none)"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), VIRTIO)
+def test_recorded_outputs_of_virtio_net_are_understood(name: str, value: Scalar, reason: str | None) -> None:
+    knob = make_knob(name)
+    said = knob.supported(context(Recorded("virtio_net")), knob.check(value))
+    assert said is None if reason is None else reason in (said or "")
+
+
+def test_recorded_values_of_virtio_net_are_read() -> None:
+    at = context(Recorded("virtio_net"))
+    expected = {
+        "coalesce_rx_usecs": "0", "coalesce_rx_frames": "1", "rx_ring": "256", "tx_ring": "256",
+        "channels": "combined 1", "coalesce_adaptive_rx": "off",
+    }  # fmt: skip
+    assert {name: make_knob(name).read(at)["p0"] for name in expected} == expected
+
+
+def without(*paths: str) -> Machine:
+    host = machine()
+    host.files = {path: text for path, text in host.files.items() if not path.startswith(paths)}
+    return host
+
+
+MISSING: list[tuple[str, Scalar, Machine, str]] = [
+    ("irq_cpu", "forwarder", without(f"{CLASS}/device"), "the i40e driver has no interrupts of its own"),
+    ("irq_cpu", 7, machine(), "CPU 7 is none of the testbed's"),
+    ("irq_cpu", "forwarder", machine(**{"/proc/interrupts": "CPU0\n"}), "has no interrupt in use"),
+    ("governor", "performance", without(f"{CPU}/cpu0/cpufreq"), "no cpufreq here"),
+    ("governor", "schedutil", machine(), "no governor schedutil; there are performance, powersave"),
+    ("turbo", "on", without(f"{CPU}/intel_pstate"), "neither"),
+    ("cpuidle_max_state", 0, without(f"{CPU}/cpuidle"), "no cpuidle driver here"),
+    ("cpu_dma_latency_us", 0, machine(), "/dev/cpu_dma_latency is not there"),
+    ("ddio_ways", 2, machine(**{"/proc/cpuinfo": "vendor_id : AuthenticAMD\nmodel name : AMD EPYC\n"}), "AMD EPYC"),
+    ("ddio_ways", 2, machine(**{"/proc/cpuinfo": "GenuineIntel\nflags : hypervisor\n"}), "a virtual machine"),
+    ("ddio_ways", 2, without("/dev/cpu/0/msr"), "`modprobe msr` makes it"),
+    ("ddio_ways", 2, Machine(SERVER), "msr-tools"),
+    ("sysctl_busy_poll_us", 1, without("/proc/sys"), "is not there"),
+    ("private_flag", "x=on", machine(), "(it has legacy-rx, flow-director-atr)"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "host", "reason"), MISSING)
+def test_what_a_machine_has_not_got_is_said(name: str, value: Scalar, host: Machine, reason: str) -> None:
+    knob = make_knob(name)
+    said = knob.supported(context(host), knob.check(value)) or ""
+    assert said.startswith(f"{name}: ")
+    assert reason in said
+
+
+def test_an_indirection_table_that_ethtool_could_not_put_back_is_left_alone() -> None:
+    host = machine()
+    host.table = [0, 0, 0, 1] * 4
+    assert "ethtool cannot put back" in (make_knob("rss_queues").supported(context(host), 1) or "")
+
+
+def test_sockets_with_different_ddio_ways_are_not_flattened() -> None:
+    host = machine()
+    host.msr = "600\n7f0"
+    with pytest.raises(XdplabError, match="the sockets differ: 600, 7f0"):
+        make_knob("ddio_ways").read(context(host))
+
+
+BAD: list[tuple[str, Scalar]] = [
+    ("coalesce_rx_usecs", -1), ("coalesce_rx_usecs", "fast"), ("coalesce_adaptive_rx", "maybe"), ("channels", 0),
+    ("irq_cpu", "near"), ("irq_cpu", True), ("private_flag", "x"), ("private_flag", "x=on;reboot"), ("mtu", 100),
+    ("governor", "../x"), ("ddio_ways", 12), ("turbo", 2), ("flow_steering", "queue"), ("flow_steering", True),
+    ("cpu_dma_latency_us", "never"), ("rx_ring", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_values_that_are_none_are_refused_in_one_line(name: str, value: Scalar) -> None:
+    with pytest.raises(InputError, match=f"knob {name}: "):
+        make_knob(name).check(value)
+
+
+@pytest.mark.parametrize("name", knob_names())
+def test_every_knob_says_what_it_is(name: str) -> None:
+    knob = make_knob(name)
+    assert isinstance(knob, Knob)
+    assert knob.summary
+    assert knob.name == name

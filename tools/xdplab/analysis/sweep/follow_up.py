@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The study's second part as a study file: two configurations of each group again, under load.
+
+First at the rate of the delay study's equation (bandwidth x smallest latency / bits of a frame), which has one frame on
+the way at a time and none waiting; then without an interval, as fast as the forwarder forwards.
+"""
+
+from typing import Any
+
+from xdplab.analysis.sweep.analyse import SweepAnalysis
+from xdplab.model import InputError, Point, RunRecord
+from xdplab.model.design import same_level
+
+PER_GROUP = 2
+
+
+def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None = None) -> dict[str, Any]:
+    """The study file as a mapping.
+
+    Args:
+        run: the sweep.
+        found: its analysis.
+        bandwidth_bps: of the medium; default: the `line_rate_bps` of the study's traffic.
+
+    Raises:
+        InputError: no bandwidth is known, or the sweep was of mixed sizes.
+    """
+    study = run.study
+    bandwidth = bandwidth_bps or study.traffic.line_rate_bps
+    if bandwidth is None:
+        raise InputError("under load: the equation needs the bandwidth of the medium: --bandwidth-bps")
+    frame_bytes = run.points[found.configurations[0].point_id].traffic.frame_bytes
+    if isinstance(frame_bytes, str):
+        raise InputError(f"under load: the equation needs one frame size, the sweep was of {frame_bytes}")
+    smallest_s = min(row.statistics.min_us for row in found.configurations) / 1e6
+    rate_pps = bandwidth * smallest_s / (8 * frame_bytes)
+    chosen = [
+        row
+        for group in found.clustering.clusters
+        for row in [r for r in found.configurations if found.clustering.labels.get(r.point_id) == group.number][
+            :PER_GROUP
+        ]
+    ]
+    written: dict[str, Any] = study.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+    return {
+        **written,
+        "schema": 1,
+        "name": f"{study.name[:20]}-under-load",
+        "title": f"{study.title or study.name}: {PER_GROUP} configurations of each group under load",
+        "design": {"kind": "list", "points": [_point(run, run.points[row.point_id]) for row in chosen]},
+        "constraints": [],
+        "loads": [{"probe_pps": round(rate_pps, 3)}, {"load_share": 1.0}],
+    }
+
+
+def _point(run: RunRecord, point: Point) -> dict[str, Any]:
+    """A configuration as the design lists it: the study's forwarder, the options swept, the knobs."""
+    options = point.forwarder.options
+    base = next(
+        each
+        for each in run.study.forwarders
+        if each.name == point.forwarder.name
+        and all(key in options and same_level(options[key], value) for key, value in each.options.items())
+    )
+    swept = {f"{base.name}.{key}": value for key, value in options.items() if key not in base.options}
+    return {"forwarder": base.title, **swept, **point.knobs}

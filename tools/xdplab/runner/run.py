@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
@@ -207,14 +207,9 @@ class StudyRun:
 
     def _find_unsupported(self) -> None:
         """Ask each point's knobs and forwarder before traffic, so that reasons come first and cost nothing."""
+        asked: dict[tuple[Any, ...], str | None] = {}
         for point in self._plan.points:
-            ports = tuple(self._testbed.ports[r] for r in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
-            forwarder = make_forwarder(point.forwarder)
-            context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
-            settings = Settings(self._testbed.lock, context, {**forwarder.required_knobs(), **point.knobs})
-            folder = self._testbed.folder_on(self._testbed.dut)
-            dut = Dut(self._testbed.dut, ports, point.path, settings.context.layout, folder)
-            reason = self._no_one_way(point) or settings.unsupported() or forwarder.supported(dut)
+            reason = self._no_one_way(point) or self._reason(point, asked)
             if reason:
                 self._unsupported[point.id] = plain(reason)
         for reason, count in Counter(self._unsupported.values()).items():
@@ -226,6 +221,26 @@ class StudyRun:
         if one_clock or point.path is not Path.THROUGH:
             return None
         return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
+
+    def _reason(self, point: Point, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+        """Why a point cannot be measured. A sweep asks the same of many points: `asked` holds the answers so far."""
+        ports = tuple(self._testbed.ports[r] for r in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
+        forwarder = make_forwarder(point.forwarder)
+        context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
+        wanted = {**forwarder.required_knobs(), **point.knobs}
+        for name, value in wanted.items():
+            question: tuple[Any, ...] = (point.path, name, value)
+            if question not in asked:
+                asked[question] = Settings(self._testbed.lock, context, {name: value}).unsupported()
+            if asked[question]:
+                return asked[question]
+        layout = Settings(self._testbed.lock, context, wanted).context.layout
+        question = (point.path, point.forwarder.model_dump_json(), layout)
+        if question not in asked:
+            folder = self._testbed.folder_on(self._testbed.dut)
+            dut = Dut(self._testbed.dut, ports, point.path, layout, folder)
+            asked[question] = forwarder.supported(dut)
+        return asked[question]
 
     def _calibrate(self, choice: RxChoice) -> Calibration | None:
         ports = self._testbed.direct_ports()

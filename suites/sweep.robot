@@ -7,8 +7,8 @@ Documentation    Which settings matter: every combination of a study's settings 
 ...              grouped, and rules say which settings make the groups.
 ...
 ...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs.
-...              [Ver] Every configuration that this machine has was measured, the others have a reason; deferring NAPI
-...              shows as what matters, which is known of veth and so tests the sweep itself.
+...              [Ver] Every configuration that this machine has was measured, the others have a reason; where NAPI
+...              runs shows as what matters, which is known of veth and so tests the sweep itself.
 ...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
 ...              beside ours (xdplab/report/published/understanding-delays-afxdp.yaml).
 ...
@@ -28,7 +28,7 @@ ${TESTER}         ${EMPTY}
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}
 ${RUNS}           ${EMPTY}    # a random part of the combinations instead of all
-${MATTERS}        gro_flush_timeout
+${MATTERS}        cpu_layout
 
 
 *** Test Cases ***
@@ -41,7 +41,7 @@ Settings That Cannot Work Here Have Reasons
 Groups Have Rules
     Sweep Was Analysed
 
-Deferring NAPI Matters
+Where NAPI Runs Matters
     Setting Matters    ${MATTERS}
 
 Published Tables Stand Beside Ours

@@ -201,7 +201,7 @@ def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:
     rows = factorial({"a": 2, "b": 2, "idle": 2}, lambda a, b, idle: means[a, b] - idle)
     found = advise(table(rows), ["a", "b"])
     assert [(change.factor, change.before, change.after) for change in found.changes] == [("a", 0, 1), ("b", 0, 1)]
-    assert [round(change.mean_us or 0, 1) for change in found.changes] == [19.5, 9.5]
+    assert [round(change.value_us or 0, 1) for change in found.changes] == [19.5, 9.5]
     assert found.best.title == "a=1 b=1 idle=1"
     one = advise(table(rows, {"a": 1, "b": 0, "idle": 0}), ["a", "b"])
     assert [change.factor for change in one.changes] == ["b"]
@@ -215,7 +215,7 @@ def test_another_forwarder_is_one_change_whatever_options_it_lacks() -> None:
         configuration({"forwarder": "fast", "slow.mode": ABSENT}, 10.0),
     ]
     found = advise(table(rows), ["forwarder", "slow.mode"])
-    assert [(change.factor, change.mean_us) for change in found.changes] == [("forwarder", pytest.approx(10.0))]
+    assert [(change.factor, change.value_us) for change in found.changes] == [("forwarder", pytest.approx(10.0))]
 
 
 # published rules

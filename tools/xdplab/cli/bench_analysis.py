@@ -107,9 +107,9 @@ def recover(nic: str, seed: int, between: float, configurations: int | None) -> 
 
 
 def measure_cost(trials: int = 10_000) -> Cost:
-    """A simulated run of that many trials on disk: journal to report."""
+    """A simulated run of that many trials of 500 samples on disk: journal to report."""
     repetitions = -(-trials // 256)
-    made = simulate("mlx5", 0, repetitions=repetitions, samples=30)
+    made = simulate("mlx5", 0, repetitions=repetitions, samples=500)
     with tempfile.TemporaryDirectory() as folder:
         run = new_run(Path(folder), "bench")
         run.head(made.run)

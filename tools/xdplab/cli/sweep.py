@@ -14,7 +14,7 @@ _LISTED = 5
 def sweep_text(found: SweepAnalysis, published: Sequence[Beside]) -> str:
     """Summary, settings, groups with their rules, the ends of the list, and published tables."""
     parts = [f"{found.quantity} latency, {found.title}", *(f"* {line}" for line in found.summary), ""]
-    parts += [_settings(found), "", _groups(found), ""]
+    parts += [f"importance, best and worst go by the {found.statistic}", _settings(found), "", _groups(found), ""]
     if found.outlier_rule:
         rule = found.outlier_rule
         parts += [f"outliers: {rule.text} (precision {rule.precision:.0%}, coverage {rule.coverage:.0%})", ""]
@@ -62,7 +62,7 @@ def _groups(found: SweepAnalysis) -> str:
 
 
 def _ends(found: SweepAnalysis) -> str:
-    rows = [["configuration", "mean us", "std us", "p99 us", "p99.9 us", "group"]]
+    rows = [["configuration", "median us", "mean us", "std us", "p99 us", "p99.9 us", "group"]]
     ends = found.configurations
     shown = ends if len(ends) <= 2 * _LISTED else (*ends[:_LISTED], *ends[-_LISTED:])
     for row in shown:
@@ -71,6 +71,7 @@ def _ends(found: SweepAnalysis) -> str:
         rows.append(
             [
                 row.title,
+                number(stats.median_us),
                 number(stats.mean_us),
                 number(stats.std_us),
                 number(stats.p99_us),

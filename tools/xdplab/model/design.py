@@ -100,9 +100,11 @@ DesignSpec = Annotated[Factorial | OneAtATime | Fractional | Random | Listed, Fi
 class SweepSpec(Model):
     """What the analysis of a sweep needs to know (`sweep:` of a study file)."""
 
+    #: What importance, best and worst go by. The study takes the mean; one stall of a shared machine spoils that.
+    statistic: Literal["mean", "median", "p99"] = "median"
     #: Setting -> the level that it has when nobody touches it; without an entry the first one listed.
     defaults: dict[str, Scalar] = {}
-    #: Mean latency in us above which a configuration is an outlier (the study: the kernel's ping RTT) ...
+    #: Latency in us above which a configuration is an outlier (the study: the kernel's ping RTT) ...
     outliers_above_us: float | None = Field(default=None, gt=0)
     #: ... or the title of the forwarder of this run that stands for the kernel's own path.
     outliers_above: str | None = None

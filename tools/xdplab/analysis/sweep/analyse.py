@@ -23,6 +23,7 @@ class SweepAnalysis(Model):
 
     title: str
     quantity: str
+    statistic: str
     #: The answer in a few sentences.
     summary: tuple[str, ...]
     factors: tuple[Factor, ...]
@@ -77,9 +78,10 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
     return SweepAnalysis(
         title=table.title,
         quantity=table.quantity,
+        statistic=table.statistic,
         summary=_summary(grouped, rules, found, advice, len(outliers)),
         factors=table.factors,
-        configurations=tuple(sorted(table.rows, key=lambda row: row.statistics.mean_us)),
+        configurations=tuple(sorted(table.rows, key=table.value_us)),
         outliers=tuple(outliers),
         outlier_limit_us=limit_us,
         outlier_rule=outlier_rule,

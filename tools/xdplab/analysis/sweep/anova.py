@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analysis of variance of the settings, with their interactions by two.
 
-The response is the logarithm of a configuration's mean latency over its repetitions, so an effect is a factor and not a
-difference. Sums of squares are of type II: a term is judged beside all others that do not contain it. What a design
+The response is the logarithm of a configuration's latency, averaged over its repetitions, so an effect is a factor and
+not a difference. Sums of squares are of type II: a term is judged beside all others that do not contain it. What a design
 cannot tell apart (aliased terms of a fractional design, interactions of one-at-a-time) has no degrees of freedom left
 and is reported as not estimable. The error is what the model leaves between configurations; where it leaves none
 (a saturated design), it is what repetitions of one configuration differ by.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xdplab.analysis.sweep.table import Factor, Table
+from xdplab.analysis.sweep.table import ABSENT, Factor, Table
 from xdplab.model import Model
 
 #: With fewer degrees of freedom than this the error is taken from the repetitions.
@@ -50,10 +50,12 @@ class Anova(Model):
 
 
 def anova(table: Table) -> Anova:
-    """Of the mean latencies of a table's configurations."""
+    """Of the latencies of a table's configurations."""
     from scipy.stats import f as f_distribution
 
-    response = np.array([np.mean([np.log(s.mean_us) for s in row.by_repetition.values()]) for row in table.rows])
+    response = np.array(
+        [np.mean([np.log(table.value_us(s)) for s in row.by_repetition.values()]) for row in table.rows]
+    )
     total = float(((response - response.mean()) ** 2).sum())
     terms = _terms(table.factors)
     columns = {term: _columns(table, term) for term in terms}
@@ -65,7 +67,7 @@ def anova(table: Table) -> Anova:
         error, error_df, error_from = pure, pure_df, "differences between repetitions"
     raw = []
     for term in terms:
-        others = [each for each in terms if not set(term) < set(each)]
+        others = [each for each in terms if not set(term) < _hierarchy(table, each)]
         with_it, without = (
             _fit(response, [columns[each] for each in others if each != term or keep]) for keep in (1, 0)
         )
@@ -93,6 +95,12 @@ def _terms(factors: Sequence[Factor]) -> list[tuple[str, ...]]:
     return alone + (list(pairs) if len(alone) + len(pairs) <= _MAX_TERMS else [])
 
 
+def _hierarchy(table: Table, term: tuple[str, ...]) -> set[str]:
+    """A term with what it is nested in: an option that not every forwarder has says which forwarder it is."""
+    nested = any(ABSENT in factor.levels for factor in table.factors if factor.name in term)
+    return {*term, "forwarder"} if nested else set(term)
+
+
 def _columns(table: Table, term: tuple[str, ...]) -> np.ndarray:
     """Sum-to-zero coded columns of a term, shape (rows, df): orthogonal to others in a balanced design."""
     blocks = []
@@ -118,7 +126,7 @@ def _pure_error(table: Table) -> tuple[float, int]:
     """Variance of a configuration's mean that repetitions explain, and its degrees of freedom."""
     squares, df, counts = 0.0, 0, []
     for row in table.rows:
-        logs = np.log([s.mean_us for s in row.by_repetition.values()])
+        logs = np.log([table.value_us(s) for s in row.by_repetition.values()])
         squares += float(((logs - logs.mean()) ** 2).sum())
         df += len(logs) - 1
         counts.append(len(logs))

@@ -13,27 +13,27 @@ from xdplab.analysis.sweep.table import ABSENT, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.study import Scalar
 
-#: A configuration is near the best when its mean latency is at most this share above.
+#: A configuration is near the best when its latency is at most this share above.
 NEAR = 0.10
 
 Levels = tuple[Scalar, ...]
 
 
 class Named(Model):
-    """A configuration with its mean latency."""
+    """A configuration with its latency (the sweep's statistic)."""
 
     point_id: str
     title: str
-    mean_us: float
+    value_us: float
 
 
 class Change(Model):
-    """One step on the way, and the mean latency once it is made; None where no such configuration was measured."""
+    """One step on the way, and the latency once it is made; None where no such configuration was measured."""
 
     factor: str
     before: Scalar
     after: Scalar
-    mean_us: float | None
+    value_us: float | None
 
 
 class Advice(Model):
@@ -41,7 +41,7 @@ class Advice(Model):
 
     best: Named
     worst: Named
-    #: Mean latency at the default levels of the settings that matter; None: that was not measured.
+    #: Latency at the default levels of the settings that matter; None: that was not measured.
     default_us: float | None
     #: And after the changes.
     reached_us: float | None
@@ -56,11 +56,11 @@ def advise(table: Table, mattering: Sequence[str]) -> Advice:
         table: all configurations.
         mattering: names of the settings that may be changed.
     """
-    ordered = sorted(table.rows, key=lambda row: row.statistics.mean_us)
+    ordered = sorted(table.rows, key=table.value_us)
     factors = [factor for factor in table.factors if factor.name in mattering]
     cells: dict[Levels, list[float]] = defaultdict(list)
     for row in table.rows:
-        cells[tuple(row.levels[factor.name] for factor in factors)].append(row.statistics.mean_us)
+        cells[tuple(row.levels[factor.name] for factor in factors)].append(table.value_us(row))
     means = {levels: float(np.exp(np.mean(np.log(values)))) for levels, values in cells.items()}
     default = _at(means, tuple(factor.default for factor in factors))
     changes: tuple[Change, ...] = ()
@@ -72,17 +72,17 @@ def advise(table: Table, mattering: Sequence[str]) -> Advice:
         changes = tuple(_way(means, [factor.name for factor in factors], start, reached))
     default_us, reached_us = (means[levels] if levels is not None else None for levels in (default, reached))
     return Advice(
-        best=_named(ordered[0]),
-        worst=_named(ordered[-1]),
+        best=_named(table, ordered[0]),
+        worst=_named(table, ordered[-1]),
         default_us=default_us,
         reached_us=reached_us,
         changes=changes,
-        sentence=_sentence(default_us, reached_us, changes),
+        sentence=_sentence(table.statistic, default_us, reached_us, changes),
     )
 
 
-def _named(row: Configuration) -> Named:
-    return Named(point_id=row.point_id, title=row.title, mean_us=row.statistics.mean_us)
+def _named(table: Table, row: Configuration) -> Named:
+    return Named(point_id=row.point_id, title=row.title, value_us=table.value_us(row))
 
 
 def _at(means: dict[Levels, float], wanted: Levels) -> Levels | None:
@@ -104,18 +104,18 @@ def _way(means: dict[Levels, float], names: Sequence[str], start: Levels, target
         reached = {i: _at(means, tuple(target[j] if j == i else level for j, level in enumerate(now))) for i in left}
         known = {i: means[levels] for i, levels in reached.items() if levels is not None}
         chosen = min(known, key=lambda i: known[i]) if known else left[0]
-        mean_us = means[target] if left == [chosen] else known.get(chosen)
-        steps.append(Change(factor=names[chosen], before=now[chosen], after=target[chosen], mean_us=mean_us))
+        value_us = means[target] if left == [chosen] else known.get(chosen)
+        steps.append(Change(factor=names[chosen], before=now[chosen], after=target[chosen], value_us=value_us))
         now[chosen] = target[chosen]
         left.remove(chosen)
     return steps
 
 
-def _sentence(before: float | None, after: float | None, changes: Sequence[Change]) -> str:
+def _sentence(statistic: str, before: float | None, after: float | None, changes: Sequence[Change]) -> str:
     if before is None or after is None:
         return "The default configuration was not measured."
     if not changes:
         return f"The default is within {NEAR:.0%} of the best ({before:.3g} µs)."
     words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
     verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
-    return f"{verb} the mean from {before:.3g} to {after:.3g} µs, within {NEAR:.0%} of the best: {words}."
+    return f"{verb} the {statistic} from {before:.3g} to {after:.3g} µs, within {NEAR:.0%} of the best: {words}."

@@ -3,7 +3,7 @@
 
 Permutation: a forest of trees is grown on four fifths of the configurations; on the rest, the levels of one setting are
 shuffled, and what the prediction loses is that setting's importance (Breiman 2001), as a share of the variance of the
-logarithm of the mean latency. The interval is the middle 95 % over folds and their repeats. A setting *matters* when
+logarithm of the latency. The interval is the middle 95 % over folds and their repeats. A setting *matters* when
 its term or an interaction with it is significant in the analysis of variance (1 % after Holm) and the interval of its
 permutation importance leaves out 0.
 """
@@ -25,7 +25,7 @@ MIN_CONFIGURATIONS = 10
 
 
 class LevelEffect(Model):
-    """Geometric mean of the mean latencies at a level, and over that at the default level."""
+    """Geometric mean of the latencies at a level, and over that at the default level."""
 
     level: Scalar
     mean_us: float
@@ -60,7 +60,7 @@ class Importance(Model):
 
 def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, ...]:
     """All settings of a table, the most important first."""
-    response = np.array([np.log(row.statistics.mean_us) for row in table.rows])
+    response = np.array([np.log(table.value_us(row)) for row in table.rows])
     drawn = _permutations(table, response, seed)
     result = []
     for number, factor in enumerate(table.factors):

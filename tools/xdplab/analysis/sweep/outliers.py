@@ -19,14 +19,14 @@ class Outlier(Model):
 
     point_id: str
     title: str
-    mean_us: float
+    value_us: float
     reason: str
 
 
 def reference_us(table: Table, forwarder: str) -> float | None:
-    """Mean latency of the forwarder that stands for the kernel's own path, in us; None when it was not measured."""
-    means = [row.statistics.mean_us for row in table.rows if row.title.split(" ")[0] == forwarder]
-    return median(means) if means else None
+    """Latency of the forwarder that stands for the kernel's own path, in us; None when it was not measured."""
+    values = [table.value_us(row) for row in table.rows if row.title.split(" ")[0] == forwarder]
+    return median(values) if values else None
 
 
 def split(table: Table, limit_us: float | None) -> tuple[Table, list[Outlier]]:
@@ -36,18 +36,18 @@ def split(table: Table, limit_us: float | None) -> tuple[Table, list[Outlier]]:
         table: all configurations.
         limit_us: latency of the kernel's path; None when the study names none, then only the other rule applies.
     """
-    reasons = [_reason(row, table.interval_us, limit_us) for row in table.rows]
+    reasons = [_reason(row, table, limit_us) for row in table.rows]
     found = [
-        Outlier(point_id=row.point_id, title=row.title, mean_us=row.statistics.mean_us, reason=reason)
+        Outlier(point_id=row.point_id, title=row.title, value_us=table.value_us(row), reason=reason)
         for row, reason in zip(table.rows, reasons, strict=True)
         if reason
     ]
     return table.only([not reason for reason in reasons]), found
 
 
-def _reason(row: Configuration, interval_us: float, limit_us: float | None) -> str:
-    if row.statistics.median_us >= NEAR_INTERVAL * interval_us:
-        return f"median close to the interval between probes ({interval_us:.4g} µs): frames wait for the next one"
-    if limit_us is not None and row.statistics.mean_us > limit_us:
-        return f"mean above the kernel's own path ({limit_us:.4g} µs)"
+def _reason(row: Configuration, table: Table, limit_us: float | None) -> str:
+    if row.statistics.median_us >= NEAR_INTERVAL * table.interval_us:
+        return f"median close to the interval between probes ({table.interval_us:.4g} µs): frames wait for the next one"
+    if limit_us is not None and table.value_us(row) > limit_us:
+        return f"{table.statistic} above the kernel's own path ({limit_us:.4g} µs)"
     return ""

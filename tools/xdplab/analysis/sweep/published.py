@@ -137,7 +137,7 @@ def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable,
     rows = tuple(_row(cluster, members, found, study, known) for cluster in table.clusters)
     used = list(dict.fromkeys(name for c in table.clusters for name in names_of(c.rule, study.stands_for)))
     importance = {theirs[each.factor]: each for each in found.importance}
-    claims = [_order(rows), _number(found, table)]
+    claims = [_order(rows), _number(found, table, rows)]
     claims += [_matters(name, importance, known, matters=True) for name in used]
     claims += [_matters(name, importance, known, matters=False) for name in table.insignificant]
     claims += [_worse(name, importance) for name in table.worse]
@@ -228,10 +228,14 @@ def _order(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _number(found: "SweepAnalysis", table: PublishedTable) -> Claim:
+def _number(found: "SweepAnalysis", table: PublishedTable, rows: Sequence[Row]) -> Claim:
+    statement = f"{table.clusters_in_text} clusters by the text, {len(table.clusters)} by the table"
+    if not any(row.configurations for row in rows):
+        ours = f"{found.clustering.k}, of other settings than theirs"
+        return Claim(statement=statement, ours=ours, verdict="cannot be said")
     theirs = {table.clusters_in_text, len(table.clusters)}
     return Claim(
-        statement=f"{table.clusters_in_text} clusters by the text, {len(table.clusters)} by the table",
+        statement=statement,
         ours=f"{found.clustering.k}",
         verdict="agrees" if min(theirs) <= found.clustering.k <= max(theirs) else "disagrees",
     )

@@ -49,6 +49,8 @@ class Question:
             if position == len(self.factor.levels) - 1 and yes:
                 return f"{name} = {self.level}"
             return f"{name} ≥ {self.level}" if yes else f"{name} < {self.level}"
+        if not yes and len(self.factor.levels) == 2:
+            return f"{name} = {next(level for level in self.factor.levels if level != self.level)}"
         return f"{name} = {self.level}" if yes else f"{name} ≠ {self.level}"
 
 

@@ -175,8 +175,8 @@ def _lognormal(rng: np.random.Generator, mean: float, std: float, samples: int) 
 def _trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialRecord:
     histogram = HdrHistogram(1, 10_000_000_000, 3)
     values = np.clip(latencies_us * 1000, 1, 10e9).astype(int)
-    for value in values.tolist():
-        histogram.record_value(value)
+    for value, times in zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True):
+        histogram.record_value(value, times)
     count = len(values)
     latency = LatencySummary(
         count=count,

@@ -96,6 +96,13 @@ class Table:
     interval_us: float
     factors: tuple[Factor, ...]
     rows: tuple[Configuration, ...]
+    #: The statistic that stands for a configuration: `mean`, `median` or `p99`.
+    statistic: str = "median"
+
+    def value_us(self, of: Configuration | Statistics) -> float:
+        """That statistic of a configuration or of a repetition, in us, at least 1 ns."""
+        found = of.statistics if isinstance(of, Configuration) else of
+        return max(float(getattr(found, f"{self.statistic}_us")), 1e-3)
 
     def features(self) -> np.ndarray:
         """Logarithms of the statistics of `FEATURES`, shape (rows, 5)."""
@@ -104,7 +111,7 @@ class Table:
     def only(self, keep: Sequence[bool]) -> "Table":
         """The rows that are kept, and the settings that still vary among them."""
         rows = tuple(row for row, kept in zip(self.rows, keep, strict=True) if kept)
-        return Table(self.title, self.quantity, self.interval_us, _factors(rows, self.factors), rows)
+        return Table(self.title, self.quantity, self.interval_us, _factors(rows, self.factors), rows, self.statistic)
 
 
 def log_features(statistics: Iterable[Statistics]) -> np.ndarray:
@@ -139,7 +146,8 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
         first = points[0]
         interval_us = 1e6 / first.traffic.probe_pps
         kept = tuple(rows)
-        found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept))
+        statistic = run.study.sweep.statistic if run.study.sweep else "median"
+        found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept, statistic))
     return [table for table in found if table.rows]
 
 

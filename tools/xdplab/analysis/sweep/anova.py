@@ -2,9 +2,9 @@
 """Analysis of variance of the settings, with their interactions by two.
 
 The response is the logarithm of a configuration's latency, averaged over its repetitions, so an effect is a factor and
-not a difference. Sums of squares are of type II: a term is judged beside all others that do not contain it. What a design
-cannot tell apart (aliased terms of a fractional design, interactions of one-at-a-time) has no degrees of freedom left
-and is reported as not estimable. The error is what the model leaves between configurations; where it leaves none
+not a difference. Sums of squares are of type II: a term is judged beside all others that do not contain it. What a
+design cannot tell apart (aliased terms of a fractional design, interactions of one-at-a-time) has no degrees of freedom
+left and is reported as not estimable. The error is what the model leaves between configurations; where it leaves none
 (a saturated design), it is what repetitions of one configuration differ by.
 """
 

@@ -119,7 +119,6 @@ def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: L
         "TESTBED": str(lab.testbed),
         "FORWARDERS": forwarders,
         "REPETITIONS": "1",
-        "DURATION": "0.2",
         "BUDGET": "1",
     }
     options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]

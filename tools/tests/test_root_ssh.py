@@ -109,7 +109,7 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     finish(process)
     done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)
     assert done.code == 0, done.err
-    assert "b: ovs-vswitchd ended" in done.out
+    assert not any("ovs-vswitchd" in each for each in running(bench.lab))  # by restore, or by the agent before it
     assert "threaded_napi back to" in done.out
     bench.assert_as_before()
     again = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env)

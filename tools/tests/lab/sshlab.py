@@ -119,7 +119,7 @@ class SshLab:
         config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
         log = (self.folder / f"sshd{host}.log").open("ab")
         with log:
-            argv = ["nsenter", "-t", str(self.inits[host]), "-m", "-n", SSHD, "-D", "-e", "-f", str(config)]
+            argv = ["nsenter", "-t", str(self.inits[host]), "-m", "-n", "-r", SSHD, "-D", "-e", "-f", str(config)]
             subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 10
         listening = ["ip", "netns", "exec", self.netns(host), "ss", "-Hltn", "src", self.address(host)]

@@ -97,4 +97,5 @@ def test_probes_are_hit_as_often_as_frames_pass(middle, tracing):
         count = hits()
     (got,) = done["streams"]
     assert (count["sent"], count["received"]) == (got["sent"], got["received"]) == (25, 25)
-    assert count["kick_begin"] == count["kick_end"] >= 50  # both programs have the same file
+    assert count["kick_end"] >= 50  # both programs have the same file
+    assert abs(count["kick_begin"] - count["kick_end"]) <= 2  # the counts are read while both go on

@@ -94,7 +94,7 @@ def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     assert (ours["status"], ours["reason"]) == ("ok", "")
     low, high = ours["figures"]["breakdown"]
     assert (low["rate_pps"], high["rate_pps"]) == (5000, 50_000)
-    assert low["batches"] > 50
+    assert low["batches"] > 5
     assert low["unmatched"] + low["unsent"] <= 0.02 * low["seen"]
     assert all(value > 0 for value in low["typical_us"]["p50"].values())
     lab.assert_nothing_left()

@@ -131,6 +131,11 @@ class PlayedHost:
         }.get(argv[0], (json.dumps(recorded["xsk"]), 0))
         return Completed(tuple(argv), code, out, "")
 
+    python = "python3"
+
+    def program(self, path: Any) -> str:
+        return str(path)
+
     def exists(self, path: str) -> bool:
         return path.endswith(".sock")
 

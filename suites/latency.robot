@@ -24,7 +24,7 @@ Test Tags        latency    rfc2544-26.2
 *** Variables ***
 ${TESTBED}        embedded
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp ovs-afpacket"; empty: those of the study
-${TESTER}         ${EMPTY}
+${TESTER}         ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
 ${RATE}           ${EMPTY}    # probes per second
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
 ${DURATION}       ${EMPTY}    # seconds per trial

@@ -23,7 +23,7 @@ Test Tags        rfc2544
 *** Variables ***
 ${TESTBED}          embedded
 ${FORWARDERS}       ${EMPTY}    # space-separated, e.g. "ovs-afxdp xdp"; empty: those of the study
-${TESTER}           ${EMPTY}
+${TESTER}           ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
 ${FRAME_SIZES}      ${EMPTY}    # space-separated bytes with FCS, or imix
 ${PRESET}           ${EMPTY}
 ${CLAUSES}          ${EMPTY}    # space-separated, e.g. "throughput reset"; empty: all six

@@ -48,7 +48,8 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session")
 def saboteur_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The distribution that has the testers of `lab.saboteur`."""
-    testers = {"slow-fake": "lab.saboteur:SlowFake", "quick": "lab.saboteur:QuickXdpgen"}
+    classes = {"slow-fake": "SlowFake", "biased-fake": "BiasedFake", "quick": "QuickXdpgen"}
+    testers = {name: f"lab.saboteur:{cls}" for name, cls in classes.items()}
     return distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
 
 

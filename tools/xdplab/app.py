@@ -12,7 +12,7 @@ from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import MIN_CONFIGURATIONS, SweepAnalysis, analyse_sweep
-from xdplab.model import InputError, Interrupted, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.model import InputError, Interrupted, Missing, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
 from xdplab.report import published_table, write_report
 from xdplab.report.published import published_figure
@@ -21,7 +21,7 @@ from xdplab.results import RunFolder, find_run, new_run
 from xdplab.results.sockets import SocketFolder
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, interruptible, make_plan, recover
 from xdplab.runner.sockets import SocketRun, cells, environment_of
-from xdplab.testbed import load_yaml, open_testbed, read_testbed
+from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
 from xdplab.tools import project_root
 
@@ -32,7 +32,7 @@ class Prepared:
 
     study: StudySpec
     testbed: TestbedSpec
-    tester: Tester
+    testers: tuple[Tester, ...]
     plan: Plan
 
 
@@ -101,19 +101,19 @@ def prepare(study: StudySpec) -> Prepared:
     for reference in study.reproduces:
         published_figure(reference)
     testbed = read_testbed(study.testbed, testbeds_folder())
-    tester = make_tester(study.tester)
-    plan = make_plan(study, testbed, tester)
+    testers = tuple(make_tester(name) for name in study.all_testers)
+    plan = make_plan(study, testbed, *testers)
     for reference in study.sweep.published if study.sweep else ():
         published_table(reference)
-    return Prepared(study, testbed, tester, plan)
+    return Prepared(study, testbed, testers, plan)
 
 
 def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
     """Point -> why it cannot be measured here; or, as text, why the testbed cannot be asked."""
     try:
         require_root(prepared.testbed)
-        testbed, nowhere = open_testbed(prepared.testbed), RunFolder(Path(os.devnull))
-        run = StudyRun("survey", prepared.study, prepared.plan, testbed, prepared.tester, nowhere, listener)
+        testbed, nowhere = _open(prepared), RunFolder(Path(os.devnull))
+        run = StudyRun("survey", prepared.study, prepared.plan, testbed, prepared.testers, nowhere, listener)
         return run.survey()
     except InputError as exc:
         return str(exc)
@@ -126,15 +126,16 @@ def run_study(
 
     Raises:
         InputError: nothing was measured; no run folder is left behind.
+        Missing: the study's only tester is not on this machine.
     """
     require_root(prepared.testbed)
     done = recover(prepared.testbed)
     for line in done:
         listener.note(f"left by a killed run: {line}")
-    testbed = open_testbed(prepared.testbed)
-    reason = prepared.tester.supported(testbed)
-    if reason:
-        raise InputError(f"tester {prepared.tester.name}: {reason}")
+    testbed = _open(prepared)
+    reasons = [tester.supported(testbed) for tester in prepared.testers]
+    if all(reasons):
+        raise Missing("; ".join(f"tester {t.name}: {r}" for t, r in zip(prepared.testers, reasons, strict=True)))
     folder = resume or new_run(results, prepared.study.name)
     if resume:
         resume.mend()
@@ -143,7 +144,7 @@ def run_study(
         prepared.study,
         prepared.plan,
         testbed,
-        prepared.tester,
+        prepared.testers,
         folder,
         listener,
         earlier=folder.load() if resume else None,
@@ -161,6 +162,11 @@ def run_study(
         if outcome.error is None:  # else that error came first, and says what to do
             raise
     return folder, outcome
+
+
+def _open(prepared: Prepared) -> Testbed:
+    """The study's testbed, with the tester's ports where its testers need them."""
+    return open_testbed(prepared.testbed, one_tester_host=any(tester.one_host for tester in prepared.testers))
 
 
 def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) -> tuple[SocketFolder, SocketRunRecord]:

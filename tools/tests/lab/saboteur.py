@@ -16,10 +16,13 @@ import subprocess
 import threading
 import time
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from xdplab.model import TrialResult, TrialSpec
+from hdrh.histogram import HdrHistogram
+
+from xdplab.model import StreamResult, TrialResult, TrialSpec
 from xdplab.testbed import embedded
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
@@ -36,6 +39,40 @@ class SlowFake(FakeTester):
         if context.forwarder is not None:
             time.sleep(float(os.environ.get("LAB_TRIAL_S", "0.1")))
         return super().run(context, trial)
+
+
+class BiasedFake(FakeTester):
+    """The fake tester with a way of its own: BIAS_NS more on every frame, frames lost above WHOLE_PPS, no recovery."""
+
+    name: ClassVar[str] = "biased-fake"
+    loses_by_itself: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = {"recovery": "it cannot tell which frame was lost last"}
+    BIAS_NS = 50_000
+    WHOLE_PPS = 300_000.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds_ports = False
+        self.closed = 0
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        self.holds_ports = True
+        result = super().run(context, trial)
+        return result.model_copy(update={"streams": tuple(map(self._biased, result.streams))})
+
+    def close(self) -> None:
+        self.closed += self.holds_ports
+        self.holds_ports = False
+
+    def _biased(self, stream: StreamResult) -> StreamResult:
+        too_many = max(0, round(stream.received * (1 - self.WHOLE_PPS / stream.rx_pps))) if stream.rx_pps else 0
+        changes: dict[str, Any] = {"received": stream.received - too_many, "lost": stream.lost + too_many}
+        if stream.latency:
+            before, after = HdrHistogram.decode(stream.latency.hdr), HdrHistogram(1, 10_000_000_000, 3)
+            for item in before.get_recorded_iterator():
+                after.record_value(item.value_iterated_to + self.BIAS_NS, item.count_at_value_iterated_to)
+            changes["latency"] = stream.latency.model_copy(update={"hdr": after.encode().decode()})
+        return stream.model_copy(update=changes)
 
 
 class QuickXdpgen(Xdpgen):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From trial records to statements: merged distributions, one summary per point, ratios with intervals."""
 
+from xdplab.analysis.agreement import Agreement, agreements
 from xdplab.analysis.answer import Answer, answer
 from xdplab.analysis.compare import Comparison, compare_points, compare_runs, environment_difference, self_comparisons
 from xdplab.analysis.distribution import Distribution
@@ -9,11 +10,13 @@ from xdplab.analysis.summary import PointSummary, summarise
 
 __all__ = [
     "CONFIDENCE",
+    "Agreement",
     "Answer",
     "Comparison",
     "Distribution",
     "Interval",
     "PointSummary",
+    "agreements",
     "answer",
     "compare_points",
     "compare_runs",

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from statistics import median
 
+from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS
@@ -21,7 +22,13 @@ class Answer(Model):
 
 
 def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
-    """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET."""
+    """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
+
+    A study with several testers asks whether they agree; one of method breakdown where the time goes.
+    """
+    found_agreement = agreements(run, summaries)
+    if found_agreement:
+        return Answer(sentence=" ".join(each.sentence for each in found_agreement))
     if run.study.method.name == "breakdown":
         return Answer(sentence=_breakdown(summaries))
     wanted = run.study.answer or _DEFAULT

@@ -14,20 +14,22 @@ Found = Sequence[dict[str, Any]]
 
 def rfc2544_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """Clause -> figures: `throughput`, `latency`, `loss_curve`, `back_to_back`, `recovery`, `reset`; {} without any."""
-    makers: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = {
-        "RFC 2544 26.1": ("throughput", _throughput),
-        "RFC 2544 26.2": ("latency", _latency),
-        "RFC 2544 26.3": ("loss_curve", _loss_curve),
-        "RFC 2544 26.4": ("back_to_back", _back_to_back),
-        "RFC 2544 26.5": ("recovery", _recovery),
-        "RFC 2544 26.6": ("reset", _reset),
-    }
     figures = {}
-    for clause, (name, make) in makers.items():
+    for clause, (name, make) in _MAKERS.items():
         found = _found(trials, clause)
         if found:
             figures[name] = make(found, trials)
     return figures
+
+
+def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
+    """Name of a clause, as in `rfc2544_figures` -> why the tester has no figures for it."""
+    names = {clause: name for clause, (name, _) in _MAKERS.items()}
+    return {
+        names[trial.clause]: trial.figures["unsupported"]
+        for trial in trials
+        if trial.purpose == "figures" and "unsupported" in trial.figures
+    }
 
 
 def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFigures, ...]:
@@ -65,7 +67,11 @@ def _last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) 
 
 
 def _found(trials: Iterable[TrialRecord], clause: str) -> list[dict[str, Any]]:
-    return [trial.figures for trial in trials if trial.purpose == "figures" and trial.clause == clause]
+    return [
+        trial.figures
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause == clause and "unsupported" not in trial.figures
+    ]
 
 
 def _spread(values: Iterable[float | None]) -> dict[str, Any] | None:
@@ -159,3 +165,13 @@ def _reset(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     return {name: _spread(figures[name] for figures in found) for name in names} | {
         "came_back": all(figures["came_back"] for figures in found)
     }
+
+
+_MAKERS: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = {
+    "RFC 2544 26.1": ("throughput", _throughput),
+    "RFC 2544 26.2": ("latency", _latency),
+    "RFC 2544 26.3": ("loss_curve", _loss_curve),
+    "RFC 2544 26.4": ("back_to_back", _back_to_back),
+    "RFC 2544 26.5": ("recovery", _recovery),
+    "RFC 2544 26.6": ("reset", _reset),
+}

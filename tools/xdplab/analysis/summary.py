@@ -13,7 +13,7 @@ from typing import Any
 from xdplab.analysis.breakdown import breakdown_figures
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
+from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
 from xdplab.forwarders.base import mode_name
 from xdplab.model import Model, RunRecord, TrialRecord
 
@@ -59,6 +59,10 @@ class PointSummary(Model):
     reason: str
     #: The method's own figures: see `analysis.rfc2544`.
     figures: dict[str, Any]
+    #: RFC 2544 clauses that its tester has no figures for, and why.
+    unsupported_clauses: dict[str, str] = {}
+    #: Who measured it, in a study with several testers.
+    tester: str = ""
     by_repetition: tuple[RepetitionFigures, ...]
 
 
@@ -98,7 +102,8 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
         point_id=point_id,
-        forwarder=point.forwarder.title,
+        forwarder=point.title,
+        tester=point.tester,
         mode=mode_name(seen[-1].mode) if seen else "",
         path=point.path.value,
         quantity=point.path.quantity,
@@ -124,6 +129,7 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
         status=status,
         reason=reason,
         figures=_method_figures(trials),
+        unsupported_clauses=unsupported_clauses(trials),
         by_repetition=figures,
         **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
         **{f"{name}_all": _median(getattr(figure, name) for figure in everything) for name in _PERCENTILES},
@@ -199,7 +205,7 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
 
 def _tester_limited(trial: TrialRecord) -> bool:
     result = trial.result
-    return bool(result and result.sent < (1 - TESTER_LIMIT_RATIO) * result.due)
+    return bool(result and (result.tester_lost or result.sent < (1 - TESTER_LIMIT_RATIO) * result.due))
 
 
 def _loss(trials: Iterable[TrialRecord]) -> float | None:

@@ -15,6 +15,8 @@ from xdplab.forwarders.vpp_program import find_vpp
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec
 from xdplab.testbed import TestbedLock, usable_cpus
+from xdplab.testers.trex_server import HOW_TO_GET
+from xdplab.testers.trex_server import find as find_trex
 from xdplab.tools import bpf_program
 
 _SETUP = "ci/setup"
@@ -33,6 +35,7 @@ def checks(spec: TestbedSpec) -> list[Check]:
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),
         _vpp(),
+        _trex(),
         _veth(),
         _hugepages(),
     ]
@@ -82,6 +85,11 @@ def _file(name: str, path: str, *, required: bool) -> Check:
 def _vpp() -> Check:
     program, reason = find_vpp(LocalHost(), "", "vpp-plugin-core")
     return check("VPP", program is not None, program or "not found", reason, required=False)
+
+
+def _trex() -> Check:
+    found = find_trex()
+    return check("TRex", found is not None, str(found.folder) if found else "absent", HOW_TO_GET, required=False)
 
 
 def _veth() -> Check:

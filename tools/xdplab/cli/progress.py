@@ -70,11 +70,11 @@ class ConsoleListener:
         """Move the bar; without a terminal remember the time left for the trial's line."""
         self._left_s = left_s
         if self._progress is not None and self._task is not None:
-            name = f"{point.forwarder.title} #{repetition + 1}"
+            name = f"{point.title} #{repetition + 1}"
             self._progress.update(self._task, completed=number - 1, description=name, left=duration(left_s))
             self._progress.refresh()
 
     def trial(self, point: Point, record: TrialRecord) -> None:
         """One line per trial."""
-        text = f"{point.forwarder.title} #{record.repetition + 1}: {describe(record)}"
+        text = f"{point.title} #{record.repetition + 1}: {describe(record)}"
         self.note(text if self._progress else f"{text}   [left {duration(self._left_s)}]")

@@ -2,6 +2,7 @@
 """What a method is, and what it may ask of the run."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from xdplab.forwarders import Dut, Forwarder
@@ -23,6 +24,10 @@ class Session(Protocol):
     @property
     def ceiling_pps(self) -> float:
         """Highest load that the tester was calibrated to send, in frames per second over all directions."""
+
+    @property
+    def cannot(self) -> Mapping[str, str]:
+        """Clauses that the tester has no figures for, and why."""
 
     def trial(
         self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None

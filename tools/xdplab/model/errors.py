@@ -20,6 +20,10 @@ class MissingProgram(XdplabError):
     exit_code = 2
 
 
+class Missing(InputError):
+    """A program that a run needs and that is optional here; the message says how to get it. Suites skip."""
+
+
 class Unsupported(XdplabError):
     """This machine cannot do what the point asks for; the message is the reason shown in the report."""
 

@@ -43,6 +43,8 @@ class RunRecord(Model):
     points: dict[str, Point]
     unsupported: dict[str, Shown]
     calibration: Calibration | None
+    #: In a study with several testers: the calibration of each.
+    calibrations: dict[str, Calibration] = {}
     environment: Environment
     finished: str | None = None
     wall_s: float | None = None

@@ -192,6 +192,8 @@ class StudySpec(Model):
     title: Shown = ""
     testbed: str = "embedded"
     tester: str = "xdpgen"
+    #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
+    testers: tuple[str, ...] = ()
     path: tuple[Path, ...] = (Path.THROUGH,)
     forwarders: tuple[ForwarderSpec, ...] = Field(min_length=1)
     #: Two forwarders (by position or title) whose ratio is the report's first sentence.
@@ -220,7 +222,19 @@ class StudySpec(Model):
     #: Exit code 1 when a point's loss ratio is above this.
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
 
-    @field_validator("path", "forwarders", "frame_bytes", mode="before")
+    @property
+    def all_testers(self) -> tuple[str, ...]:
+        """Those of `testers`, or the one of `tester`."""
+        return self.testers or (self.tester,)
+
+    @field_validator("testers")
+    @classmethod
+    def _different_testers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a tester is there twice")
+        return value
+
+    @field_validator("path", "forwarders", "frame_bytes", "testers", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return value if isinstance(value, (list, tuple)) else (value,)
@@ -256,6 +270,13 @@ class Point(Model):
     path: Path
     knobs: dict[str, Scalar]
     traffic: TrafficSpec
+    #: Who measures it, in a study with several testers.
+    tester: str = ""
+
+    @property
+    def title(self) -> str:
+        """What tables print: the forwarder, and who measured it where there are several testers."""
+        return f"{self.forwarder.title}, by {self.tester}" if self.tester else self.forwarder.title
 
     @property
     def id(self) -> str:

@@ -90,6 +90,8 @@ class TrialResult(Model):
     elapsed_s: float
     interrupted: bool = False
     streams: tuple[StreamResult, ...]
+    #: Frames that arrived and that the tester then lost itself; they are counted as lost in the streams.
+    tester_lost: int = 0
     #: CPU -> frames that the tester's receive program saw there.
     rx_cpus: dict[int, int] = {}
     rx_program: str = ""
@@ -184,11 +186,21 @@ class Calibration(Model):
     p999_ns: int
     jitter_ns: int
     top_pps: float
-    on_schedule_ratio: float
+    #: Highest rate that arrived whole; None where the tester does not lose frames by itself.
+    lossless_pps: float | None = None
+    #: None where the tester does not say.
+    on_schedule_ratio: float | None
     achieved_error_ratio: float
     at_pps: float
     frame_bytes: int
     rx_program: str
+    #: The latencies behind the percentiles, merged over the trials.
+    latency: LatencySummary | None = None
+
+    @property
+    def ceiling_pps(self) -> float:
+        """Highest load that a result of this tester may be asked for."""
+        return self.top_pps if self.lossless_pps is None else self.lossless_pps
 
 
 class TrialRecord(Model):

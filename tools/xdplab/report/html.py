@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from xdplab.analysis import Comparison, Distribution, PointSummary, answer, compare_points, summarise
+from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, compare_points, summarise
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
@@ -60,6 +60,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         unmeasured=[summary for summary in summaries if not summary.repetitions],
         ratios=_ratios(measured, found.comparison),
         sweeps=sweeps,
+        agreements=agreements(run, summaries),
+        direct_plot=_direct_plot(run),
         plots=_plots(single, trials),
         rfc=[summary for summary in measured if summary.figures.keys() - {"breakdown"}],
         rfc_plots=_rfc_plots([summary for summary in measured if summary.figures]),
@@ -73,7 +75,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         full_scale=isinstance(method, Rfc2544Spec) and scale_of(method) is FULL,
         failures=[trial for trial in trials if trial.status == "failed"],
         disturbed=[trial for trial in trials if trial.status == "disturbed"],
-        titles={point_id: point.forwarder.title for point_id, point in run.points.items()},
+        titles={point_id: point.title for point_id, point in run.points.items()},
         share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
     )
 
@@ -106,6 +108,16 @@ def _plots(measured: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> l
             }
         )
     return plots
+
+
+def _direct_plot(run: RunRecord) -> Markup | None:
+    """What several testers report of the direct link."""
+    from xdplab.report.plots import distribution_plot
+
+    curves = {
+        name: Distribution.merged([found.latency.hdr]) for name, found in run.calibrations.items() if found.latency
+    }
+    return Markup(distribution_plot(curves)) if curves else None  # noqa: S704 - matplotlib escapes its texts
 
 
 def _rfc_plots(summaries: Sequence[PointSummary]) -> dict[str, Markup]:

@@ -16,7 +16,7 @@ from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
-from xdplab.model import Interrupted, Point, RunRecord, TrialRecord, XdplabError, plain
+from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.report import beside_published, describe, duration
 from xdplab.report.published import published_figure
 from xdplab.runner import Plan
@@ -49,7 +49,7 @@ class RobotListener:
     def trial(self, point: Point, record: TrialRecord) -> None:
         """One line per trial."""
         left = duration(self._left_s)
-        self.note(f"{point.forwarder.title} #{record.repetition + 1}: {describe(record)}   [left {left}]")
+        self.note(f"{point.title} #{record.repetition + 1}: {describe(record)}   [left {left}]")
 
 
 @library(scope="SUITE", auto_keywords=False)
@@ -68,7 +68,7 @@ class XdplabLibrary:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
-        Bad input ends the whole suite.
+        Bad input ends the whole suite; an optional program that is not on this machine skips it, with how to get it.
         """
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
@@ -76,6 +76,8 @@ class XdplabLibrary:
             study = app.with_forwarders(study, only) if only else study
             results = app.results_folder()
             folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
+        except Missing as exc:
+            raise SkipExecution(str(exc)) from None
         except XdplabError as exc:
             raise FatalError(str(exc)) from None
         self._run = outcome.record
@@ -110,10 +112,22 @@ class XdplabLibrary:
                 _passed(point)
 
     @keyword
+    def every_tester_measured(self) -> None:
+        """Pass when each tester of the study measured a point; skip with the reason when one is not on this machine."""
+        assert self._run is not None, "run a study first"
+        for tester in self._run.study.all_testers:
+            points = [point for point in self._summaries if point.tester in (tester, "")]
+            if not any(point.repetitions for point in points):
+                raise SkipExecution(f"{tester}: {points[0].reason}")
+
+    @keyword
     def clause_was_measured(self, clause: str) -> None:
         """Pass when every supported point has figures of that clause; skip when none was asked for them."""
         points = [point for point in self._summaries if point.status != "unsupported"]
         having = [point for point in points if clause in point.figures]
+        reasons = {point.unsupported_clauses[clause] for point in points if clause in point.unsupported_clauses}
+        if reasons:
+            raise SkipExecution(f"{clause}: {'; '.join(sorted(reasons))}")
         if not having:
             raise SkipExecution(f"{clause} was not asked for, or no point came to it")
         for point in having:

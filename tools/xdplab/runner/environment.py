@@ -2,6 +2,7 @@
 """Everything about the machine that can change a number, read once per run."""
 
 import re
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -10,7 +11,6 @@ from xdplab.hosts import Host, LocalHost
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Port, Testbed
-from xdplab.testers import Tester
 from xdplab.tools import project_root
 
 _SYSCTLS = ("net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget", "net.core.netdev_budget_usecs",
@@ -20,11 +20,11 @@ _PACKAGES = ("xdplab", "robotframework", "numpy", "scipy", "hdrhistogram", "pyda
 _CPU = "/sys/devices/system/cpu"
 
 
-def capture_environment(testbed: Testbed, tester: Tester, plan: Plan) -> Environment:
-    """Read it; what this machine has not got is recorded as absent, never guessed."""
+def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan) -> Environment:
+    """Read it; what this machine has not got is recorded as absent, never guessed. `testers`: their versions."""
     host, machine = testbed.dut, testbed.system
     versions = {name: version(name) for name in _PACKAGES}
-    versions |= tester.versions(testbed.tester_host)
+    versions |= testers
     for point in plan.points:
         versions |= make_forwarder(point.forwarder).versions_asked_for(host)
     return Environment(

@@ -45,8 +45,10 @@ class Plan:
         return any(forwarder_class(point.forwarder.name).redirects for point in self.points)
 
 
-def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
+def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     """Expand the matrix and check everything that can be checked before anything is changed.
+
+    `testers` are those of the study, in its order.
 
     Raises:
         InputError: unknown forwarder, knob or option, a value out of range, a frame that does not fit, points twice.
@@ -56,11 +58,13 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, tester: Tester) -> Plan:
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
     fake = testbed.kind == "fake"
-    _check_reality(testbed, f"tester {tester.name}", tester.simulated, fake)
+    by_name = dict(zip(study.all_testers, testers, strict=True))
+    for tester in testers:
+        _check_reality(testbed, f"tester {tester.name}", tester.simulated, fake)
     for point in points:
         forwarder = make_forwarder(point.forwarder)
         _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
-        _check_frame(point, testbed, tester)
+        _check_frame(point, testbed, by_name[point.tester or study.all_testers[0]])
     visits: list[Visit] = []
     for repetition in range(study.repetitions):
         order = list(points)
@@ -79,9 +83,10 @@ def _points(study: StudySpec) -> tuple[list[Point], int]:
             path=path,
             knobs={name: combination[name] for name in study.knobs},
             traffic=traffic.model_copy(update={"frame_bytes": size}),
+            tester=tester,
         )
-        for path, size, traffic, (number, combination) in itertools.product(
-            study.path, sizes, _loads(study), designed.chosen
+        for path, size, traffic, (number, combination), tester in itertools.product(
+            study.path, sizes, _loads(study), designed.chosen, study.testers or ("",)
         )
     ]
     return points, designed.left_out

@@ -29,9 +29,10 @@ from xdplab.runner.environment import capture_environment
 from xdplab.runner.plan import OVERHEAD_S, Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred, interruptible
+from xdplab.runner.team import Team
 from xdplab.runner.visit import PointVisit
 from xdplab.testbed import Testbed
-from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
+from xdplab.testers import Tester
 
 
 class Journal(Protocol):
@@ -85,7 +86,7 @@ class StudyRun:
         study: StudySpec,
         plan: Plan,
         testbed: Testbed,
-        tester: Tester,
+        testers: Sequence[Tester],
         journal: Journal,
         listener: Listener,
         *,
@@ -95,7 +96,7 @@ class StudyRun:
         self._study = study
         self._plan = plan
         self._testbed = testbed
-        self._tester = tester
+        self._team = Team(study, tuple(testers), testbed)
         self._journal = journal
         self._listener = listener
         done = {(trial.point_id, trial.repetition) for trial in earlier_trials if trial.purpose == "end"}
@@ -131,6 +132,7 @@ class StudyRun:
                     error = exc
                 finally:
                     with deferred():  # raises what it held back, once everything has been put back
+                        self._team.close()
                         try:
                             self._testbed.down()
                         except XdplabError as exc:
@@ -184,21 +186,20 @@ class StudyRun:
         self._find_unsupported()
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
-        choice = self._tester.choose_rx(redirects)
-        # a resumed search must see the top load that its journal was made with
-        calibration = self._earlier.calibration if self._earlier else self._calibrate(choice)
-        environment = capture_environment(self._testbed, self._tester, self._plan)
+        self._team.prepare(self._plan, supported, redirects, _calibrations(self._earlier), self._listener.note)
+        environment = capture_environment(self._testbed, self._team.versions(), self._plan)
         record = RunRecord(
             run_id=self._run_id,
             started=self._earlier.started if self._earlier else _now(),
             study=self._study,
             testbed=self._testbed.spec,
             layout=self._testbed.layout,
-            rx_program=choice.program,
-            rx_reason=choice.reason,
+            rx_program=self._team.choice.program,
+            rx_reason=self._team.choice.reason,
             points=self._points,
             unsupported=self._unsupported,
-            calibration=calibration,
+            calibration=self._team.calibration,
+            calibrations=self._team.calibrations if self._study.testers else {},
             environment=environment,
             wall_s=self._earlier.wall_s if self._earlier else None,
         )
@@ -209,11 +210,18 @@ class StudyRun:
         """Ask each point's knobs and forwarder before traffic, so that reasons come first and cost nothing."""
         asked: dict[tuple[Any, ...], str | None] = {}
         for point in self._plan.points:
-            reason = self._no_one_way(point) or self._reason(point, asked)
+            reason = self._no_tester(point, asked) or self._no_one_way(point) or self._reason(point, asked)
             if reason:
                 self._unsupported[point.id] = plain(reason)
         for reason, count in Counter(self._unsupported.values()).items():
             self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
+
+    def _no_tester(self, point: Point, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+        """Its tester is not here, or cannot measure the path."""
+        question: tuple[Any, ...] = ("tester", point.tester, point.path)
+        if question not in asked:
+            asked[question] = self._team.missing(point)
+        return asked[question]
 
     def _no_one_way(self, point: Point) -> str | None:
         """A one-way latency is the difference of two readings of one clock."""
@@ -242,30 +250,6 @@ class StudyRun:
             asked[question] = forwarder.supported(dut)
         return asked[question]
 
-    def _calibrate(self, choice: RxChoice) -> Calibration | None:
-        ports = self._testbed.direct_ports()
-        if ports is None:
-            return None
-        host = self._testbed.tester_host
-        folder = self._testbed.folder_on(host)
-        host.make_folder(folder)
-        context = TesterContext(ports, self._testbed.layout, choice.program, folder, host)
-        frame_bytes = min(point.traffic.smallest for point in self._plan.points)
-        traffic = self._plan.points[0].traffic
-        frame_bytes = max(frame_bytes, self._tester.smallest_frame(4, None))
-        found = calibrate(self._tester, context, frame_bytes)
-        self._listener.note(
-            f"tester {self._tester.name} on the direct link: p50 {found.p50_ns / 1000:.2f} us, "
-            f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps"
-        )
-        asked = (traffic.probe_pps + (traffic.stated_load_pps or 0.0)) * (2 if traffic.bidirectional else 1)
-        if asked > found.top_pps:
-            raise InputError(
-                f"traffic: {asked:.0f} pps asked for, but the tester's calibrated top rate on the direct link is "
-                f"{found.top_pps:.0f} pps; ask for less"
-            )
-        return found
-
     def _carry_out(self, record: RunRecord) -> None:
         visits = [visit for visit in self._visits if visit.point.id not in self._unsupported]
         if not visits and not self._earlier:
@@ -277,17 +261,18 @@ class StudyRun:
         for number, visit in enumerate(visits):
             if number:
                 left_s = (time.monotonic() - began) / number * (len(visits) - number)
+            tester, rx_program, ceiling_pps = self._team.take(visit.point)
             self._listener.visiting(visit.point, visit.repetition, number + 1, len(visits), left_s)
             PointVisit(
                 visit,
                 self._testbed,
-                self._tester,
-                record.rx_program,
+                tester,
+                rx_program,
                 self._study.disturbance,
                 self._emit,
                 self._may_repeat,
                 [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
-                record.calibration.top_pps if record.calibration else 0.0,
+                ceiling_pps,
                 self._listener.progress,
             ).carry_out(self._plan.method)
 
@@ -304,6 +289,14 @@ class StudyRun:
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _calibrations(earlier: RunRecord | None) -> dict[str, Calibration]:
+    """Those of an earlier part of the run, by tester."""
+    if earlier is None:
+        return {}
+    first = {earlier.study.all_testers[0]: earlier.calibration} if earlier.calibration else {}
+    return {**first, **earlier.calibrations}
 
 
 def _now() -> str:

@@ -74,7 +74,7 @@ def cells(study: SocketStudy) -> list[Cell]:
 
 def environment_of(testbed: Testbed, tester: Tester) -> Environment:
     """The machine, and the versions of the programs that cases may name."""
-    found = capture_environment(testbed, tester, Plan((), (), make_method(LatencySpec())))
+    found = capture_environment(testbed, tester.versions(testbed.tester_host), Plan((), (), make_method(LatencySpec())))
     versions = {**found.versions, **XskRole.versions(testbed.dut), **TestpmdRole.versions(testbed.dut)}
     return found.model_copy(update={"versions": versions})
 

@@ -65,6 +65,7 @@ class PointVisit:
         self._emit = emit
         self._may_repeat = may_repeat
         self.ceiling_pps = ceiling_pps
+        self.cannot = tester.cannot
         self.progress = progress
         self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
         self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
@@ -235,9 +236,10 @@ class PointVisit:
             for direction in (("forward", "backward") if both else ("forward",))
         )
         spec = TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05)
-        deadline = time.monotonic() + _PROOF_TIMEOUT_S
+        deadline: float | None = None  # from the first trial on: some testers start a program with it
         while True:
             result = self._tester.run(self._context("proof"), spec)
+            deadline = deadline or time.monotonic() + _PROOF_TIMEOUT_S
             silent = [stream.direction for stream in result.streams if not stream.received]
             if not silent:
                 return

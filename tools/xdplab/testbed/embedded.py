@@ -27,9 +27,12 @@ _OFFLOADS_OFF = ("rx", "tx", "sg", "tso", "gso", "gro", "txvlan", "rxvlan")
 
 
 class EmbeddedTestbed:
-    """Three hosts on one machine; nothing but namespaces of its own is touched."""
+    """Three hosts on one machine; nothing but namespaces of its own is touched.
 
-    def __init__(self, spec: TestbedSpec) -> None:
+    With `one_tester_host` the ports of C are in A's namespace, for a tester whose one process must reach both ends.
+    """
+
+    def __init__(self, spec: TestbedSpec, one_tester_host: bool = False) -> None:
         self.spec = spec
         self.layout = default_layout(spec)
         self.lock = TestbedLock(spec.name)
@@ -39,13 +42,14 @@ class EmbeddedTestbed:
         self.ports = {
             role: Port(
                 role=role,
-                host=self._hosts[home],
+                host=self._hosts[at],
                 ifname=f"{role}-{tag}",
                 mac=f"02:00:{tag[:2]}:{tag[2:]}:{ord(role[0]):02x}:{int(role[1]):02x}",
                 mtu=spec.mtu,
-                netns=f"/run/netns/{self._netns[home]}",
+                netns=f"/run/netns/{self._netns[at]}",
             )
             for role, home in _HOME.items()
+            for at in ("A" if one_tester_host and home == "C" else home,)
         }
 
     @property

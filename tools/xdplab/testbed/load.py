@@ -63,8 +63,11 @@ def read_testbed(name_or_path: str, folder: Path) -> TestbedSpec:
     return validated(TestbedSpec, load_yaml(path), str(path))
 
 
-def open_testbed(spec: TestbedSpec) -> Testbed:
-    """The testbed object for a file; nothing is built before `up()`."""
+def open_testbed(spec: TestbedSpec, *, one_tester_host: bool = False) -> Testbed:
+    """The testbed object for a file; nothing is built before `up()`.
+
+    `one_tester_host`: a tester needs both its ports on one host, which a testbed that builds its hosts can give it.
+    """
     if spec.kind == "hosts":
         return HostsTestbed(spec)
-    return EmbeddedTestbed(spec) if spec.kind == "embedded" else FakeTestbed(spec)
+    return EmbeddedTestbed(spec, one_tester_host) if spec.kind == "embedded" else FakeTestbed(spec)

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple
 
 from xdplab.hosts import Host, LocalHost
-from xdplab.model import CpuLayout, TrialResult, TrialSpec
+from xdplab.model import CpuLayout, Model, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
 
 
@@ -46,9 +46,21 @@ class Tester(ABC):
     rx_programs: ClassVar[tuple[str, ...]] = ("none",)
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
+    #: True when both its ports must be on one host; the embedded testbed then has A and C in one namespace.
+    one_host: ClassVar[bool] = False
+    #: True when it loses frames by itself below its top rate: its calibration then finds the highest it carries whole.
+    loses_by_itself: ClassVar[bool] = False
+    #: RFC 2544 clauses it has no figures for, and why.
+    cannot: ClassVar[Mapping[str, str]] = {}
+    #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.
+    options_model: ClassVar[type[Model] | None] = None
 
     def supported(self, testbed: Testbed) -> str | None:
         """None, or the reason why it cannot run here."""
+        return None
+
+    def supports_path(self, ports: TesterPorts) -> str | None:
+        """None, or the reason why it cannot measure a path with these ports."""
         return None
 
     def choose_rx(self, redirects: bool) -> RxChoice:
@@ -66,6 +78,9 @@ class Tester(ABC):
         Raises:
             PointFailed: the tester or the forwarder broke.
         """
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
+        """Let go of the ports: another tester wants them, or the run is over. The next trial takes them again."""
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

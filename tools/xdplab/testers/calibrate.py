@@ -1,45 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tester on the direct link: its bias, its jitter, how well it keeps to the schedule, and its top rate."""
 
+import math
+from collections.abc import Sequence
 from statistics import median
 
 from hdrh.histogram import HdrHistogram
 
-from xdplab.model import Calibration, PointFailed, StreamResult, StreamSpec, TrialSpec
+from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult, StreamSpec, TrialSpec
 from xdplab.testers.base import Tester, TesterContext
 
-_AT_PPS = 100_000.0
+DEFAULT_PPS = 100_000.0
+#: Steps of the search for the highest rate that arrives whole: a sixteenth of the top rate is told apart.
+_STEPS, _LOWEST_PPS = 6, 1000.0
 
 
 def calibrate(
-    tester: Tester, context: TesterContext, frame_bytes: int, *, duration_s: float = 0.5, repeats: int = 3
+    tester: Tester,
+    context: TesterContext,
+    frame_bytes: int,
+    *,
+    at_pps: float = DEFAULT_PPS,
+    duration_s: float = 0.5,
+    repeats: int = 3,
 ) -> Calibration:
     """Measure the tester itself; medians over `repeats` short trials, so that one stall does not set the bias.
+
+    Latencies are those at `at_pps`: testers that are compared with each other are so at the rate of the comparison.
 
     Raises:
         PointFailed: the direct link carries nothing.
     """
     paced, top = [], []
     for _ in range(repeats):
-        stream = StreamSpec(kind="latency", pps=_AT_PPS, frame_bytes=frame_bytes)
+        stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)
         result = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
         if not result.received:
             raise PointFailed(f"{tester.name}: the direct link {context.ports.first.ifname} carried no frame")
         paced.append(result.streams[0])
         stream = StreamSpec(kind="load", pps=None, frame_bytes=frame_bytes)
         top.append(tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1)).streams[0])
+    latencies = merged([stream.latency for stream in paced if stream.latency])
+    top_pps = median(stream.rx_pps for stream in top)
     return Calibration(
         link=f"{context.ports.first.role}-{context.ports.last.role}",
         p50_ns=_percentile(paced, 50),
         p99_ns=_percentile(paced, 99),
         p999_ns=_percentile(paced, 99.9),
         jitter_ns=_percentile(paced, 99) - _percentile(paced, 50),
-        top_pps=median(stream.rx_pps for stream in top),
-        on_schedule_ratio=median((stream.on_schedule or 0) / max(stream.sent, 1) for stream in paced),
-        achieved_error_ratio=median(abs(stream.achieved_pps - _AT_PPS) / _AT_PPS for stream in paced),
-        at_pps=_AT_PPS,
+        top_pps=top_pps,
+        lossless_pps=_lossless(tester, context, frame_bytes, top_pps, duration_s) if tester.loses_by_itself else None,
+        on_schedule_ratio=_on_schedule(paced),
+        achieved_error_ratio=median(abs(stream.achieved_pps - at_pps) / at_pps for stream in paced),
+        at_pps=at_pps,
         frame_bytes=frame_bytes,
         rx_program=context.rx_program,
+        latency=latencies,
+    )
+
+
+def _lossless(tester: Tester, context: TesterContext, frame_bytes: int, top_pps: float, duration_s: float) -> float:
+    """Highest rate that arrives whole on the direct link, by bisection of its logarithm.
+
+    Raises:
+        PointFailed: it loses frames at any rate.
+    """
+    good, bad = 0.0, top_pps
+    load = top_pps
+    for _ in range(_STEPS):
+        stream = StreamSpec(kind="load", pps=load, frame_bytes=frame_bytes)
+        found = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, drain_s=0.1)).streams[0]
+        if found.lost or found.skipped:
+            bad = load
+        else:
+            good = load
+        if good == top_pps:
+            break
+        load = math.sqrt(max(good, _LOWEST_PPS) * bad)
+    if not good:
+        raise PointFailed(f"{tester.name}: loses frames at every rate on the direct link, down to {load:.0f} pps")
+    return good
+
+
+def _on_schedule(streams: Sequence[StreamResult]) -> float | None:
+    shares = [stream.on_schedule / max(stream.sent, 1) for stream in streams if stream.on_schedule is not None]
+    return median(shares) if shares else None
+
+
+def merged(parts: Sequence[LatencySummary]) -> LatencySummary | None:
+    """Several distributions as one; None of none."""
+    if not parts:
+        return None
+    whole = HdrHistogram(1, 10_000_000_000, 3)
+    for part in parts:
+        whole.add(HdrHistogram.decode(part.hdr))
+    count = sum(part.count for part in parts)
+    return LatencySummary(
+        count=count,
+        min_ns=min(part.min_ns for part in parts),
+        max_ns=max(part.max_ns for part in parts),
+        mean_ns=sum(part.mean_ns * part.count for part in parts) / count,
+        hdr=whole.encode().decode(),
     )
 
 

@@ -19,10 +19,9 @@ from xdplab.model import (
 )
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.headers import headers_of
 from xdplab.tools import bpf_program
 
-#: Addresses of RFC 2544 appendix C.2.2 (198.18.0.0/15) and, for IPv6, of RFC 5180 (2001:2::/48).
-_ADDRESSES = {4: ("198.18.{}.1", "198.19.{}.1"), 6: ("2001:2:0:{}::1", "2001:2:1:{}::1")}
 #: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
 _STALL_NS = 100_000
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
@@ -169,15 +168,9 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
 
 
 def _stream(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any]:
-    one_port = ports.last is ports.first
-    if stream.direction == "forward":
-        source, target = ports.first, ports.mirror or ports.last
-        tx_port, rx_port = 0, 0 if one_port else 1
-        src_ip, dst_ip = (address.format(stream.pair) for address in _ADDRESSES[stream.ip])
-    else:
-        source, target = ports.last, ports.first
-        tx_port, rx_port = 0 if one_port else 1, 0
-        dst_ip, src_ip = (address.format(stream.pair) for address in _ADDRESSES[stream.ip])
+    far = 0 if ports.last is ports.first else 1
+    tx_port, rx_port = (0, far) if stream.direction == "forward" else (far, 0)
+    headers = headers_of(stream, ports)
     return {
         "id": index,
         "kind": stream.kind,
@@ -187,14 +180,14 @@ def _stream(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any
         "count": stream.count,
         "start_ns": stream.start_ns,
         "frame_bytes": stream.frame_bytes,
-        "src_mac": source.mac,
-        "dst_mac": target.mac,
-        "vlan": stream.vlan,
-        "ip": stream.ip,
-        "src_ip": src_ip,
-        "dst_ip": dst_ip,
-        "udp_src": 10_000,
-        "udp_dst": 20_000,
+        "src_mac": headers.src_mac,
+        "dst_mac": headers.dst_mac,
+        "vlan": headers.vlan,
+        "ip": headers.ip,
+        "src_ip": headers.src_ip,
+        "dst_ip": headers.dst_ip,
+        "udp_src": headers.udp_src,
+        "udp_dst": headers.udp_dst,
         "flows": stream.flows,
     }
 

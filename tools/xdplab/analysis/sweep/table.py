@@ -156,7 +156,8 @@ def _group(point: Point) -> str:
     load = traffic.load_share and f", load {traffic.load_share:.0%}"
     stated = traffic.stated_load_pps
     load = load or (f", load {stated:g} pps" if stated else "")
-    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:g} pps{load}"
+    by = point.tester and f", by {point.tester}"
+    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:g} pps{load}{by}"
 
 
 def _settings(point: Point, several: bool) -> dict[str, Scalar]:

@@ -12,6 +12,7 @@ from xdplab.methods.rfc2544.scale import scale_of
 from xdplab.methods.rfc2544.throughput import throughput
 from xdplab.methods.search import PRESETS
 from xdplab.model import PointFailed, Rfc2544Spec, TrafficSpec
+from xdplab.model.study import Clause
 
 __all__ = ["Rfc2544"]
 
@@ -46,6 +47,10 @@ class Rfc2544(Method):
             latency_at_equal_load(session, self.spec, traffic, self.spec.latency_pps)
         for clause in self.spec.wanted:
             session.progress(f"RFC 2544 {clause}")
+            reason = session.cannot.get(clause)
+            if reason:
+                session.found(_HEADINGS[clause], {"unsupported": reason})
+                continue
             match clause:
                 case "throughput":
                     found = throughput(session, self.spec, traffic)
@@ -60,6 +65,17 @@ class Rfc2544(Method):
                     recovery(session, self.spec, traffic, _needed(ndr, clause))
                 case "reset":
                     reset(session, self.spec, traffic, ndr)
+
+
+#: The clause that each name stands for, as it is journaled.
+_HEADINGS: dict[Clause, str] = {
+    "throughput": "RFC 2544 26.1",
+    "latency": "RFC 2544 26.2",
+    "loss-curve": "RFC 2544 26.3",
+    "back-to-back": "RFC 2544 26.4",
+    "recovery": "RFC 2544 26.5",
+    "reset": "RFC 2544 26.6",
+}
 
 
 def _needed(ndr: float, clause: str) -> float:

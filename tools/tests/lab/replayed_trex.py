@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trex tester with the bridge that answers from a recorded exchange: all of ours runs, TRex does not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from xdplab.hosts import LocalHost
+from xdplab.model import CpuLayout, TrialSpec
+from xdplab.testbed import Port, TesterPorts
+from xdplab.testers import TesterContext
+from xdplab.testers.trex import Trex
+from xdplab.testers.trex_bridge import Bridge, replay_command
+
+RECORDS = Path(__file__).parents[1] / "data" / "trex"
+
+
+class ReplayedTrex(Trex):
+    """Asks the record what it would ask the server."""
+
+    def __init__(self, record: Path) -> None:
+        super().__init__()
+        self._record = record
+
+    def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
+        return Bridge(LocalHost(), replay_command(self._record), folder / "bridge.log"), "127.0.0.1"
+
+
+def about(record: Path) -> dict[str, Any]:
+    """What a record says of itself, in its first line."""
+    told = json.loads(record.read_text(encoding="utf-8").splitlines()[0])["about"]
+    assert isinstance(told, dict)
+    return told
+
+
+def replayed(record: Path, workdir: Path) -> tuple[ReplayedTrex, TesterContext, TrialSpec]:
+    """The tester, the ports and the trial of a record."""
+    told = about(record)
+    host = LocalHost()
+    first, last = (Port(port["role"], host, port["role"], port["mac"], 1500) for port in told["ports"])
+    layout = CpuLayout(tester_tx=0, forwarder=1)
+    context = TesterContext(TesterPorts(first, last), layout, ReplayedTrex.rx_programs[0], workdir)
+    return ReplayedTrex(record), context, TrialSpec.model_validate(told["trial"])

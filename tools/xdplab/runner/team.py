@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The testers of a run: most runs have one; where several measure the same points, one at a time holds the ports."""
+
+from collections.abc import Callable, Mapping
+
+from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec
+from xdplab.runner.plan import Plan
+from xdplab.testbed import Testbed
+from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
+from xdplab.testers.calibrate import DEFAULT_PPS
+
+
+class Team:
+    """Testers by the name that the study gives them, with what was found out about each."""
+
+    def __init__(self, study: StudySpec, testers: tuple[Tester, ...], testbed: Testbed) -> None:
+        self._by_name = dict(zip(study.all_testers, testers, strict=True))
+        self._first = study.all_testers[0]
+        self._testbed = testbed
+        self.choices: dict[str, RxChoice] = {}
+        self.calibrations: dict[str, Calibration] = {}
+
+    @property
+    def first(self) -> Tester:
+        """The study's first tester, of most studies the only one."""
+        return self._by_name[self._first]
+
+    @property
+    def choice(self) -> RxChoice:
+        """Its receive program."""
+        return self.choices[self._first]
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """Its calibration."""
+        return self.calibrations.get(self._first)
+
+    def versions(self) -> dict[str, str]:
+        """Of all of them."""
+        host = self._testbed.tester_host
+        return {name: text for tester in self._by_name.values() for name, text in tester.versions(host).items()}
+
+    def missing(self, point: Point) -> str | None:
+        """Why the tester of a point cannot measure it, or None."""
+        tester = self._by_name[point.tester or self._first]
+        reason = tester.supported(self._testbed) or tester.supports_path(self._testbed.tester_ports(point.path))
+        return f"tester {tester.name}: {reason}" if reason else None
+
+    def take(self, point: Point) -> tuple[Tester, str, float]:
+        """The tester of a point, its receive program, and its top load; the others let go of the ports."""
+        wanted = point.tester or self._first
+        for name, tester in self._by_name.items():
+            if name != wanted:
+                tester.close()
+        calibration = self.calibrations.get(wanted)
+        return self._by_name[wanted], self.choices[wanted].program, calibration.ceiling_pps if calibration else 0.0
+
+    def close(self) -> None:
+        """All let go of the ports."""
+        for tester in self._by_name.values():
+            tester.close()
+
+    def prepare(
+        self,
+        plan: Plan,
+        points: list[Point],
+        redirects: bool,
+        earlier: Mapping[str, Calibration],
+        note: Callable[[str], None],
+    ) -> None:
+        """Choose receive programs, and calibrate those who measure one of `points` and have no earlier calibration.
+
+        Raises:
+            InputError: a point asks for more than its tester can send.
+        """
+        for name, tester in self._by_name.items():
+            self.choices[name] = tester.choose_rx(redirects)
+            mine = [point for point in points if (point.tester or self._first) == name]
+            if name in earlier:  # a resumed search must see the top load that its journal was made with
+                self.calibrations[name] = earlier[name]
+            elif mine:
+                found = self._calibrate(tester, self.choices[name], plan)
+                tester.close()
+                if found is not None:
+                    note(_told(tester, found))
+                    for point in mine:
+                        _check_load(tester, found, point.traffic)
+                    self.calibrations[name] = found
+
+    def _calibrate(self, tester: Tester, choice: RxChoice, plan: Plan) -> Calibration | None:
+        ports = self._testbed.direct_ports()
+        if ports is None:
+            return None
+        host = self._testbed.tester_host
+        folder = self._testbed.folder_on(host)
+        host.make_folder(folder)
+        context = TesterContext(ports, self._testbed.layout, choice.program, folder, host)
+        smallest = min(point.traffic.smallest for point in plan.points)
+        several = len(self._by_name) > 1
+        at_pps = plan.points[0].traffic.probe_pps if several else DEFAULT_PPS
+        return calibrate(tester, context, max(smallest, tester.smallest_frame(4, None)), at_pps=at_pps)
+
+
+def _told(tester: Tester, found: Calibration) -> str:
+    whole = f", {found.lossless_pps / 1e6:.2f} Mpps without loss" if found.lossless_pps is not None else ""
+    return (
+        f"tester {tester.name} on the direct link: p50 {found.p50_ns / 1000:.2f} us, "
+        f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps{whole}"
+    )
+
+
+def _check_load(tester: Tester, found: Calibration, traffic: TrafficSpec) -> None:
+    asked = (traffic.probe_pps + (traffic.stated_load_pps or 0.0)) * (2 if traffic.bidirectional else 1)
+    if asked > found.top_pps:
+        raise InputError(
+            f"traffic: {asked:.0f} pps asked for, but the tester's calibrated top rate on the direct link is "
+            f"{found.top_pps:.0f} pps ({tester.name}); ask for less"
+        )

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TRex as tester: a server of our own on the tester's ports, or one that runs already, and the bridge to it.
+
+TRex reaches Linux interfaces over AF_PACKET only (released versions lack the AF_XDP driver), so what it reports holds
+its own way through two AF_PACKET rings. The calibration on the direct link says how much that is.
+"""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from xdplab.hosts import Host, LocalHost
+from xdplab.hosts.kernel import thread_use
+from xdplab.model import Missing, Model, PointFailed, StreamSpec, TrialResult, TrialSpec, XdplabError
+from xdplab.testbed import Port, Testbed, TesterPorts
+from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.headers import ends_of, headers_of
+from xdplab.testers.packets import build
+from xdplab.testers.trex_bridge import Bridge, bridge_command
+from xdplab.testers.trex_result import intended_frames, trial_result
+from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find
+
+_TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 16, 4, 4
+_HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
+_ANSWER_TIMEOUT_S = 60.0
+_PLAIN, _WITH_NAPI = "af_packet", "af_packet, NAPI on"
+
+
+class TrexOptions(Model):
+    """`trex:path=/opt/trex/v3.08,mode=low-end`, or `trex:server=10.0.0.5` for a server that runs already."""
+
+    #: Folder of a TRex release (default: XDPLAB_TREX, or where t-rex-64 is on PATH).
+    path: str = ""
+    #: `ADDRESS[:sync port[:async port]]` of a running server, whose ports `ports` are the testbed's tester ports.
+    server: str = ""
+    #: TRex numbers of the first and the last tester port, as `0+1`.
+    ports: str = Field(default="0+1", pattern=r"^\d+\+\d+$")
+    #: `low-end`: all threads on the tester's CPU; `dedicated`: three CPUs that spin; `auto`: dedicated where there are.
+    mode: Mode = "auto"
+    user: str = "xdplab"
+    #: What "as fast as it can" asks for: TRex has no such mode, and asked for far more it wastes its CPU on drops.
+    top_pps: float = Field(default=1e6, gt=0)
+
+
+class Trex(Tester):
+    """Keeps its server and bridge from trial to trial, as long as the ports stay the same."""
+
+    name: ClassVar[str] = "trex"
+    options_model: ClassVar[type[Model]] = TrexOptions
+    rx_programs: ClassVar[tuple[str, ...]] = (_PLAIN, _WITH_NAPI)
+    one_host: ClassVar[bool] = True
+    loses_by_itself: ClassVar[bool] = True
+    cannot: ClassVar[Mapping[str, str]] = {
+        "recovery": "TRex does not tell which frame was lost last, so the time of recovery is not known",
+        "reset": "TRex does not measure the gap between two frames that arrive",
+    }
+
+    options: TrexOptions
+
+    def __init__(self, options: TrexOptions | None = None) -> None:
+        self.options = options or TrexOptions()
+        #: Where the bridge writes down its exchange with TRex, and whether the server keeps histograms, without which
+        #: nothing is measured (both for `xdplab record trex`).
+        self.record: Path | None = None
+        self.histograms = True
+        self._server: TrexServer | None = None
+        self._bridge: Bridge | None = None
+        self._ports: tuple[Port, Port] | None = None
+        self._napi_on: list[Port] = []
+        self._told: dict[str, Any] = {}
+
+    def supported(self, testbed: Testbed) -> str | None:
+        """The program must be there, and its two ports on one host."""
+        if find(self.options.path) is None:
+            needed = "the client library of " if self.options.server else ""
+            return needed + HOW_TO_GET
+        if self.options.server:
+            return None
+        if not isinstance(testbed.tester_host, LocalHost):
+            return (
+                f"a TRex server is started on this machine only, and the tester's ports are on "
+                f"{testbed.tester_host.name}; start TRex there and name it: trex:server=ADDRESS"
+            )
+        first, last = testbed.ports["a0"], testbed.ports["c0"]
+        if first.netns != last.netns:
+            return "TRex measures latency only between ports of one server, and this testbed's are on two hosts"
+        return None
+
+    def supports_path(self, ports: TesterPorts) -> str | None:
+        """TRex sends and receives; it cannot send frames back at the far end."""
+        return None if ports.first is not ports.last else "TRex needs two ports, and cannot reflect at the far end"
+
+    def choose_rx(self, redirects: bool) -> RxChoice:
+        """A veth peer takes redirected frames only with NAPI on."""
+        if redirects:
+            return RxChoice(_WITH_NAPI, "a forwarder of this run redirects by XDP, which needs NAPI at the receiver")
+        return RxChoice(_PLAIN, "TRex reads Linux interfaces over AF_PACKET")
+
+    def smallest_frame(self, ip: int, vlan: int | None) -> int:
+        """Headers, TRex's trailer and FCS."""
+        return max(64, _HEADER_BYTES[ip] + (_VLAN_BYTES if vlan else 0) + _TRAILER_BYTES + _FCS_BYTES)
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        """One trial over the bridge; a server that died is started anew for the next one."""
+        try:
+            return self._run(context, trial)
+        except XdplabError as exc:
+            ended = self.server_ended()
+            self.close()
+            if ended and ended not in str(exc):
+                raise PointFailed(f"{ended}; {exc}") from None
+            raise
+
+    def close(self) -> None:
+        """End bridge and server, and put NAPI back."""
+        if self._bridge is not None:
+            self._bridge.stop()
+        if self._server is not None:
+            self._server.stop()
+        for port in self._napi_on:
+            port.host.run(["ethtool", "-K", port.ifname, "gro", "off"], check=False)
+        self._bridge = self._server = self._ports = None
+        self._napi_on = []
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """Folder of the release; the server's own version is in each trial's detail."""
+        found = find()
+        return {"trex": str(found.folder) if found else "absent"}
+
+    def _run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        numbers = [int(number) for number in self.options.ports.split("+")]
+        streams = [self._described(stream, context.ports, trial.duration_s, numbers) for stream in trial.streams]
+        self._connect(context, numbers, streams[0]["frame"])
+        assert self._bridge is not None
+        before = self._uses()
+        told = self._bridge.ask(
+            "trial",
+            timeout_s=_ANSWER_TIMEOUT_S + trial.warmup_s + trial.duration_s + trial.drain_s,
+            well=lambda: context.still_well() or self.server_ended(),
+            streams=streams,
+            warmup_s=trial.warmup_s,
+            duration_s=trial.duration_s,
+            drain_s=trial.drain_s,
+        )
+        after = self._uses()
+        result = trial_result(trial, told, [stream["port"] for stream in streams])
+        threads = after.keys() & before.keys()
+        return result.model_copy(
+            update={
+                "sender": f"trex {self._told['version']} over {'+'.join(sorted(set(self._told['drivers'])))}",
+                "sender_reason": self._how(),
+                "rx_program": context.rx_program,
+                "rx_cpus": {self._receiving_cpu(context): result.received},
+                "run_delay_ns": sum(after[tid].run_delay_ns - before[tid].run_delay_ns for tid in threads),
+                "nonvoluntary_switches": sum(
+                    after[tid].nonvoluntary_switches - before[tid].nonvoluntary_switches for tid in threads
+                ),
+                "detail": {**result.detail, **self._told},
+            }
+        )
+
+    def _connect(self, context: TesterContext, numbers: list[int], frame: str) -> None:
+        """Server, bridge and ports for these ports, unless they are there already."""
+        ports = (context.ports.first, context.ports.last)
+        if self._bridge is not None and self._ports == ports:
+            return
+        self.close()
+        folder = context.workdir.with_suffix(".trex")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        self._bridge, address = self.start(context, ports, folder)
+        name, *tcp_ports = address.split(":")
+        sync_port, async_port = (*map(int, tcp_ports), *(SYNC_PORT, ASYNC_PORT)[len(tcp_ports) :])
+        self._told = self._bridge.ask(
+            "connect",
+            timeout_s=_ANSWER_TIMEOUT_S,
+            well=context.still_well,
+            server=name,
+            sync_port=sync_port,
+            async_port=async_port,
+            user=self.options.user,
+            ports=numbers,
+            frame=frame,
+        )
+        if self._server is not None:
+            self._told = {**self._told, "server_start_s": round(self._server.start_s, 2)}
+        self._ports = ports
+
+    def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
+        """A bridge, and the address of the server that it shall talk to, which is started unless it runs already."""
+        installation = find(self.options.path)
+        if installation is None:
+            raise Missing(HOW_TO_GET)
+        host, address = LocalHost(), self.options.server
+        if not address:
+            if context.rx_program == _WITH_NAPI:
+                self._switch_napi_on(ports)
+            self._server = TrexServer(installation, ports, context.layout, self.options.mode, self.histograms)
+            self._server.start(folder, context.still_well)
+            assert isinstance(ports[0].host, LocalHost)
+            host, address = ports[0].host, "127.0.0.1"
+        return Bridge(host, bridge_command(installation.libraries, self.record), folder / "bridge.log"), address
+
+    def server_ended(self) -> str | None:
+        """How a server of our own has ended; None while it runs, or when it is not ours."""
+        return self._server.ended() if self._server is not None else None
+
+    def _described(
+        self, stream: StreamSpec, ports: TesterPorts, duration_s: float, numbers: list[int]
+    ) -> dict[str, Any]:
+        """A stream as the bridge takes it; see `trex/profiles/streams.py`."""
+        headers = headers_of(stream, ports)
+        source, _ = ends_of(stream, ports)
+        return {
+            "kind": stream.kind,
+            "port": numbers[0] if source is ports.first else numbers[1],
+            "frame": build(headers, stream.frame_bytes, udp_checksum=False).hex(),
+            "pps": self.options.top_pps if stream.pps is None else stream.pps,
+            "count": intended_frames(stream, duration_s),
+            "delay_us": stream.start_ns / 1000,
+            "flows": stream.flows,
+            "flow_offset": headers.flow_offset,
+        }
+
+    def _switch_napi_on(self, ports: tuple[Port, Port]) -> None:
+        """Off, then on: veth takes it up only when it changes while the link is up."""
+        for port in ports:
+            if port.netns is not None:
+                port.host.run(["ethtool", "-K", port.ifname, "gro", "off"])
+                port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
+                self._napi_on.append(port)
+
+    def _uses(self) -> dict[int, Any]:
+        """Scheduler facts of the server's threads, so far."""
+        if self._server is None:
+            return {}
+        uses = {}
+        for tid in self._server.threads():
+            try:
+                uses[tid] = thread_use(self._server.host, self._server.pid, tid)
+            except XdplabError:
+                continue
+        return uses
+
+    def _how(self) -> str:
+        if self._server is None:
+            return f"a running server at {self.options.server}"
+        if len(self._server.cpus) == 1:
+            return f"low-end mode: all its threads on CPU {self._server.cpus[0]}, sleeping between frames"
+        return "master, receive and transmit threads on CPUs " + ", ".join(map(str, self._server.cpus))
+
+    def _receiving_cpu(self, context: TesterContext) -> int:
+        return self._server.cpus[min(1, len(self._server.cpus) - 1)] if self._server else context.layout.tester_tx

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TRex counted, in the model that all testers share.
+
+TRex stamps a frame just before it hands it to its driver and when its receive loop takes it from the driver, in whole
+microseconds cut off. Its histogram is decoded here; its average is a filtered value (0.5 old + 0.5 new, every half a
+second) and is never used.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hdrh.histogram import HdrHistogram
+
+from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
+
+_HIGHEST_NS = 10_000_000_000
+
+
+def latency_of(hdrh: str) -> LatencySummary | None:
+    """A TRex histogram (µs, cut off) as one in ns; each value stands in the middle of what was cut to it."""
+    theirs = HdrHistogram.decode(hdrh)
+    if not theirs.get_total_count():
+        return None
+    ours = HdrHistogram(1, _HIGHEST_NS, 3)
+    weighted = 0
+    lowest, highest = _HIGHEST_NS, 0
+    for item in theirs.get_recorded_iterator():
+        count = item.count_at_value_iterated_to
+        low_us = theirs.get_lowest_equivalent_value(item.value_iterated_to)
+        high_us = theirs.get_highest_equivalent_value(item.value_iterated_to) + 1
+        middle_ns = (low_us + high_us) * 500
+        ours.record_value(min(middle_ns, _HIGHEST_NS), count)
+        weighted += middle_ns * count
+        lowest, highest = min(lowest, middle_ns), max(highest, middle_ns)
+    return LatencySummary(
+        count=ours.get_total_count(),
+        min_ns=lowest,
+        max_ns=highest,
+        mean_ns=weighted / ours.get_total_count(),
+        hdr=ours.encode().decode(),
+    )
+
+
+def intended_frames(stream: StreamSpec, duration_s: float) -> int:
+    """Frames the schedule asks for; 0 for an unpaced stream that ends with the trial."""
+    if stream.pps is None:
+        return stream.count
+    whole = round(stream.pps * max(0.0, duration_s - stream.start_ns / 1e9))
+    return min(whole, stream.count) if stream.count else whole
+
+
+def trial_result(trial: TrialSpec, told: Mapping[str, Any], sending_ports: Sequence[int]) -> TrialResult:
+    """A trial's result from the bridge's reply; `sending_ports` holds the TRex port of each stream.
+
+    Raises:
+        PointFailed: the counters contradict each other.
+    """
+    sent = _really_sent(trial.streams, told, sending_ports)
+    streams = tuple(
+        _stream(asked, counted, frames, trial.duration_s)
+        for asked, counted, frames in zip(trial.streams, told["streams"], sent, strict=True)
+    )
+    return TrialResult(
+        tester="trex",
+        sender="trex",
+        elapsed_s=trial.duration_s,
+        streams=streams,
+        rx_program="af_packet",
+        tester_lost=sum(port.get("rx_missed_errors", 0) for port in told["ports"].values()),
+        detail={"ports": told["ports"], "strays": told["strays"], "took_s": told["took_s"],
+                "errors": [counted.get("errors") for counted in told["streams"]]},
+    )  # fmt: skip
+
+
+def _really_sent(streams: Sequence[StreamSpec], told: Mapping[str, Any], ports: Sequence[int]) -> list[int]:
+    """Frames of each stream that left. TRex counts a frame before its driver takes it, and drops it when that is full.
+
+    What the driver of a port did not take is charged to that port's load streams first, then to its latency streams.
+    """
+    sent = [int(counted["sent"]) for counted in told["streams"]]
+    for port in set(ports):
+        mine = [index for index, sender in enumerate(ports) if sender == port]
+        driver = told["ports"].get(str(port), {}).get("tx_good_packets")
+        refused = max(0, sum(sent[index] for index in mine) - driver) if driver is not None else 0
+        for index in sorted(mine, key=lambda index: streams[index].kind == "latency"):
+            taken = min(refused, sent[index])
+            sent[index] -= taken
+            refused -= taken
+    return sent
+
+
+def _stream(asked: StreamSpec, counted: Mapping[str, Any], sent: int, duration_s: float) -> StreamResult:
+    """Latency streams carry sequence numbers; of load streams only the number of frames is known."""
+    errors = counted.get("errors") or {}
+    received = int(counted["received"])
+    duplicated = int(errors.get("dup", 0)) if asked.kind == "latency" else max(0, received - sent)
+    distinct = received - duplicated
+    if distinct > sent:
+        raise PointFailed(f"trex: {distinct} frames of a stream received that sent {sent}: its counters are not sound")
+    hdrh = counted.get("hdrh")
+    if asked.kind == "latency" and hdrh is None:
+        raise PointFailed("trex: no histogram of a latency stream; the server was started without --hdrh")
+    intended = intended_frames(asked, duration_s) or sent
+    return StreamResult(
+        kind=asked.kind,
+        direction=asked.direction,
+        frame_bytes=asked.frame_bytes,
+        offered_pps=asked.pps,
+        intended=intended,
+        sent=sent,
+        skipped=max(0, intended - sent),
+        received=distinct,
+        lost=sent - distinct,
+        duplicated=duplicated,
+        out_of_order=int(errors.get("out_of_order", 0)),
+        achieved_pps=sent / duration_s,
+        rx_pps=distinct / duration_s,
+        latency=latency_of(hdrh) if hdrh and asked.kind == "latency" else None,
+    )

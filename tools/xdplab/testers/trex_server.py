@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding TRex on this machine, and a TRex server of our own on the tester's two ports.
+
+The server program is started directly. TRex's `t-rex-64` script around it binds network cards, reserves hugepages and
+ends other servers; none of that is wanted on Linux interfaces, where TRex works over AF_PACKET without hugepages.
+"""
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from xdplab.forwarders.process import how_it_ended
+from xdplab.hosts import Host, Running
+from xdplab.hosts.kernel import thread_ids
+from xdplab.model import CpuLayout, PointFailed, XdplabError
+from xdplab.testbed import Port
+from xdplab.tools import project_root
+
+Mode = Literal["auto", "low-end", "dedicated"]
+SYNC_PORT, ASYNC_PORT = 4501, 4500
+HOW_TO_GET = (
+    "TRex is not on this machine; unpack a release of it (trex-tgn.cisco.com) and set XDPLAB_TREX to its folder, or "
+    "put its t-rex-64 on PATH"
+)
+_PROGRAMS = ("_t-rex-64", "_t-rex-64-o")
+_LIBRARIES = "automation/trex_control_plane/interactive"
+_RING_FRAMES = 4096
+_START_TIMEOUT_S = 40.0
+_LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A TRex release that was found."""
+
+    folder: Path
+    program: Path
+    libraries: Path
+
+
+def find(setting: str = "") -> Installation | None:
+    """TRex in the folder of a tester option, of XDPLAB_TREX, or where `t-rex-64` on PATH is; None without any."""
+    on_path = shutil.which("t-rex-64")
+    for folder in (setting, os.environ.get("XDPLAB_TREX"), str(Path(on_path).resolve().parent) if on_path else None):
+        if not folder:
+            continue
+        root = Path(folder).resolve()
+        for program in _PROGRAMS:
+            if os.access(root / program, os.X_OK) and (root / _LIBRARIES / "trex").is_dir():
+                return Installation(root, root / program, root / _LIBRARIES)
+    return None
+
+
+def choose_cpus(layout: CpuLayout, mode: Mode) -> tuple[int, ...]:
+    """CPUs for master, receive and transmit thread, or the one CPU of the low-end mode.
+
+    Dedicated threads spin; they need two housekeeping CPUs beside the tester's own.
+    """
+    spare = [cpu for cpu in layout.housekeeping if cpu not in (layout.tester_tx, layout.forwarder, layout.dut_napi)]
+    if mode == "low-end" or len(spare) < 2:
+        if mode == "dedicated":
+            raise XdplabError("trex: mode=dedicated needs two housekeeping CPUs beside tester and forwarder")
+        return (layout.tester_tx,)
+    return (spare[0], spare[1], layout.tester_tx)
+
+
+def configuration(ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str) -> str:
+    """TRex's configuration file for two Linux interfaces."""
+    slot_bytes = 2048 if max(port.mtu for port in ports) <= 1900 else 4096  # headers of the ring and of Ethernet beside
+    environment = Environment(
+        loader=FileSystemLoader(project_root() / "trex"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        autoescape=False,  # noqa: S701 - YAML, with names of our own making
+    )
+    return environment.get_template("trex_cfg.yaml.j2").render(
+        ports=ports, cpus=cpus, prefix=prefix, slot_bytes=slot_bytes, block_bytes=16 * 4096, ring_frames=_RING_FRAMES
+    )
+
+
+class TrexServer:
+    """A server in the namespace that holds both tester ports."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        ports: tuple[Port, Port],
+        layout: CpuLayout,
+        mode: Mode,
+        histograms: bool = True,
+    ) -> None:
+        self._installation = installation
+        self._ports = ports
+        self._histograms = ["--hdrh", "--latency-diag"] if histograms else []
+        self.cpus = choose_cpus(layout, mode)
+        self._process: Running | None = None
+        self._runtime: Path | None = None
+        #: From its start until it listened, in s.
+        self.start_s = 0.0
+
+    @property
+    def host(self) -> Host:
+        """Where it runs."""
+        return self._ports[0].host
+
+    def start(self, folder: Path, well: Callable[[], str | None]) -> None:
+        """Start it and wait until it listens. `folder` takes its configuration and log.
+
+        Raises:
+            PointFailed: it ended, or did not listen in time.
+        """
+        prefix = f"xdplab-{folder.stem}"  # the same in each run on a testbed, which removes what a killed one left
+        self._runtime = Path("/run/dpdk") / prefix
+        shutil.rmtree(self._runtime, ignore_errors=True)
+        config = folder / "trex_cfg.yaml"
+        config.write_text(configuration(self._ports, self.cpus, prefix), encoding="utf-8")
+        self.host.run(["ip", "link", "set", "lo", "up"])  # the client talks to it over loopback of its namespace
+        began = time.monotonic()
+        self._process = self.host.start(
+            [
+                *("env", "--chdir", str(self._installation.folder), str(self._installation.program)),
+                *("-i", "--stl", "--cfg", str(config), "-c", "1", *self._histograms),
+                *("--no-scapy-server", "--no-termio", "--no-key", "--iom", "0", "--no-watchdog"),
+            ],
+            log=folder / "server.log",
+            cpus=sorted(set(self.cpus)),
+            env={"LD_LIBRARY_PATH": f"{self._installation.folder}:{self._installation.folder}/so/{os.uname().machine}"},
+            die_with_us=True,
+        )
+        while not self._listens():
+            if self.ended() or well() or time.monotonic() - began > _START_TIMEOUT_S:
+                said = " | ".join(self._process.log_tail(3))
+                why = self.ended() or well() or f"it does not listen after {_START_TIMEOUT_S:g} s"
+                self.stop()
+                raise PointFailed(f"trex: the server did not start: {why}; it said: {said or 'nothing'}")
+            time.sleep(0.05)
+        self.start_s = time.monotonic() - began
+        self._sharpen_timers()
+
+    def ended(self) -> str | None:
+        """How it ended, or None while it runs."""
+        return how_it_ended("trex server", self._process) if self._process is not None else "trex server: not started"
+
+    def threads(self) -> dict[int, str]:
+        """Its threads, by number."""
+        return thread_ids(self.host, self._process.pid) if self._process is not None else {}
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 when it does not run."""
+        return self._process.pid if self._process is not None else 0
+
+    def stop(self) -> None:
+        """End it, and remove the files DPDK keeps of it."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._runtime is not None:
+            shutil.rmtree(self._runtime, ignore_errors=True)
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        """What it wrote last."""
+        return self._process.log_tail(lines) if self._process is not None else ()
+
+    def _listens(self) -> bool:
+        assert self._process is not None
+        with contextlib.suppress(OSError, IndexError):
+            for line in Path(f"/proc/{self._process.pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == SYNC_PORT:
+                    return True
+        return False
+
+    def _sharpen_timers(self) -> None:
+        """The low-end scheduler sleeps between frames; 50 µs of timer slack would be added to each sleep."""
+        for thread in self.threads() if len(self.cpus) == 1 else ():
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{thread}/timerslack_ns").write_text("1", encoding="ascii")

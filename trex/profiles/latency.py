@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load with latency probes beside it, in one direction or both.
+
+start -f latency.py --port 0 -t --size 64 --load 100000 --probes 1000 --flows 16
+start -f latency.py --port 0 1 -t --load 100000          the other port sends the way back
+
+Latency streams keep their rate whatever the multiplier: `-m` scales the load alone.
+"""
+
+import argparse
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from streams import make_stream
+from templates import description
+
+
+class Latency:
+    """What TRex calls for each port."""
+
+    def get_streams(self, tunables=(), direction=0, port_id=0, **_):
+        """Streams of one port; stream numbers differ from port to port, as TRex asks."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--size", type=int, default=64)
+        parser.add_argument("--load", type=float, default=100_000.0)
+        parser.add_argument("--probes", type=float, default=1000.0)
+        parser.add_argument("--flows", type=int, default=1)
+        parser.add_argument("--vlan", type=int)
+        parser.add_argument("--ip", type=int, default=4, choices=(4, 6))
+        asked = parser.parse_args(tunables)
+        more = {"direction": direction, "vlan": asked.vlan, "ip": asked.ip}
+        described = [description("latency", 10 + port_id, asked.size, asked.probes, **more)]
+        if asked.load:
+            described.append(
+                description("load", 30 + port_id, asked.size, asked.load, flows=asked.flows, delay_us=50.0, **more)
+            )
+        return [make_stream(each) for each in described]
+
+
+def register():
+    """Called by TRex."""
+    return Latency()

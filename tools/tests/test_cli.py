@@ -131,9 +131,7 @@ def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
     assert {check["state"] for check in found.values()} <= {"ok", "optional", "missing"}
     assert (found["xdpgen"]["state"], found["xdpgen"]["found"]) == ("missing", "not built")
     assert found["xdpgen"]["mend"] == "make -C bpf"
-    assert all(
-        bool(check["mend"]) == (check["state"] != "ok") for check in found.values() if check["name"] != "root"
-    )
+    assert all(bool(check["mend"]) == (check["state"] != "ok") for check in found.values() if check["name"] != "root")
 
 
 def test_doctor_is_exit_code_2_when_something_is_missing(

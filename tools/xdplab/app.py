@@ -16,7 +16,6 @@ from xdplab.model import InputError, Interrupted, Missing, StudySpec, TestbedSpe
 from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
 from xdplab.report import published_table, write_report
 from xdplab.report.published import published_figure
-from xdplab.report.sockets import write_socket_report
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.results.sockets import SocketFolder
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, interruptible, make_plan, recover
@@ -208,6 +207,8 @@ def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) 
                 folder.head(record)
         finally:
             testbed.down()
+    from xdplab.report.sockets import write_socket_report  # draws, and matplotlib takes a second to load
+
     write_socket_report(folder.report, record, trials)
     return folder, record
 

@@ -15,14 +15,14 @@ import yaml
 
 from xdplab import __version__, app
 from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise
-from xdplab.analysis.sockets import socket_rows
 from xdplab.analysis.sweep.follow_up import follow_up
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
+from xdplab.cli.changes import changes_of
 from xdplab.cli.doctor import checks
 from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.cli.record import record
-from xdplab.cli.sockets import socket_table
+from xdplab.cli.sockets import sockets
 from xdplab.cli.sweep import sweep_text
 from xdplab.cli.tables import comparison_table, plan_table, summary_table
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
@@ -33,6 +33,7 @@ from xdplab.testbed import open_testbed, read_testbed
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 cli.add_typer(record, name="record")
+cli.command()(sockets)
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
@@ -53,7 +54,7 @@ def run(
     if (study is None) == (resume is None):
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
-    changes = {**_changes(set_ or []), **({"testbed": testbed} if testbed else {})}
+    changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
     spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
     prepared = app.prepare(spec)
     if dry_run:
@@ -69,24 +70,6 @@ def run(
     if outcome.error or outcome.interrupted:
         _complain(str(outcome.error or outcome.interrupted), 0)
     raise typer.Exit(app.exit_code(outcome, summaries))
-
-
-@cli.command()
-def sockets(
-    study: Annotated[Path, typer.Argument(help="study file (suites/studies/sockets/*.yaml)")],
-    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
-    results: Results = None,
-) -> None:
-    """Measure what one AF_XDP or AF_PACKET socket does: rates, or the stages of a frame's way."""
-    spec = app.read_socket_study(study, _changes(set_ or []))
-    folder, record = app.run_sockets(spec, lambda text: print(text, file=sys.stderr), results or app.results_folder())
-    rows = socket_rows(spec, folder.load()[1])
-    print(socket_table(rows))
-    print(f"run {folder.path}")
-    print(f"report {folder.report}")
-    if record.interrupted:
-        raise typer.Exit(130)
-    raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in rows) else 0)
 
 
 @cli.command()
@@ -319,17 +302,3 @@ def _sleep() -> None:
     import signal
 
     signal.pause()
-
-
-def _changes(items: list[str]) -> dict[str, Any]:
-    """`repetitions=3` -> {"repetitions": 3}; values are YAML."""
-    changes = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise InputError(f"--set {item!r}: KEY=VALUE is expected")
-        try:
-            changes[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise InputError(f"--set {item!r}: the value is not YAML") from None
-    return changes

@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab sockets`: experiments on one socket, as text."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
-from xdplab.analysis.sockets import STAGES, SocketRow
+import typer
+
+from xdplab import app
+from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows
+from xdplab.cli.changes import changes_of
 from xdplab.cli.tables import columns, number
 
 
@@ -29,3 +36,20 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
         parts.append(columns(table))
     parts += [f"{row.workload}: {row.case}: {row.status}: {row.reason}" for row in rows if row.reason]
     return "\n".join(parts)
+
+
+def sockets(
+    study: Annotated[Path, typer.Argument(help="study file (suites/studies/sockets/*.yaml)")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
+    results: Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")] = None,
+) -> None:
+    """Measure what one AF_XDP or AF_PACKET socket does: rates, or the stages of a frame's way."""
+    spec = app.read_socket_study(study, changes_of(set_ or []))
+    folder, record = app.run_sockets(spec, lambda text: print(text, file=sys.stderr), results or app.results_folder())
+    rows = socket_rows(spec, folder.load()[1])
+    print(socket_table(rows))
+    print(f"run {folder.path}")
+    print(f"report {folder.report}")
+    if record.interrupted:
+        raise typer.Exit(130)
+    raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in rows) else 0)

@@ -181,3 +181,11 @@ def test_a_forwarder_without_probes_is_unsupported() -> None:
 
     with pytest.raises(Unsupported, match="fake: it has no probes"):
         make_forwarder(ForwarderSpec(name="fake")).probes(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 7])
+def test_few_batches_still_have_a_typical_one(batches: int) -> None:
+    records = [[1000, 2000 + 10 * n, 3000 + 10 * n, 4000 + 100 * n, 0, 1, 1] for n in range(batches)]
+    figures = stage_figures(ProbeRecords(records, batches, 0, 0, 0))
+    for stages in figures["typical_us"].values():
+        assert sum(stages.values()) == pytest.approx(3.0, rel=0.5)

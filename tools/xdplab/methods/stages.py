@@ -72,6 +72,7 @@ def stage_figures(found: ProbeRecords) -> dict[str, Any]:
 
 
 def _means(stages: np.ndarray, whole: np.ndarray, low: float, high: float) -> dict[str, float]:
-    first, last = np.percentile(whole, [low, high])
+    # to the batches next to the limits: between two of few batches there may be none
+    first, last = np.percentile(whole, low, method="lower"), np.percentile(whole, high, method="higher")
     inside = stages[(whole >= first) & (whole <= last)]
     return dict(zip(STAGES, (float(mean) for mean in inside.mean(axis=0)), strict=True))

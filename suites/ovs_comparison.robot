@@ -7,7 +7,7 @@ Documentation    Open vSwitch over AF_XDP beside AF_PACKET and DPDK, and what ea
 ...
 ...              [Cfg] suites/studies/ovs-figures.yaml: three ports at three CPU layouts, untuned, throughput without
 ...              loss. suites/studies/ovs-ladder.yaml: Debian's build, the patched one (ovs/build), each new option
-...              alone, the best together: throughput without loss, and latency at one load for all.
+...              alone, the best together, no switch at all: throughput without loss, and latency at one load for all.
 ...              [Ver] A figure passes when its ratio was measured at one layout at least, a variant when it was
 ...              measured beside the reference in each repetition; what this machine cannot do is skipped with the
 ...              reason. Ratios are told, not judged: they are those of this machine.
@@ -56,6 +56,10 @@ Each Variant Of The Ladder
     Run The Ladder
     Every Forwarder Was Measured
 
+Built Here Without The Patches
+    [Tags]    ladder
+    Variant Was Compared    unpatched
+
 Patched With Its Defaults
     [Tags]    ladder
     Variant Was Compared    patched
@@ -103,6 +107,10 @@ Shared UMEM, Frames Handed Over
 The Best Together
     [Tags]    ladder
     Variant Was Compared    best-together
+
+Forwarding Without A Switch
+    [Tags]    ladder
+    Variant Was Compared    no-switch
 
 Patched Or Stock
     [Tags]    ladder

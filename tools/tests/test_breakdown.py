@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
@@ -64,6 +66,14 @@ def test_batches_whose_redirect_was_not_seen_are_counted_and_left_out() -> None:
     unknown = (0, 5_000, 6_000, 7_000, 0, 3, 3)
     found = stage_figures(ProbeRecords([unknown, *simulated(100)], batches=101, unmatched=1, unsent=0, full=0))
     assert (found["seen"], found["batches"], found["unmatched"]) == (101, 100, 1)
+
+
+@given(count=st.integers(1, 60))
+def test_however_few_batches_there_are_each_percentile_has_one(count: int) -> None:
+    found = stage_figures(records_of(count))
+    for name in ("p50", "p99"):
+        values = found["typical_us"][name].values()
+        assert all(value > 0 for value in values), values  # NaN is not
 
 
 def test_without_a_record_there_are_counts_only() -> None:

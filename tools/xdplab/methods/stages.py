@@ -72,7 +72,8 @@ def stage_figures(found: ProbeRecords) -> dict[str, Any]:
 
 
 def _means(stages: np.ndarray, whole: np.ndarray, low: float, high: float) -> dict[str, float]:
-    # to the batches next to the limits: between two of few batches there may be none
-    first, last = np.percentile(whole, low, method="lower"), np.percentile(whole, high, method="higher")
-    inside = stages[(whole >= first) & (whole <= last)]
+    """Over the batches between two percentiles by rank, at least one, however few there are."""
+    first = min(int(len(whole) * low / 100), len(whole) - 1)
+    last = max(first + 1, int(len(whole) * high / 100))
+    inside = stages[np.argsort(whole, kind="stable")[first:last]]
     return dict(zip(STAGES, (float(mean) for mean in inside.mean(axis=0)), strict=True))

@@ -163,7 +163,7 @@ class BreakdownSpec(Model):
     """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
 
     name: Literal["breakdown"]
-    rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 100e3, 400e3), min_length=1)
+    rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)
     pairs: int = Field(default=3, ge=1, le=100)
     duration_s: float = Field(default=0.5, ge=0.05, le=60)
     warmup_s: float = Field(default=0.1, ge=0, le=10)

@@ -130,7 +130,7 @@ def _complete(tree: Path) -> None:
 
 
 def _extract(tarball: Path, folder: Path) -> None:
-    """Unpacks the only folder in a tarball as `folder`; by tar, for tarfile of Python 3.11.2 has no filter."""
+    """Unpacks the only folder in a tarball as `folder`; by tar, since tarfile of Python 3.11.2 has no safe filter."""
     folder.mkdir()
     argv = ["tar", "--extract", "--no-same-owner", "--strip-components=1", f"--directory={folder}", f"--file={tarball}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -60,7 +60,7 @@ def test_a_forwarder_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[s
     row = rows[title]
     assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
     assert (row["path"], row["quantity"], row["repetitions"], row["offered_pps"]) == ("through", "one-way", 1, 5000)
-    assert row["samples"] > 100
+    assert row["samples"] > 10
     assert 0.05 < row["p50_us"] <= row["p99_us"] <= row["p999_us"] < 1e6
 
 

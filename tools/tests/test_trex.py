@@ -101,6 +101,17 @@ def test_the_probes_pay_only_when_no_load_is_left_to_pay() -> None:
     assert (probes.sent, probes.lost, probes.skipped) == (700, 100, 300)
 
 
+def test_a_schedule_that_it_could_not_keep_is_a_lower_load_and_not_the_one_asked_for() -> None:
+    late = reply(counted(4000, 3990), tx_good_packets=4000) | {"took_s": 1.6}
+    result = trial_result(TrialSpec(streams=(LOAD,), duration_s=1.0), late, [0])
+    (stream,) = result.streams
+    assert (result.elapsed_s, stream.achieved_pps, stream.rx_pps) == (1.6, 2500.0, pytest.approx(3990 / 1.6))
+    assert (stream.intended, stream.sent, stream.skipped, stream.lost) == (6400, 4000, 2400, 10)
+    as_fast_as_it_can = LOAD.model_copy(update={"pps": None})
+    (stream,) = trial_result(TrialSpec(streams=(as_fast_as_it_can,), duration_s=1.0), late, [0]).streams
+    assert (stream.intended, stream.skipped, stream.achieved_pps) == (4000, 0, 2500.0)
+
+
 def test_what_its_own_receive_ring_dropped_is_told() -> None:
     told = reply(counted(4000, 3000), tx_good_packets=4000) | {"ports": {"0": {}, "1": {"rx_missed_errors": 900}}}
     result = trial_result(TrialSpec(streams=(LOAD,), duration_s=1.0), told, [0])

@@ -12,6 +12,8 @@ from typing import Any
 
 #: Seconds that the server may take to answer a command; its low-end mode answers from the core that also sends.
 ANSWER_TIMEOUT_S = 10
+#: How much later than its schedule TRex may have sent it all.
+_LATE_S = 30.0
 _POLL_S = 0.01
 #: Counters of DPDK's extended statistics that tell the tester's own losses from those of the forwarder.
 _PORT_COUNTERS = ("tx_good_packets", "rx_good_packets", "tx_errors", "rx_missed_errors", "rx_errors")
@@ -80,14 +82,18 @@ class Client:
         """Start all streams of the ports, for `duration_s` at the most."""
         self._call(self._client.start, ports=ports, duration=duration_s, force=True)
 
-    def wait(self, ports: list[int], timeout_s: float, stopping: Callable[[], bool]) -> float:
-        """Wait until the ports have sent all; `stopping()` true ends it early. Answers how long it took, in s."""
+    def wait(self, ports: list[int], longest_s: float, stopping: Callable[[], bool]) -> float:
+        """Wait until the ports have sent all, which takes `longest_s` unless TRex cannot keep up.
+
+        `stopping()` true ends it early. Answers how long it took, in s.
+        """
         began = time.monotonic()
         while self._call(self._client.is_traffic_active, ports=ports):
             waited = time.monotonic() - began
-            if stopping() or waited > timeout_s:
+            overdue = waited > longest_s + _LATE_S
+            if stopping() or overdue:
                 self._call(self._client.stop, ports=ports)
-                if waited > timeout_s:
+                if overdue:
                     raise BridgeError("server", f"the ports still sent after {waited:.1f} s")
                 raise BridgeError("stopped", "the trial was stopped")
             if not self._client.is_connected():

@@ -11,7 +11,6 @@ from client import BridgeError
 OLDEST = (3, 0)
 #: Time that a paced stream may be late, as a share of its duration and in s; frames later than that are not sent.
 _LATE_SHARE, _LATE_MIN_S = 0.02, 0.02
-_END_TIMEOUT_S = 10.0
 _SETTLE_S = 0.02
 
 
@@ -79,7 +78,7 @@ class Session:
                 self._client.add(port, [each for each in numbered if each["port"] == port])
             before = self._client.counters(self._ports)
             self._client.start(senders, longest)
-            took_s = self._client.wait(senders, longest + _END_TIMEOUT_S, stopping)
+            took_s = self._client.wait(senders, longest, stopping)
             self._client.drain(senders, drain_s)
             after = self._client.counters(self._ports)
             counted = self._client.stream_counters([each["pg_id"] for each in numbered])

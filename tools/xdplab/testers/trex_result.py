@@ -14,6 +14,8 @@ from hdrh.histogram import HdrHistogram
 from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
 
 _HIGHEST_NS = 10_000_000_000
+#: Traffic that took longer than this was late: a share of the duration, and what the commands around it take, in s.
+_LATE_SHARE, _LATE_S = 0.03, 0.05
 
 
 def latency_of(hdrh: str) -> LatencySummary | None:
@@ -56,20 +58,30 @@ def trial_result(trial: TrialSpec, told: Mapping[str, Any], sending_ports: Seque
         PointFailed: the counters contradict each other.
     """
     sent = _really_sent(trial.streams, told, sending_ports)
+    elapsed_s = _elapsed(trial.duration_s, float(told["took_s"]))
     streams = tuple(
-        _stream(asked, counted, frames, trial.duration_s)
+        _stream(asked, counted, frames, trial.duration_s, elapsed_s)
         for asked, counted, frames in zip(trial.streams, told["streams"], sent, strict=True)
     )
     return TrialResult(
         tester="trex",
         sender="trex",
-        elapsed_s=trial.duration_s,
+        elapsed_s=elapsed_s,
         streams=streams,
         rx_program="af_packet",
         tester_lost=sum(port.get("rx_missed_errors", 0) for port in told["ports"].values()),
         detail={"ports": told["ports"], "strays": told["strays"], "took_s": told["took_s"],
                 "errors": [counted.get("errors") for counted in told["streams"]]},
     )  # fmt: skip
+
+
+def _elapsed(duration_s: float, took_s: float) -> float:
+    """The duration asked for, or the time it took where TRex could not keep up.
+
+    TRex never leaves a frame out: a schedule that it cannot keep is sent to its end, only later. Its load is then the
+    number of frames over the time they took, and the frames that the schedule had for that time are missing.
+    """
+    return took_s if took_s > duration_s * (1 + _LATE_SHARE) + _LATE_S else duration_s
 
 
 def _really_sent(streams: Sequence[StreamSpec], told: Mapping[str, Any], ports: Sequence[int]) -> list[int]:
@@ -89,7 +101,9 @@ def _really_sent(streams: Sequence[StreamSpec], told: Mapping[str, Any], ports: 
     return sent
 
 
-def _stream(asked: StreamSpec, counted: Mapping[str, Any], sent: int, duration_s: float) -> StreamResult:
+def _stream(
+    asked: StreamSpec, counted: Mapping[str, Any], sent: int, duration_s: float, elapsed_s: float
+) -> StreamResult:
     """Latency streams carry sequence numbers; of load streams only the number of frames is known."""
     errors = counted.get("errors") or {}
     received = int(counted["received"])
@@ -100,7 +114,8 @@ def _stream(asked: StreamSpec, counted: Mapping[str, Any], sent: int, duration_s
     hdrh = counted.get("hdrh")
     if asked.kind == "latency" and hdrh is None:
         raise PointFailed("trex: no histogram of a latency stream; the server was started without --hdrh")
-    intended = intended_frames(asked, duration_s) or sent
+    intended = intended_frames(asked, duration_s)
+    intended = round(intended * elapsed_s / duration_s) if asked.pps is not None else intended or sent
     return StreamResult(
         kind=asked.kind,
         direction=asked.direction,
@@ -113,7 +128,7 @@ def _stream(asked: StreamSpec, counted: Mapping[str, Any], sent: int, duration_s
         lost=sent - distinct,
         duplicated=duplicated,
         out_of_order=int(errors.get("out_of_order", 0)),
-        achieved_pps=sent / duration_s,
-        rx_pps=distinct / duration_s,
+        achieved_pps=sent / elapsed_s,
+        rx_pps=distinct / elapsed_s,
         latency=latency_of(hdrh) if hdrh and asked.kind == "latency" else None,
     )

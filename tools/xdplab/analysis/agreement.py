@@ -126,5 +126,6 @@ def _sentence(first: str, second: str, direct: Differing | None, paths: Sequence
     )
     if not paths:
         return f"{own} No path was measured by both."
-    low, high = (function(path.rest_us or 0.0 for path in paths) for function in (min, max))
-    return f"{own} Through the forwarders they differ by that and {low:+.2f} to {high:+.2f} µs."
+    rests = sorted(path.rest_us or 0.0 for path in paths)
+    span = f"{rests[0]:+.2f} µs" if len(rests) == 1 else f"between {rests[0]:+.2f} and {rests[-1]:+.2f} µs"
+    return f"{own} Through a forwarder they differ by that and {span}."

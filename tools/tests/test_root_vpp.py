@@ -36,6 +36,8 @@ MODES = {
     "vpp-afpacket": "af_packet v3",
     "vpp-afpacket:tpacket=2,rx_mode=polling": "af_packet v2",
 }
+#: FD.io's packages have the plugin in a package of its own, and in it not these drivers.
+DPDK = {"vpp-dpdk": "native copy", "vpp-dpdk:port=af_packet": "dpdk af_packet"}
 UNSUPPORTED = {
     "vpp-afxdp:zero_copy=zero-copy": "has no NETDEV_XDP_ACT_XSK_ZEROCOPY",
     "vpp-afxdp:n_rxq=2": "VPP answers -7 (invalid value)",
@@ -53,7 +55,7 @@ def shared_memory() -> set[str]:
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each point from one run of all, with the tester as it is shipped."""
     before, pages = shared_memory(), hugepages()
-    done = shared_lab.run(forwarders=[*MODES, *UNSUPPORTED], tester="xdpgen")
+    done = shared_lab.run(forwarders=[*MODES, *DPDK, *UNSUPPORTED], tester="xdpgen")
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
     assert (shared_memory(), hugepages()) == (before, pages)
@@ -76,6 +78,17 @@ def test_vpp_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[str, Any]
     counted = [trial.counters[each["name"]] for each in trial.mode["vpp"]["interfaces"]]
     assert counted[0]["rx"] >= sent
     assert counted[1]["tx"] >= sent
+
+
+@with_vpp
+@pytest.mark.parametrize("title", DPDK)
+def test_dpdk_carries_frames_where_vpp_was_built_with_the_drivers(rows: dict[str, dict[str, Any]], title: str) -> None:
+    row = rows[title]
+    if row["status"] == "unsupported":
+        assert "has no dpdk plugin (FD.io's package vpp-plugin-dpdk)" in row["reason"] or "drivers out" in row["reason"]
+        pytest.skip(row["reason"])
+    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", DPDK[title])
+    assert row["samples"] > 100
 
 
 @with_vpp

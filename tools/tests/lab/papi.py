@@ -117,6 +117,7 @@ class PlayedHost:
     """A host on which VPP seems to run."""
 
     name = "B"
+    python = "python3"
 
     def __init__(self, playback: Playback) -> None:
         self._playback = playback
@@ -131,9 +132,7 @@ class PlayedHost:
         }.get(argv[0], (json.dumps(recorded["xsk"]), 0))
         return Completed(tuple(argv), code, out, "")
 
-    python = "python3"
-
-    def program(self, path: Any) -> str:
+    def program(self, path: Path) -> str:
         return str(path)
 
     def exists(self, path: str) -> bool:

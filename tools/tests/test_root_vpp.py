@@ -117,6 +117,14 @@ def test_a_vpp_killed_in_a_trial_fails_its_point_alone(lab: Lab) -> None:
 
 
 @with_vpp
+def test_what_comes_after_vpp_on_af_packet_finds_the_links_up(lab: Lab) -> None:
+    study = {"forwarders": ["vpp-afpacket", "vpp-afxdp", "ovs-afxdp"], "repetitions": 2}
+    assert lab.run(**study).complaints == []
+    assert [(row["status"], row["repetitions"]) for row in lab.rows()] == [("ok", 2)] * 3
+    lab.assert_nothing_left()
+
+
+@with_vpp
 def test_vpp_sends_frames_back_by_the_port_they_came_from(lab: Lab) -> None:
     assert lab.run(path=["hairpin", "reflect"], forwarders=["vpp-afxdp"]).complaints == []
     assert [(row["path"], row["status"], row["quantity"]) for row in lab.rows()] == [
@@ -173,7 +181,10 @@ def test_the_commands_of_a_record_do_the_same_by_hand(title: str, tmp_path: Path
         (control,) = controls
         before, commands = shown(control), forwarder.mode()["vpp"]["cli"]
         for index, port in reversed(list(zip(sorted(before), ports, strict=True))):  # so that the names are given again
-            forwarder.detach(control, Interface(port.ifname, index, ""))
+            if forwarder.name == "vpp-afpacket":
+                control.call("af_packet_delete", host_if_name=port.ifname)
+            else:
+                forwarder.detach(control, Interface(port.ifname, index, ""))
         assert shown(control) == {}
         time.sleep(0.1)  # a closed AF_XDP socket keeps its queue for some 35 ms
         for command in commands:

@@ -127,7 +127,11 @@ class VppAfpacketOptions(VppOptions):
 
 
 class VppAfpacket(VppForwarder[VppAfpacketOptions]):
-    """VPP with host interfaces: mapped rings of AF_PACKET."""
+    """VPP with host interfaces: mapped rings of AF_PACKET.
+
+    They are not deleted at the end but go with the process: deleting one takes the kernel's link down
+    (af_packet_interface_admin_up_down of VPP 26.10), and the next forwarder would find it so.
+    """
 
     name: ClassVar[str] = "vpp-afpacket"
     options_model: ClassVar[type[Model]] = VppAfpacketOptions
@@ -164,10 +168,6 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
         """The version of its rings."""
         if f"Linux PACKET socket interface v{self.options.tpacket}" not in hardware:
             raise Unsupported(f"tpacket={self.options.tpacket}: VPP took it and does not show it on {interface.name}")
-
-    def detach(self, control: VppControl, interface: Interface) -> None:
-        """Close its sockets."""
-        control.call("af_packet_delete", host_if_name=interface.ifname)
 
     def mode(self) -> dict[str, Any]:
         """AF_PACKET leaves no trace in the kernel's view of XDP; the version of the rings has been confirmed."""

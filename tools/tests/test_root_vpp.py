@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lab.command import BIN
-from lab.rooted import Lab, hugepages
+from lab.rooted import Lab
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp import Interface, VppForwarder
@@ -54,11 +54,11 @@ def shared_memory() -> set[str]:
 @pytest.fixture(scope="module")
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each point from one run of all, with the tester as it is shipped."""
-    before, pages = shared_memory(), hugepages()
+    before = shared_memory()
     done = shared_lab.run(forwarders=[*MODES, *DPDK, *UNSUPPORTED], tester="xdpgen")
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
-    assert (shared_memory(), hugepages()) == (before, pages)
+    assert shared_memory() == before
     return {row["forwarder"]: row for row in shared_lab.rows()}
 
 

@@ -132,11 +132,11 @@ class StudyRun:
                     error = exc
                 finally:
                     with deferred():  # raises what it held back, once everything has been put back
-                        self._team.close()
-                        try:
-                            self._testbed.down()
-                        except XdplabError as exc:
-                            error = error or exc
+                        for put_back in (self._team.close, self._testbed.down):
+                            try:
+                                put_back()
+                            except XdplabError as exc:
+                                error = error or exc
             except Interrupted as exc:
                 interrupted = exc
         if record is None:

@@ -25,6 +25,7 @@ TCX_COUNT = Path(__file__).with_name("tcx_count.py")
 TIMEOUT_S = 30
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items):
     ours = [item for item in items if item.path.is_relative_to(BPF)]  # the hook is given all tests of the session
     for item in ours:

@@ -15,6 +15,7 @@ settings.register_profile("lab", deadline=None, max_examples=40, derandomize=Tru
 settings.load_profile("lab")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs root, with the reason; with `-n`, what sends frames stays on one worker, one after another."""
     for item in items:

@@ -49,13 +49,13 @@ class Running:
     def line(self):
         text = self.process.stdout.readline()
         assert text, self.process.stderr.read()
-        return text
+        return text.decode()
 
     def finish(self, expect=0, signal=True):
         """Its last line; `signal`: it is asked to end, else it ends by itself."""
         if signal:
             self.process.terminate()
-        out, err = self.process.communicate(timeout=TIMEOUT_S)
+        out, err = (each.decode() for each in self.process.communicate(timeout=TIMEOUT_S))
         assert self.process.returncode == expect, err
         self.complaints = err.splitlines()
         assert len(self.complaints) == (1 if expect else 0), err
@@ -69,9 +69,10 @@ def xsk(net, letter, role, *ifnames, program=XSK, **options):
     config = json.dumps({"role": role, "ports": ports} | options)
     argv = ["ip", "netns", "exec", net.ns(letter), str(program), "-"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+    # unbuffered: what a reader of lines has buffered is lost to communicate()
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as process:
         try:
-            process.stdin.write(config)
+            process.stdin.write(config.encode())
             process.stdin.close()
             process.stdin = None
             yield Running(process)

@@ -103,8 +103,12 @@ def test_machines_with_clocks_of_their_own_measure_round_trips_only(bench: Bench
 def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None:
     process = start("run", bench.study(method={"name": "latency", "duration_s": 20}, forwarders=["ovs-afxdp"],
                                        knobs={"threaded_napi": [1]}), env=bench.env)  # fmt: skip
-    wait_for(lambda: any("xdpgen" in each for each in running(bench.lab)), "a trial", 60)
-    wait_for(lambda: any("ovs-vswitchd" in each for each in running(bench.lab)), "a forwarder", 60)
+    def is_in_a_visit() -> bool:
+        names = {each.split()[-1] for each in running(bench.lab)}
+        states = (path.read_text(encoding="utf-8") for path in (bench.folder / "state").glob("*.json"))
+        return {"xdpgen", "ovs-vswitchd"} <= names and any("threaded_napi" in text for text in states)
+
+    wait_for(is_in_a_visit, "a trial with the setting changed", 60)
     process.send_signal(signal.SIGKILL)
     finish(process)
     done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)

@@ -104,9 +104,10 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     process = start("run", bench.study(method={"name": "latency", "duration_s": 20}, forwarders=["ovs-afxdp"],
                                        knobs={"threaded_napi": [1]}), env=bench.env)  # fmt: skip
     def is_in_a_visit() -> bool:
-        names = {each.split()[-1] for each in running(bench.lab)}
+        running_now = " ".join(running(bench.lab))
         states = (path.read_text(encoding="utf-8") for path in (bench.folder / "state").glob("*.json"))
-        return {"xdpgen", "ovs-vswitchd"} <= names and any("threaded_napi" in text for text in states)
+        visited = all(name in running_now for name in ("xdpgen", "ovs-vswitchd"))
+        return visited and any("threaded_napi" in text for text in states)
 
     wait_for(is_in_a_visit, "a trial with the setting changed", 60)
     process.send_signal(signal.SIGKILL)

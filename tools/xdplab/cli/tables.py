@@ -25,27 +25,33 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def summary_table(summaries: Iterable[PointSummary]) -> str:
-    """One row per point, then the reasons of those not measured."""
-    rows = [["forwarder", "mode", "bytes", "kpps", "loss", "p50 us", "p99 us", "p99.9 us", "reps", "status"]]
+    """One row per point, then the reasons of those not measured; columns that no row fills are left out."""
+    rows = []
     notes = []
     for point in summaries:
+        bounds = point.figures.get("throughput", {}).get("bounds", [])
+        ndr = next((each["throughput_pps"] for each in bounds if each["loss_ratio"] == 0), None)
         rows.append(
-            [
-                point.forwarder,
-                point.mode or "-",
-                str(point.frame_bytes),
-                number(point.offered_pps and point.offered_pps / 1000),
-                ratio(point.loss_ratio),
-                number(point.p50_us),
-                number(point.p99_us),
-                number(point.p999_us),
-                str(point.repetitions) + (f"+{point.disturbed}d" if point.disturbed else ""),
-                point.status,
-            ]
+            {
+                "forwarder": point.forwarder,
+                "mode": point.mode or "-",
+                "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
+                "bytes": str(point.frame_bytes),
+                "NDR kpps": number(ndr and ndr["median"] / 1000),
+                "kpps": number(point.offered_pps and point.offered_pps / 1000),
+                "loss": ratio(point.loss_ratio),
+                "p50 us": number(point.p50_us),
+                "p99 us": number(point.p99_us),
+                "p99.9 us": number(point.p999_us),
+                "reps": str(point.repetitions) + (f"+{point.disturbed}d" if point.disturbed else ""),
+                "status": point.status,
+            }
         )
         if point.reason:
             notes.append(f"{point.forwarder}: {point.status}: {point.reason}")
-    return "\n".join([columns(rows), *notes])
+    always = {"forwarder", "status"}
+    titles = [each for each in rows[0] if each in always or any(row[each] != "-" for row in rows)] if rows else []
+    return "\n".join([columns([titles, *([row[each] for each in titles] for row in rows)]), *notes])
 
 
 def comparison_table(

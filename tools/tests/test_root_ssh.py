@@ -103,6 +103,7 @@ def test_machines_with_clocks_of_their_own_measure_round_trips_only(bench: Bench
 def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None:
     process = start("run", bench.study(method={"name": "latency", "duration_s": 20}, forwarders=["ovs-afxdp"],
                                        knobs={"threaded_napi": [1]}), env=bench.env)  # fmt: skip
+
     def is_in_a_visit() -> bool:
         running_now = " ".join(running(bench.lab))
         states = (path.read_text(encoding="utf-8") for path in (bench.folder / "state").glob("*.json"))

@@ -49,23 +49,20 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
 
 def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) -> str:
     interval = comparison.interval
-    figures = _throughputs(ours, theirs) if comparison.metric == "ndr_pps" else _latencies(ours, theirs)
-    spread = (
-        f"{interval.confidence:.0%} interval {interval.low:.3g} to {interval.high:.3g}, {interval.pairs} paired repeats"
-        if interval.low is not None and interval.high is not None
-        else f"no interval: {interval.pairs} of the {MIN_PAIRS} repetitions that one needs"
-    )
-    caution = _caution([*ours.by_repetition, *theirs.by_repetition])
-    names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
-    if interval.low is not None and not interval.differs:
-        return f"{names} cannot be told apart: {figures}, ratio {interval.ratio:.3g} ({spread}).{caution}"
-    faster, slower = (ours, theirs) if interval.ratio > 1 else (theirs, ours)
+    faster, slower = (ours, theirs) if interval.ratio >= 1 else (theirs, ours)
     ratio = max(interval.ratio, 1 / interval.ratio)
-    if interval.ratio < 1 and interval.low is not None and interval.high is not None:
-        spread = (
-            f"{interval.confidence:.0%} interval {1 / interval.high:.3g} to {1 / interval.low:.3g}, "
-            f"{interval.pairs} paired repeats"
+    figures = (_throughputs if comparison.metric == "ndr_pps" else _latencies)(faster, slower)
+    caution = _caution([*ours.by_repetition, *theirs.by_repetition])
+    names = f"{_long(faster.forwarder)} and {_long(slower.forwarder)}"
+    if interval.low is None or interval.high is None:
+        return (
+            f"{names}: {figures}, ratio {ratio:.3g}; whether they differ cannot be said from {interval.pairs} of the "
+            f"{MIN_PAIRS} repetitions that an interval needs.{caution}"
         )
+    low, high = (interval.low, interval.high) if interval.ratio >= 1 else (1 / interval.high, 1 / interval.low)
+    spread = f"{interval.confidence:.0%} interval {low:.3g} to {high:.3g}, {interval.pairs} paired repeats"
+    if not interval.differs:
+        return f"{names} cannot be told apart: {figures}, ratio {ratio:.3g} ({spread}).{caution}"
     verb = ("forwards", "as much") if comparison.metric == "ndr_pps" else ("is", "as fast")
     who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
     return f"{who}: {figures} ({spread}).{caution}"

@@ -41,7 +41,9 @@ class Rung(Model):
             _NAMES[metric]: max(self.resolution, (i.high or i.ratio) - 1, 1 / (i.low or i.ratio) - 1)
             for metric, i in known.items()
         }
-        seen = ", ".join(f"{name} {ratio:.0%}" for name, ratio in widest.items())
+        seen = ", ".join(
+            f"{name} {ratio:.0%}" if ratio < 10 else f"{name} over 10 times" for name, ratio in widest.items()
+        )
         return f"nil: told apart in nothing; what would have shown: {seen}"
 
 

@@ -31,27 +31,38 @@ def test_make_targets_exist(target: str) -> None:
     assert done.stdout.strip()
 
 
+OTHERS = [line for line in commands() if not line.startswith("make ") and line != ". .venv/bin/activate"]
+
+
+def test_suites_and_commands_are_shown() -> None:
+    robots = {path.name for path in (ROOT / "suites").glob("*.robot")}
+    shown = {word.removeprefix("suites/") for line in OTHERS for word in line.split() if word.endswith(".robot")}
+    assert shown == robots
+    assert any(line.startswith("xdplab show") for line in OTHERS)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all: later commands read the results of earlier ones."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "suites").symlink_to(ROOT / "suites")
+    return folder
+
+
 @pytest.mark.root
-@pytest.mark.timeout(300)
-def test_every_other_command_works(tmp_path: Path) -> None:
-    (tmp_path / "suites").symlink_to(ROOT / "suites")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("line", OTHERS)
+def test_every_other_command_works(line: str, place: Path) -> None:
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "XDPLAB_RESULTS": str(tmp_path / "results"),
-        "XDPLAB_STATE": str(tmp_path / "state"),
+        "XDPLAB_RESULTS": str(place / "results"),
+        "XDPLAB_STATE": str(place / "state"),
     }
-    ran = []
-    for line in commands():
-        if line.startswith("make ") or line == ". .venv/bin/activate":
-            continue
-        done = subprocess.run(
-            shlex.split(line), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=200
-        )
-        assert done.returncode == 0, f"{line}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
-        ran.append(line)
-    assert any(line.startswith("robot ") for line in ran)
-    assert any(line.startswith("xdplab show") for line in ran)
+    done = subprocess.run(
+        shlex.split(line), cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=230
+    )
+    assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
 
 
 def test_the_example_forwarder_is_complete_and_short() -> None:

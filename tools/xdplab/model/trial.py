@@ -81,9 +81,9 @@ class StreamResult(Model):
     trailing_lost: int = 0
 
 
-#: Share of a trial up to which stalls in which the sender did not wait for its CPU are taken for accidents of the machine
-#: (a hypervisor's; up to a twentieth on the shared machines this was written on). More is other work of the sender's core,
-#: such as the receive half of what it sends: a third with DPDK's AF_PACKET port on veth.
+#: Share of a trial up to which stalls in which the sender did not wait for its CPU are taken for accidents of the
+#: machine (a hypervisor's; up to a twentieth on the shared machines this was written on). More is other work of the
+#: sender's core, such as the receive half of what it sends: a third with DPDK's AF_PACKET port on veth.
 MAX_UNEXPLAINED_STALL_RATIO = 0.1
 
 

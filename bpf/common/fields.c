@@ -114,6 +114,11 @@ static int read_field(const json_t *value, const struct field *f, void *to,
 			return bad_value(where, f->key, "must be an array");
 		*(const json_t **)to = value;
 		return 0;
+	case FIELD_OBJECT:
+		if (!json_is_object(value))
+			return bad_value(where, f->key, "must be an object");
+		*(const json_t **)to = value;
+		return 0;
 	}
 	return -EINVAL;
 }

@@ -15,6 +15,7 @@ enum field_type {
 	FIELD_ENUM,   /* int: index into names */
 	FIELD_MAC,    /* unsigned char[6] */
 	FIELD_ARRAY,  /* json_t *, borrowed */
+	FIELD_OBJECT, /* the same */
 };
 
 struct field {

@@ -153,3 +153,12 @@ int interface_mtu(const char *ifname)
 
 	return err ?: ifr.ifr_mtu;
 }
+
+int interface_mac(const char *ifname, unsigned char mac[6])
+{
+	struct ifreq ifr = {};
+	int err = interface_ioctl(&ifr, ifname, SIOCGIFHWADDR);
+
+	memcpy(mac, ifr.ifr_hwaddr.sa_data, 6);
+	return err;
+}

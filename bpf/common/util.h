@@ -67,6 +67,9 @@ int receive_queues(const char *ifname);
 /* 0, or -EBUSY after one line if the interface carries an XDP program. */
 int check_no_xdp(const char *ifname, int ifindex);
 
+/* MAC address of an interface of the current namespace: 0 or -errno. */
+int interface_mac(const char *ifname, unsigned char mac[6]);
+
 /* MTU of an interface of the current namespace, or -errno. */
 int interface_mtu(const char *ifname);
 

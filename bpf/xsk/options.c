@@ -8,7 +8,7 @@
 #include "util.h"
 
 static const char *const role_names[] = { "forward", "reflect", "sink", "gen",
-					  "ping",    "probe",	NULL };
+					  "ping",    "probe",	"nf",	NULL };
 static const char *const backend_names[] = { "af_xdp", "af_packet", NULL };
 static const char *const attach_names[] = { "native", "generic", NULL };
 static const char *const bind_names[] = { "auto", "copy", "zero-copy", NULL };
@@ -22,6 +22,7 @@ struct document {
 	const json_t *ports;
 	const json_t *cpus;
 	const json_t *streams;
+	const json_t *nf;
 	struct options o;
 };
 
@@ -62,6 +63,7 @@ static const struct field fields[] = {
 	{ OPT(samples), .size = PATH_MAX, .type = FIELD_STRING },
 	{ INT(samples_max, 1, 1e8) },
 	{ BOOL(stages) },
+	{ AT(document, nf), .type = FIELD_OBJECT },
 	{ ENUM(backend, backend_names) },
 	{ ENUM(xdp_mode, attach_names) },
 	{ ENUM(bind, bind_names) },
@@ -167,6 +169,13 @@ static int read_streams(const json_t *array, struct options *o)
 	return 0;
 }
 
+static int read_nf(const json_t *object, struct options *o)
+{
+	if (o->role == ROLE_NF)
+		return nf_options_read(object, &o->nf);
+	return object ? bad_value("", "nf", "belongs to role nf") : 0;
+}
+
 static int read_document(const json_t *root, struct options *o)
 {
 	static struct document doc;
@@ -184,13 +193,15 @@ static int read_document(const json_t *root, struct options *o)
 	*o = doc.o;
 	/* a schedule has an end: ten days where a signal is to come */
 	o->timing.duration_s = o->duration_s ?: 864000;
-	return read_ports(doc.ports, o)	      ?:
-		       read_cpus(doc.cpus, o) ?:
-						read_streams(doc.streams, o);
+	return read_ports(doc.ports, o)		    ?:
+		       read_cpus(doc.cpus, o)	    ?:
+		       read_streams(doc.streams, o) ?:
+						      read_nf(doc.nf, o);
 }
 
 void options_free(struct options *o)
 {
+	nf_options_free(&o->nf);
 	json_decref(o->streams_json);
 	o->streams_json = NULL;
 }
@@ -255,6 +266,8 @@ json_t *options_json(const struct options *o)
 		json_array_append_new(cpus, json_integer(o->cpus[i]));
 	json_object_set_new(root, "ports", ports);
 	json_object_set_new(root, "cpus", cpus);
+	if (o->nf.as_read)
+		json_object_set(root, "nf", o->nf.as_read);
 	if (o->streams_json)
 		json_object_set(root, "streams", o->streams_json);
 	return root;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <jansson.h>
 #include <linux/types.h>
+#include "nf_options.h"
 #include "stream.h"
 
 #define XSK_PORTS   2
@@ -23,6 +24,7 @@ enum role {
 	ROLE_GEN,
 	ROLE_PING,
 	ROLE_PROBE,
+	ROLE_NF,
 };
 enum backend { BACKEND_AF_XDP, BACKEND_AF_PACKET };
 enum attach_mode { ATTACH_NATIVE, ATTACH_GENERIC };
@@ -62,6 +64,7 @@ struct options {
 	char samples[PATH_MAX];
 	long long samples_max;
 	bool stages;
+	struct nf_options nf; /* of role nf */
 	/* sockets */
 	int backend;
 	int xdp_mode;
@@ -115,6 +118,14 @@ static inline bool options_receive(const struct options *o)
 static inline bool options_transmit(const struct options *o)
 {
 	return o->role != ROLE_SINK;
+}
+
+/* Threads with sockets: none where an XDP program does it all. */
+static inline int options_workers(const struct options *o)
+{
+	if (o->role == ROLE_NF && o->nf.place == NF_IN_XDP)
+		return 0;
+	return o->num_cpus ?: 1;
 }
 
 /* Roles that make their own frames. */

@@ -252,14 +252,57 @@ static int check_cpus(const struct options *o)
 	return 0;
 }
 
+static int check_nf(struct options *o)
+{
+	if (o->role != ROLE_NF)
+		return 0;
+	if (o->backend != BACKEND_AF_XDP)
+		return bad_value("", "backend", "role nf has AF_XDP sockets");
+	if (!o->shared_umem)
+		return bad_value("", "shared_umem",
+				 "role nf sends frames from where they came");
+	if (o->sockets > 1)
+		return bad_value("", "sockets", "role nf has one per queue");
+	if (o->queue + o->queues > NF_QUEUES)
+		return bad_value("", "queues",
+				 "role nf takes up to number 255");
+	if (o->num_ports == 2 && strcmp(o->ports[0].netns, o->ports[1].netns))
+		return bad_value("ports[1]", "netns",
+				 "role nf needs both ports in one namespace");
+	return nf_options_check(&o->nf, o->num_ports);
+}
+
+/* The router and the load balancer send from the ports' own addresses. */
+static int read_macs(struct options *o)
+{
+	int i, ns, err = 0;
+
+	for (i = 0; !err && i < o->num_ports; i++) {
+		ns = netns_enter(port_netns(&o->ports[i]));
+		if (ns < 0)
+			return ns;
+		err = interface_mac(o->ports[i].ifname, o->nf.setup.mac[i]);
+		netns_leave(ns);
+		if (err)
+			return fail(err, "cannot read the MAC address: %s: %s",
+				    o->ports[i].ifname, explain(err));
+	}
+	return err;
+}
+
 int options_check(struct options *o)
 {
 	int i, err;
 
-	err = check_role(o) ?: check_rings(o) ?: check_backend(o);
+	err = check_role(o)	     ?:
+		      check_nf(o)    ?:
+		      check_rings(o) ?:
+				       check_backend(o);
 	err = err ?: check_cpus(o);
 	err = err ?: check_stages(o);
 	for (i = 0; !err && i < o->num_ports; i++)
 		err = check_port(o, i);
+	if (!err && o->role == ROLE_NF)
+		err = read_macs(o);
 	return err ?: check_streams(o);
 }

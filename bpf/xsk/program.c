@@ -98,19 +98,18 @@ static int read_mode(struct program *p, const struct port *port)
 	return 0;
 }
 
-int program_open(struct program *p, const struct options *o,
-		 const struct port *port)
+int program_attach(struct program *p, const struct options *o,
+		   const struct port *port)
 {
 	bool generic = o->xdp_mode == ATTACH_GENERIC;
 	LIBBPF_OPTS(bpf_link_create_opts, opts,
 		    .flags = generic ? XDP_FLAGS_SKB_MODE : XDP_FLAGS_DRV_MODE);
 	int err;
 
-	*p = (struct program){ .link_fd = -1, .mode = "none" };
-	err = load_best(p, o, port) ?: read_id(p);
+	err = read_id(p);
 	if (err)
-		return fail(err, "cannot load XDP program: %s: %s",
-			    port->ifname, explain(err));
+		return fail(err, "cannot read program id: %s: %s", port->ifname,
+			    explain(err));
 	p->link_fd = bpf_link_create(bpf_program__fd(p->prog), port->ifindex,
 				     BPF_XDP, &opts);
 	if (p->link_fd < 0)
@@ -124,13 +123,25 @@ int program_open(struct program *p, const struct options *o,
 	return 0;
 }
 
-int program_add(struct program *p, const struct io *io)
+int program_open(struct program *p, const struct options *o,
+		 const struct port *port)
 {
-	__u32 key = io->queue * io->opt->sockets + io->number;
 	int err;
 
-	err = bpf_map_update_elem(bpf_map__fd(p->skel->maps.targets), &key,
-				  &io->fd, BPF_ANY);
+	err = load_best(p, o, port);
+	if (err)
+		return fail(err, "cannot load XDP program: %s: %s",
+			    port->ifname, explain(err));
+	p->sockets_fd = bpf_map__fd(p->skel->maps.targets);
+	return program_attach(p, o, port);
+}
+
+int program_add(struct program *p, const struct io *io)
+{
+	__u32 key = p->first_key + io->queue * io->opt->sockets + io->number;
+	int err;
+
+	err = bpf_map_update_elem(p->sockets_fd, &key, &io->fd, BPF_ANY);
 	if (err)
 		return fail(err, "cannot enter socket: %s queue %d: %s",
 			    io->port->ifname, io->queue, explain(err));

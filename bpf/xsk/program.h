@@ -9,6 +9,8 @@ struct program {
 	struct redirect_bpf *skel;
 	struct bpf_program *prog;
 	int link_fd;
+	int sockets_fd;	 /* map of sockets, or -1 */
+	__u32 first_key; /* in it, of this port */
 	__u32 id;
 	const char *stamps; /* on frames: where they come from */
 	const char *mode; /* as the kernel says: "native", "generic", "none" */
@@ -20,6 +22,9 @@ struct program {
  */
 int program_open(struct program *p, const struct options *o,
 		 const struct port *port);
+/* Attach p->prog, which is loaded; as program_open(). */
+int program_attach(struct program *p, const struct options *o,
+		   const struct port *port);
 int program_add(struct program *p, const struct io *io);
 void program_close(struct program *p);
 

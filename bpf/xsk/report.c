@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include "packet.h"
+#include "role_nf.h"
 #include "run.h"
 #include "util.h"
 
@@ -162,11 +163,13 @@ int print_ready(const struct run *run)
 			json_array_append_new(umems, umem_in_use(&w->umems[j]));
 	}
 	return print(json_pack(
-		"{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "event",
-		"ready", "version", XSK_VERSION, "kernel", kernel.release,
-		"options", options_json(&run->opt), "ports", ports, "sockets",
-		sockets, "umems", umems, "threads", threads_in_use(run),
-		"mlocked", run->mlocked, "dma_latency_us", dma_latency()));
+		"{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o?}",
+		"event", "ready", "version", XSK_VERSION, "kernel",
+		kernel.release, "options", options_json(&run->opt), "ports",
+		ports, "sockets", sockets, "umems", umems, "threads",
+		threads_in_use(run), "mlocked", run->mlocked, "dma_latency_us",
+		dma_latency(), "nf",
+		run->opt.role == ROLE_NF ? nf_in_use(run) : NULL));
 }
 
 /* The kernel's own counters of a socket. */
@@ -288,6 +291,8 @@ int print_counters(const struct run *run, const char *event)
 	root = json_pack("{s:s, s:f, s:o, s:o}", "event", event, "elapsed_s",
 			 (now - run->started_ns) / 1e9, "sockets", sockets,
 			 "workers", workers);
+	if (run->opt.role == ROLE_NF)
+		json_object_set_new(root, "nf", nf_counted(run));
 	if (!done) {
 		json_decref(umems);
 		/* while the worker counts on: exact once the traffic is over */

@@ -58,8 +58,11 @@ static int open_programs(struct run *run)
 	int i, ns, err = 0;
 
 	for (i = 0; i < XSK_PORTS; i++)
-		run->programs[i] =
-			(struct program){ .link_fd = -1, .mode = "none" };
+		run->programs[i] = (struct program){ .link_fd = -1,
+						     .sockets_fd = -1,
+						     .mode = "none" };
+	if (o->role == ROLE_NF)
+		return nf_program_open(&run->nf, o, run->programs);
 	if (o->backend == BACKEND_AF_PACKET || !options_receive(o))
 		return 0;
 	for (i = 0; !err && i < o->num_ports; i++) {
@@ -82,7 +85,7 @@ int run_open(struct run *run)
 	int err;
 
 	err = hold_dma_latency(run) ?: lock_memory(run) ?: open_programs(run);
-	while (!err && run->num_workers < (o->num_cpus ?: 1)) {
+	while (!err && run->num_workers < options_workers(o)) {
 		err = worker_open(&run->workers[run->num_workers], o,
 				  run->num_workers, run->programs);
 		run->num_workers++;
@@ -140,6 +143,7 @@ void run_close(struct run *run)
 		worker_close(&run->workers[i]);
 	for (i = 0; i < XSK_PORTS; i++)
 		program_close(&run->programs[i]);
+	nf_program_close(&run->nf);
 	if (run->latency_fd >= 0)
 		close(run->latency_fd);
 }

@@ -4,6 +4,7 @@
 #define XSK_RUN_H
 
 #include <stdbool.h>
+#include "nf_program.h"
 #include "program.h"
 #include "worker.h"
 
@@ -12,6 +13,7 @@
 struct run {
 	struct options opt;
 	struct program programs[XSK_PORTS];
+	struct nf_program nf;
 	struct worker workers[XSK_WORKERS];
 	int num_workers;
 	int latency_fd; /* holds /dev/cpu_dma_latency, or -1 */

@@ -25,6 +25,7 @@ static const struct role_ops *role_of(const struct options *o)
 		[ROLE_FORWARD] = &forward_role, [ROLE_REFLECT] = &reflect_role,
 		[ROLE_SINK] = &sink_role,	[ROLE_GEN] = &gen_role,
 		[ROLE_PING] = &ping_role,	[ROLE_PROBE] = &probe_role,
+		[ROLE_NF] = &nf_role,
 	};
 
 	return roles[o->role];
@@ -91,7 +92,7 @@ static int open_io(struct worker *w, int port, int lane,
 			    io->port->netns, explain(ns));
 	err = io->ops->open(io);
 	netns_leave(ns);
-	if (!err && program->skel)
+	if (!err && program->sockets_fd >= 0)
 		err = program_add(program, io);
 	return err;
 }

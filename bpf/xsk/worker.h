@@ -28,7 +28,7 @@ struct role_ops {
 };
 
 extern const struct role_ops forward_role, reflect_role, sink_role, gen_role,
-	ping_role, probe_role;
+	ping_role, probe_role, nf_role;
 
 struct worker {
 	const struct options *opt;

@@ -122,9 +122,11 @@ def expected(function, sample, hop=HOP, out_mac="00:00:00:00:00:00"):
     if function == "macswap":
         return verdict, frame[6:12] + frame[:6] + frame[12:]
     if function == "router":
+
         def routed(packet):
             packet[IP].ttl -= 1
             with_new_sums(packet, transport=False)
+
         return verdict, macs + rebuilt(frame, routed)[12:]
     if sample.kind == "not-ip":
         return verdict, frame
@@ -194,7 +196,9 @@ class Program:
     def run(self, frame):
         """Verdict and frame."""
         given, made = ctypes.create_string_buffer(frame, len(frame)), ctypes.create_string_buffer(4096)
-        packed = struct.pack("IIIIQQII", self.fd, 0, len(frame), 4096, ctypes.addressof(given), ctypes.addressof(made), 1, 0)
+        packed = struct.pack(
+            "IIIIQQII", self.fd, 0, len(frame), 4096, ctypes.addressof(given), ctypes.addressof(made), 1, 0
+        )
         attr = ctypes.create_string_buffer(packed, 80)
         _bpf(BPF_PROG_TEST_RUN, attr)
         _, code, _, size = struct.unpack_from("IIII", attr.raw)

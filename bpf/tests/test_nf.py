@@ -187,6 +187,7 @@ def translate_last(last, frames, hops):
 
 def server_of(src, dst, sport, dport, servers):
     """The rule of nf_packet.h on a little-endian machine."""
+
     def swapped(value, size):
         return int.from_bytes(int(value).to_bytes(size, "big"), "little")
 
@@ -256,7 +257,7 @@ def test_the_way_to_the_stack_and_back():
                 got = through((outside, stack), local, LAST)
                 assert [frame for frame in got if frame in local] == [local[2], local[3]]  # no IPv4: as they came
                 assert len(got) == 4
-                back = [frame for frame in reversed(local)]
+                back = list(reversed(local))
                 assert through((stack, outside), back, LAST) == back
             done = app.finish()
     assert Counter({key: done["nf"]["af_xdp"][key] for key in ("local", "undelivered", "forwarded")}) == {

@@ -6,6 +6,7 @@ from statistics import median
 
 from xdplab.analysis.distribution import Distribution
 from xdplab.model import Model
+from xdplab.model.functions import NfPoint
 from xdplab.model.sockets import SocketStudy, SocketTrial, Stage, StageSummary, Workload
 
 STAGES: tuple[Stage, ...] = ("driver", "stack", "complete")
@@ -39,16 +40,20 @@ class SocketRow(Model):
     mpps_range: tuple[float, float] | None
     stages: dict[Stage, StageRow]
     stamps: str
+    #: Of a case of network functions.
+    function: NfPoint | None = None
 
 
 def socket_rows(study: SocketStudy, trials: Sequence[SocketTrial]) -> list[SocketRow]:
     """In the study's order."""
-    titles = [case.title for case in study.cases]
+    cases = study.all_cases()
+    titles = [case.title for case in cases]
+    functions = {case.title: case.function for case in cases}
     groups: dict[tuple[Workload, str, float | None], list[SocketTrial]] = {}
     for trial in trials:
         groups.setdefault((trial.workload, trial.case, trial.rate_pps), []).append(trial)
     order = sorted(groups, key=lambda key: (study.workloads.index(key[0]), titles.index(key[1]), key[2] or 0))
-    return [_row(*key, groups[key]) for key in order]
+    return [_row(*key, groups[key]).model_copy(update={"function": functions[key[1]]}) for key in order]
 
 
 def stage_distribution(trials: Sequence[SocketTrial], stage: Stage) -> Distribution:
@@ -103,5 +108,7 @@ def _mode(trial: SocketTrial) -> str:
     if "label" in trial.mode:
         return str(trial.mode["label"])
     attached = "/".join(sorted({str(port["mode"]) for port in trial.mode["xdp"].values()} - {"none"}))
+    if not trial.mode["xsk"]:
+        return attached
     copying = "zero-copy" if all(sock["zero_copy"] for sock in trial.mode["xsk"]) else "copy"
     return f"{attached} {copying}".strip()

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from xdplab import app
+from xdplab.analysis.ranks import RankAgreement, rank_agreements
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows
 from xdplab.cli.changes import changes_of
 from xdplab.cli.tables import columns, number
@@ -38,6 +39,15 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
     return "\n".join(parts)
 
 
+def rank_table(ranks: Sequence[RankAgreement]) -> str:
+    """Network functions: our order of the modes, and how it agrees with the published one."""
+    table = [["traffic", "function", "order here", "published order", "tau"]]
+    for rank in ranks:
+        orders = (" > ".join(order) or "-" for order in (rank.order, rank.published_order))
+        table.append([rank.workload, rank.group, *orders, "-" if rank.tau is None else f"{rank.tau:+.2f}"])
+    return columns(table)
+
+
 def sockets(
     study: Annotated[Path, typer.Argument(help="study file (suites/studies/sockets/*.yaml)")],
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
@@ -48,6 +58,9 @@ def sockets(
     folder, record = app.run_sockets(spec, lambda text: print(text, file=sys.stderr), results or app.results_folder())
     rows = socket_rows(spec, folder.load()[1])
     print(socket_table(rows))
+    ranks = rank_agreements(spec, rows)
+    if ranks:
+        print(rank_table(ranks))
     print(f"run {folder.path}")
     print(f"report {folder.report}")
     if record.interrupted:

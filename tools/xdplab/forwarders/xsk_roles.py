@@ -9,6 +9,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.model import InputError, validated
 from xdplab.model.sockets import SocketCase, Workload
@@ -74,13 +75,19 @@ class TestpmdRole(Testpmd):
         return sum(int(count) for count in re.findall(r"rx_queue_\d+_xdp_redirect: (\d+)", shown))
 
 
-def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> XskRole | TestpmdRole:
+def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> XskRole | TestpmdRole | XskFunctions:
     """The program of a case.
 
     Raises:
         InputError: an option it has not, or a workload it cannot do.
     """
     where = f"case {case.title!r}: options"
+    if case.program == "nf":
+        if case.function is None:
+            raise InputError(f"case {case.title!r}: program nf is made by the study's network_functions")
+        return XskFunctions(case.function, workload, frame_bytes)
+    if workload in ("dropped", "pass-through", "mixed"):
+        raise InputError(f"case {case.title!r}: workload {workload} is of network functions: give the case workloads")
     if case.program == "xsk":
         return XskRole(validated(XskOptions, case.options, where), workload, frame_bytes)
     if workload not in _TESTPMD_MODES:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.functions import NfMatrix, NfMode, NfPoint
 from xdplab.model.inventory import Name
 from xdplab.model.run import Environment
 from xdplab.model.study import Scalar
@@ -13,8 +14,9 @@ from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.trial import DisturbanceRule
 
 #: rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send back with addresses swapped;
-#: stages: when a frame is where, from the wire to the application.
-Workload = Literal["rxdrop", "txonly", "l2fwd", "stages"]
+#: stages: when a frame is where, from the wire to the application. Of network functions: what becomes of the traffic
+#: (dropped, pass-through, mixed: a share is dropped).
+Workload = Literal["rxdrop", "txonly", "l2fwd", "stages", "dropped", "pass-through", "mixed"]
 Stage = Literal["driver", "stack", "complete"]
 
 
@@ -22,8 +24,10 @@ class SocketCase(Model):
     """A program and its options."""
 
     title: str
-    program: Literal["xsk", "testpmd"] = "xsk"
+    program: Literal["xsk", "testpmd", "nf"] = "xsk"
     options: dict[str, Scalar] = {}
+    #: Of program `nf`, made from the study's `network_functions`.
+    function: NfPoint | None = None
     #: Workloads that it takes part in; none given: all of the study.
     workloads: tuple[Workload, ...] = ()
 
@@ -35,6 +39,8 @@ class Published(Model):
     setup: str = ""
     #: Workload -> what the figure is called -> Mpps.
     mpps: dict[Workload, dict[str, float]] = {}
+    #: Workload -> network function -> mode -> Mpps.
+    modes_mpps: dict[Workload, dict[str, dict[NfMode, float]]] = {}
     #: Row's title -> stage -> (min, max, peak to peak, mean, RMS) in us.
     stages_us: dict[str, dict[Stage, tuple[float, float, float, float, float]]] = {}
 
@@ -47,7 +53,10 @@ class SocketStudy(Model):
     title: str = ""
     testbed: str = "embedded"
     workloads: tuple[Workload, ...] = Field(min_length=1)
-    cases: tuple[SocketCase, ...] = Field(min_length=1)
+    cases: tuple[SocketCase, ...] = ()
+    network_functions: NfMatrix | None = None
+    #: Settings of the forwarder's machine and ports for all cells (`cpu_layout`, `ddio_ways` ...).
+    knobs: dict[str, Scalar] = {}
     #: Frames per second of workload `stages`.
     rates_pps: tuple[float, ...] = (1000.0,)
     frame_bytes: int = Field(default=64, ge=64, le=1518)
@@ -64,6 +73,27 @@ class SocketStudy(Model):
         if not value or not all(0.1 <= rate <= 1e6 for rate in value):
             raise ValueError("should be rates from 0.1 to 1000000")
         return value
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> "SocketStudy":
+        if not self.cases and self.network_functions is None:
+            raise ValueError("cases: there are none, and no network_functions")
+        return self
+
+    def all_cases(self) -> tuple[SocketCase, ...]:
+        """Those given, and those of the network functions."""
+        if self.network_functions is None:
+            return self.cases
+        made = []
+        for point in self.network_functions.points():
+            if "firewall" not in point.functions[:-1]:
+                traffic: tuple[Workload, ...] = ("dropped", "pass-through")
+                made.append(SocketCase(title=point.title, program="nf", function=point, workloads=traffic))
+                continue
+            for share in self.network_functions.drop_percents:  # what the firewall lets through goes on
+                mixed = point.model_copy(update={"drop_percent": share, "group": f"{point.group}, {share} % dropped"})
+                made.append(SocketCase(title=mixed.title, program="nf", function=mixed, workloads=("mixed",)))
+        return self.cases + tuple(made)
 
     @model_validator(mode="after")
     def _titles_differ(self) -> "SocketStudy":

@@ -7,6 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from xdplab.analysis.ranks import rank_agreements
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows, stage_distribution
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
 from xdplab.report.plots import distribution_plot, line_style, new_figure, plain, to_svg
@@ -24,6 +25,7 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
     text = environment.get_template("sockets.html.j2").render(
         run=run,
         rates=rates,
+        ranks=rank_agreements(run.study, rows),
         staged=staged,
         unmeasured=[row for row in rows if not row.repetitions],
         stages=STAGES,
@@ -52,7 +54,7 @@ def _rate_plot(rows: Sequence[SocketRow]) -> str:
     labels = [plain(f"{row.workload}: {row.case}") for row in reversed(rows)]
     axes.set_yticks(range(len(rows)), labels)
     axes.set_xlabel("Mpps (bar: median, line: all repetitions)")
-    return to_svg(figure, axes, "rates of the micro-benchmarks", legend=False)
+    return to_svg(figure, axes, "rates by case", legend=False)
 
 
 def _stage_plot(stage: str, rows: Sequence[SocketRow], trials: Sequence[SocketTrial]) -> str:

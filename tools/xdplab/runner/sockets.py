@@ -13,7 +13,9 @@ from typing import Any
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import mode_in_use
+from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.forwarders.xsk_roles import TestpmdRole, XskRole, frames_sent, make_role
+from xdplab.knobs import KnobContext, make_knob
 from xdplab.methods import make_method
 from xdplab.model import (
     Environment,
@@ -32,6 +34,7 @@ from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.leftovers import detach_xdp
 from xdplab.runner.plan import Plan
+from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
@@ -39,6 +42,8 @@ from xdplab.testers import Tester, TesterContext
 #: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18).
 _QUEUE_RELEASE_S = 0.05
 _DRAIN_S = 0.1
+
+Program = XskRole | TestpmdRole | XskFunctions
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,12 @@ def cells(study: SocketStudy) -> list[Cell]:
     """All cells, in the study's order.
 
     Raises:
-        InputError: a case has an option that its program has not.
+        InputError: a case has an option that its program has not; a knob or its value is unknown.
     """
     found = []
-    for workload, case in itertools.product(study.workloads, study.cases):
+    for name, value in study.knobs.items():
+        make_knob(name).check(value)
+    for workload, case in itertools.product(study.workloads, study.all_cases()):
         if case.workloads and workload not in case.workloads:
             continue
         make_role(case, workload, study.frame_bytes)
@@ -109,15 +116,20 @@ class SocketRun:
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         program = make_role(cell.case, cell.workload, self._study.frame_bytes)
-        port = self._testbed.ports["b0"]
-        dut = Dut(self._testbed.dut, (port,), Path.HAIRPIN, self._testbed.layout, self._workdir / "dut")
-        reason = program.supported(dut)
+        path = Path.THROUGH if isinstance(program, XskFunctions) else Path.HAIRPIN
+        ports = tuple(self._testbed.ports[role] for role in (("b0", "b1") if path is Path.THROUGH else ("b0",)))
+        context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
+        settings = Settings(self._testbed.lock, context, self._study.knobs)
+        dut = Dut(self._testbed.dut, ports, path, settings.context.layout, self._workdir / "dut")
+        reason = settings.unsupported() or program.supported(dut)
         if reason:
             return record.model_copy(update={"status": "unsupported", "reason": reason})
         shutil.rmtree(self._workdir, ignore_errors=True)
         dut.rundir.mkdir(mode=0o700, parents=True)
         try:
+            settings.apply()
             program.start(dut)
+            settings.after_start()
             reason = program.ineffective()
             if reason:
                 raise Unsupported(reason)
@@ -133,14 +145,15 @@ class SocketRun:
                 program.stop()
                 time.sleep(_QUEUE_RELEASE_S)
                 detach_xdp(dut.host, dut.ports)
+                settings.restore()
                 shutil.rmtree(self._workdir, ignore_errors=True)
 
-    def _measure(self, cell: Cell, program: XskRole | TestpmdRole, dut: Dut) -> dict[str, Any]:
+    def _measure(self, cell: Cell, program: Program, dut: Dut) -> dict[str, Any]:
         before = snapshot(program, dut)
         if cell.workload == "txonly":
             result, pps = self._sending(dut)
         else:
-            result, pps = self._receiving(cell, program)
+            result, pps = self._receiving(cell, program, dut)
         after = snapshot(program, dut)
         ended = program.crashed()
         if ended:
@@ -169,14 +182,20 @@ class SocketRun:
             raise PointFailed("nothing was sent")
         return TrialResult(tester="none", sender="none", elapsed_s=elapsed_s, streams=()), sent / elapsed_s
 
-    def _receiving(self, cell: Cell, program: XskRole | TestpmdRole) -> tuple[TrialResult, float]:
-        """Flooded by the tester, or with frames at a rate; what came back, or what the program counted."""
-        flood = StreamSpec(kind="load", pps=cell.rate_pps, frame_bytes=self._study.frame_bytes)
-        spec = TrialSpec(streams=(flood,), duration_s=self._study.duration_s, drain_s=_DRAIN_S)
+    def _receiving(self, cell: Cell, program: Program, dut: Dut) -> tuple[TrialResult, float]:
+        """Flooded by the tester, or with frames at a rate; what came back, or what the program counted, or both."""
+        streams: tuple[StreamSpec, ...] = (
+            StreamSpec(kind="load", pps=cell.rate_pps, frame_bytes=self._study.frame_bytes),
+        )
+        functions = isinstance(program, XskFunctions)
+        if isinstance(program, XskFunctions):
+            streams = program.streams()
+        spec = TrialSpec(streams=streams, duration_s=self._study.duration_s, drain_s=_DRAIN_S)
         context = TesterContext(
-            ports=self._testbed.tester_ports(Path.HAIRPIN),
-            layout=self._testbed.layout,
-            rx_program=self._tester.choose_rx(False).program,
+            ports=self._testbed.tester_ports(dut.path),
+            layout=dut.layout,
+            # XDP_REDIRECT needs NAPI at the receiver: all modes of a function pay for the same one
+            rx_program=self._tester.choose_rx(functions).program,
             workdir=self._workdir,
             forwarder=program,
             still_well=program.crashed,
@@ -185,9 +204,14 @@ class SocketRun:
             self._tester.run(context, spec.model_copy(update={"duration_s": max(self._study.warmup_s, 0.05)}))
         begin = program.frames_received()
         result = self._tester.run(context, spec)
-        received = result.received if cell.workload == "l2fwd" else program.frames_received() - begin
+        received = 0 if cell.workload == "l2fwd" else program.frames_received() - begin
+        if cell.workload == "l2fwd" or functions:  # of functions: what came through, beside what was dropped on purpose
+            received += result.received
         if not received:
             raise PointFailed("nothing was received")
+        wrong = {"dropped": result.received, "pass-through": received - result.received}.get(cell.workload, 0)
+        if wrong:
+            raise PointFailed(f"{wrong} frames were decided on wrongly")
         return result, received / result.elapsed_s
 
 

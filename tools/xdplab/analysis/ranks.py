@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modes of a network function in order of throughput: ours, the published one, and how far both agree."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from scipy.stats import kendalltau
+
+from xdplab.analysis.sockets import SocketRow
+from xdplab.model import Model
+from xdplab.model.functions import NfMode
+from xdplab.model.sockets import SocketStudy, Workload
+
+
+class ModeFigure(Model):
+    """One mode, in Mpps; None where it was not measured or not published."""
+
+    mode: NfMode
+    ours: float | None
+    published: float | None
+
+
+class RankAgreement(Model):
+    """One function at one workload.
+
+    `tau` is Kendall's tau-b over the modes that both have: 1 is the same order, -1 the reverse; None with fewer than
+    two of them. Each pair of them that the publication tells apart is in one of the three lists, the published winner
+    first: `unclear` where our repetitions overlap.
+    """
+
+    workload: Workload
+    group: str
+    figures: tuple[ModeFigure, ...]
+    tau: float | None
+    agree: tuple[tuple[NfMode, NfMode], ...]
+    differ: tuple[tuple[NfMode, NfMode], ...]
+    unclear: tuple[tuple[NfMode, NfMode], ...]
+
+    @property
+    def order(self) -> tuple[NfMode, ...]:
+        """Our measured modes, the fastest first."""
+        measured = [figure for figure in self.figures if figure.ours is not None]
+        return tuple(figure.mode for figure in sorted(measured, key=lambda figure: -(figure.ours or 0)))
+
+    @property
+    def published_order(self) -> tuple[NfMode, ...]:
+        """The published modes, the fastest first."""
+        given = [figure for figure in self.figures if figure.published is not None]
+        return tuple(figure.mode for figure in sorted(given, key=lambda figure: -(figure.published or 0)))
+
+    @property
+    def sentence(self) -> str:
+        """The agreement in words."""
+        if self.tau is None:
+            return "nothing published to compare with" if not self.published_order else "fewer than two modes in common"
+        parts = [f"Kendall's tau {self.tau:+.2f}"]
+        for name, pairs in (("as published", self.agree), ("the other way round", self.differ)):
+            if pairs:
+                parts.append(f"{name}: {', '.join(f'{first} above {second}' for first, second in pairs)}")
+        if self.unclear:
+            parts.append(f"not told apart here: {', '.join(f'{first} and {second}' for first, second in self.unclear)}")
+        return "; ".join(parts)
+
+
+def kendall_tau(ours: Mapping[NfMode, float], published: Mapping[NfMode, float]) -> float | None:
+    """Tau-b over the common keys; None where it is not defined (fewer than two, or all the same)."""
+    common = sorted(ours.keys() & published.keys())
+    if len(common) < 2:
+        return None
+    tau = float(kendalltau([ours[mode] for mode in common], [published[mode] for mode in common]).statistic)
+    return None if math.isnan(tau) else tau
+
+
+def rank_agreements(study: SocketStudy, rows: Sequence[SocketRow]) -> list[RankAgreement]:
+    """One per function and workload, in the study's order; functions without a published figure have ours alone."""
+    published = study.published.modes_mpps if study.published else {}
+    groups: dict[tuple[Workload, str], list[SocketRow]] = {}
+    for row in rows:
+        if row.function is not None:
+            groups.setdefault((row.workload, row.function.group), []).append(row)
+    return [
+        _agreement(workload, group, members, published.get(workload, {}).get(group, {}))
+        for (workload, group), members in groups.items()
+    ]
+
+
+def _agreement(
+    workload: Workload, group: str, rows: Sequence[SocketRow], published: Mapping[NfMode, float]
+) -> RankAgreement:
+    ours: dict[NfMode, float] = {}
+    spans: dict[NfMode, tuple[float, float]] = {}
+    asked: list[NfMode] = []
+    for row in rows:
+        assert row.function is not None
+        asked.append(row.function.mode)
+        if row.mpps is not None and row.mpps_range is not None:
+            ours[row.function.mode] = row.mpps
+            spans[row.function.mode] = row.mpps_range
+    lists: dict[str, list[tuple[NfMode, NfMode]]] = {"agree": [], "differ": [], "unclear": []}
+    common = sorted(ours.keys() & published.keys(), key=lambda mode: -published[mode])
+    for first, second in itertools.combinations(common, 2):
+        if published[first] > published[second]:
+            lists[_verdict(spans[first], spans[second])].append((first, second))
+    modes = [*asked, *(mode for mode in published if mode not in asked)]
+    return RankAgreement(
+        workload=workload,
+        group=group,
+        figures=tuple(ModeFigure(mode=mode, ours=ours.get(mode), published=published.get(mode)) for mode in modes),
+        tau=kendall_tau(ours, published),
+        agree=tuple(lists["agree"]),
+        differ=tuple(lists["differ"]),
+        unclear=tuple(lists["unclear"]),
+    )
+
+
+def _verdict(first: tuple[float, float], second: tuple[float, float]) -> str:
+    if first[0] > second[1]:
+        return "agree"
+    return "differ" if first[1] < second[0] else "unclear"

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Role `nf` of `bpf/xsk`: network functions as XDP program, as AF_XDP application, or as both."""
+
+from typing import Any
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.model import StreamSpec, validated
+from xdplab.model.functions import MODE_OPTIONS, NfPoint
+from xdplab.model.sockets import Workload
+
+#: xdpgen: flows of a stream, and streams (address pairs) of a trial.
+_FLOWS_PER_PAIR, _PAIRS = 10_000, 16
+
+
+class XskFunctions(XskForwarder):
+    """One network function, or a chain of them, between two ports."""
+
+    def __init__(self, point: NfPoint, workload: Workload, frame_bytes: int) -> None:
+        self._place = str(MODE_OPTIONS[point.mode]["place"])
+        sockets = {key: value for key, value in MODE_OPTIONS[point.mode].items() if key != "place"}
+        rings = {"rx_ring": point.rx_ring, "fill_ring": point.rx_ring}
+        super().__init__(validated(XskOptions, {**sockets, **rings}, f"network_functions: {point.title}"))
+        self._point = point
+        self._workload = workload
+        self._frame_bytes = frame_bytes
+
+    @property
+    def _flows(self) -> int:
+        """As many as entries; where a share of them is denied, at least a hundred."""
+        if self._workload == "mixed":
+            return min(-(-self._point.table_entries // 100) * 100, _FLOWS_PER_PAIR * _PAIRS)
+        return min(self._point.table_entries, _FLOWS_PER_PAIR * _PAIRS)
+
+    def streams(self) -> tuple[StreamSpec, ...]:
+        """Traffic whose flows are those of the tables, as fast as the tester sends."""
+        pairs = -(-self._flows // _FLOWS_PER_PAIR)
+        return tuple(
+            StreamSpec(
+                kind="load",
+                pps=None,
+                frame_bytes=self._frame_bytes,
+                flows=min(_FLOWS_PER_PAIR, self._flows - pair * _FLOWS_PER_PAIR),
+                pair=pair,
+            )
+            for pair in range(pairs)
+        )
+
+    def frames_dropped(self) -> int:
+        """By its own count, up to now, in the kernel and in user space."""
+        return sum(int(half["dropped"]) for half in self.counters()["nf"].values())
+
+    def frames_received(self) -> int:
+        """The same: what is not dropped is counted where it arrives."""
+        return self.frames_dropped()
+
+    def _configuration(self, dut: Dut) -> dict[str, Any]:
+        asked = {**super()._configuration(dut), "role": "nf"}
+        asked.pop("touch")
+        return {**asked, "nf": self._functions(dut)}
+
+    def _functions(self, dut: Dut) -> dict[str, Any]:
+        """Tables and verdict so that the workload's frames are dropped or come through."""
+        point, workload = self._point, self._workload
+        filters = "firewall" in point.functions
+        denied = {"dropped": 100, "pass-through": 0}.get(workload, point.drop_percent) if filters else 0
+        entries = max(point.table_entries, self._flows)
+        stages = 1 if self._place == "combined" and len(point.functions) > 1 else None
+        far = {"mac": "02:00:00:00:00:01", "ip": "198.51.100.1", "port": len(dut.ports) - 1}
+        return {
+            "functions": list(point.functions),
+            "place": self._place,
+            # of a chain only the first is the kernel's, and what passes it is handed on
+            "xdp_stages": stages,
+            "then": "drop" if workload == "dropped" and not filters else "forward",
+            "acl_entries": entries,
+            "sessions": entries,
+            "routes": entries,
+            "drop_percent": denied,
+            "flows": self._flows,
+            "flows_per_pair": _FLOWS_PER_PAIR,
+            "next_hops": [far],
+            "work_iterations": point.work_iterations,
+            "work_lookups": point.work_lookups,
+            "work_bytes": point.work_bytes,
+        }

@@ -4,6 +4,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from scipy.stats import kendalltau
 
@@ -14,7 +15,7 @@ from xdplab.model.sockets import SocketStudy, Workload
 
 
 class ModeFigure(Model):
-    """One mode, in Mpps; None where it was not measured or not published."""
+    """One mode: ours in the agreement's unit, the published figure in Mpps; None where there is none."""
 
     mode: NfMode
     ours: float | None
@@ -31,6 +32,7 @@ class RankAgreement(Model):
 
     workload: Workload
     group: str
+    unit: Literal["Mpps", "requests/s"]
     figures: tuple[ModeFigure, ...]
     tau: float | None
     agree: tuple[tuple[NfMode, NfMode], ...]
@@ -80,9 +82,14 @@ def rank_agreements(study: SocketStudy, rows: Sequence[SocketRow]) -> list[RankA
         if row.function is not None:
             groups.setdefault((row.workload, row.function.group), []).append(row)
     return [
-        _agreement(workload, group, members, published.get(workload, {}).get(group, {}))
+        _agreement(workload, group, members, published.get(workload, {}).get(_published_group(workload, group), {}))
         for (workload, group), members in groups.items()
     ]
+
+
+def _published_group(workload: Workload, group: str) -> str:
+    """Of local traffic only macswap was published, whose frames the stack here would not take."""
+    return "macswap" if workload == "local" else group
 
 
 def _agreement(
@@ -95,8 +102,9 @@ def _agreement(
         assert row.function is not None
         asked.append(row.function.mode)
         if row.mpps is not None and row.mpps_range is not None:
-            ours[row.function.mode] = row.mpps
-            spans[row.function.mode] = row.mpps_range
+            ours[row.function.mode], spans[row.function.mode] = row.mpps, row.mpps_range
+        if row.requests_per_s is not None and row.requests_range is not None:
+            ours[row.function.mode], spans[row.function.mode] = row.requests_per_s, row.requests_range
     lists: dict[str, list[tuple[NfMode, NfMode]]] = {"agree": [], "differ": [], "unclear": []}
     common = sorted(ours.keys() & published.keys(), key=lambda mode: -published[mode])
     for first, second in itertools.combinations(common, 2):
@@ -106,6 +114,7 @@ def _agreement(
     return RankAgreement(
         workload=workload,
         group=group,
+        unit="requests/s" if workload == "local" else "Mpps",
         figures=tuple(ModeFigure(mode=mode, ours=ours.get(mode), published=published.get(mode)) for mode in modes),
         tau=kendall_tau(ours, published),
         agree=tuple(lists["agree"]),

@@ -26,6 +26,13 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
             reps = str(row.repetitions) + (f"+{row.disturbed}d" if row.disturbed else "")
             table.append([row.workload, row.case, row.mode, number(row.mpps), number(low), number(high), reps])
         parts.append(columns(table))
+    served = [row for row in rows if row.requests_per_s is not None]
+    if served:
+        table = [["workload", "case", "mode", "requests/s", "from", "to", "reps"]]
+        for row in served:
+            figures = (row.requests_per_s, *(row.requests_range or ()))
+            table.append([row.workload, row.case, row.mode, *map(number, figures), str(row.repetitions)])
+        parts.append(columns(table))
     staged = [row for row in rows if row.stages]
     if staged:
         table = [["case", "pps", "stage", "min us", "max us", "peak to peak", "mean us", "rms us", "frames"]]

@@ -24,6 +24,13 @@ class XskFunctions(XskForwarder):
         self._point = point
         self._workload = workload
         self._frame_bytes = frame_bytes
+        #: Where an application that takes all frames sends those of the local stack; set before it is started.
+        self.stack_port: str | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no frame comes past the application."""
+        return self._place == "af_xdp"
 
     @property
     def _flows(self) -> int:
@@ -57,22 +64,26 @@ class XskFunctions(XskForwarder):
     def _configuration(self, dut: Dut) -> dict[str, Any]:
         asked = {**super()._configuration(dut), "role": "nf"}
         asked.pop("touch")
+        if self.stack_port:
+            asked["ports"] = [*asked["ports"], {"ifname": self.stack_port}]
         return {**asked, "nf": self._functions(dut)}
 
     def _functions(self, dut: Dut) -> dict[str, Any]:
         """Tables and verdict so that the workload's frames are dropped or come through."""
         point, workload = self._point, self._workload
         filters = "firewall" in point.functions
-        denied = {"dropped": 100, "pass-through": 0}.get(workload, point.drop_percent) if filters else 0
+        denied = {"dropped": 100, "pass-through": 0, "local": 0}.get(workload, point.drop_percent) if filters else 0
         entries = max(point.table_entries, self._flows)
         stages = 1 if self._place == "combined" and len(point.functions) > 1 else None
+        then = "local" if workload == "local" else "drop" if workload == "dropped" and not filters else "forward"
         far = {"mac": "02:00:00:00:00:01", "ip": "198.51.100.1", "port": len(dut.ports) - 1}
         return {
             "functions": list(point.functions),
             "place": self._place,
             # of a chain only the first is the kernel's, and what passes it is handed on
             "xdp_stages": stages,
-            "then": "drop" if workload == "dropped" and not filters else "forward",
+            "then": then,
+            "stack_port": self.stack_port is not None,
             "acl_entries": entries,
             "sessions": entries,
             "routes": entries,

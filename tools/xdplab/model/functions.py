@@ -28,6 +28,9 @@ MODE_OPTIONS: dict[NfMode, dict[str, Scalar]] = {
 #: Functions whose table has a size worth sweeping.
 TABLES: frozenset[NfFunction] = frozenset({"router", "firewall", "load_balancer"})
 
+#: Functions that leave addresses alone, so that the stack of this machine takes their frames.
+KEEP_ADDRESSES: frozenset[NfFunction] = frozenset({"checksummer", "firewall"})
+
 Entries = Annotated[int, Field(ge=1, le=1_000_000)]
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Model
-from xdplab.model.functions import NfMatrix, NfMode, NfPoint
+from xdplab.model.functions import KEEP_ADDRESSES, NfMatrix, NfMode, NfPoint
 from xdplab.model.inventory import Name
 from xdplab.model.run import Environment
 from xdplab.model.study import Scalar
@@ -15,8 +15,8 @@ from xdplab.model.trial import DisturbanceRule
 
 #: rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send back with addresses swapped;
 #: stages: when a frame is where, from the wire to the application. Of network functions: what becomes of the traffic
-#: (dropped, pass-through, mixed: a share is dropped).
-Workload = Literal["rxdrop", "txonly", "l2fwd", "stages", "dropped", "pass-through", "mixed"]
+#: (dropped, pass-through, mixed: a share is dropped; local: requests to a memcached on the same machine).
+Workload = Literal["rxdrop", "txonly", "l2fwd", "stages", "dropped", "pass-through", "mixed", "local"]
 Stage = Literal["driver", "stack", "complete"]
 
 
@@ -87,7 +87,8 @@ class SocketStudy(Model):
         made = []
         for point in self.network_functions.points():
             if "firewall" not in point.functions[:-1]:
-                traffic: tuple[Workload, ...] = ("dropped", "pass-through")
+                local: tuple[Workload, ...] = ("local",) if KEEP_ADDRESSES.issuperset(point.functions) else ()
+                traffic: tuple[Workload, ...] = ("dropped", "pass-through", *local)
                 made.append(SocketCase(title=point.title, program="nf", function=point, workloads=traffic))
                 continue
             for share in self.network_functions.drop_percents:  # what the firewall lets through goes on
@@ -125,6 +126,8 @@ class SocketTrial(Model):
     reason: str = ""
     started: str
     pps: float | None = None
+    #: Of workload `local`.
+    requests_per_s: float | None = None
     stages: dict[Stage, StageSummary] = {}
     #: Frames with a time stamp of the NIC, of this machine only, or none.
     stamps: dict[str, int] = {}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a socket study: every cell of it once per repetition, in a random order, each with a fresh process."""
 
+import contextlib
 import itertools
 import random
 import shutil
@@ -30,6 +31,7 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.model.sockets import SocketCase, SocketStudy, SocketTrial, StageSummary, Workload
+from xdplab.runner import local_traffic
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.leftovers import detach_xdp
@@ -116,18 +118,24 @@ class SocketRun:
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         program = make_role(cell.case, cell.workload, self._study.frame_bytes)
-        path = Path.THROUGH if isinstance(program, XskFunctions) else Path.HAIRPIN
+        local = cell.workload == "local"
+        path = Path.THROUGH if isinstance(program, XskFunctions) and not local else Path.HAIRPIN
         ports = tuple(self._testbed.ports[role] for role in (("b0", "b1") if path is Path.THROUGH else ("b0",)))
         context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
         settings = Settings(self._testbed.lock, context, self._study.knobs)
         dut = Dut(self._testbed.dut, ports, path, settings.context.layout, self._workdir / "dut")
         reason = settings.unsupported() or program.supported(dut)
+        if isinstance(program, XskFunctions) and local:
+            reason = reason or local_traffic.why_not(dut, self._testbed.ports["a0"])
         if reason:
             return record.model_copy(update={"status": "unsupported", "reason": reason})
         shutil.rmtree(self._workdir, ignore_errors=True)
         dut.rundir.mkdir(mode=0o700, parents=True)
+        stack = contextlib.ExitStack()
         try:
             settings.apply()
+            if isinstance(program, XskFunctions) and local:
+                stack.enter_context(local_traffic.way_to_the_stack(program, dut, self._testbed.ports["a0"]))
             program.start(dut)
             settings.after_start()
             reason = program.ineffective()
@@ -145,12 +153,19 @@ class SocketRun:
                 program.stop()
                 time.sleep(_QUEUE_RELEASE_S)
                 detach_xdp(dut.host, dut.ports)
+                stack.close()
                 settings.restore()
                 shutil.rmtree(self._workdir, ignore_errors=True)
 
     def _measure(self, cell: Cell, program: Program, dut: Dut) -> dict[str, Any]:
         before = snapshot(program, dut)
-        if cell.workload == "txonly":
+        requests: float | None = None
+        pps: float | None = None
+        if cell.workload == "local":
+            client, cpu = self._testbed.ports["a0"], dut.layout.tester_tx
+            requests = local_traffic.requests_per_s(dut, client, cpu, self._workdir, self._study.duration_s)
+            result = TrialResult(tester="memcached", sender="none", elapsed_s=self._study.duration_s, streams=())
+        elif cell.workload == "txonly":
             result, pps = self._sending(dut)
         else:
             result, pps = self._receiving(cell, program, dut)
@@ -167,6 +182,7 @@ class SocketRun:
             "status": "disturbed" if found.disturbed else "ok",
             "reason": "; ".join(found.reasons),
             "pps": pps,
+            "requests_per_s": requests,
             "stages": {name: StageSummary(**told[name]) for name in ("driver", "stack", "complete") if told},
             "stamps": {name: told[name] for name in ("hardware", "software", "unstamped") if told},
             "mode": mode_in_use(program, dut),
@@ -219,6 +235,8 @@ def describe(trial: SocketTrial) -> str:
     """A trial in one phrase."""
     if trial.stages:
         text = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in trial.stages.items())
+    elif trial.requests_per_s is not None:
+        text = f"{trial.requests_per_s:.0f} requests/s"
     elif trial.pps is not None:
         text = f"{trial.pps / 1e6:.3f} Mpps"
     else:

@@ -13,6 +13,9 @@ from xdplab.model import Model
 from xdplab.model.functions import NfMode
 from xdplab.model.sockets import SocketStudy, Workload
 
+#: Where more is better, and an order was published.
+_COMPARED: frozenset[Workload] = frozenset({"dropped", "pass-through", "mixed", "local"})
+
 
 class ModeFigure(Model):
     """One mode: ours in the agreement's unit, the published figure in Mpps; None where there is none."""
@@ -79,7 +82,7 @@ def rank_agreements(study: SocketStudy, rows: Sequence[SocketRow]) -> list[RankA
     published = study.published.modes_mpps if study.published else {}
     groups: dict[tuple[Workload, str], list[SocketRow]] = {}
     for row in rows:
-        if row.function is not None:
+        if row.function is not None and row.workload in _COMPARED:
             groups.setdefault((row.workload, row.function.group), []).append(row)
     return [
         _agreement(workload, group, members, published.get(workload, {}).get(_published_group(workload, group), {}))
@@ -103,8 +106,8 @@ def _agreement(
         asked.append(row.function.mode)
         if row.mpps is not None and row.mpps_range is not None:
             ours[row.function.mode], spans[row.function.mode] = row.mpps, row.mpps_range
-        if row.requests_per_s is not None and row.requests_range is not None:
-            ours[row.function.mode], spans[row.function.mode] = row.requests_per_s, row.requests_range
+        if row.figure is not None and row.figure_range is not None:
+            ours[row.function.mode], spans[row.function.mode] = row.figure, row.figure_range
     lists: dict[str, list[tuple[NfMode, NfMode]]] = {"agree": [], "differ": [], "unclear": []}
     common = sorted(ours.keys() & published.keys(), key=lambda mode: -published[mode])
     for first, second in itertools.combinations(common, 2):

@@ -38,8 +38,9 @@ class SocketRow(Model):
     disturbed: int
     mpps: float | None
     mpps_range: tuple[float, float] | None
-    requests_per_s: float | None
-    requests_range: tuple[float, float] | None
+    figure: float | None
+    figure_range: tuple[float, float] | None
+    unit: str
     stages: dict[Stage, StageRow]
     stamps: str
     #: Of a case of network functions.
@@ -64,8 +65,8 @@ def stage_distribution(trials: Sequence[SocketTrial], stage: Stage) -> Distribut
 
 
 def _row(workload: Workload, case: str, rate: float | None, trials: list[SocketTrial]) -> SocketRow:
-    measured = [trial for trial in trials if trial.pps is not None or trial.requests_per_s is not None]
-    requests = [trial.requests_per_s for trial in measured if trial.requests_per_s is not None]
+    measured = [trial for trial in trials if trial.pps is not None or trial.figure is not None]
+    figures = [trial.figure for trial in measured if trial.figure is not None]
     rates = [trial.pps / 1e6 for trial in measured if trial.pps is not None]
     bad = [trial for trial in trials if trial.status in ("failed", "unsupported")]
     status = bad[0].status if bad and not measured else "partial" if bad else "ok"
@@ -81,8 +82,9 @@ def _row(workload: Workload, case: str, rate: float | None, trials: list[SocketT
         disturbed=sum(trial.status == "disturbed" for trial in measured),
         mpps=median(rates) if rates and workload != "stages" else None,
         mpps_range=(min(rates), max(rates)) if rates and workload != "stages" else None,
-        requests_per_s=median(requests) if requests else None,
-        requests_range=(min(requests), max(requests)) if requests else None,
+        figure=median(figures) if figures else None,
+        unit=measured[-1].unit if measured else "",
+        figure_range=(min(figures), max(figures)) if figures else None,
         stages={name: _stage(name, measured) for name in STAGES} if any(trial.stages for trial in measured) else {},
         stamps=", ".join(name for name, count in stamped.items() if count),
     )

@@ -26,12 +26,12 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
             reps = str(row.repetitions) + (f"+{row.disturbed}d" if row.disturbed else "")
             table.append([row.workload, row.case, row.mode, number(row.mpps), number(low), number(high), reps])
         parts.append(columns(table))
-    served = [row for row in rows if row.requests_per_s is not None]
+    served = [row for row in rows if row.figure is not None]
     if served:
-        table = [["workload", "case", "mode", "requests/s", "from", "to", "reps"]]
+        table = [["workload", "case", "mode", "figure", "from", "to", "unit", "reps"]]
         for row in served:
-            figures = (row.requests_per_s, *(row.requests_range or ()))
-            table.append([row.workload, row.case, row.mode, *map(number, figures), str(row.repetitions)])
+            figures = (row.figure, *(row.figure_range or ()))
+            table.append([row.workload, row.case, row.mode, *map(number, figures), row.unit, str(row.repetitions)])
         parts.append(columns(table))
     staged = [row for row in rows if row.stages]
     if staged:

@@ -9,6 +9,9 @@ from xdplab.model import StreamSpec, validated
 from xdplab.model.functions import MODE_OPTIONS, NfPoint
 from xdplab.model.sockets import Workload
 
+#: By workload, flows that a firewall denies, in percent; `mixed` has its own.
+_DENIED: dict[Workload, int] = {"dropped": 100, "pass-through": 0, "local": 0, "web": 100, "job": 100}
+
 #: xdpgen: flows of a stream, and streams (address pairs) of a trial.
 _FLOWS_PER_PAIR, _PAIRS = 10_000, 16
 
@@ -40,12 +43,12 @@ class XskFunctions(XskForwarder):
         return min(self._point.table_entries, _FLOWS_PER_PAIR * _PAIRS)
 
     def streams(self) -> tuple[StreamSpec, ...]:
-        """Traffic whose flows are those of the tables, as fast as the tester sends."""
+        """Traffic whose flows are those of the tables: as fast as the tester sends, or the flood."""
         pairs = -(-self._flows // _FLOWS_PER_PAIR)
         return tuple(
             StreamSpec(
                 kind="load",
-                pps=None,
+                pps=self._point.flood_pps / pairs or None,
                 frame_bytes=self._frame_bytes,
                 flows=min(_FLOWS_PER_PAIR, self._flows - pair * _FLOWS_PER_PAIR),
                 pair=pair,
@@ -72,10 +75,12 @@ class XskFunctions(XskForwarder):
         """Tables and verdict so that the workload's frames are dropped or come through."""
         point, workload = self._point, self._workload
         filters = "firewall" in point.functions
-        denied = {"dropped": 100, "pass-through": 0, "local": 0}.get(workload, point.drop_percent) if filters else 0
+        denied = _DENIED.get(workload, point.drop_percent) if filters else 0
         entries = max(point.table_entries, self._flows)
         stages = 1 if self._place == "combined" and len(point.functions) > 1 else None
-        then = "local" if workload == "local" else "drop" if workload == "dropped" and not filters else "forward"
+        then = (
+            "local" if workload in ("local", "web") else "drop" if workload == "dropped" and not filters else "forward"
+        )
         far = {"mac": "02:00:00:00:00:01", "ip": "198.51.100.1", "port": len(dut.ports) - 1}
         return {
             "functions": list(point.functions),

@@ -86,7 +86,7 @@ def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> XskRole
         if case.function is None:
             raise InputError(f"case {case.title!r}: program nf is made by the study's network_functions")
         return XskFunctions(case.function, workload, frame_bytes)
-    if workload in ("dropped", "pass-through", "mixed", "local"):
+    if workload in ("dropped", "pass-through", "mixed", "local", "web", "job"):
         raise InputError(f"case {case.title!r}: workload {workload} is of network functions: give the case workloads")
     if case.program == "xsk":
         return XskRole(validated(XskOptions, case.options, where), workload, frame_bytes)

@@ -48,6 +48,8 @@ class NfMatrix(Model):
     work_bytes: int = Field(default=1 << 24, ge=64, le=1 << 30)
     #: Of workload `mixed`, which is that of chains that begin with a firewall: flows that it denies.
     drop_percents: tuple[Annotated[int, Field(ge=0, le=100)], ...] = (0, 50, 100)
+    #: Frames per second that the firewall drops while a web server or a job runs on its core (workloads web, job).
+    flood_pps: tuple[Annotated[float, Field(ge=0, le=1e8)], ...] = (0,)
     #: Of the AF_XDP sockets.
     rx_rings: tuple[Annotated[int, Field(ge=8, le=32768)], ...] = (2048,)
 
@@ -100,6 +102,8 @@ class NfPoint(Model):
     rx_ring: int = 2048
     #: Of workload `mixed`.
     drop_percent: int = 0
+    #: Of workloads `web` and `job`.
+    flood_pps: float = 0
 
     @property
     def title(self) -> str:

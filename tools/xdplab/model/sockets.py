@@ -15,8 +15,9 @@ from xdplab.model.trial import DisturbanceRule
 
 #: rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send back with addresses swapped;
 #: stages: when a frame is where, from the wire to the application. Of network functions: what becomes of the traffic
-#: (dropped, pass-through, mixed: a share is dropped; local: requests to a memcached on the same machine).
-Workload = Literal["rxdrop", "txonly", "l2fwd", "stages", "dropped", "pass-through", "mixed", "local"]
+#: (dropped, pass-through, mixed: a share is dropped; local: requests to a memcached on the same
+#: machine); web, job: what an nginx or a computing job on its core does while the firewall drops a flood.
+Workload = Literal["rxdrop", "txonly", "l2fwd", "stages", "dropped", "pass-through", "mixed", "local", "web", "job"]
 Stage = Literal["driver", "stack", "complete"]
 
 
@@ -90,11 +91,21 @@ class SocketStudy(Model):
                 local: tuple[Workload, ...] = ("local",) if KEEP_ADDRESSES.issuperset(point.functions) else ()
                 traffic: tuple[Workload, ...] = ("dropped", "pass-through", *local)
                 made.append(SocketCase(title=point.title, program="nf", function=point, workloads=traffic))
+                if point.functions == ("firewall",):
+                    made += self._flooded(point)
                 continue
             for share in self.network_functions.drop_percents:  # what the firewall lets through goes on
                 mixed = point.model_copy(update={"drop_percent": share, "group": f"{point.group}, {share} % dropped"})
                 made.append(SocketCase(title=mixed.title, program="nf", function=mixed, workloads=("mixed",)))
         return self.cases + tuple(made)
+
+    def _flooded(self, point: NfPoint) -> list[SocketCase]:
+        assert self.network_functions is not None
+        changed = [
+            point.model_copy(update={"flood_pps": pps, "group": f"{point.group} beside {pps:g} pps"})
+            for pps in self.network_functions.flood_pps
+        ]
+        return [SocketCase(title=p.title, program="nf", function=p, workloads=("web", "job")) for p in changed]
 
     @model_validator(mode="after")
     def _titles_differ(self) -> "SocketStudy":
@@ -126,8 +137,9 @@ class SocketTrial(Model):
     reason: str = ""
     started: str
     pps: float | None = None
-    #: Of workload `local`.
-    requests_per_s: float | None = None
+    #: Of workloads `local`, `web` (requests/s) and `job` (s per round).
+    figure: float | None = None
+    unit: str = ""
     stages: dict[Stage, StageSummary] = {}
     #: Frames with a time stamp of the NIC, of this machine only, or none.
     stamps: dict[str, int] = {}

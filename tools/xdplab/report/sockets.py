@@ -25,7 +25,8 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
     text = environment.get_template("sockets.html.j2").render(
         run=run,
         rates=rates,
-        served=[row for row in rows if row.requests_per_s is not None],
+        misses=sorted({str(trial.counters["cache_misses"]) for trial in trials if "cache_misses" in trial.counters}),
+        served=[row for row in rows if row.figure is not None],
         ranks=rank_agreements(run.study, rows),
         staged=staged,
         unmeasured=[row for row in rows if not row.repetitions],

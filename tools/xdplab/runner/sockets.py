@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path as FilePath
@@ -31,10 +32,11 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.model.sockets import SocketCase, SocketStudy, SocketTrial, StageSummary, Workload
-from xdplab.runner import local_traffic
+from xdplab.runner.cache_misses import cache_misses
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.leftovers import detach_xdp
+from xdplab.runner.neighbours import Neighbour
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.signals import deferred
@@ -44,6 +46,8 @@ from xdplab.testers import Tester, TesterContext
 #: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18).
 _QUEUE_RELEASE_S = 0.05
 _DRAIN_S = 0.1
+#: A flood begins half of this before what is measured beside it, and ends as long after.
+_FLOOD_MORE_S = 1.0
 
 Program = XskRole | TestpmdRole | XskFunctions
 
@@ -118,15 +122,16 @@ class SocketRun:
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         program = make_role(cell.case, cell.workload, self._study.frame_bytes)
-        local = cell.workload == "local"
-        path = Path.THROUGH if isinstance(program, XskFunctions) and not local else Path.HAIRPIN
+        beside = cell.workload in ("local", "web", "job")
+        path = Path.THROUGH if isinstance(program, XskFunctions) and not beside else Path.HAIRPIN
         ports = tuple(self._testbed.ports[role] for role in (("b0", "b1") if path is Path.THROUGH else ("b0",)))
         context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
         settings = Settings(self._testbed.lock, context, self._study.knobs)
         dut = Dut(self._testbed.dut, ports, path, settings.context.layout, self._workdir / "dut")
         reason = settings.unsupported() or program.supported(dut)
-        if isinstance(program, XskFunctions) and local:
-            reason = reason or local_traffic.why_not(dut, self._testbed.ports["a0"])
+        neighbour = Neighbour(cell.workload, dut, self._testbed.ports["a0"], dut.layout.tester_tx, self._workdir)
+        if beside:
+            reason = reason or neighbour.why_not()
         if reason:
             return record.model_copy(update={"status": "unsupported", "reason": reason})
         shutil.rmtree(self._workdir, ignore_errors=True)
@@ -134,14 +139,14 @@ class SocketRun:
         stack = contextlib.ExitStack()
         try:
             settings.apply()
-            if isinstance(program, XskFunctions) and local:
-                stack.enter_context(local_traffic.way_to_the_stack(program, dut, self._testbed.ports["a0"]))
+            if isinstance(program, XskFunctions) and beside:
+                stack.enter_context(neighbour.way_to_the_stack(program))
             program.start(dut)
             settings.after_start()
             reason = program.ineffective()
             if reason:
                 raise Unsupported(reason)
-            return record.model_copy(update=self._measure(cell, program, dut))
+            return record.model_copy(update=self._measure(cell, program, dut, neighbour if beside else None))
         except Interrupted:
             raise
         except Unsupported as exc:
@@ -157,14 +162,17 @@ class SocketRun:
                 settings.restore()
                 shutil.rmtree(self._workdir, ignore_errors=True)
 
-    def _measure(self, cell: Cell, program: Program, dut: Dut) -> dict[str, Any]:
+    def _measure(self, cell: Cell, program: Program, dut: Dut, neighbour: Neighbour | None) -> dict[str, Any]:
         before = snapshot(program, dut)
-        requests: float | None = None
+        figure: float | None = None
         pps: float | None = None
-        if cell.workload == "local":
-            client, cpu = self._testbed.ports["a0"], dut.layout.tester_tx
-            requests = local_traffic.requests_per_s(dut, client, cpu, self._workdir, self._study.duration_s)
-            result = TrialResult(tester="memcached", sender="none", elapsed_s=self._study.duration_s, streams=())
+        unit = ""
+        misses: dict[str, Any] = {}
+        if neighbour is not None:
+            counting = cache_misses(dut.host, dut.layout.forwarder, self._workdir)
+            with self._flood(cell, program, dut) as sent, counting as misses:
+                figure, unit = neighbour.figure(self._study.duration_s)
+            result = sent()
         elif cell.workload == "txonly":
             result, pps = self._sending(dut)
         else:
@@ -182,12 +190,36 @@ class SocketRun:
             "status": "disturbed" if found.disturbed else "ok",
             "reason": "; ".join(found.reasons),
             "pps": pps,
-            "requests_per_s": requests,
+            "figure": figure,
+            "unit": unit,
             "stages": {name: StageSummary(**told[name]) for name in ("driver", "stack", "complete") if told},
             "stamps": {name: told[name] for name in ("hardware", "software", "unstamped") if told},
             "mode": mode_in_use(program, dut),
-            "counters": counters,
+            "counters": {**counters, **misses},
         }
+
+    @contextlib.contextmanager
+    def _flood(self, cell: Cell, program: Program, dut: Dut) -> Iterator[Callable[[], TrialResult]]:
+        """Frames for the firewall from before a neighbour is measured until after it; its result when that is over."""
+        nothing = TrialResult(tester="none", sender="none", elapsed_s=self._study.duration_s, streams=())
+        if not isinstance(program, XskFunctions) or cell.case.function is None or not cell.case.function.flood_pps:
+            yield lambda: nothing
+            return
+        spec = TrialSpec(streams=program.streams(), duration_s=self._study.duration_s + _FLOOD_MORE_S, drain_s=_DRAIN_S)
+        with ThreadPoolExecutor(1) as pool:
+            flooding = pool.submit(self._tester.run, self._context(program, dut, False), spec)
+            time.sleep(_FLOOD_MORE_S / 2)
+            yield flooding.result
+
+    def _context(self, program: Program, dut: Dut, redirects: bool) -> TesterContext:
+        return TesterContext(
+            ports=self._testbed.tester_ports(dut.path),
+            layout=dut.layout,
+            rx_program=self._tester.choose_rx(redirects).program,
+            workdir=self._workdir,
+            forwarder=program,
+            still_well=program.crashed,
+        )
 
     def _sending(self, dut: Dut) -> tuple[TrialResult, float]:
         time.sleep(self._study.warmup_s)
@@ -207,15 +239,8 @@ class SocketRun:
         if isinstance(program, XskFunctions):
             streams = program.streams()
         spec = TrialSpec(streams=streams, duration_s=self._study.duration_s, drain_s=_DRAIN_S)
-        context = TesterContext(
-            ports=self._testbed.tester_ports(dut.path),
-            layout=dut.layout,
-            # XDP_REDIRECT needs NAPI at the receiver: all modes of a function pay for the same one
-            rx_program=self._tester.choose_rx(functions).program,
-            workdir=self._workdir,
-            forwarder=program,
-            still_well=program.crashed,
-        )
+        # XDP_REDIRECT needs NAPI at the receiver: all modes of a function pay for the same one
+        context = self._context(program, dut, functions)
         if cell.workload != "stages":  # there every frame is measured, and at 1 pps a warm-up means little
             self._tester.run(context, spec.model_copy(update={"duration_s": max(self._study.warmup_s, 0.05)}))
         begin = program.frames_received()
@@ -235,8 +260,8 @@ def describe(trial: SocketTrial) -> str:
     """A trial in one phrase."""
     if trial.stages:
         text = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in trial.stages.items())
-    elif trial.requests_per_s is not None:
-        text = f"{trial.requests_per_s:.0f} requests/s"
+    elif trial.figure is not None:
+        text = f"{trial.figure:.4g} {trial.unit}"
     elif trial.pps is not None:
         text = f"{trial.pps / 1e6:.3f} Mpps"
     else:

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from conftest import clean, config, counts, net_up, stream, xdpgen
+from conftest import clean, config, counts, net_up, sh, stream, xdpgen
 from nf import (
     CLIENT,
     DST,
@@ -263,6 +263,34 @@ def test_the_way_to_the_stack_and_back():
     assert Counter({key: done["nf"]["af_xdp"][key] for key in ("local", "undelivered", "forwarded")}) == {
         "local": 5, "undelivered": 0, "forwarded": 5}  # fmt: skip
     assert is_sound(done)
+
+
+@pytest.mark.parametrize("place", ["xdp", "af_xdp", "combined"])
+def test_several_queues_have_a_thread_each(place):
+    """veth takes the queue of the sending CPU: one direction comes in at each."""
+    queues = ["numrxqueues", "2", "numtxqueues", "2"]
+    with net_up(("a0", "b0"), ("b1", "c0")) as net:
+        for near, far in (("a0", "b0"), ("c0", "b1")):
+            sh("ip", "-n", net.ns(near[0]), "link", "delete", near)
+            peer = ["peer", "name", far, "netns", net.ns(far[0]), *queues]
+            sh("ip", "link", "add", near, "netns", net.ns(near[0]), *queues, "type", "veth", *peer)
+        for port in net.ports():
+            sh("ip", "-n", net.ns(port[0]), "link", "set", port, "up")
+        for port in net.ports():
+            net.accept_redirects(port)
+        given = {"flows": 1000, "drop_percent": 20, "xdp_stages": 1 if place == "combined" else None}
+        given |= {"flow_src_ip": "10.0.0.1", "flow_dst_ip": "10.0.0.2"}
+        nf = nf_config(["firewall", "macswap"], place, **given)
+        with running(net, nf, queues=2, cpus=[0, 1], audit=True) as app:
+            assert len(app.ready["threads"]) == (0 if place == "xdp" else 2)
+            ports = [net.port("a0", rx="tc", tx_cpu=0), net.port("c0", rx="tc", tx_cpu=1)]
+            streams = [stream(pps=5000.0, flows=1000), stream(id=1, tx_port=1, rx_port=0, pps=5000.0, flows=1000)]
+            result = xdpgen(config(ports, *streams, warmup_s=0, duration_s=0.4))
+            done = app.finish()
+        assert [counts(got)["received"] for got in result["streams"]] == [1600, 1600]
+        dropping = told(done, "af_xdp" if place == "af_xdp" else "xdp")
+        assert dropping["dropped"] == 800
+        assert is_sound(done)
 
 
 def test_what_is_in_use_is_told(middle):

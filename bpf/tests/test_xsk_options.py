@@ -13,6 +13,18 @@ FORWARD = {"role": "forward", "ports": [{"ifname": "b0"}, {"ifname": "b1"}]}
 SINK = {"role": "sink", "ports": [{"ifname": "b0"}]}
 PROBE = {"role": "probe", "ports": [{"ifname": "b0"}], "streams": [frames(pps=100.0)], "duration_s": 1}
 
+NF = FORWARD | {"role": "nf", "nf": {"functions": ["macswap"], "place": "xdp"}}
+
+
+def nf(**changes):
+    return NF | {"nf": NF["nf"] | changes}
+
+
+def route(prefix, hop):
+    hops = [{"mac": "02:00:00:00:00:01"}]
+    return nf(functions=["router"], next_hops=hops, route_list=[{"prefix": prefix, "hop": hop}])
+
+
 BAD = [
     (FORWARD, {"unknown": 1}, "unknown key"),
     (FORWARD, {"role": "route"}, "one of forward reflect sink gen ping probe"),
@@ -66,7 +78,40 @@ BAD = [
     (PROBE, {"role": "ping", "streams": [frames(), frames(id=1)]}, "this role has one"),
     (PROBE, {"samples": "/nowhere/x"}, "cannot write samples"),
     (PROBE, {"sockets": 2}, "one socket per port"),
-]
+    (FORWARD, {"nf": {}}, "nf: belongs to role nf"),
+    (FORWARD, {"role": "nf"}, "nf: missing"),
+    (FORWARD, {"role": "nf", "nf": []}, "must be an object"),
+    (FORWARD, {"role": "nf", "nf": {}}, "nf.functions: missing"),
+    (NF, {"backend": "af_packet"}, "AF_XDP sockets"),
+    (NF, {"shared_umem": False}, "shared_umem"),
+    (NF, {"sockets": 2}, "one per queue"),
+    (nf(functions=[]), {}, "1 to 5"),
+    (nf(functions=["switch"]), {}, "are router checksummer"),
+    (nf(functions=[3]), {}, "are router checksummer"),
+    (nf(functions=["router", "router"]), {}, "one is there twice"),
+    (nf(place="kernel"), {}, "one of xdp af_xdp combined"),
+    (nf(colour=1), {}, "nf.colour: unknown key"),
+    (nf(xdp_stages=1), {}, "belongs to place combined"),
+    (nf(place="combined", xdp_stages=2), {}, "more than there are functions"),
+    (nf(stack_port=True), {}, "belongs to place af_xdp"),
+    (nf(place="af_xdp", stack_port=True), {"ports": [{"ifname": "b0"}]}, "needs two ports"),
+    (nf(functions=["router"]), {}, "next_hops: missing"),
+    (nf(next_hops=[]), {}, "1 to 16"),
+    (nf(next_hops=[{"mac": "02:00"}]), {}, "nf.next_hops[0].mac"),
+    (nf(next_hops=[{"mac": "02:00:00:00:00:01", "ip": "10.1"}]), {}, "nf.next_hops[0].ip"),
+    (nf(next_hops=[{"mac": "02:00:00:00:00:01", "port": 1}]), {"ports": [{"ifname": "b0"}]}, "port that there is not"),
+    (nf(functions=["firewall"], acl_entries=1000001), {}, "from 0 to 1000000"),
+    (nf(functions=["firewall"], acl_entries=5, flows=10, drop_percent=100), {}, "raise it"),
+    (nf(functions=["firewall"], flows=10, drop_percent=50), {}, "a multiple of 100"),
+    (nf(functions=["firewall"], acl=[{"src_ip": "10.0.0.1"}]), {}, "nf.acl[0].dst_ip: missing"),
+    (nf(drop_percent=1), {}, "needs function firewall"),
+    (route("10.0.0.0", 0), {}, "nf.route_list[0].prefix: must be a prefix"),
+    (route("10.0.0.1/8", 0), {}, "bits set behind its length"),
+    (route("10.0.0.0/8", 1), {}, "no such entry of next_hops"),
+    (nf(service_prefix="10.0.0.0/33"), {}, "nf.service_prefix"),
+    (nf(work_iterations=4097), {}, "from 0 to 4096"),
+    (nf(work_bytes=1000), {}, "a power of two"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("base", "change", "words"), BAD, ids=lambda v: None if not isinstance(v, str) else v[:30])

@@ -5,20 +5,14 @@
 #include <string.h>
 #include <arpa/inet.h>
 #include "fields.h"
-#include "nf_options.h"
+#include "nf_lists.h"
 #include "util.h"
-
-#define WHERE	   "nf"
-#define MAX_LISTED 10000
 
 static const char *const function_names[] = { "router",	       "checksummer",
 					      "macswap",       "firewall",
 					      "load_balancer", NULL };
 static const char *const place_names[] = { "xdp", "af_xdp", "combined", NULL };
 static const char *const then_names[] = { "drop", "forward", "local", NULL };
-
-#define ADDRESS 16
-#define PREFIX	19
 
 struct document {
 	const json_t *functions;
@@ -28,9 +22,9 @@ struct document {
 	int place;
 	int then;
 	long long xdp_stages; /* -1 = all */
-	char flow_src_ip[ADDRESS];
-	char flow_dst_ip[ADDRESS];
-	char service_prefix[PREFIX];
+	char flow_src_ip[NF_ADDRESS];
+	char flow_dst_ip[NF_ADDRESS];
+	char service_prefix[NF_PREFIX];
 	long long service_port;
 	long long work_iterations;
 	long long work_lookups;
@@ -59,12 +53,12 @@ static const struct field fields[] = {
 	{ LIST(acl) },
 	{ LIST(route_list) },
 	{ LIST(next_hops) },
-	{ TEXT(service_prefix, PREFIX) },
+	{ TEXT(service_prefix, NF_PREFIX) },
 	{ COUNT(DOC(service_port), 1, 65535) },
 	{ COUNT(OPT(flows), 1, NF_TABLE) },
 	{ COUNT(OPT(flows_per_pair), 1, 65535) },
-	{ TEXT(flow_src_ip, ADDRESS) },
-	{ TEXT(flow_dst_ip, ADDRESS) },
+	{ TEXT(flow_src_ip, NF_ADDRESS) },
+	{ TEXT(flow_dst_ip, NF_ADDRESS) },
 	{ COUNT(OPT(flow_src_port), 0, 65535) },
 	{ COUNT(OPT(flow_dst_port), 0, 65535) },
 	{ COUNT(DOC(work_iterations), 0, NF_ITERATIONS) },
@@ -89,35 +83,6 @@ static const struct document defaults = {
 	       .flow_dst_port = 20000 },
 };
 
-static int read_address(const char *text, const char *where, const char *key,
-			__u32 *ip)
-{
-	struct in_addr address;
-
-	if (inet_pton(AF_INET, text, &address) != 1)
-		return bad_value(where, key,
-				 "must be an IPv4 address like 10.0.0.1");
-	*ip = ntohl(address.s_addr);
-	return 0;
-}
-
-static int read_prefix(const char *text, const char *where, const char *key,
-		       __u32 *ip, __u32 *bits)
-{
-	char address[ADDRESS], rest;
-
-	if (sscanf(text, "%15[0-9.]/%u%c", address, bits, &rest) != 2 ||
-	    *bits > 32)
-		return bad_value(where, key,
-				 "must be a prefix like 10.0.0.0/8");
-	if (read_address(address, where, key, ip))
-		return -EINVAL;
-	if (*bits < 32 && *ip << *bits)
-		return bad_value(where, key,
-				 "has bits set behind its length: clear them");
-	return 0;
-}
-
 static int read_functions(const json_t *array, struct nf_setup *s)
 {
 	const char *name;
@@ -125,7 +90,7 @@ static int read_functions(const json_t *array, struct nf_setup *s)
 	int f;
 
 	if (!json_array_size(array) || json_array_size(array) > NF_STAGES)
-		return bad_value(WHERE, "functions",
+		return bad_value(NF_WHERE, "functions",
 				 "must have 1 to 5 entries");
 	for (i = 0; i < json_array_size(array); i++) {
 		name = json_string_value(json_array_get(array, i)) ?: "";
@@ -134,165 +99,15 @@ static int read_functions(const json_t *array, struct nf_setup *s)
 				break;
 		if (!function_names[f])
 			return bad_value(
-				WHERE, "functions",
+				NF_WHERE, "functions",
 				"are router checksummer macswap firewall load_balancer");
 		for (j = 0; j < i; j++)
 			if (s->functions[j] == (__u32)f)
-				return bad_value(WHERE, "functions",
+				return bad_value(NF_WHERE, "functions",
 						 "one is there twice");
 		s->functions[i] = f;
 	}
 	s->stages = i;
-	return 0;
-}
-
-struct hop_read {
-	unsigned char mac[6];
-	char ip[ADDRESS];
-	long long port;
-};
-
-static const struct field hop_fields[] = {
-	{ .key = "mac",
-	  .type = FIELD_MAC,
-	  .required = true,
-	  .offset = offsetof(struct hop_read, mac) },
-	{ .key = "ip",
-	  .type = FIELD_STRING,
-	  .size = ADDRESS,
-	  .offset = offsetof(struct hop_read, ip) },
-	{ .key = "port",
-	  .type = FIELD_INT,
-	  .max = NF_PORTS - 1,
-	  .offset = offsetof(struct hop_read, port) },
-};
-
-static int read_hops(const json_t *array, struct nf_setup *s)
-{
-	struct hop_read hop;
-	char where[48];
-	__u32 ip = 0;
-	size_t i;
-
-	if (!array)
-		return 0;
-	if (!json_array_size(array) || json_array_size(array) > NF_HOPS)
-		return bad_value(WHERE, "next_hops",
-				 "must have 1 to 16 entries");
-	for (i = 0; i < json_array_size(array); i++) {
-		hop = (struct hop_read){ .ip = "0.0.0.0" };
-		snprintf(where, sizeof(where), WHERE ".next_hops[%zu]", i);
-		if (fields_read(json_array_get(array, i), where, hop_fields,
-				ARRAY_SIZE(hop_fields), &hop) ||
-		    read_address(hop.ip, where, "ip", &ip))
-			return -EINVAL;
-		s->hop[i].ip = htonl(ip);
-		s->hop[i].port = hop.port;
-		memcpy(s->hop[i].mac, hop.mac, sizeof(hop.mac));
-	}
-	s->hops = i;
-	return 0;
-}
-
-struct flow_read {
-	char src_ip[ADDRESS];
-	char dst_ip[ADDRESS];
-	long long src_port;
-	long long dst_port;
-	long long protocol;
-};
-
-#define FLOW(member) \
-	.key = #member, .offset = offsetof(struct flow_read, member)
-
-static const struct field flow_fields[] = {
-	{ FLOW(src_ip), .type = FIELD_STRING, .size = ADDRESS,
-	  .required = true },
-	{ FLOW(dst_ip), .type = FIELD_STRING, .size = ADDRESS,
-	  .required = true },
-	{ COUNT(FLOW(src_port), 0, 65535), .required = true },
-	{ COUNT(FLOW(dst_port), 0, 65535), .required = true },
-	{ COUNT(FLOW(protocol), 0, 255), .required = true },
-};
-
-static int read_acl(const json_t *array, struct nf_options *o)
-{
-	struct flow_read flow;
-	char where[48];
-	__u32 src = 0, dst = 0;
-	size_t i;
-
-	if (!array)
-		return 0;
-	if (json_array_size(array) > MAX_LISTED)
-		return bad_value(WHERE, "acl", "has more than 10000 entries");
-	o->acl = calloc(json_array_size(array) + 1, sizeof(*o->acl));
-	if (!o->acl)
-		return fail(-ENOMEM, "cannot allocate: nf.acl");
-	for (i = 0; i < json_array_size(array); i++) {
-		snprintf(where, sizeof(where), WHERE ".acl[%zu]", i);
-		if (fields_read(json_array_get(array, i), where, flow_fields,
-				ARRAY_SIZE(flow_fields), &flow) ||
-		    read_address(flow.src_ip, where, "src_ip", &src) ||
-		    read_address(flow.dst_ip, where, "dst_ip", &dst))
-			return -EINVAL;
-		o->acl[i] = (struct nf_flow){ .src_ip = htonl(src),
-					      .dst_ip = htonl(dst),
-					      .src_port = htons(flow.src_port),
-					      .dst_port = htons(flow.dst_port),
-					      .protocol = flow.protocol };
-	}
-	o->num_acl = i;
-	return 0;
-}
-
-struct route_read {
-	char prefix[PREFIX];
-	long long hop;
-};
-
-static const struct field route_fields[] = {
-	{ .key = "prefix",
-	  .type = FIELD_STRING,
-	  .size = PREFIX,
-	  .required = true,
-	  .offset = offsetof(struct route_read, prefix) },
-	{ .key = "hop",
-	  .type = FIELD_INT,
-	  .max = NF_HOPS - 1,
-	  .required = true,
-	  .offset = offsetof(struct route_read, hop) },
-};
-
-static int read_routes(const json_t *array, struct nf_options *o)
-{
-	struct route_read route;
-	struct nf_route *to;
-	char where[48];
-	size_t i;
-
-	if (!array)
-		return 0;
-	if (json_array_size(array) > MAX_LISTED)
-		return bad_value(WHERE, "route_list",
-				 "has more than 10000 entries");
-	o->route_list = calloc(json_array_size(array) + 1, sizeof(*to));
-	if (!o->route_list)
-		return fail(-ENOMEM, "cannot allocate: nf.route_list");
-	for (i = 0; i < json_array_size(array); i++) {
-		to = &o->route_list[i];
-		snprintf(where, sizeof(where), WHERE ".route_list[%zu]", i);
-		if (fields_read(json_array_get(array, i), where, route_fields,
-				ARRAY_SIZE(route_fields), &route) ||
-		    read_prefix(route.prefix, where, "prefix", &to->ip,
-				&to->bits))
-			return -EINVAL;
-		to->hop = route.hop;
-		if (to->hop >= o->setup.hops)
-			return bad_value(where, "hop",
-					 "no such entry of next_hops");
-	}
-	o->num_routes = i;
 	return 0;
 }
 
@@ -302,17 +117,17 @@ static int read_place(const struct document *doc, struct nf_options *o)
 
 	o->place = doc->place;
 	if (doc->xdp_stages >= 0 && o->place != NF_COMBINED)
-		return bad_value(WHERE, "xdp_stages",
+		return bad_value(NF_WHERE, "xdp_stages",
 				 "belongs to place combined: leave it out");
 	if (doc->xdp_stages > s->stages)
-		return bad_value(WHERE, "xdp_stages",
+		return bad_value(NF_WHERE, "xdp_stages",
 				 "is more than there are functions");
 	s->xdp_stages = doc->xdp_stages >= 0	 ? (__u32)doc->xdp_stages :
 			o->place == NF_IN_AF_XDP ? 0 :
 						   s->stages;
 	if (o->stack_port && o->place != NF_IN_AF_XDP)
 		return bad_value(
-			WHERE, "stack_port",
+			NF_WHERE, "stack_port",
 			"belongs to place af_xdp: an XDP program passes frames to the stack by itself");
 	s->then = NF_DROP + doc->then;
 	return 0;
@@ -324,16 +139,17 @@ static int read_numbers(const struct document *doc, struct nf_options *o)
 	__u32 ip, bits;
 
 	if (doc->work_bytes & (doc->work_bytes - 1))
-		return bad_value(WHERE, "work_bytes", "must be a power of two");
+		return bad_value(NF_WHERE, "work_bytes",
+				 "must be a power of two");
 	s->iterations = doc->work_iterations;
 	s->lookups = doc->work_lookups;
 	s->lines = doc->work_bytes / NF_LINE;
-	if (read_prefix(doc->service_prefix, WHERE, "service_prefix", &ip,
-			&bits) ||
-	    read_address(doc->flow_src_ip, WHERE, "flow_src_ip",
-			 &o->flow_src_ip) ||
-	    read_address(doc->flow_dst_ip, WHERE, "flow_dst_ip",
-			 &o->flow_dst_ip))
+	if (nf_read_prefix(doc->service_prefix, NF_WHERE, "service_prefix", &ip,
+			   &bits) ||
+	    nf_read_address(doc->flow_src_ip, NF_WHERE, "flow_src_ip",
+			    &o->flow_src_ip) ||
+	    nf_read_address(doc->flow_dst_ip, NF_WHERE, "flow_dst_ip",
+			    &o->flow_dst_ip))
 		return -EINVAL;
 	s->service_ip = htonl(ip);
 	s->service_mask = htonl(bits ? ~0U << (32 - bits) : 0);
@@ -378,13 +194,13 @@ int nf_options_read(const json_t *object, struct nf_options *o)
 
 	if (!object)
 		return bad_value("", "nf", "missing: add it");
-	err = fields_read(object, WHERE, fields, ARRAY_SIZE(fields), &doc) ?:
-		      read_functions(doc.functions, &doc.o.setup)	   ?:
-		      read_hops(doc.next_hops, &doc.o.setup)		   ?:
-		      read_place(&doc, &doc.o)				   ?:
-		      read_numbers(&doc, &doc.o)			   ?:
-		      read_acl(doc.acl, &doc.o)				   ?:
-		      read_routes(doc.route_list, &doc.o);
+	err = fields_read(object, NF_WHERE, fields, ARRAY_SIZE(fields), &doc) ?:
+		      read_functions(doc.functions, &doc.o.setup)	      ?:
+		      nf_read_hops(doc.next_hops, &doc.o.setup)		      ?:
+		      read_place(&doc, &doc.o)				      ?:
+		      read_numbers(&doc, &doc.o)			      ?:
+		      nf_read_acl(doc.acl, &doc.o)			      ?:
+		      nf_read_routes(doc.route_list, &doc.o);
 	if (!err)
 		doc.o.as_read = as_read(object, &doc);
 	*o = doc.o;
@@ -409,23 +225,23 @@ static int check_tables(const struct nf_options *o)
 
 	if (o->drop_percent % 100 && o->flows % 100)
 		return bad_value(
-			WHERE, "flows",
+			NF_WHERE, "flows",
 			"must be a multiple of 100 for this drop_percent");
 	if (nf_options_has(o, 0, stages, NF_FIREWALL)) {
 		if (denied + (long long)o->num_acl > o->acl_entries)
 			return bad_value(
-				WHERE, "acl_entries",
+				NF_WHERE, "acl_entries",
 				"is less than what is denied: raise it");
 	} else if (o->drop_percent || o->num_acl) {
-		return bad_value(WHERE, o->num_acl ? "acl" : "drop_percent",
+		return bad_value(NF_WHERE, o->num_acl ? "acl" : "drop_percent",
 				 "needs function firewall");
 	}
 	if (o->num_routes > (size_t)o->routes)
-		return bad_value(WHERE, "routes",
+		return bad_value(NF_WHERE, "routes",
 				 "is less than route_list has: raise it");
 	if (!o->setup.hops && (nf_options_has(o, 0, stages, NF_ROUTER) ||
 			       nf_options_has(o, 0, stages, NF_LOAD_BALANCER)))
-		return bad_value(WHERE, "next_hops",
+		return bad_value(NF_WHERE, "next_hops",
 				 "missing: router and load_balancer need them");
 	return 0;
 }
@@ -436,12 +252,12 @@ int nf_options_check(struct nf_options *o, int num_ports)
 
 	if (o->stack_port && num_ports != 2)
 		return bad_value(
-			WHERE, "stack_port",
+			NF_WHERE, "stack_port",
 			"needs two ports: that of the wire, then that to the stack");
 	o->setup.ports = o->stack_port ? 1 : num_ports;
 	for (i = 0; i < o->setup.hops; i++)
 		if (o->setup.hop[i].port >= o->setup.ports)
-			return bad_value(WHERE, "next_hops",
+			return bad_value(NF_WHERE, "next_hops",
 					 "one is at a port that there is not");
 	return check_tables(o);
 }

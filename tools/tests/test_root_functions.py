@@ -52,6 +52,7 @@ def test_functions_in_their_modes(lab: Lab) -> None:
         assert 1000 < (trial.pps or 0) < 20e6
         assert bool(trial.mode["xsk"]) == (not case.endswith(" xdp"))
         assert {port["mode"] for port in trial.mode["xdp"].values()} == {"native"}
+        assert trial.mode["knobs"].keys() == {"cpu_layout"}
         used = trial.mode["application"]["options"]["nf"]
         assert (used["work_iterations"], used["work_lookups"]) == (2, 1)
     mixed = found["mixed", "firewall+load_balancer, 2 iterations, 1 reads, 30 % dropped, combined-poll"]
@@ -60,6 +61,8 @@ def test_functions_in_their_modes(lab: Lab) -> None:
     assert kernel["forwarded"] == user["dropped"] == 0
     assert kernel["dropped"] / kernel["rx"] == pytest.approx(0.3, abs=0.02)
     assert "order here" in done.out
+    report = (lab.results / "latest" / "report.html").read_text(encoding="utf-8")
+    assert "receive NAPI and forwarder on one CPU" in report
     lab.assert_nothing_left()
 
 

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from xdplab.analysis.ranks import rank_agreements
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows, stage_distribution
+from xdplab.knobs import make_knob
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
 from xdplab.report.plots import distribution_plot, line_style, new_figure, plain, to_svg
 
@@ -26,6 +27,7 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
         run=run,
         rates=rates,
         misses=sorted({str(trial.counters["cache_misses"]) for trial in trials if "cache_misses" in trial.counters}),
+        settings=[make_knob(name).describe(value) for name, value in run.study.knobs.items()],
         served=[row for row in rows if row.figure is not None],
         ranks=rank_agreements(run.study, rows),
         staged=staged,

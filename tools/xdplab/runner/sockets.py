@@ -146,7 +146,9 @@ class SocketRun:
             reason = program.ineffective()
             if reason:
                 raise Unsupported(reason)
-            return record.model_copy(update=self._measure(cell, program, dut, neighbour if beside else None))
+            found = self._measure(cell, program, dut, neighbour if beside else None)
+            found["mode"]["knobs"] = settings.read_back()
+            return record.model_copy(update=found)
         except Interrupted:
             raise
         except Unsupported as exc:

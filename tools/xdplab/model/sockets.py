@@ -102,7 +102,7 @@ class SocketStudy(Model):
     def _flooded(self, point: NfPoint) -> list[SocketCase]:
         assert self.network_functions is not None
         changed = [
-            point.model_copy(update={"flood_pps": pps, "group": f"{point.group} beside {pps:g} pps"})
+            point.model_copy(update={"flood_pps": pps, "group": f"{point.group} beside {pps:.0f} pps"})
             for pps in self.network_functions.flood_pps
         ]
         return [SocketCase(title=p.title, program="nf", function=p, workloads=("web", "job")) for p in changed]

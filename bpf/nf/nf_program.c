@@ -33,30 +33,33 @@ static int size_maps(struct nf_bpf *skel, const struct nf_options *o,
 	return err;
 }
 
+/* @entered: what the kernel says it has taken. */
 static int fill_map(const struct bpf_map *map, const void *keys,
-		    const void *values, size_t n)
+		    const void *values, size_t n, __u32 *entered)
 {
-	__u32 count = n;
-
-	return n ? bpf_map_update_batch(bpf_map__fd(map), keys, values, &count,
+	*entered = n;
+	return n ? bpf_map_update_batch(bpf_map__fd(map), keys, values, entered,
 					NULL) :
 		   0;
 }
 
-static int fill_acl(const struct nf_bpf *skel, const struct nf_entries *e)
+static int fill_acl(struct nf_program *p)
 {
+	const struct nf_entries *e = &p->entries;
 	__u32 *denied = calloc(e->num_acl + 1, sizeof(*denied));
 	int err;
 
 	if (!denied)
 		return -ENOMEM;
-	err = fill_map(skel->maps.acl, e->acl, denied, e->num_acl);
+	err = fill_map(p->skel->maps.acl, e->acl, denied, e->num_acl,
+		       &p->in_acl);
 	free(denied);
 	return err;
 }
 
-static int fill_routes(const struct nf_bpf *skel, const struct nf_entries *e)
+static int fill_routes(struct nf_program *p)
 {
+	const struct nf_entries *e = &p->entries;
 	struct nf_route_key *keys = calloc(e->num_routes + 1, sizeof(*keys));
 	__u32 *hops = calloc(e->num_routes + 1, sizeof(*hops));
 	int err = -ENOMEM;
@@ -69,24 +72,25 @@ static int fill_routes(const struct nf_bpf *skel, const struct nf_entries *e)
 		hops[i] = e->routes[i].hop;
 	}
 	if (keys && hops)
-		err = fill_map(skel->maps.routes, keys, hops, e->num_routes);
+		err = fill_map(p->skel->maps.routes, keys, hops, e->num_routes,
+			       &p->in_routes);
 	free(keys);
 	free(hops);
 	return err;
 }
 
-static int fill_tables(const struct nf_bpf *skel, const struct nf_options *o,
-		       const struct nf_entries *e)
+static int fill_tables(struct nf_program *p, const struct nf_options *o)
 {
+	const struct nf_entries *e = &p->entries;
 	int err = 0;
 
 	if (in_xdp(o, NF_FIREWALL))
-		err = fill_acl(skel, e);
+		err = fill_acl(p);
 	if (!err && in_xdp(o, NF_LOAD_BALANCER))
-		err = fill_map(skel->maps.sessions, e->session_keys,
-			       e->sessions, e->num_sessions);
+		err = fill_map(p->skel->maps.sessions, e->session_keys,
+			       e->sessions, e->num_sessions, &p->in_sessions);
 	if (!err && in_xdp(o, NF_ROUTER))
-		err = fill_routes(skel, e);
+		err = fill_routes(p);
 	return err;
 }
 
@@ -119,7 +123,7 @@ static int load(struct nf_program *p, const struct options *o)
 	if (err)
 		return fail(err, "cannot load XDP program: %s: %s",
 			    o->ports[0].ifname, explain(err));
-	err = fill_tables(skel, &o->nf, &p->entries) ?: fill_targets(skel, o);
+	err = fill_tables(p, &o->nf) ?: fill_targets(skel, o);
 	if (err)
 		return fail(err, "cannot fill the tables: %s: %s",
 			    o->ports[0].ifname, explain(err));
@@ -183,21 +187,6 @@ int nf_program_counters(const struct nf_program *p, struct nf_counters *sum)
 	return 0;
 }
 
-/* Keys that are there; the kernel keeps no count. */
-static json_t *count_entries(const struct bpf_map *map)
-{
-	__u8 key[sizeof(struct nf_flow)], next[sizeof(struct nf_flow)];
-	void *from = NULL;
-	json_int_t n = 0;
-
-	while (!bpf_map_get_next_key(bpf_map__fd(map), from, next)) {
-		memcpy(key, next, sizeof(key));
-		from = key;
-		n++;
-	}
-	return json_integer(n);
-}
-
 json_t *nf_program_tables(const struct nf_program *p)
 {
 	struct nf_setup s;
@@ -207,10 +196,9 @@ json_t *nf_program_tables(const struct nf_program *p)
 	memcpy(&s, (const void *)&p->skel->rodata->setup, sizeof(s));
 	if (!s.xdp_stages)
 		return json_null();
-	return json_pack("{s:o, s:o, s:o}", "acl",
-			 count_entries(p->skel->maps.acl), "sessions",
-			 count_entries(p->skel->maps.sessions), "routes",
-			 count_entries(p->skel->maps.routes));
+	return json_pack("{s:I, s:I, s:I}", "acl", (json_int_t)p->in_acl,
+			 "sessions", (json_int_t)p->in_sessions, "routes",
+			 (json_int_t)p->in_routes);
 }
 
 void nf_program_close(struct nf_program *p)

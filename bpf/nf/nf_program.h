@@ -9,6 +9,10 @@
 struct nf_program {
 	struct nf_bpf *skel;
 	struct nf_entries entries;
+	/* entries that the kernel took */
+	__u32 in_acl;
+	__u32 in_sessions;
+	__u32 in_routes;
 };
 
 /*
@@ -19,7 +23,7 @@ int nf_program_open(struct nf_program *p, const struct options *o,
 		    struct program *programs);
 /* Sum over the CPUs; zeroes without a program. */
 int nf_program_counters(const struct nf_program *p, struct nf_counters *sum);
-/* What the kernel's tables hold, as counted there; null where there is none. */
+/* Entries that the kernel's tables took; null where there are none. */
 json_t *nf_program_tables(const struct nf_program *p);
 void nf_program_close(struct nf_program *p);
 

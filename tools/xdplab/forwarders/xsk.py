@@ -98,6 +98,8 @@ class XskForwarder(Forwarder[XskOptions]):
 
     name: ClassVar[str] = "xsk"
     options_model: ClassVar[type[Model]] = XskOptions
+    #: How long it may take to open everything.
+    ready_s: ClassVar[float] = 10.0
     summary: ClassVar[str] = "AF_XDP (or AF_PACKET) application forwarding between two ports, no switch"
 
     def __init__(self, options: XskOptions) -> None:
@@ -141,7 +143,7 @@ class XskForwarder(Forwarder[XskOptions]):
                 raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-1:])}")
             return bool(self._events())
 
-        wait_until(ready, 10.0, "xsk: its ready line")
+        wait_until(ready, self.ready_s, "xsk: its ready line")
 
     def stop(self) -> None:
         """SIGTERM: it sends what it has queued, then closes its sockets."""

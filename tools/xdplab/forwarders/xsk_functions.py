@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Role `nf` of `bpf/xsk`: network functions as XDP program, as AF_XDP application, or as both."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
@@ -18,6 +18,9 @@ _FLOWS_PER_PAIR, _PAIRS = 10_000, 16
 
 class XskFunctions(XskForwarder):
     """One network function, or a chain of them, between two ports."""
+
+    #: Two million entries in the kernel take some seconds.
+    ready_s: ClassVar[float] = 60.0
 
     def __init__(self, point: NfPoint, workload: Workload, frame_bytes: int) -> None:
         self._place = str(MODE_OPTIONS[point.mode]["place"])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ci"))  # ovs/build is run by its path
 
-from private_apt import AptError, PrivateApt  # noqa: E402
+from private_apt import AptError, PrivateApt
 
 
 class SourceError(Exception):

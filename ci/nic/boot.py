@@ -165,4 +165,3 @@ class _Console:
         if not self._end.isdigit():
             raise MissingPart(f"the guest found {self._end}; its console is {self._log}")
         return int(self._end)
-

@@ -55,7 +55,7 @@ def _ask(sock: socket.socket, family: int, command: int, attribute: bytes) -> "d
 def _family(sock: socket.socket) -> "int | None":
     """Number of the family `netdev`; None when the kernel has no such."""
     found = _ask(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, _attribute(CTRL_ATTR_FAMILY_NAME, b"netdev\0"))
-    return found and struct.unpack("=H", found[CTRL_ATTR_FAMILY_ID])[0]
+    return int.from_bytes(found[CTRL_ATTR_FAMILY_ID], sys.byteorder) if found else None
 
 
 def features(names: "list[str]") -> "dict[str, list[str]] | None":
@@ -89,7 +89,7 @@ def _napi(sock: socket.socket, family: "int | None", name: str, kind: int, queue
     wanted = {NETDEV_A_QUEUE_IFINDEX: socket.if_nametoindex(name), NETDEV_A_QUEUE_TYPE: kind, NETDEV_A_QUEUE_ID: queue}
     request = b"".join(_attribute(key, struct.pack("=I", value)) for key, value in wanted.items())
     told = (_ask(sock, family, NETDEV_CMD_QUEUE_GET, request) or {}).get(NETDEV_A_QUEUE_NAPI_ID)
-    return told and struct.unpack("=I", told)[0]
+    return int.from_bytes(told, sys.byteorder) if told else None
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def _is_igbs(table: list[int]) -> bool:
 
 
 def _refill(host: Host, ifname: str) -> None:
-    """Have a driver that does not fill its table as the kernel does fill it: igb does when the number of queues changes.
+    """Have a driver fill its table that does it otherwise than the kernel: igb does when the number of queues changes.
 
     Setting the same table with weights instead would mark it as the user's, and fewer channels would then be refused.
     """

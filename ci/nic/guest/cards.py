@@ -31,7 +31,7 @@ CPUS = (0, 1)
 #: Frames of one exchange, and their rate: what software emulation carries without loss many times over.
 FRAMES, PPS = 400, 1000.0
 #: A card is deaf while it is set up for a socket: igb's link is down 0.2 to 0.4 s, longer when this machine is busy.
-_WARMUP_S = {"igb": (0.8, 3.0), "virtio_net": (0.2, 1.0)}
+_WARMUP_S = {"igb": (1.0, 3.0), "virtio_net": (0.2, 1.0)}
 #: igb's ring has 256 descriptors, virtio_net's 1024; memory costs time here.
 _RINGS = {"igb": 1024, "virtio_net": 2048}
 #: From closing a zero-copy socket until the driver has its queue back.
@@ -55,13 +55,18 @@ class Pair:
     @property
     def context(self) -> KnobContext:
         """For knobs of both ends: what one end forgets looks like a dead wire."""
-        return KnobContext(HOST, self.ports, LAYOUT, CPUS)
+        return context(self.ports)
 
     @property
     def dut(self) -> Dut:
         """The left card as the port of a forwarder."""
         folder = Path(tempfile.mkdtemp(prefix="dut-"))
         return Dut(HOST, (self.left,), Way.HAIRPIN, LAYOUT, folder)
+
+
+def context(ports: tuple[Port, ...]) -> KnobContext:
+    """For knobs of some cards; a setting for which igb starts anew takes a second for each."""
+    return KnobContext(HOST, ports, LAYOUT, CPUS)
 
 
 def pair(name: str, driver: str, first: int = 0) -> Pair:
@@ -190,11 +195,11 @@ def forwarder(cards: Pair, **options: Any) -> Iterator[tuple[XskRole, Dut]]:
 
 
 @contextlib.contextmanager
-def applied(cards: Pair, **wanted: Scalar) -> Iterator[Settings]:
+def applied(context: KnobContext, **wanted: Scalar) -> Iterator[Settings]:
     """Knobs as a run sets them: asked whether supported, applied, verified, and put back with that verified too."""
-    lock = TestbedLock(f"nic-{cards.name}")
+    lock = TestbedLock(f"nic-{'-'.join(wanted).replace('_', '-')}")  # one may be within another
     lock.acquire()
-    settings = Settings(lock, cards.context, wanted)
+    settings = Settings(lock, context, wanted)
     try:
         assert settings.unsupported() is None
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The two commands of the README; everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
-.PHONY: latency test ssh-suites setup clean
+.PHONY: latency test ssh-suites nic-test setup clean
 
 latency: setup
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
@@ -13,6 +13,10 @@ test: setup
 ssh-suites: setup
 	.venv/bin/python tools/tests/lab/sshlab.py run .venv/bin/robot --outputdir results/robot \
 		-v "TESTBED:{testbed}" $(ROBOT) suites/latency.robot suites/rfc2544.robot
+
+# igb and virtio_net, emulated: docs/nic-lane.md
+nic-test: setup
+	.venv/bin/python ci/nic
 
 setup:
 	@ci/setup

@@ -1,31 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Source of a Debian package from another suite of the mirror this machine already uses.
 
-apt itself finds, downloads and checks the files, with folders of its own: the machine's configuration is read (mirror,
-proxy) and never changed. Standard library only, as `ovs/build`.
+Standard library only, as `ovs/build`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-APT_CONF = """
-Dir::State "{work}/state";
-Dir::State::Lists "{work}/lists";
-Dir::Cache "{work}/cache";
-Dir::Etc::SourceList "{work}/sources.list";
-Dir::Etc::SourceParts "{work}/none";
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-APT::Sandbox::User "root";
-"""
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "ci"))  # ovs/build is run by its path
+
+from private_apt import AptError, PrivateApt
 
 
 class SourceError(Exception):
@@ -60,7 +51,7 @@ class DebianSource:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetch-") as scratch:
             work = Path(scratch)
-            upstream, debian = self._download(work, apt_mirror())
+            upstream, debian = self._download(work)
             tree = work / "tree"
             _extract(upstream, tree)
             _extract(debian, tree / "debian")
@@ -68,16 +59,15 @@ class DebianSource:
             tree.rename(folder)
         return folder
 
-    def _download(self, work: Path, mirror: str) -> tuple[Path, Path]:
+    def _download(self, work: Path) -> tuple[Path, Path]:
         """The upstream tarball, checked, and Debian's."""
-        for name in ("state", "lists/partial", "cache/archives/partial", "none"):
-            (work / name).mkdir(parents=True)
-        (work / "sources.list").write_text(f"deb-src [signed-by={KEYRING}] {mirror} {self.suite} main\n")
-        (work / "apt.conf").write_text(APT_CONF.format(work=work))
-        apt = ["apt-get", "--config-file", str(work / "apt.conf"), "--quiet"]
         where = f"source package {self.package} of Debian {self.suite}"
-        for argv in ([*apt, "update"], [*apt, "source", "--download-only", "--only-source", self.package]):
-            self._run(argv, work, where)
+        apt = PrivateApt(work, (self.suite,), "deb-src")
+        try:
+            apt.update()
+            apt.run("apt-get", "source", "--download-only", "--only-source", self.package)
+        except AptError as error:
+            raise SourceError(f"{where}: {error}; {self._instead()}") from None
         upstream = sorted(work.glob(f"{self.package}_{self.version}.orig.tar.*[!c]"))
         debian = sorted(work.glob(f"{self.package}_{self.version}-*.debian.tar.*"))
         if len(upstream) != 1 or len(debian) != 1:
@@ -88,38 +78,8 @@ class DebianSource:
             raise SourceError(f"{upstream[0].name}: SHA-256 is {got} instead of {self.sha256}; {self._instead()}")
         return upstream[0], debian[0]
 
-    def _run(self, argv: list[str], cwd: Path, where: str) -> None:
-        done = subprocess.run(
-            argv, cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-        )
-        # `apt-get update` succeeds without a network; the lines with E: and W: tell.
-        failed = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
-        if done.returncode or failed:
-            said = " ".join(failed) or done.stderr.strip() or f"exit code {done.returncode}"
-            raise SourceError(f"{where}: {said}; {self._instead()}")
-
     def _instead(self) -> str:
         return f"give the unpacked source of {self.version} with --source DIR"
-
-
-def apt_mirror() -> str:
-    """Address of the Debian mirror in the machine's apt configuration.
-
-    Raises:
-        SourceError: There is none, or its index was never downloaded.
-    """
-    if not KEYRING.exists():
-        raise SourceError(f"{KEYRING} is missing; install the package debian-archive-keyring")
-    argv = ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages"]
-    try:
-        lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise SourceError(f"apt-get indextargets failed ({error}); give the source with --source DIR") from None
-    for line in lines:
-        origin, label, uri = line.split("|", 2)
-        if origin == label == "Debian":
-            return uri
-    raise SourceError("apt knows no Debian mirror yet; run apt-get update, or give the source with --source DIR")
 
 
 def _complete(tree: Path) -> None:

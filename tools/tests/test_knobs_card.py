@@ -169,6 +169,17 @@ def test_recorded_values_of_virtio_net_are_read() -> None:
     assert {name: make_knob(name).read(at)["p0"] for name in expected} == expected
 
 
+@pytest.mark.parametrize(("driver", "pauses"), [("virtio_net", [1.0]), ("veth", [])])
+def test_threaded_napi_waits_for_virtio_nets_sockets_to_go(
+    driver: str, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("xdplab.knobs.napi.time.sleep", slept.append)
+    monkeypatch.setattr("xdplab.knobs.napi.driver", lambda host, ifname: driver)
+    make_knob("threaded_napi").restore(context(machine()), {"p0": "0"})
+    assert slept == pauses
+
+
 def without(*paths: str) -> Machine:
     host = machine()
     host.files = {path: text for path, text in host.files.items() if not path.startswith(paths)}
@@ -205,6 +216,21 @@ def test_an_indirection_table_that_ethtool_could_not_put_back_is_left_alone() ->
     host = machine()
     host.table = [0, 0, 0, 1] * 4
     assert "ethtool cannot put back" in (make_knob("rss_queues").supported(context(host), 1) or "")
+
+
+def test_the_table_that_igb_fills_its_own_way_is_put_back() -> None:
+    host, knob = machine(), make_knob("rss_queues")
+    host.own_table, host.channels = True, "2"
+    host.table = [0] * 8 + [1] * 8
+    before = state(host)
+    at = context(host)
+    assert knob.supported(at, 1) is None
+    saved = knob.read(at)
+    knob.apply(at, 1)
+    knob.verify(at, 1)
+    knob.restore(at, saved)
+    assert state(host) == before
+    assert ["ethtool", "-L", "p0", "combined", "1"] in host.calls
 
 
 def test_sockets_with_different_ddio_ways_are_not_flattened() -> None:

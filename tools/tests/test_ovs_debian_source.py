@@ -52,7 +52,7 @@ class Apt:
         self.archive.mkdir()
         self._bin.mkdir()
         (folder / "keyring.gpg").touch()
-        monkeypatch.setattr(module, "KEYRING", folder / "keyring.gpg")
+        monkeypatch.setattr(sys.modules["private_apt"], "KEYRING", folder / "keyring.gpg")
         monkeypatch.setenv("PATH", f"{self._bin}:/usr/bin:/bin")
         makefile = "EXTRA_DIST = debian/changelog debian/rules.d utilities/docker/debian/Dockerfile\n"
         self.sha256 = pack(self.archive, "thing_1.0.orig.tar.xz", {"Makefile.in": makefile, "a.c": "int a;\n"})

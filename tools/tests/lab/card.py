@@ -59,6 +59,8 @@ class Machine:
         self.flags = {"legacy-rx": "off", "flow-director-atr": "on"}
         self.rules: dict[str, str] = {}
         self.table = [index % 8 for index in range(16)]
+        #: The driver fills its table otherwise than the kernel, when its number of queues changes (igb_setup_mrqc).
+        self.own_table = False
         self.msr = "600"
 
     def read(self, path: str) -> str:
@@ -130,6 +132,8 @@ class Machine:
         elif flag == "-G":
             self.ring[rest[0]] = rest[1]
         elif flag == "-L":
+            if self.own_table and rest[1] != self.channels:
+                self.table = [index * int(rest[1]) // 16 for index in range(16)]
             self.channels = rest[1]
         elif flag == "-K":
             self.features[rest[0]] = rest[1]

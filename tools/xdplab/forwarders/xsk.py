@@ -12,7 +12,8 @@ from pydantic import AfterValidator, Field, model_validator
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, LocalHost, Running
-from xdplab.model import Model, PointFailed
+from xdplab.hosts.kernel import queue_napis
+from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.tools import bpf_program
 
 _HUGEPAGE_BYTES = 2 << 20
@@ -93,6 +94,10 @@ class XskOptions(Model):
         return frames * self.chunk_bytes
 
 
+def _napi(number: int | None) -> str:
+    return "unnumbered" if number is None else str(number)
+
+
 class XskForwarder(Forwarder[XskOptions]):
     """`bpf/xsk`, role `forward`; role `reflect` on `hairpin`."""
 
@@ -144,6 +149,9 @@ class XskForwarder(Forwarder[XskOptions]):
             return bool(self._events())
 
         wait_until(ready, self.ready_s, "xsk: its ready line")
+        idle = self._carries_nothing(dut)
+        if idle:
+            raise Unsupported(idle)
 
     def stop(self) -> None:
         """SIGTERM: it sends what it has queued, then closes its sockets."""
@@ -159,6 +167,28 @@ class XskForwarder(Forwarder[XskOptions]):
                 f"busy_poll_us={self.options.busy_poll_us} is not in force: the kernel tells no NAPI id for these "
                 "sockets (since Linux 6.13 those of veth, ixgbe and i40e have none)"
             )
+        return None
+
+    def _carries_nothing(self, dut: Dut) -> str | None:
+        """Why zero-copy sockets would be silent although the kernel took every setting."""
+        ready = self._events()[0]
+        modes = {port["ifname"]: port["xdp_mode"] for port in ready["ports"]}
+        for sock in (each for each in ready["sockets"] if each["zero_copy"]):
+            ifname, queue = sock["ifname"], sock["queue"]
+            if modes[ifname] == "generic":
+                return (
+                    f"{ifname}: its socket has the zero-copy flag, but the XDP program is generic and sees no "
+                    "zero-copy frame; mode=native, or bind=copy"
+                )
+            if sock["busy_poll_active"] and self.options.prefer_busy_poll:
+                napis = queue_napis(dut.host, ifname, queue)
+                # the kernel then wakes nobody to send (xsk_no_wakeup), and polls the NAPI that receives
+                if napis["rx"] is not None and napis["tx"] != napis["rx"]:
+                    return (
+                        f"prefer_busy_poll: on {ifname} queue {queue} sends and receives in NAPIs of their own "
+                        f"({_napi(napis['tx'])}, {_napi(napis['rx'])}) and only the receiving one is polled: zero-copy "
+                        "frames stay unsent; more channels may pair them (igb: 8), else bind=copy"
+                    )
         return None
 
     def crashed(self) -> str | None:

@@ -11,6 +11,7 @@ from xdplab.hosts.base import Host
 from xdplab.model import ThreadUse, XdplabError
 
 _XSK_PROBE = Path(__file__).with_name("xsk_probe.py")
+_NETDEV_PROBE = Path(__file__).with_name("netdev_probe.py")
 #: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
 _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
 
@@ -39,6 +40,13 @@ def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
     done = host.run([host.python, "-I", "-S", host.program(_XSK_PROBE), str(pid)])
     found = json.loads(done.stdout)
     assert isinstance(found, list)
+    return found
+
+
+def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
+    """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
+    argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--queue", str(queue), ifname]
+    found: dict[str, int | None] = json.loads(host.run(argv).stdout)[ifname]
     return found
 
 

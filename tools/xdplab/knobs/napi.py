@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """NAPI settings of the forwarder's ports (Documentation/networking/napi.rst). They are live on veth with NAPI on."""
 
-from typing import ClassVar
+import time
+from typing import Any, ClassVar
 
-from xdplab.knobs.base import PortFileKnob
+from xdplab.knobs.base import KnobContext, PortFileKnob
+from xdplab.knobs.ethtool import driver
+
+#: A closed zero-copy socket leaves its queue some time later; virtio_net then waits for the lock that a writer of
+#: `threaded` holds, who waits for it: both hang for good (Linux 7.2).
+_VIRTIO_SETTLES_S = 1.0
 
 
 class NapiDeferHardIrqs(PortFileKnob):
@@ -31,3 +37,9 @@ class ThreadedNapi(PortFileKnob):
     file: ClassVar[str] = "threaded"
     high: ClassVar[int] = 1
     summary: ClassVar[str] = "NAPI in a kernel thread (0, 1)"
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """As other files, once sockets are gone that were closed just now."""
+        if any(driver(context.host, ifname) == "virtio_net" for ifname in saved):
+            time.sleep(_VIRTIO_SETTLES_S)
+        super().restore(context, saved)

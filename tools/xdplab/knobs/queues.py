@@ -114,7 +114,7 @@ class RssQueues(Knob):
             table = self._table(context.host, port.ifname)
             if not table:
                 return f"{self.name}: the {driver(context.host, port.ifname)} driver has no indirection table"
-            if not _is_default(table):
+            if not _is_default(table) and not _is_igbs(table):
                 return f"{self.name}: {port.ifname} has an indirection table of its own, which ethtool cannot put back"
             if int(value) > max(table) + 1:
                 return f"{self.name}: {value} is above the {max(table) + 1} queues of {port.ifname}"
@@ -141,6 +141,8 @@ class RssQueues(Knob):
             if self._table(context.host, ifname) != table:
                 context.host.run(["ethtool", "-X", ifname, "default"])
                 if self._table(context.host, ifname) != table:
+                    _refill(context.host, ifname)
+                if self._table(context.host, ifname) != table:
                     raise Unsupported(f"{self.name}: the indirection table of {ifname} could not be put back")
 
     @staticmethod
@@ -152,6 +154,24 @@ class RssQueues(Knob):
 def _is_default(table: list[int]) -> bool:
     """Queues in turn, as the kernel fills it (ethtool_rxfh_indir_default)."""
     return table == [index % (max(table) + 1) for index in range(len(table))]
+
+
+def _is_igbs(table: list[int]) -> bool:
+    """Each queue in one piece, as igb fills it (igb_setup_mrqc)."""
+    return table == [index * (max(table) + 1) // len(table) for index in range(len(table))]
+
+
+def _refill(host: Host, ifname: str) -> None:
+    """Have a driver fill its table that does it otherwise than the kernel: igb does when the number of queues changes.
+
+    Setting the same table with weights instead would mark it as the user's, and fewer channels would then be refused.
+    """
+    channels = Channels()
+    before = channels.present(host, ifname)
+    count = int(before.split()[-1])
+    other = re.sub(r"\d+", str(count - 1 if count > 1 else count + 1), before)
+    for value in (other, before):
+        host.run(["ethtool", *channels.arguments(ifname, value)])
 
 
 class FlowSteering(Knob):

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AF_XDP on the drivers themselves: native XDP, zero-copy, wake-ups, busy polling, and what goes wrong in silence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nic.guest.cards import FRAMES, HOST, Calls, Pair, applied, exchange, forwarder, refusal, sound_exchange
+from xdplab import hosts
+from xdplab.forwarders.base import mode_in_use, mode_name
+from xdplab.hosts.kernel import queue_napis
+from xdplab.model import Unsupported
+
+Fact = Callable[[Pair, str, str], None]
+#: Functions of the driver that only zero-copy sockets bring to run: sending and receiving, or waking.
+ZERO_COPY = {
+    "igb": ("igb_xmit_zc", "igb_clean_rx_irq_zc", "igb_xsk_wakeup"),
+    "virtio_net": ("virtnet_xsk_wakeup",),
+}
+#: And of the kernel's pool of zero-copy buffers, whatever the driver.
+POOL = ("xp_alloc_batch", "xsk_tx_completed")
+COPYING = "__dev_direct_xmit"
+
+
+def able(ifname: str) -> list[str]:
+    probe = Path(hosts.__file__).with_name("netdev_probe.py")
+    return list(json.loads(HOST.run([HOST.python, "-I", "-S", str(probe), ifname]).stdout)[ifname])
+
+
+def test_native_xdp_carries_frames(either: Pair, fact: Fact) -> None:
+    assert {"basic", "redirect"} <= set(able(either.left.ifname))
+    with Calls(*ZERO_COPY[either.driver], *POOL, COPYING) as calls:
+        got = sound_exchange(either, bind="copy")
+    assert {port["xdp_mode"] for port in got.ready["ports"]} == {"native"}
+    assert got.flags == {False}
+    assert calls.counts[COPYING] >= got.sent
+    assert not any(calls.counts[name] for name in (*ZERO_COPY[either.driver], *POOL))
+    fact(either, "native XDP, copy", "frames pass")
+
+
+def test_zero_copy_is_flag_and_mode_and_driver(either: Pair, fact: Fact) -> None:
+    assert "xsk-zerocopy" in able(either.left.ifname)
+    proof = (*ZERO_COPY[either.driver], *POOL)
+    with Calls(*proof, COPYING) as calls:
+        got = sound_exchange(either, (64, 1518), bind="zero-copy")
+    assert got.flags == {True}
+    assert {port["xdp_mode"] for port in got.ready["ports"]} == {"native"}
+    assert all(calls.counts[name] for name in proof), calls.counts
+    assert calls.counts[COPYING] == 0
+    assert got.ready["options"]["need_wakeup"] is True
+    ran = ", ".join(ZERO_COPY[either.driver])
+    fact(either, "zero-copy", f"flag, native program, and the driver ran {ran}")
+
+
+def test_without_need_wakeup_frames_pass_as_well(either: Pair, fact: Fact) -> None:
+    got = sound_exchange(either, bind="zero-copy", need_wakeup=False)
+    assert got.ready["options"]["need_wakeup"] is False
+    assert sum(sock["rx_wakes"] for sock in got.done["sockets"]) == 0
+    fact(either, "need-wakeup off", "frames pass, nobody is woken to receive")
+
+
+BUSY: dict[str, Any] = {"busy_poll_us": 20, "busy_poll_budget": 64, "prefer_busy_poll": True}
+
+
+def test_busy_polling_works_where_a_queue_has_one_napi(igb: Pair, fact: Fact) -> None:
+    with applied(igb.context, channels=8, rss_queues=1, napi_defer_hard_irqs=2, gro_flush_timeout=200_000):
+        napis = queue_napis(HOST, igb.right.ifname, 0)
+        assert napis["rx"] == napis["tx"] is not None
+        with Calls("napi_busy_loop") as calls:
+            got = sound_exchange(igb, bind="zero-copy", **BUSY)
+        assert {sock["napi_id"] for sock in got.ready["sockets"]} >= {napis["rx"]}
+        assert all(sock["busy_poll_active"] and sock["prefer_busy_poll"] for sock in got.ready["sockets"])
+        assert calls.counts["napi_busy_loop"] > FRAMES
+    fact(igb, "busy polling", "active with 8 channels (one NAPI a queue)")
+
+
+def test_busy_polling_that_sends_nothing_is_detected(either: Pair, fact: Fact) -> None:
+    napis = queue_napis(HOST, either.left.ifname, 0)
+    assert napis["rx"] is not None
+    assert napis["tx"] != napis["rx"]
+    # rings that hold all frames of the exchange: xsk waits for room in a full one without end
+    room = dict.fromkeys(("tx_ring", "completion_ring"), 4096)
+    got = exchange(either, options={"bind": "zero-copy", **room, **BUSY})
+    assert all(sock["busy_poll_active"] for sock in got.ready["sockets"])  # every call succeeded ...
+    assert got.received == [0]  # ... and nothing moves
+    with pytest.raises(Unsupported, match=r"prefer_busy_poll: .* NAPIs of their own .* stay unsent"):
+        with forwarder(either, bind="zero-copy", **BUSY):
+            pass
+    fact(either, "busy polling, RX and TX apart", "stalls; reported as unsupported with the reason")
+
+
+def test_silent_fall_back_to_copy_is_seen(virtio: Pair, plain: Pair, fact: Fact) -> None:
+    assert "xsk-zerocopy" in able(plain.left.ifname)  # the driver claims it
+    for cards, mode in ((virtio, "native zero-copy"), (plain, "native copy")):
+        with forwarder(cards, bind="auto") as (program, dut):
+            assert mode_name(mode_in_use(program, dut)) == mode
+        fact(cards, "bind auto", f"reported as {mode}")
+    assert "cannot bind" in refusal(plain, bind="zero-copy")
+    fact(plain, "zero-copy", "refused when asked for, in one line")
+
+
+def test_a_flag_of_zero_copy_under_a_generic_program_is_no_proof(either: Pair, fact: Fact) -> None:
+    with pytest.raises(Unsupported, match="has the zero-copy flag, but the XDP program is generic"):
+        with forwarder(either, mode="generic", bind="auto"):
+            pass
+    fact(either, "zero-copy flag, generic program", "reported as unsupported with the reason")
+
+
+def test_igb_loses_frames_above_1024_bytes_with_small_chunks(igb: Pair, fact: Fact) -> None:
+    fcs = 4
+    got = exchange(igb, (1024 + fcs, 1040 + fcs), {"bind": "zero-copy", "chunk_bytes": 2048})
+    assert got.flags == {True}
+    small, large = got.done["streams"]
+    assert (small["sent"], small["lost"]) == (small["received"], 0)
+    assert (large["sent"], large["received"]) == (large["lost"], 0)
+    assert large["sent"] >= FRAMES * 0.9
+    told = ("rx_dropped", "rx_invalid_descs", "rx_ring_full")
+    assert not any(sock["kernel"][name] for sock in got.done["sockets"] for name in told)
+    fact(igb, "zero-copy, 2 KiB chunks, over 1024 bytes", "all lost, in no counter of the socket; counted as lost")

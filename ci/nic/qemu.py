@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the guest: cards back to back, and folders of this machine over 9p.
+
+What is not optional, found by trying (QEMU 10.0, Linux 7.2): each igb behind a root port of its own, for their virtual
+functions collide on one bus; `iommu_platform=on`, without which virtio_net has no zero-copy; software emulation, for
+KVM of a machine that is itself a guest may not boot a stock kernel. The wire is a hub inside QEMU: no tap, no root.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nic.artefact import Artefact
+
+#: Megabytes; the suite's own Python runs in it.
+MEMORY_MB = 768
+CPUS = 2
+
+
+@dataclass(frozen=True)
+class Card:
+    """A port of the guest. Two with the same wire face each other."""
+
+    ifname: str
+    device: str
+    wire: int
+
+    @property
+    def mac(self) -> str:
+        """Told apart by it, for Linux numbers interfaces as it finds them."""
+        return f"52:54:00:00:{self.wire:02x}:{int(self.ifname[-1]):02x}"
+
+
+_VIRTIO = "virtio-net-pci,iommu_platform=on"
+#: Two igb pairs for a path through a forwarder; virtio with zero-copy, and one whose driver cannot have it.
+CARDS = (
+    Card("igb0", "igb", 1),
+    Card("igb1", "igb", 1),
+    Card("igb2", "igb", 2),
+    Card("igb3", "igb", 2),
+    Card("virt0", _VIRTIO, 3),
+    Card("virt1", _VIRTIO, 3),
+    Card("plain0", "virtio-net-pci", 4),
+    Card("plain1", "virtio-net-pci", 4),
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A folder of this machine in the guest."""
+
+    tag: str
+    path: Path
+    writable: bool = False
+
+
+def command(artefact: Artefact, archive: Path, shares: tuple[Share, ...], cards: tuple[Card, ...] = CARDS) -> list[str]:
+    """The argv of QEMU; it ends when the guest powers off."""
+    root = artefact.qemu
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    argv = [
+        *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)),
+        *(str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu")),
+        *("-L", str(root / "usr/share/seabios"), "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MB)),
+        *("-display", "none", "-serial", "stdio", "-kernel", str(artefact.kernel), "-initrd", str(archive)),
+        *("-append", "console=ttyS0 panic=-1 mitigations=off nokaslr quiet"),
+    ]
+    for share in shares:
+        argv += ["-virtfs", _virtfs(share)]
+    for number, card in enumerate(cards, 1):
+        argv += ["-device", f"pcie-root-port,id=port{number},chassis={number}"]
+        argv += ["-netdev", f"hubport,id=net{number},hubid={card.wire}"]
+        argv += ["-device", f"{card.device},bus=port{number},netdev=net{number},mac={card.mac},romfile="]
+    return argv
+
+
+def environment(artefact: Artefact) -> dict[str, str]:
+    """Where QEMU finds its own modules."""
+    return {"QEMU_MODULE_DIR": str(artefact.qemu / "usr/lib/x86_64-linux-gnu/qemu")}
+
+
+def _virtfs(share: Share) -> str:
+    path = str(share.path).replace(",", ",,")  # a comma ends an option of QEMU, two are one
+    access = "" if share.writable else ",readonly=on"
+    return f"local,path={path},mount_tag={share.tag},security_model=none,multidevs=remap{access}"

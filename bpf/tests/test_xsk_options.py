@@ -104,7 +104,7 @@ BAD = [
     (nf(functions=["firewall"], acl_entries=5, flows=10, drop_percent=100), {}, "raise it"),
     (nf(functions=["firewall"], flows=10, drop_percent=50), {}, "a multiple of 100"),
     (nf(functions=["firewall"], acl=[{"src_ip": "10.0.0.1"}]), {}, "nf.acl[0].dst_ip: missing"),
-    (nf(drop_percent=1), {}, "needs function firewall"),
+    (nf(drop_percent=100), {}, "needs function firewall"),
     (route("10.0.0.0", 0), {}, "nf.route_list[0].prefix: must be a prefix"),
     (route("10.0.0.1/8", 0), {}, "bits set behind its length"),
     (route("10.0.0.0/8", 1), {}, "no such entry of next_hops"),

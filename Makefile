@@ -20,13 +20,13 @@ pool: setup
 	@test -f "$(POOL)" || { echo "make pool: give POOL=FILE, such as suites/testbeds/pool-example.dat" >&2; exit 2; }
 	results=$(CURDIR)/results/pool-$$(date -u +%Y%m%d-%H%M%S); status=0; \
 	PATH=$(CURDIR)/.venv/bin:$$PATH XDPLAB_RESULTS=$$results pabot --pabotlib --pabotlibport 0 \
-		--resourcefile $(POOL) --processes $$(grep -c '^\[' $(POOL)) --outputdir $$results/robot \
+		--resourcefile "$(POOL)" --processes $$(grep -c '^\[' "$(POOL)") --outputdir $$results/robot \
 		-v TESTBED:pool $(ROBOT) $(SUITES) || status=$$?; \
 	.venv/bin/xdplab merge --results $$results && exit $$status
 
 # ci/ansible on the hosts of a testbed file: make provision TESTBED=lab.yaml [ANSIBLE="--check --diff"]
 provision undo report: setup
-	XDPLAB_TESTBED=$(TESTBED) ANSIBLE_CONFIG=ci/ansible/ansible.cfg LC_ALL=C.UTF-8 \
+	XDPLAB_TESTBED="$(TESTBED)" ANSIBLE_CONFIG=ci/ansible/ansible.cfg LC_ALL=C.UTF-8 \
 		.venv/bin/ansible-playbook $(ANSIBLE) ci/ansible/$@.yml
 
 setup:

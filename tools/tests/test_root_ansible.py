@@ -226,6 +226,7 @@ def test_an_installation_that_was_cut_off_is_undone(site: Site) -> None:
     written = json.dumps({"added": [], "before": found})
     site.lab.put("A", "/var/lib/xdplab-provision/packages.json", written, 0o600)
     site.lab.put("A", "/usr/sbin/policy-rc.d", "#!/bin/sh\n# of xdplab's provision.yml, while it\nexit 101\n", 0o755)
+    site.lab.on("A", "apt-get", "-q", "update")
     site.lab.on("A", "apt-get", "-q", "install", "-y", "xdplab-lab-extra")
     site.play("undo", "--limit", "a")
     assert site.look() == before

@@ -53,6 +53,9 @@ def test_a_healthy_lab(ward: Ward) -> None:
     assert "copy mode only" in found["b", "b0 AF_XDP zero-copy"]["found"]
     assert "one kernel: one-way latencies" in found["", "clock of A and C"]["found"]
     assert "hash as here" in found["a", "xdpgen"]["found"]
+    assert found["b", "Open vSwitch"]["found"].startswith("Open vSwitch 3.")
+    for optional in (("b", "patched Open vSwitch"), ("b", "testpmd"), ("b", "VPP"), ("", "TRex")):
+        assert found[optional]["state"] in ("ok", "optional")
     assert all(each["mend"] for each in found.values() if each["state"] != "ok")
     assert changes(ward.lab, ward.before) == []
 
@@ -99,19 +102,40 @@ def test_a_host_that_cannot_be_reached_does_not_hide_the_others(ward: Ward) -> N
 
 
 def test_what_disturbs_is_named_with_what_stops_it(ward: Ward) -> None:
-    folder = ward.lab.folder
-    fake = folder / "irqbalance"
-    fake.write_text("#!/bin/sh\nsleep 60\n", encoding="ascii")
-    fake.chmod(0o755)
-    with subprocess.Popen([str(fake)]) as process:
-        try:
-            code, found = ward.visit(ward.lab.spec())
-        finally:
-            subprocess.run(["pkill", "-P", str(process.pid)], check=False)
+    mends = {
+        "irqbalance": "systemctl stop irqbalance",
+        "tuned": "systemctl stop tuned",
+        "NetworkManager": "nmcli device set b0 b1 managed no",
+    }
+    disturbing = []
+    try:
+        for name in mends:
+            fake = ward.lab.folder / name
+            fake.write_bytes(Path("/bin/sleep").read_bytes())
+            fake.chmod(0o755)
+            disturbing.append(subprocess.Popen([str(fake), "60"]))
+        code, found = ward.visit(ward.lab.spec())
+    finally:
+        for process in disturbing:
             process.kill()
+            process.wait()
     assert code == 0
-    assert found["b", "irqbalance"]["state"] == "advice"
-    assert found["b", "irqbalance"]["mend"] == "systemctl stop irqbalance"
+    for name, mend in mends.items():
+        assert (found["b", name]["state"], found["b", name]["mend"]) == ("advice", mend)
+    assert found["b", "thermald"]["state"] == "ok"
+
+
+def test_a_program_that_is_missing_is_named_with_what_installs_it(ward: Ward) -> None:
+    """Hidden behind an empty file that may not be run, on that host only."""
+    hide = "touch /run/none; chmod 600 /run/none; mount --bind /run/none /usr/bin/taskset"
+    ward.lab.on("B", "sh", "-ec", hide)
+    try:
+        code, found = ward.visit(ward.lab.spec())
+    finally:
+        ward.lab.on("B", "umount", "/usr/bin/taskset")
+    assert (code, found["b", "taskset"]["state"]) == (2, "missing")
+    assert found["b", "taskset"]["mend"].startswith("apt-get install util-linux on that host, or everything with make")
+    assert found["a", "taskset"]["state"] == "ok"
 
 
 def test_a_testbed_in_use_is_left_alone(ward: Ward) -> None:

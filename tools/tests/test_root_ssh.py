@@ -4,67 +4,21 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from lab.command import Done, environment, finish, start, wait_for, xdplab
-from lab.cuts import changes, look, running
+from lab.bench import Bench
+from lab.command import finish, start, wait_for, xdplab
 from lab.cuts import run as run_with_cuts
-from lab.sshlab import SshLab
-
-from xdplab.analysis import summarise
-from xdplab.results import RunFolder
+from lab.cuts import running
 
 pytestmark = pytest.mark.root
-
-_STUDY: dict[str, Any] = {
-    "schema": 1,
-    "name": "ssh",
-    "forwarders": ["xdp"],
-    "method": {"name": "latency", "duration_s": 0.1, "warmup_s": 0.02, "drain_s": 0.05},
-    "traffic": {"probe_pps": 2000},
-    "disturbance": {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0},
-    "repetitions": 1,
-}
-
-
-class Bench:
-    """The lab of this module, and runs on it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.lab = SshLab(folder / "lab")
-        self.env = environment({"XDPLAB_STATE": str(folder / "state"), "XDPLAB_RESULTS": str(folder / "results")})
-        self.before: dict[str, list[str]] = {}
-
-    def study(self, **given: Any) -> Path:
-        path = self.folder / "study.yaml"
-        spec = {**_STUDY, "testbed": str(self.lab.testbed), **given}
-        path.write_text(yaml.safe_dump(spec), encoding="utf-8")
-        return path
-
-    def run(self, **given: Any) -> Done:
-        return xdplab("run", self.study(**given), env=self.env, timeout_s=150)
-
-    def rows(self) -> list[dict[str, Any]]:
-        run = RunFolder((self.folder / "results" / "latest").resolve())
-        return [row.model_dump(mode="json") for row in summarise(run.load(), run.trials())]
-
-    def assert_as_before(self) -> None:
-        assert changes(self.lab, self.before) == []
-        assert [path.name for path in (self.folder / "state").glob("*.json")] == []
 
 
 @pytest.fixture(scope="module")
 def module_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(tmp_path_factory.mktemp("ssh"))
-    try:
-        made.lab.up()
-        made.before = look(made.lab)
+    with Bench.up(tmp_path_factory.mktemp("ssh")) as made:
         yield made
-    finally:
-        made.lab.down()
 
 
 @pytest.fixture
@@ -77,7 +31,7 @@ def test_a_run_measures_one_way_between_namespaces_of_one_kernel_and_leaves_no_t
     done = bench.run(forwarders=["xdp", "ovs-afxdp"], knobs={"napi_defer_hard_irqs": [3]})
     assert done.code == 0, done.err
     assert [(row["status"], row["loss_ratio"], row["quantity"]) for row in bench.rows()] == [("ok", 0, "one-way")] * 2
-    run = RunFolder((bench.folder / "results" / "latest").resolve()).load()
+    run = bench.last_run().load()
     assert run.environment.clock == "A (a) and C (c) are network namespaces of one kernel"
     assert run.calibration is not None
     assert set(run.environment.hosts) == {"a", "c"}
@@ -157,57 +111,45 @@ def test_a_jump_host_is_gone_through(bench: Bench) -> None:
     spec = bench.lab.spec()
     through_c = {key: spec["hosts"]["c"][key] for key in ("address", "user", "key", "known_hosts")}
     bench.lab.write_testbed(c={"jump": through_c})
-    done = xdplab("up", "--testbed", bench.lab.testbed, env={**bench.env, "XDPLAB_UP_UNTIL_EOF": "1"}, timeout_s=60)
-    assert done.code == 0, done.err
+    bench.connects()
     after = (bench.lab.folder / "sshdC.log").read_text(encoding="utf-8").count("Accepted publickey")
     assert after - before == 2  # the jump, and the host behind it
-    bench.assert_as_before()
-
-
-def refused(bench: Bench, *words: str) -> None:
-    xdplab("up", "--testbed", bench.lab.testbed, env=bench.env).refused(*words)
-    bench.assert_as_before()
 
 
 def test_a_host_key_that_is_not_known_is_refused(bench: Bench) -> None:
     wrong = bench.lab.folder / "wrong_hosts"
     wrong.write_text(bench.lab.known_host("A", bench.lab.address("B")), encoding="ascii")
     bench.lab.write_testbed(b={"known_hosts": str(wrong)})
-    refused(bench, "b (", "host key", "ssh-keyscan -p 22", "compare its fingerprint")
+    bench.refused("b (", "host key", "ssh-keyscan -p 22", "compare its fingerprint")
     wrong.unlink()
-    refused(bench, f"no file {wrong} with its host key")
+    bench.refused(f"no file {wrong} with its host key")
 
 
 def test_a_key_that_is_not_let_in_is_refused(bench: Bench) -> None:
     bench.lab.write_testbed(c={"key": str(bench.lab.folder / "hostA")})
-    refused(bench, "c (", "user root is refused with key")
+    bench.refused("c (", "user root is refused with key")
     bench.lab.write_testbed(c={"key": "/nowhere/key"})
-    refused(bench, "no private key file /nowhere/key")
+    bench.refused("no private key file /nowhere/key")
 
 
 def test_a_host_that_does_not_answer_is_named(bench: Bench) -> None:
     bench.lab.write_testbed(a={"port": 23})
     wrong = bench.lab.folder / "port_hosts"
     wrong.write_text(bench.lab.known_host("A", bench.lab.address("A"), 23), encoding="ascii")
-    refused(bench, "a (", "port 23", "refused")
-
-
-def test_sudo_that_asks_is_refused(bench: Bench) -> None:
-    bench.lab.write_testbed(b={"sudo": True})  # there is no sudo on these hosts: the shell says so
-    refused(bench, "b: ", "sudo")
+    bench.refused("a (", "port 23", "refused")
 
 
 def test_an_interface_that_somebody_needs_is_not_taken(bench: Bench) -> None:
     spec = bench.lab.spec()
     spec["ports"]["b1"]["ifname"] = "mgmt"
     bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
-    refused(bench, "b: mgmt has address", "in use")
+    bench.refused("b: mgmt has address", "in use")
     spec["ports"]["b1"]["ifname"] = "b9"
     bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
-    refused(bench, "b: no interface 'b9'")
+    bench.refused("b: no interface 'b9'")
     spec["ports"]["b1"] = {"host": "b", "ifname": "b1", "mac": "02:00:00:00:00:01"}
     bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
-    refused(bench, "b: b1 (b1) has MAC", "the file says 02:00:00:00:00:01")
+    bench.refused("b: b1 (b1) has MAC", "the file says 02:00:00:00:00:01")
 
 
 def test_hosts_in_use_by_another_controller_are_left_alone(bench: Bench) -> None:

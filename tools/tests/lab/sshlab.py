@@ -8,7 +8,9 @@
                                      path of the testbed file, and removes them
 
 Each host has a mount namespace too, with a /run of its own: a program that looks for a host's files here does not find
-them. The cabling is that of the embedded testbed; a fourth interface, `mgmt`, carries SSH.
+them. What is written to /etc, /usr, /var and the other folders of a machine stays on the host (overlays on a tmpfs),
+and vm.nr_hugepages is a file of its own there: users, packages and settings of this machine are never changed. The
+cabling is that of the embedded testbed; a fourth interface, `mgmt`, carries SSH.
 """
 
 import json
@@ -29,8 +31,23 @@ import yaml
 SSHD = "/usr/sbin/sshd"
 LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
 HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
-#: What a host's init does: a /run of its own, and staying there for sshd to be started in its namespaces.
-_INIT = "mount -t tmpfs -o mode=755 xdplab-lab /run; mkdir -m 755 /run/sshd; echo up; exec sleep infinity"
+#: What a host's init does: folders of its own, a root without this machine's shell set-up, a /dev/null that all may
+#: write to, and staying there for sshd to be started in its namespaces.
+_INIT = """
+mount -t tmpfs -o mode=755 xdplab-lab /run
+mkdir -m 755 /run/sshd
+for folder in boot etc home opt root usr var; do
+  mkdir -p /run/.own/$folder /run/.work/$folder
+  mount -t overlay -o lowerdir=/$folder,upperdir=/run/.own/$folder,workdir=/run/.work/$folder xdplab-lab /$folder
+done
+mknod -m 666 /run/.own/null c 1 3
+mount --bind /run/.own/null /dev/null
+rm -f /root/.bash* /root/.profile
+echo 0 > /run/.own/nr_hugepages
+mount --bind /run/.own/nr_hugepages /proc/sys/vm/nr_hugepages
+echo up
+exec sleep infinity
+"""
 
 
 class SshLab:
@@ -67,6 +84,7 @@ class SshLab:
             for port in (left, right):
                 _run("ip", "-n", self.netns(HOME[port]), "link", "set", port, "up")
         for host in "ABC":
+            self.put(host, "/etc/ssh/xdplab-lab.pub", self.key.with_suffix(".pub").read_text(encoding="ascii"))
             self.start_sshd(host)
         self._settle()
         self.known_hosts.write_text("".join(self.known_host(host, self.address(host)) for host in "ABC"))
@@ -93,9 +111,23 @@ class SshLab:
         argv = ["ip", "netns", "exec", netns, "sh", "-ec", _INIT]
         init = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
         assert init.stdout
-        init.stdout.readline()
+        said = init.stdout.readline()
         init.stdout.close()
+        assert said == b"up\n", f"host {host}: its init ended"
         self.inits[host] = init.pid
+
+    def command(self, host: str, *argv: str) -> list[str]:
+        """The argument list that runs `argv` as root on a host, without SSH."""
+        return ["nsenter", "-t", str(self.inits[host]), "-m", "-n", "-r", *argv]
+
+    def on(self, host: str, *argv: str) -> str:
+        """Run a command as root on a host; its output."""
+        return _run(*self.command(host, *argv))
+
+    def put(self, host: str, path: str, text: str, mode: int = 0o644) -> None:
+        """Write a file on a host."""
+        subprocess.run(self.command(host, "tee", path), input=text.encode(), capture_output=True, check=True)
+        self.on(host, "chmod", f"{mode:o}", path)
 
     def start_sshd(self, host: str) -> None:
         """Start a host's sshd; also after it was killed."""
@@ -103,7 +135,7 @@ class SshLab:
         settings = {
             "ListenAddress": self.address(host),
             "HostKey": self.folder / f"host{host}",
-            "AuthorizedKeysFile": self.key.with_suffix(".pub"),
+            "AuthorizedKeysFile": "/etc/ssh/xdplab-lab.pub",
             "PidFile": "none",
             "PermitRootLogin": "prohibit-password",
             "PasswordAuthentication": "no",
@@ -119,7 +151,7 @@ class SshLab:
         config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
         log = (self.folder / f"sshd{host}.log").open("ab")
         with log:
-            argv = ["nsenter", "-t", str(self.inits[host]), "-m", "-n", "-r", SSHD, "-D", "-e", "-f", str(config)]
+            argv = self.command(host, SSHD, "-D", "-e", "-f", str(config))
             subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 10
         listening = ["ip", "netns", "exec", self.netns(host), "ss", "-Hltn", "src", self.address(host)]

@@ -7,16 +7,13 @@ import shutil
 from collections.abc import Callable
 
 from xdplab.cli.check import Check, check
-from xdplab.cli.doctor_host import kernel
+from xdplab.cli.doctor_host import kernel, trex, vpp
 from xdplab.cli.doctor_hosts import hosts_checks
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
-from xdplab.forwarders.vpp_program import find_vpp
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec
 from xdplab.testbed import TestbedLock, usable_cpus
-from xdplab.testers.trex_server import HOW_TO_GET
-from xdplab.testers.trex_server import find as find_trex
 from xdplab.tools import bpf_program
 
 _SETUP = "ci/setup"
@@ -34,8 +31,8 @@ def checks(spec: TestbedSpec) -> list[Check]:
         _file("ovsdb-server", "/usr/sbin/ovsdb-server", required=True),
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),
-        _vpp(),
-        _trex(),
+        vpp(LocalHost("")),
+        trex(),
         _veth(),
         _hugepages(),
     ]
@@ -80,16 +77,6 @@ def _built(name: str) -> Check:
 def _file(name: str, path: str, *, required: bool) -> Check:
     there = os.access(path, os.X_OK)
     return check(name, there, path if there else f"{path} not found", _SETUP, required=required)
-
-
-def _vpp() -> Check:
-    program, reason = find_vpp(LocalHost(), "", "vpp-plugin-core")
-    return check("VPP", program is not None, program or "not found", reason, required=False)
-
-
-def _trex() -> Check:
-    found = find_trex()
-    return check("TRex", found is not None, str(found.folder) if found else "absent", HOW_TO_GET, required=False)
 
 
 def _veth() -> Check:

@@ -5,10 +5,14 @@ import re
 import time
 
 from xdplab.cli.check import Check, check
+from xdplab.forwarders.ovs_builds import build_facts, find_build, missing
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
 from xdplab.model import XdplabError
+from xdplab.testers.trex_server import HOW_TO_GET
+from xdplab.testers.trex_server import find as find_trex
 from xdplab.tools import bpf_program
 
 _CPU = "/sys/devices/system/cpu"
@@ -19,7 +23,13 @@ _SERVICES = {
     "thermald": ("may throttle CPUs", "systemctl stop thermald"),
     "NetworkManager": ("takes interfaces it finds", "nmcli device set {ports} managed no"),
 }
-_INSTALL = "the packages of ci/packages.txt, on that host"
+#: Program -> Debian package.
+_PACKAGES = {"ip": "iproute2", "bridge": "iproute2", "ethtool": "ethtool", "taskset": "util-linux"}
+#: What our programs are linked with.
+_LIBRARIES = ("libbpf1", "libxdp1", "libjansson4", "libelf1")
+#: Everything that a host lacks at once (docs/provision.md).
+_PROVISION = "make provision TESTBED=..."
+_BOOT = f"{_PROVISION} ANSIBLE='-e xdplab_boot=true', then a reboot"
 
 
 def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Check]:
@@ -34,9 +44,11 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
         found.append(_own_program(host, "xdpfwd", ["--help"]))
         found += [_program(host, "bridge"), _hugepages(host)]
         found += [
-            _file(host, "Open vSwitch", OvsAfxdp.daemon),
-            _file(host, "OVS-DPDK", OvsDpdk.daemon),
-            _file(host, "testpmd", TESTPMD),
+            _ovs(host, "Open vSwitch", "stock", OvsAfxdp.daemon, "openvswitch-switch"),
+            _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, ""),
+            _ovs(host, "OVS-DPDK", "stock", OvsDpdk.daemon, "openvswitch-switch-dpdk"),
+            _testpmd(host),
+            vpp(host),
         ]
     return found
 
@@ -65,12 +77,45 @@ def _root(host: SshHost) -> Check:
 
 def _program(host: Host, name: str) -> Check:
     done = host.run(["which", name], check=False)
-    return check(name, not done.returncode, done.stdout.strip() or "not found", _INSTALL, host=host.name)
+    return check(
+        name, not done.returncode, done.stdout.strip() or "not found", _install(_PACKAGES[name]), host=host.name
+    )
 
 
-def _file(host: Host, name: str, path: str) -> Check:
-    there = host.exists(path)
-    return check(name, there, path if there else f"{path} not found", _INSTALL, required=False, host=host.name)
+def _install(*packages: str) -> str:
+    return f"apt-get install {' '.join(packages)} on that host, or everything with {_PROVISION}"
+
+
+def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str) -> Check:
+    """The build's own words, with the patches it was made with: what a study would measure."""
+    build = find_build(build_name, daemon)
+    absent = missing(host, build, package)
+    if absent is not None:
+        mend = _install(package) if package else _PROVISION
+        return check(name, False, absent.partition(";")[0], mend, required=False, host=host.name)
+    facts = build_facts(host, build)
+    patches = f", {len(facts['patches'])} patches, key {facts['key']}" if "patches" in facts else ""
+    return check(name, True, f"{facts['version']}{patches}", "", host=host.name)
+
+
+def _testpmd(host: Host) -> Check:
+    there = host.exists(TESTPMD)
+    version = host.run(["dpkg-query", "--show", "--showformat=${Version}", "dpdk-dev"], check=False).stdout
+    found = f"{TESTPMD} {version}".strip() if there else f"{TESTPMD} not found"
+    return check("testpmd", there, found, _install("dpdk-dev"), required=False, host=host.name)
+
+
+def vpp(host: Host) -> Check:
+    """VPP and its version; it is optional."""
+    program, reason = find_vpp(host, "", "vpp-plugin-core")
+    found = f"{program} {installed_version(host, program)}" if program else "not found"
+    return check("VPP", program is not None, found, reason, required=False, host=host.name)
+
+
+def trex() -> Check:
+    """TRex on this machine: its client library speaks to a server, also to one on the tester's host."""
+    found = find_trex()
+    return check("TRex", found is not None, str(found.folder) if found else "absent", HOW_TO_GET, required=False)
 
 
 def _own_program(host: SshHost, name: str, question: list[str]) -> Check:
@@ -82,10 +127,10 @@ def _own_program(host: SshHost, name: str, question: list[str]) -> Check:
         path = host.program(local)
         done = host.run([path, *question], check=False)
     except XdplabError as exc:
-        return check(name, False, str(exc), _INSTALL, host=host.name)
+        return check(name, False, str(exc), _install(*_LIBRARIES), host=host.name)
     loads = "error while loading" not in done.stderr and "not found" not in done.stderr
     found = f"{path}, hash as here" if loads else done.complaint
-    return check(name, loads, found, "libbpf1 libxdp1 libjansson4 libelf1 on that host", host=host.name)
+    return check(name, loads, found, _install(*_LIBRARIES), host=host.name)
 
 
 def _frequency(host: Host) -> Check:
@@ -109,7 +154,7 @@ def _idle(host: Host) -> Check:
 def _isolated(host: SshHost) -> Check:
     isolated = text_of(host, f"{_CPU}/isolated")
     text = isolated or f"none of {len(host.cpus)} CPUs"
-    return _advice("isolated CPUs", bool(isolated), text, "boot parameters isolcpus= nohz_full= rcu_nocbs=", host)
+    return _advice("isolated CPUs", bool(isolated), text, _BOOT, host)
 
 
 def _clocksource(host: Host) -> Check:
@@ -124,14 +169,14 @@ def _wall_clock(host: Host) -> Check:
     before = time.time()
     there = float(host.run(["date", "+%s.%N"]).stdout)
     offset_s = there - (before + time.time()) / 2
-    return _advice("wall clock", abs(offset_s) < 1.0, f"{offset_s:+.3f} s from ours", "start chrony there", host)
+    return _advice("wall clock", abs(offset_s) < 1.0, f"{offset_s:+.3f} s from ours", "apt-get install chrony", host)
 
 
 def _iommu(host: Host) -> Check:
     units = host.names("/sys/class/iommu") if host.exists("/sys/class/iommu") else []
     translating = bool(units) and "iommu=pt" not in text_of(host, "/proc/cmdline").split()
     text = "off" if not units else "on, translating" if translating else "on, pass-through"
-    return _advice("IOMMU", not translating, text, "boot parameter iommu=pt", host)
+    return _advice("IOMMU", not translating, text, _BOOT, host)
 
 
 def _hugepages(host: Host) -> Check:

@@ -2,7 +2,7 @@
 """`xdplab doctor` for a testbed of machines: each host, each port, and then the cables with the ports up."""
 
 from xdplab.cli.check import Check, check
-from xdplab.cli.doctor_host import host_checks
+from xdplab.cli.doctor_host import host_checks, trex
 from xdplab.cli.doctor_ports import cable_checks, port_checks
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed import HostsTestbed
@@ -51,7 +51,7 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
         else:
             one_clock, why = testbed.clock
             text = f"{why}: {'one-way latencies and round trips' if one_clock else 'round trips only'}"
-            found.append(check("clock of A and C", True, text, ""))
+            found += [check("clock of A and C", True, text, ""), trex()]
     return found
 
 

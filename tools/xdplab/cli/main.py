@@ -20,6 +20,8 @@ from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.changes import changes_of
 from xdplab.cli.doctor import checks
+from xdplab.cli.inventory import inventory as inventory_of
+from xdplab.cli.merge import merge
 from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.cli.record import record
 from xdplab.cli.sockets import sockets
@@ -34,6 +36,7 @@ from xdplab.testbed import open_testbed, read_testbed
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 cli.add_typer(record, name="record")
 cli.command()(sockets)
+cli.command()(merge)
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
@@ -218,6 +221,12 @@ def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
             print(check.line())
     if any(check.state == "missing" for check in found):
         raise typer.Exit(2)
+
+
+@cli.command()
+def inventory(testbed: Testbed) -> None:
+    """Print the hosts of a testbed file as Ansible's inventory (ci/ansible)."""
+    print(json.dumps(inventory_of(read_testbed(testbed, app.testbeds_folder())), indent=1))
 
 
 @cli.command()

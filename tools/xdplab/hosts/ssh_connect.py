@@ -67,7 +67,7 @@ async def _connect(
             username=user,
             known_hosts=str(known_hosts),
             preferred_auth="publickey",
-            ignore_encrypted=True,
+            ignore_encrypted=key is None,  # those of ~/.ssh that we cannot read are left out; one that was named is not
             connect_timeout=_CONNECT_TIMEOUT_S,
             login_timeout=_CONNECT_TIMEOUT_S,
             keepalive_interval=dead_after_s / _KEEPALIVES,

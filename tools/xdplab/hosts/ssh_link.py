@@ -31,7 +31,7 @@ class AgentLink:
         self._hello = {
             "controller": controller,
             "session": secrets.token_hex(8),
-            "label": f"xdplab on {socket.gethostname()}",
+            "label": f"xdplab on {socket.gethostname()} (testbed {controller.rpartition('/')[2]})",
             "lease_s": spec.lease_s,
         }
         self._numbers = itertools.count(1)

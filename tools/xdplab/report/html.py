@@ -40,12 +40,7 @@ def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> N
 
 def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     """The report of a run as HTML."""
-    environment = Environment(
-        loader=PackageLoader("xdplab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"fixed": _fixed, "loss": _loss, "kpps": _kpps}
-    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps}
+    environment = templates()
     summaries = summarise(run, trials)
     measured = [summary for summary in summaries if summary.repetitions]
     found = answer(run, summaries)
@@ -78,6 +73,17 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         titles={point_id: point.title for point_id, point in run.points.items()},
         share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
     )
+
+
+def templates() -> Environment:
+    """The templates of this package, with everything escaped, and the filters that make numbers of them."""
+    environment = Environment(
+        loader=PackageLoader("xdplab.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"fixed": _fixed, "loss": _loss, "kpps": _kpps}
+    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps}
+    return environment
 
 
 def _ratios(measured: Sequence[PointSummary], compared: Comparison | None) -> dict[str, Comparison]:

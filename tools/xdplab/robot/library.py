@@ -19,6 +19,7 @@ from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.report import beside_published, describe, duration
 from xdplab.report.published import published_figure
+from xdplab.robot.pool import borrowed
 from xdplab.runner import Plan
 from xdplab.tools import project_root
 
@@ -68,14 +69,16 @@ class XdplabLibrary:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
-        Bad input ends the whole suite; an optional program that is not on this machine skips it, with how to get it.
+        Testbed `pool` is a free one of pabot's pool. Bad input ends the whole suite; an optional program that is not on
+        this machine skips it, with how to get it.
         """
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
-            study = app.read_study(_study(path), given)
-            study = app.with_forwarders(study, only) if only else study
-            results = app.results_folder()
-            folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
+            with borrowed(str(given.get("testbed", ""))) as testbed:
+                study = app.read_study(_study(path), {**given, **({"testbed": testbed} if testbed else {})})
+                study = app.with_forwarders(study, only) if only else study
+                results = app.results_folder()
+                folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
         except XdplabError as exc:

@@ -31,7 +31,7 @@ class HostsTestbed:
     def __init__(self, spec: TestbedSpec) -> None:
         self.spec = spec
         self.lock = TestbedLock(spec.name)
-        controller = controller_id()
+        controller = f"{controller_id()}/{spec.name}"  # the lock of that name says that there is no other one
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}

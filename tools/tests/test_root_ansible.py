@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ci/ansible on three hosts behind sshd: in check mode, for real, twice, and undone until nothing is left of it.
+
+Each host has its own /etc, /usr, /var and vm.nr_hugepages (lab.sshlab). Packages come from a small archive on the host,
+systemd and GRUB are stand-ins that remember what they were asked; everything else is real.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.command import BIN
+from lab.sshlab import SshLab
+
+from xdplab.tools import project_root
+
+pytestmark = pytest.mark.root
+
+ANSIBLE = project_root() / "ci" / "ansible"
+#: What a host's files are: path, mode, owner, and hash or target; of all folders that provisioning writes to.
+_LOOK = r"""
+places="/boot /etc /opt /var/lib/xdplab-provision /usr/local/bin /usr/local/sbin /usr/sbin/policy-rc.d"
+find $places -printf '%p %M %U %l\n' 2>/dev/null | sort
+find $places -type f -exec md5sum {} + 2>/dev/null | sort
+dpkg-query --show --showformat '${db:Status-Abbrev} ${Package} ${Version}\n'
+cat /proc/sys/vm/nr_hugepages
+systemctl show --property ActiveState,UnitFileState irqbalance.service
+"""
+#: As much of systemctl as Ansible's module asks for; a service is two files.
+_SYSTEMCTL = """#!/bin/sh
+state=/etc/lab-services
+action=$1
+for name; do :; done
+[ "$name" != -l ] || name=$3
+name=${name%.service}
+echo "$*" >> /run/systemctl.log
+case $action in
+show)
+  if [ -e $state/$name.unit ]; then
+    printf 'Id=%s.service\\nLoadState=loaded\\n' $name
+    [ -e $state/$name.active ] && echo ActiveState=active || echo ActiveState=inactive
+    [ -e $state/$name.enabled ] && echo UnitFileState=enabled || echo UnitFileState=disabled
+  else
+    printf 'Id=%s.service\\nLoadState=not-found\\nActiveState=inactive\\nUnitFileState=\\n' $name
+  fi ;;
+is-active) [ -e $state/$name.active ] && echo active || { echo inactive; exit 3; } ;;
+is-enabled) [ -e $state/$name.enabled ] && echo enabled || { echo disabled; exit 1; } ;;
+start) touch $state/$name.active ;;
+stop) rm -f $state/$name.active ;;
+enable) touch $state/$name.enabled ;;
+disable) rm -f $state/$name.enabled ;;
+esac
+"""
+#: Of `ovs/build`: a build under its key, a link and a lock.
+_BUILD = """#!/bin/sh
+test "$1 $2 $3 $4 $5" = "--base 3.1.0 --series patched --cache" || exit 2
+mkdir -p $6/ovs/0123
+[ -e $6/ovs/3.1.0-patched ] || echo building >&2
+touch $6/ovs/.0123.lock $6/ovs/0123/ovs-vswitchd
+ln -sfn 0123 $6/ovs/3.1.0-patched
+"""
+_UPDATE_GRUB = """#!/bin/sh
+GRUB_CMDLINE_LINUX_DEFAULT=quiet
+for file in /etc/default/grub.d/*.cfg; do [ ! -e "$file" ] || . "$file"; done
+echo "linux /vmlinuz $GRUB_CMDLINE_LINUX_DEFAULT" > /boot/grub/grub.cfg
+"""
+
+
+def deb(folder: Path, name: str, needs: str = "") -> str:
+    """A Debian package with one file, and its entry in the archive's index."""
+    tree = folder / name
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "opt" / name).mkdir(parents=True)
+    (tree / "opt" / name / "file").write_text(name, encoding="ascii")
+    control = f"Package: {name}\nVersion: 1.0\nArchitecture: all\nMaintainer: lab <lab@invalid>\nDescription: lab\n"
+    control += f"Depends: {needs}\n" if needs else ""
+    (tree / "DEBIAN" / "control").write_text(control, encoding="ascii")
+    made = folder / f"{name}.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", str(tree), str(made)], check=True, capture_output=True)
+    data = made.read_bytes()
+    return f"{control}Filename: ./{made.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
+
+
+class Site:
+    """A lab whose hosts look like machines to Ansible."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lab = SshLab(folder / "lab")
+        self.report = folder / "report.json"
+        self.archive = folder / "archive"
+        self.archive.mkdir()
+        self.ovs = folder / "ovs"
+        self.ovs.mkdir()
+        (self.ovs / "build").write_text(_BUILD, encoding="ascii")
+        (self.ovs / "build").chmod(0o755)
+        index = [deb(self.archive, "xdplab-lab-needed")]
+        index += [deb(self.archive, name, "xdplab-lab-needed") for name in ("xdplab-lab-extra", "theirs")]
+        (self.archive / "Packages").write_text("".join(index), encoding="ascii")
+
+    def up(self) -> None:
+        self.lab.up()
+        for host in "ABC":
+            self._furnish(host)
+        cpus = {"cpus": [1]}
+        self.lab.write_testbed(a=cpus, b=cpus, c={"user": "lab", "sudo": True, **cpus})
+
+    def _furnish(self, host: str) -> None:
+        lab = self.lab
+        lab.on(host, "sh", "-ec", "rm -rf /etc/apt/sources.list* /var/lib/apt/lists/* /var/lib/xdplab-provision")
+        folders = ["/run/systemd/system", "/etc/lab-services", "/opt/lab-home", "/etc/default/grub.d", "/boot/grub"]
+        lab.on(host, "mkdir", "-p", *folders)
+        lab.put(host, "/etc/apt/sources.list", f"deb [trusted=yes] file:{self.archive} ./\n")
+        lab.put(host, "/etc/apt/apt.conf.d/99lab", 'APT::Sandbox::User "root";\n')  # user _apt cannot enter the archive
+        lab.put(host, "/usr/bin/systemctl", _SYSTEMCTL, 0o755)
+        lab.put(host, "/usr/sbin/update-grub", _UPDATE_GRUB, 0o755)
+        lab.on(host, "sh", "-ec", "update-grub; cd /etc/lab-services; touch irqbalance.unit irqbalance.active "
+               "irqbalance.enabled tuned.unit")  # fmt: skip
+        lab.on(host, "useradd", "--create-home", "--password", "*", "lab")
+        lab.put(host, "/etc/sudoers.d/lab", "lab ALL=(root) NOPASSWD: ALL\n", 0o440)
+
+    def look(self) -> dict[str, list[str]]:
+        return {host: self.lab.on(host, "sh", "-c", _LOOK).splitlines() for host in "ABC"}
+
+    def play(self, name: str, *args: str, code: int = 0, **variables: Any) -> dict[str, dict[str, int]]:
+        """Run a playbook; what its last lines count for each host."""
+        given = {
+            "xdplab_packages": ["python3", "xdplab-lab-extra"],
+            "xdplab_more_packages": [],
+            "xdplab_builds": [{"base": "3.1.0", "series": "patched"}],
+            "xdplab_ovs": f"{self.ovs}/",
+            "xdplab_cache": "/opt/lab-home/.cache/xdplab",
+            "xdplab_report": str(self.report),
+            **variables,
+        }
+        env = {
+            **os.environ,
+            "XDPLAB_TESTBED": str(self.lab.testbed),
+            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_LOCAL_TEMP": str(self.folder / "ansible"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "cp"),
+            "LC_ALL": "C.UTF-8",
+        }
+        argv = [str(BIN / "ansible-playbook"), "-e", json.dumps(given), *args, str(ANSIBLE / f"{name}.yml")]
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=150)
+        self.said = done.stdout + done.stderr
+        assert done.returncode == code, self.said[-6000:]
+        return {
+            host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", counts)}
+            for host, counts in re.findall(r"^(\w+) +: (ok=.*)$", done.stdout.partition("PLAY RECAP")[2], re.MULTILINE)
+        }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
+    try:
+        made.up()
+        yield made
+    finally:
+        made.lab.down()
+
+
+def changed(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    assert all(count["failed"] == count["unreachable"] == 0 for count in counts.values())
+    return {host: count["changed"] for host, count in counts.items()}
+
+
+@pytest.mark.timeout(400)
+def test_check_mode_for_real_twice_and_undone(site: Site) -> None:
+    asked = {"xdplab_boot": True, "xdplab_hugepages_2m": 64}
+    before = site.look()
+    assert min(changed(site.play("provision", "--check", "--diff", **asked)).values()) > 0
+    assert "xdplab-lab-extra" in site.said
+    assert site.look() == before
+
+    assert set(changed(site.play("provision", **asked))) == {"a", "b", "c"}
+    for host in "ABC":
+        assert site.lab.on(host, "cat", "/opt/xdplab-lab-extra/file", "/opt/xdplab-lab-needed/file")
+        assert site.lab.on(host, "cat", "/proc/sys/vm/nr_hugepages") == "64\n"
+        assert site.lab.on(host, "ls", "/opt/lab-home/.cache/xdplab/ovs/3.1.0-patched/") == "ovs-vswitchd\n"
+        shown = site.lab.on(host, "systemctl", "show", "irqbalance.service")
+        assert "ActiveState=inactive\nUnitFileState=disabled" in shown
+        assert "nohz_full=1 " in site.lab.on(host, "cat", "/boot/grub/grub.cfg")
+        assert site.lab.on(host, "stat", "--format=%a", "/var/lib/xdplab-provision") == "700\n"
+    assert "REBOOT b when it suits you" in site.said
+    provisioned = site.look()
+
+    assert changed(site.play("provision", **asked)) == {"a": 0, "b": 0, "c": 0}
+    assert site.look() == provisioned
+    assert changed(site.play("undo", "--check", "--limit", "c"))["c"] > 0
+    assert site.look() == provisioned
+
+    site.lab.on("B", "apt-get", "-q", "install", "-y", "theirs")
+    refused = site.play("undo", code=2)
+    assert (refused["b"]["failed"], refused["a"]["failed"], refused["c"]["failed"]) == (1, 0, 0)
+    assert "theirs need what provisioning brought" in site.said
+    assert site.lab.on("B", "cat", "/opt/xdplab-lab-needed/file")
+    site.lab.on("B", "apt-get", "-q", "purge", "-y", "theirs")
+    changed(site.play("undo", "--limit", "b"))
+    assert site.look() == before
+    assert changed(site.play("undo", "--limit", "b")) == {"b": 0}
+
+
+@pytest.mark.timeout(200)
+def test_a_host_keeps_a_cpu_that_is_not_isolated(site: Site) -> None:
+    before = site.look()
+    site.play("provision", "--check", "--limit", "a", code=2, xdplab_boot=True, xdplab_isolated_cpus=[0])
+    assert "all but CPU 0 may be isolated" in site.said
+    assert site.look() == before
+
+
+@pytest.mark.timeout(200)
+def test_an_installation_that_was_cut_off_is_undone(site: Site) -> None:
+    """apt-get has installed, and Ansible was killed before it could write down what came."""
+    before = site.look()
+    names = site.lab.on("A", "dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}${Package} ${Version}\\n")
+    found = dict(line.removeprefix("ii ").split(" ") for line in names.splitlines() if line.startswith("ii "))
+    site.lab.on("A", "mkdir", "-m", "700", "/var/lib/xdplab-provision")
+    written = json.dumps({"added": [], "before": found})
+    site.lab.put("A", "/var/lib/xdplab-provision/packages.json", written, 0o600)
+    site.lab.put("A", "/usr/sbin/policy-rc.d", "#!/bin/sh\n# of xdplab's provision.yml, while it\nexit 101\n", 0o755)
+    site.lab.on("A", "apt-get", "-q", "update")
+    site.lab.on("A", "apt-get", "-q", "install", "-y", "xdplab-lab-extra")
+    site.play("undo", "--limit", "a")
+    assert site.look() == before
+
+
+@pytest.mark.timeout(200)
+def test_the_report_has_driver_and_firmware_of_each_port(site: Site) -> None:
+    assert changed(site.play("report"))["a"] == 1
+    told = json.loads(site.report.read_text(encoding="utf-8"))
+    assert set(told["hosts"]) == {"a", "b", "c"}
+    b = told["hosts"]["b"]
+    assert set(b["ports"]) == {"b0", "b1"}
+    assert b["ports"]["b0"]["driver"]["driver"] == "veth"
+    assert "firmware-version" in b["ports"]["b0"]["driver"]
+    assert b["ports"]["b0"]["link"]["ifname"] == "b0"
+    assert b["machine"]["/proc/sys/kernel/osrelease"] == os.uname().release
+    assert site.report.stat().st_mode & 0o077 == 0
+    assert changed(site.play("report")) == {"a": 0, "b": 0, "c": 0}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs side by side: what was measured where, and the points that more than one testbed measured.
+
+Ratios with intervals stay within a run, whose points were interleaved on one testbed. Between testbeds, only the
+spread of the same point is given: it says how far a figure depends on the machine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from xdplab.analysis.answer import answer
+from xdplab.analysis.compare import environment_difference
+from xdplab.analysis.summary import PointSummary
+from xdplab.model import RunRecord
+
+
+@dataclass(frozen=True)
+class PooledRun:
+    """A run folder that has been read."""
+
+    folder: Path
+    record: RunRecord
+    summaries: tuple[PointSummary, ...]
+
+    @property
+    def testbed(self) -> str:
+        """Name of its testbed."""
+        return self.record.testbed.name
+
+    @property
+    def sentence(self) -> str:
+        """What it found, in one sentence."""
+        return answer(self.record, list(self.summaries)).sentence
+
+    def count(self, status: str) -> int:
+        """Points that ended so."""
+        return sum(summary.status == status for summary in self.summaries)
+
+
+@dataclass(frozen=True)
+class SharedPoint:
+    """One point that runs on different testbeds measured; `metric` is `p50_us` or `ndr_pps`, values by testbed."""
+
+    title: str
+    metric: str
+    values: dict[str, float]
+
+    @property
+    def spread(self) -> float:
+        """The highest over the lowest."""
+        return max(self.values.values()) / min(self.values.values())
+
+
+def ndr_pps(summary: PointSummary) -> float | None:
+    """Median over repetitions of the throughput without loss."""
+    found = [each.ndr_pps for each in summary.by_repetition if each.ndr_pps is not None]
+    return median(found) if found else None
+
+
+def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
+    """Points that at least two testbeds measured, with the median of each testbed's runs."""
+    found = []
+    by_point: dict[str, list[tuple[str, PointSummary]]] = {}
+    for run in runs:
+        for summary in run.summaries:
+            if summary.repetitions:
+                by_point.setdefault(summary.point_id, []).append((run.testbed, summary))
+    for measured in by_point.values():
+        for metric in ("p50_us", "ndr_pps"):
+            values: dict[str, list[float]] = {}
+            for testbed, summary in measured:
+                value = summary.p50_us if metric == "p50_us" else ndr_pps(summary)
+                if value:
+                    values.setdefault(testbed, []).append(value)
+            if len(values) > 1:
+                middle = {testbed: median(each) for testbed, each in sorted(values.items())}
+                found.append(SharedPoint(_title(measured[0][1]), metric, middle))
+    return found
+
+
+def testbed_differences(runs: Sequence[PooledRun]) -> dict[str, dict[str, tuple[object, object]]]:
+    """Testbed -> what of its environment differs from that of the first run's testbed."""
+    first = runs[0]
+    return {
+        run.testbed: environment_difference(first.record, run.record)
+        for run in reversed(runs)
+        if run.testbed != first.testbed
+    }
+
+
+def _title(summary: PointSummary) -> str:
+    knobs = "".join(f", {key}={value}" for key, value in summary.knobs.items())
+    return f"{summary.forwarder}, {summary.path}, {summary.frame_bytes} bytes{knobs}"

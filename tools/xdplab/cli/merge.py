@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab merge`: one report over several run folders, such as those of a pool of testbeds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xdplab import app
+from xdplab.analysis import summarise
+from xdplab.analysis.pooled import PooledRun
+from xdplab.model import InputError
+from xdplab.results import RunFolder, find_run
+
+
+def merge(
+    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
+    results: Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")] = None,
+) -> None:
+    """Write one report over several runs, with links to their own: merged.html in the results folder."""
+    folder = results or app.results_folder()
+    left_out: dict[str, str] = {}
+    if runs:
+        found = [_read(find_run(name, folder)) for name in dict.fromkeys(runs)]
+    else:
+        found = []
+        for path in _run_folders(folder):
+            try:
+                found.append(_read(RunFolder(path)))
+            except InputError as exc:
+                left_out[path.name] = str(exc)
+    if not found:
+        raise InputError(f"merge: no run in {folder}; `xdplab run` makes runs")
+    from xdplab.report.pooled import write_pooled_report
+
+    page = folder / "merged.html"
+    found.sort(key=lambda run: run.record.started)
+    write_pooled_report(page, found, left_out)
+    for run in found:
+        print(f"{run.folder.name} on {run.testbed}: {run.sentence}")
+    for name, reason in left_out.items():
+        print(f"not merged: {name}: {reason}")
+    print(f"report {page}")
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    """All but the link `latest`."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; choose another with --results")
+    return sorted(path for path in folder.iterdir() if not path.is_symlink() and (path / "run.json").is_file())
+
+
+def _read(folder: RunFolder) -> PooledRun:
+    record = folder.load()
+    return PooledRun(folder.path, record, tuple(summarise(record, folder.trials())))

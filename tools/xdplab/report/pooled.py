@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One page over several run folders, with links to their own reports."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from xdplab.analysis.pooled import PooledRun, ndr_pps, shared_points, testbed_differences
+from xdplab.report.html import templates
+
+
+def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> None:
+    """Render into `path`; `left_out`: folder -> why it is not in it."""
+    environment = templates()
+    environment.filters["ndr"] = ndr_pps
+    text = environment.get_template("pooled.html.j2").render(
+        runs=runs,
+        links=[_link(run.folder / "report.html", path) for run in runs],
+        testbeds=list(dict.fromkeys(run.testbed for run in runs)),
+        shared=shared_points(runs),
+        differences=testbed_differences(runs),
+        left_out=left_out,
+    )
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    partial.replace(path)
+
+
+def _link(to: Path, page: Path) -> str:
+    """A relative link; a colon is quoted, so that no folder's name is taken for a scheme."""
+    return quote(os.path.relpath(to, page.parent))

@@ -37,7 +37,7 @@ _SYSTEMCTL = """#!/bin/sh
 state=/etc/lab-services
 action=$1
 for name; do :; done
-[ "$name" != -l ] || name=$3
+[ "$name" != -l ] || name=$2
 name=${name%.service}
 echo "$*" >> /run/systemctl.log
 case $action in

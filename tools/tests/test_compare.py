@@ -79,7 +79,9 @@ def store(results: Path, us: float, **fields: Any) -> RunFolder:
 
 def test_compare_on_the_command_line(cli: Callable[..., Done], results: Path) -> None:
     first, second = store(results, 10), store(results, 5, environment=environment(kernel="6.19.0"))
-    ((found),) = cli("compare", first.name, second.name, "--json").json()
+    told = cli("compare", first.name, second.name, "--json").json()
+    (found,) = told["comparisons"]
+    assert told["trend"] == []  # two runs are none
     assert (found["reference"], found["run"]) == (first.name, second.name)
     assert found["environment"] == {"kernel": ["6.18.0", "6.19.0"]}
     assert found["points"][0]["p50_us"]["interval"]["ratio"] == pytest.approx(2, rel=0.01)
@@ -87,6 +89,31 @@ def test_compare_on_the_command_line(cli: Callable[..., Done], results: Path) ->
     assert "kernel: 6.18.0 -> 6.19.0" in text
     assert "faster" in text
     assert "environment: the same" in cli("compare", first.name, first.name).out
+
+
+def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[..., Done], results: Path) -> None:
+    kernels = ["6.18.0"] * 4 + ["6.19.0"] * 3
+    runs = [
+        store(results, 5 if kernel == "6.18.0" else 10, environment=environment(kernel=kernel),
+              started=f"2026-11-{day:02}T00:00:00+00:00")
+        for day, kernel in enumerate(kernels, 1)
+    ]  # fmt: skip
+    names = [run.name for run in runs]
+    told = cli("compare", *reversed(names), "--json").json()  # their times count, not the order they are given in
+    (p50,) = (each for each in told["trend"] if each["metric"] == "p50_us")
+    before, after = p50["levels"]
+    assert (before["first"], before["last"], before["runs"], before["change"]) == (names[0], names[3], 4, "first")
+    assert (after["first"], after["last"], after["runs"], after["change"]) == (names[4], names[6], 3, "worse")
+    assert after["mean"] == pytest.approx(2 * before["mean"], rel=0.02)
+    assert after["environment"] == {"kernel": ["6.18.0", "6.19.0"]}
+    text = cli("compare", *names).out
+    assert f"p50_us worse from {names[4]} on: environment differs: kernel: 6.18.0 -> 6.19.0" in text
+
+
+def test_a_series_without_a_step_is_one_level(cli: Callable[..., Done], results: Path) -> None:
+    names = [store(results, us).name for us in (10, 11, 10, 11)]
+    told = cli("compare", *names, "--json").json()
+    assert [len(each["levels"]) for each in told["trend"] if each["metric"] == "p50_us"] == [1]
 
 
 def test_compare_needs_two_runs(cli: Callable[..., Done], results: Path) -> None:

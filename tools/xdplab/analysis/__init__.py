@@ -7,6 +7,7 @@ from xdplab.analysis.compare import Comparison, compare_points, compare_runs, en
 from xdplab.analysis.distribution import Distribution
 from xdplab.analysis.stats import CONFIDENCE, Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary, summarise
+from xdplab.analysis.trend import Trend, trends
 
 __all__ = [
     "CONFIDENCE",
@@ -16,6 +17,7 @@ __all__ = [
     "Distribution",
     "Interval",
     "PointSummary",
+    "Trend",
     "agreements",
     "answer",
     "compare_points",
@@ -24,4 +26,5 @@ __all__ = [
     "ratio_interval",
     "self_comparisons",
     "summarise",
+    "trends",
 ]

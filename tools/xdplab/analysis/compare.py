@@ -10,7 +10,7 @@ from xdplab.model import Model, RunRecord
 
 METRICS = ("p50_us", "p99_us", "ndr_pps")
 #: Metrics of which more is better; of all others less is.
-_MORE_IS_BETTER = ("ndr_pps",)
+MORE_IS_BETTER = ("ndr_pps",)
 
 
 class Comparison(Model):
@@ -37,7 +37,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     ours = {figures.repetition: getattr(figures, metric) for figures in point.by_repetition}
     theirs = {figures.repetition: getattr(figures, metric) for figures in reference.by_repetition}
     common = sorted(ours.keys() & theirs.keys())
-    better, worse = (ours, theirs) if metric in _MORE_IS_BETTER else (theirs, ours)
+    better, worse = (ours, theirs) if metric in MORE_IS_BETTER else (theirs, ours)
     interval = ratio_interval([(better[r], worse[r]) for r in common if ours[r] and theirs[r]])
     if interval is None:
         return None

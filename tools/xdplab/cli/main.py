@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from xdplab import __version__, app
-from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise
+from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise, trends
 from xdplab.analysis.sweep.follow_up import follow_up
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
@@ -26,7 +26,7 @@ from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.cli.record import record
 from xdplab.cli.sockets import sockets
 from xdplab.cli.sweep import sweep_text
-from xdplab.cli.tables import comparison_table, plan_table, summary_table
+from xdplab.cli.tables import comparison_table, plan_table, summary_table, trend_table
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
 from xdplab.report import beside_published, write_report
 from xdplab.results import find_run
@@ -96,7 +96,7 @@ def compare(
     as_json: AsJson = False,
     results: Results = None,
 ) -> None:
-    """Compare the points that runs share, and print what differs in their environments."""
+    """Compare the points that runs share and their environments; of three runs on, print the trend too."""
     if len(runs) < 2:
         raise InputError("compare: give two runs or more")
     found = [app.summaries_of(name, results or app.results_folder()) for name in runs]
@@ -119,8 +119,13 @@ def compare(
         )
         if not as_json:
             print(comparison_table(reference.name, folder.name, rows, differences))
+    dated = sorted(((folder.name, folder.load(), each) for folder, each in found), key=lambda run: run[1].started)
+    trend = trends(dated) if len(dated) > 2 else []
     if as_json:
-        print(json.dumps(output, indent=1))
+        levels = [each.model_dump(mode="json") for each in trend]
+        print(json.dumps({"comparisons": output, "trend": levels}, indent=1))
+    elif trend:
+        print(trend_table(trend))
 
 
 @cli.command()

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xdplab.analysis import Comparison, PointSummary
+from xdplab.analysis import Comparison, PointSummary, Trend
 from xdplab.model import StudySpec
 from xdplab.report import duration
 from xdplab.runner import Plan
@@ -69,6 +69,23 @@ def comparison_table(
     changed = [f"  {key}: {_short(a)} -> {_short(b)}" for key, (a, b) in differences.items()]
     environment = ["environment: the same"] if not changed else ["environment differs:", *changed]
     return "\n".join([f"{reference} -> {run}", columns(table), *environment])
+
+
+def trend_table(trends: Iterable[Trend]) -> str:
+    """One row per level of each figure, and below each step what differs in the environment."""
+    rows = [["forwarder", "metric", "runs", "mean", "change", "from", "to"]]
+    notes = []
+    for trend in trends:
+        for level in trend.levels:
+            mean = number(level.mean)
+            rows.append([trend.forwarder, trend.metric, str(level.runs), mean, level.change, level.first, level.last])
+            if level.change != "first":
+                changed = "; ".join(f"{key}: {_short(a)} -> {_short(b)}" for key, (a, b) in level.environment.items())
+                notes.append(
+                    f"{trend.forwarder} {trend.metric} {level.change} from {level.first} on: "
+                    f"{f'environment differs: {changed}' if changed else 'the environment is the same'}"
+                )
+    return "\n".join(["trend, groups of runs that are alike (jumpavg)", columns(rows), *notes])
 
 
 def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str) -> str:

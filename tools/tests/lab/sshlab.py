@@ -248,6 +248,7 @@ def main(argv: Sequence[str]) -> int:
         shutil.rmtree(folder)
         return 0
     if len(argv) >= 2 and argv[0] == "run":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # `timeout` sends it: the lab goes all the same
         with tempfile.TemporaryDirectory(prefix="xdplab-sshlab-") as folder:
             lab = SshLab(Path(folder))
             try:

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guest of `make nic-test` is made of: archives, modules, packages, cache."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lab.cpio import members
+
+from nic import artefact as artefacts
+from nic import lane
+from nic.archive import Entry, base_archive, cpio, depends, folder, link, modules_in_order, program
+from nic.artefact import Pin, cache_key, obtain, read_pins
+from nic.errors import MissingPart
+
+NONCE = "0123456789abcdef"
+
+
+names = st.text("abcxyz./-_", min_size=1, max_size=30).filter(lambda name: name != "TRAILER!!!")
+
+
+@given(st.lists(st.tuples(names, st.binary(max_size=40)), unique_by=lambda entry: entry[0]))
+def test_an_archive_holds_what_was_put_in(entries: list[tuple[str, bytes]]) -> None:
+    packed = cpio(Entry(name, content) for name, content in entries)
+    assert {name: content for name, (_, content) in members(packed).items()} == dict(entries)
+    assert len(packed) % 4 == 0  # so that another may follow
+
+
+def test_kinds_of_entries_keep_their_modes() -> None:
+    found = members(cpio([folder("d"), link("l", "usr/l"), program("p", b"x"), Entry("f")]))
+    assert {name: oct(mode) for name, (mode, _) in found.items()} == {
+        "d": "0o40755", "l": "0o120777", "p": "0o100755", "f": "0o100644",
+    }  # fmt: skip
+    assert found["l"][1] == b"usr/l"
+
+
+def kernel_modules(tree: Path, **needs: str) -> None:
+    import lzma
+
+    for name, needed in needs.items():
+        path = tree / f"kernel/{name.replace('_', '-')}.ko.xz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lzma.compress(f"ELF\0license=GPL\0depends={needed}\0name={name}\0".encode()))
+
+
+def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
+    kernel_modules(tmp_path, igb="dca,i2c-algo-bit", i2c_algo_bit="", dca="", virtio_net="net_failover", unused="")
+    found = modules_in_order(tmp_path, ["igb", "virtio_net"])  # net_failover is built in
+    assert list(found) == ["dca", "i2c_algo_bit", "igb", "virtio_net"]
+    assert b"name=igb" in found["igb"]
+    assert depends(found["igb"]) == ["dca", "i2c_algo_bit"]
+    packed = members(base_archive(b"busybox", found))
+    loaded = sorted(name for name in packed if name.startswith("modules/"))
+    assert loaded == [
+        "modules/00-dca.ko",
+        "modules/01-i2c_algo_bit.ko",
+        "modules/02-igb.ko",
+        "modules/03-virtio_net.ko",
+    ]
+
+
+def test_a_kernel_without_the_driver_is_told(tmp_path: Path) -> None:
+    kernel_modules(tmp_path, virtio_net="")
+    with pytest.raises(MissingPart, match="has no module igb"):
+        modules_in_order(tmp_path, ["virtio_net", "igb"])
+
+
+# packages and cache
+
+
+def test_pins_are_read_and_name_no_host(tmp_path: Path) -> None:
+    pins = read_pins()
+    assert {pin.package.split("-")[0] for pin in pins} == {"qemu", "busybox", "linux"}
+    assert "://" not in artefacts.PINS.read_text(encoding="ascii")
+    bad = tmp_path / "packages.txt"
+    bad.write_text("qemu 1.0\n")
+    with pytest.raises(MissingPart, match=r"'qemu 1.0' is not a package, a version and a suite"):
+        read_pins(bad)
+
+
+def test_the_cache_key_depends_on_packages_versions_suites_and_modules_but_not_on_their_order() -> None:
+    one, two = Pin("qemu", "1", "trixie"), Pin("linux", "2", "sid")
+    keys = [
+        cache_key([one, two]),
+        cache_key([one]),
+        cache_key([Pin("qemu", "3", "trixie"), two]),
+        cache_key([Pin("qemu", "1", "sid"), two]),
+        cache_key([one, two], ["igb"]),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert cache_key([two, one]) == keys[0]
+
+
+FAKE_APT = """#!/bin/sh
+echo "$0 $@" >>{log}
+case "$*" in
+*indextargets*) echo 'Debian|Debian|mirror:/debian/' ;;
+*madison*qemu*) echo 'qemu-system-x86 | 1.0 | mirror:/debian trixie/main amd64 Packages' ;;
+*madison*) ;;
+*pkgnames*) printf 'linux-binary-7.3.4+deb13-amd64\\nlinux-binary-7.3.4+deb13-cloud-amd64\\n' ;;
+esac
+"""
+
+
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """apt-get and apt-cache that offer QEMU 1.0 and another kernel."""
+    (tmp_path / "bin").mkdir()
+    for name in ("apt-get", "apt-cache"):
+        (tmp_path / "bin" / name).write_text(FAKE_APT.format(log=tmp_path / "apt.log"))
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "keyring.gpg").touch()
+    monkeypatch.setattr("private_apt.KEYRING", tmp_path / "keyring.gpg")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "apt.log"
+
+
+def test_a_version_that_debian_no_longer_has_is_named_with_what_there_is(apt: Path, tmp_path: Path) -> None:
+    pins = [Pin("qemu-system-x86", "1.0", "trixie"), Pin("linux-binary-7.2.12+deb13-amd64", "7.2.12-1", "sid")]
+    with pytest.raises(MissingPart) as error:
+        obtain(tmp_path / "cache/nic", pins, lambda text: None)
+    said = str(error.value)
+    assert said.startswith("linux-binary-7.2.12+deb13-amd64 7.2.12-1 is not in Debian sid (any more); there is ")
+    assert "linux-binary-7.3.4+deb13-amd64" in said
+    assert "cloud" not in said
+    assert "packages.txt" in said
+    assert "\n" not in said
+    assert not [path for path in (tmp_path / "cache/nic").iterdir() if not path.name.endswith(".lock")]
+
+
+def test_the_cache_is_used_without_asking_apt(apt: Path, tmp_path: Path) -> None:
+    pins = read_pins()
+    made = tmp_path / "cache/nic" / cache_key(pins)
+    made.mkdir(parents=True)
+    (made / "packages.json").write_text("{}")
+    assert obtain(tmp_path / "cache/nic", pins, lambda text: None).folder == made
+    assert not apt.exists()
+
+
+def test_without_apt_the_lane_ends_with_2_and_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(lane, "_fresh_folder", lambda: tmp_path)
+    monkeypatch.setattr(lane, "bpf_program", lambda name: Path("/bin/true"))
+    assert lane.main([]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("nic-test: qemu-system-x86, busybox-static, linux-binary-")
+    assert "apt" in line
+
+
+# command line

@@ -42,7 +42,11 @@ def pairs() -> dict[str, Pair]:
 
 @pytest.fixture(scope="session")
 def before(pairs: dict[str, Pair]) -> Before:
+    """Once each has been up: igb fills its indirection table then, whoever does it."""
     ports = [port for each in pairs.values() for port in each.ports]
+    for port in ports:
+        for way in ("up", "down"):
+            HOST.run(["ip", "link", "set", "dev", port.ifname, way])
     return Before(
         state(ports),
         {port.ifname: port_settings.snapshot(HOST, port.ifname) for port in ports},

@@ -59,7 +59,7 @@ def test_the_report_of_a_stored_run_is_drawn_again(run: RunFolder, capsys: pytes
 
 
 def test_a_stored_run_differs_from_itself_in_nothing(run: RunFolder, cli: Callable[..., Done]) -> None:
-    (found,) = cli("compare", "stored", "stored", "--json").json()
+    (found,) = cli("compare", "stored", "stored", "--json").json()["comparisons"]
     assert found["environment"] == {}
     assert [point["p50_us"]["interval"]["ratio"] for point in found["points"]] == [1, 1, 1]
 

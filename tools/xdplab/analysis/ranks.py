@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from scipy.stats import kendalltau
-
 from xdplab.analysis.sockets import SocketRow
 from xdplab.model import Model
 from xdplab.model.functions import NfMode
@@ -73,6 +71,8 @@ def kendall_tau(ours: Mapping[NfMode, float], published: Mapping[NfMode, float])
     common = sorted(ours.keys() & published.keys())
     if len(common) < 2:
         return None
+    from scipy.stats import kendalltau  # takes long to import
+
     tau = float(kendalltau([ours[mode] for mode in common], [published[mode] for mode in common]).statistic)
     return None if math.isnan(tau) else tau
 

@@ -56,7 +56,8 @@ def sh(*argv):
 class Net:
     """Namespaces a, b, ... with veth pairs between them."""
 
-    def __init__(self, *links):
+    def __init__(self, *links, queues=1):
+        self.queues = ["numrxqueues", str(queues), "numtxqueues", str(queues)]
         self.prefix = f"xg{uuid.uuid4().hex[:8]}"
         self.links = links
         self.namespaces = sorted({end[0] for link in links for end in link})
@@ -72,8 +73,8 @@ class Net:
             sh("ip", "netns", "add", self.ns(letter))
             self.exec(letter, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
         for left, right in self.links:
-            sh("ip", "link", "add", left, "netns", self.ns(left[0]), "type", "veth",
-               "peer", "name", right, "netns", self.ns(right[0]))  # fmt: skip
+            sh("ip", "link", "add", left, "netns", self.ns(left[0]), *self.queues, "type", "veth",
+               "peer", "name", right, "netns", self.ns(right[0]), *self.queues)  # fmt: skip
         for port in self.ports():
             sh("ip", "-n", self.ns(port[0]), "link", "set", port, "up")
         for port in self.ports():
@@ -143,8 +144,8 @@ class Net:
 
 
 @contextlib.contextmanager
-def net_up(*links):
-    net = Net(*links)
+def net_up(*links, queues=1):
+    net = Net(*links, queues=queues)
     try:
         net.up()
         yield net

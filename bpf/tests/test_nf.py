@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from conftest import clean, config, counts, net_up, sh, stream, xdpgen
+from conftest import clean, config, counts, net_up, stream, xdpgen
 from nf import (
     CLIENT,
     DST,
@@ -268,16 +268,7 @@ def test_the_way_to_the_stack_and_back():
 @pytest.mark.parametrize("place", ["xdp", "af_xdp", "combined"])
 def test_several_queues_have_a_thread_each(place):
     """veth takes the queue of the sending CPU: one direction comes in at each."""
-    queues = ["numrxqueues", "2", "numtxqueues", "2"]
-    with net_up(("a0", "b0"), ("b1", "c0")) as net:
-        for near, far in (("a0", "b0"), ("c0", "b1")):
-            sh("ip", "-n", net.ns(near[0]), "link", "delete", near)
-            peer = ["peer", "name", far, "netns", net.ns(far[0]), *queues]
-            sh("ip", "link", "add", near, "netns", net.ns(near[0]), *queues, "type", "veth", *peer)
-        for port in net.ports():
-            sh("ip", "-n", net.ns(port[0]), "link", "set", port, "up")
-        for port in net.ports():
-            net.accept_redirects(port)
+    with net_up(("a0", "b0"), ("b1", "c0"), queues=2) as net:
         given = {"flows": 1000, "drop_percent": 20, "xdp_stages": 1 if place == "combined" else None}
         given |= {"flow_src_ip": "10.0.0.1", "flow_dst_ip": "10.0.0.2"}
         nf = nf_config(["firewall", "macswap"], place, **given)

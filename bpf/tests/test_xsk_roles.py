@@ -4,7 +4,7 @@
 import struct
 
 import pytest
-from conftest import clean, config, counts, net_up, only, sh, stream, xdpgen
+from conftest import clean, config, counts, net_up, only, stream, xdpgen
 from hdrh.histogram import HdrHistogram
 from xsk import SOCKETS, frames, is_sound, wait_for_frames, xsk
 
@@ -195,16 +195,7 @@ def test_several_sockets_share_a_queue(middle):
 @pytest.mark.parametrize("shared_umem", [True, False], ids=["shared", "separate"])
 def test_several_queues(cpus, shared_umem):
     """veth takes the queue of the sending CPU: one direction comes in at each."""
-    queues = ["numrxqueues", "2", "numtxqueues", "2"]
-    with net_up(("a0", "b0"), ("b1", "c0")) as net:
-        for near, far in (("a0", "b0"), ("c0", "b1")):
-            sh("ip", "-n", net.ns(near[0]), "link", "delete", near)
-            peer = ["peer", "name", far, "netns", net.ns(far[0]), *queues]
-            sh("ip", "link", "add", near, "netns", net.ns(near[0]), *queues, "type", "veth", *peer)
-        for port in net.ports():
-            sh("ip", "-n", net.ns(port[0]), "link", "set", port, "up")
-        for port in net.ports():
-            net.accept_redirects(port)
+    with net_up(("a0", "b0"), ("b1", "c0"), queues=2) as net:
         options = {"queues": 2, "cpus": cpus, "shared_umem": shared_umem, "audit": True}
         with xsk(net, "b", "forward", "b0", "b1", **options) as forwarder:
             assert len(forwarder.ready["threads"]) == len(cpus)

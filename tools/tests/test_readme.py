@@ -49,6 +49,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    "document", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_make_targets_that_documents_name_are_there(document: str) -> None:
+    named = set(re.findall(r"`make\s+([a-z-]+)", (ROOT / document).read_text(encoding="utf-8")))
+    made = set(re.findall(r"^([a-z -]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= {target for line in made for target in line.split()}
+
+
 @pytest.mark.root
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("line", OTHERS)

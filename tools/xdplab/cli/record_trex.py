@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from xdplab import app
+from xdplab.cli.recording import Only, Output, TestbedName, check_only, embedded_testbed
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, Missing, StreamSpec, TestbedSpec, TrialSpec, XdplabError
+from xdplab.model import Missing, StreamSpec, TestbedSpec, TrialSpec, XdplabError
 from xdplab.runner import interruptible, recover
-from xdplab.testbed import Port, Testbed, open_testbed, read_testbed, working_folder
+from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
 from xdplab.testers.headers import headers_of
 from xdplab.testers.packets import build
@@ -54,21 +54,16 @@ SCENARIOS = {
 
 def trex(
     folder: Annotated[str, typer.Option("--trex", help="folder of a release (default: XDPLAB_TREX, else PATH)")] = "",
-    output: Annotated[Path | None, typer.Option("--output", help="folder (default: that of the tests)")] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="a scenario; may be repeated")] = None,
-    testbed: Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")] = "embedded",
+    output: Output = None,
+    only: Only = None,
+    testbed: TestbedName = "embedded",
 ) -> None:
     """Record the exchange with a real TRex server on the direct link, errors among them."""
-    unknown = set(only or ()) - set(SCENARIOS)
-    if unknown:
-        raise InputError(f"record trex: --only {', '.join(unknown)}: unknown; there are {', '.join(SCENARIOS)}")
+    check_only("trex", only, SCENARIOS)
     installation = find(folder)
     if installation is None:
         raise Missing(f"record trex: {HOW_TO_GET}")
-    spec = read_testbed(testbed, app.testbeds_folder())
-    app.require_root(spec)
-    if spec.kind != "embedded":
-        raise InputError(f"record trex: --testbed {testbed}: namespaces are needed (kind embedded), not {spec.kind}")
+    spec = embedded_testbed("trex", testbed)
     into = output or project_root() / "tools" / "tests" / "data" / "trex"
     into.mkdir(parents=True, exist_ok=True)
     with interruptible():

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xdplab import app
+from xdplab.cli.recording import Only, Output, TestbedName, check_only, embedded_testbed
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp import VppForwarder
@@ -24,7 +24,7 @@ from xdplab.hosts.kernel import xsk_sockets
 from xdplab.model import ForwarderSpec, InputError, StreamSpec, TrialSpec, XdplabError
 from xdplab.model import Path as Way
 from xdplab.runner import interruptible, recover
-from xdplab.testbed import Port, Testbed, open_testbed, read_testbed, working_folder
+from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
 from xdplab.tools import project_root
@@ -57,21 +57,16 @@ SCENARIOS = {
 
 def vpp(
     program: Annotated[str, typer.Option("--vpp", help="the program (default: XDPLAB_VPP, else on PATH)")] = "",
-    output: Annotated[Path | None, typer.Option("--output", help="folder (default: that of the tests)")] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="a scenario; may be repeated")] = None,
-    testbed: Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")] = "embedded",
+    output: Output = None,
+    only: Only = None,
+    testbed: TestbedName = "embedded",
 ) -> None:
     """Record the API exchange and statistics of a real VPP, errors among them."""
-    unknown = set(only or ()) - set(SCENARIOS)
-    if unknown:
-        raise InputError(f"record vpp: --only {', '.join(unknown)}: unknown; there are {', '.join(SCENARIOS)}")
+    check_only("vpp", only, SCENARIOS)
     found, reason = find_vpp(LocalHost(), program, VppForwarder.package)
     if found is None:
         raise InputError(f"record vpp: {reason}")
-    spec = read_testbed(testbed, app.testbeds_folder())
-    app.require_root(spec)
-    if spec.kind != "embedded":
-        raise InputError(f"record vpp: --testbed {testbed}: namespaces are needed (kind embedded), not {spec.kind}")
+    spec = embedded_testbed("vpp", testbed)
     release = installed_version(LocalHost(), found)
     folder = output or project_root() / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
     folder.mkdir(parents=True, exist_ok=True)

@@ -60,7 +60,7 @@ Run The Study
     ...    testbed=${TESTBED}
     ...    tester=${TESTER}
     ...    forwarders=${forwarders}
-    ...    method.latency_pps=${LOAD}
+    ...    method.equal_load.latency_pps=${LOAD}
     ...    traffic.frame_bytes=${FRAME_SIZE}
     ...    method.preset=${PRESET}
     ...    method.budget_s=${BUDGET}

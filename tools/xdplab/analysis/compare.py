@@ -8,9 +8,9 @@ from xdplab.analysis.stats import Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
-METRICS = ("p50_us", "p99_us", "ndr_pps")
+METRICS = ("p50_us", "p99_us", "ndr_pps", "forwarding_rate_pps")
 #: Metrics of which more is better; of all others less is.
-MORE_IS_BETTER = ("ndr_pps",)
+MORE_IS_BETTER = ("ndr_pps", "forwarding_rate_pps")
 
 
 class Comparison(Model):

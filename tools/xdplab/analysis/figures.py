@@ -17,3 +17,5 @@ class RepetitionFigures(Model):
     forwarded_pps: float
     #: Throughput without loss (RFC 2544 §26.1), where the method searched it.
     ndr_pps: float | None = None
+    #: Forwarding rate at the study's overload (RFC 2285 §3.6.1), where the method measured it.
+    forwarding_rate_pps: float | None = None

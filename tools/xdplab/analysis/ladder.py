@@ -4,14 +4,14 @@
 from collections.abc import Sequence
 
 from xdplab.analysis.calls import PerFrame, per_frame
-from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.compare import MORE_IS_BETTER, Comparison, compare_points
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.search import PRESETS
 from xdplab.model import Model, Rfc2544Spec, RunRecord, TrialRecord
 
 #: Metric -> how a gain in it is said.
-_GAINS = {"ndr_pps": "forwards", "p50_us": "p50", "p99_us": "p99"}
-_NAMES = {"ndr_pps": "NDR", "p50_us": "p50", "p99_us": "p99"}
+_GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", "p50_us": "p50", "p99_us": "p99"}
+_NAMES = {"ndr_pps": "NDR", "forwarding_rate_pps": "rate at overload", "p50_us": "p50", "p99_us": "p99"}
 
 
 class Rung(Model):
@@ -31,9 +31,9 @@ class Rung(Model):
             return "too few repetitions to say"
         said = []
         for metric, interval in known.items():
-            searched = metric == "ndr_pps"
-            if interval.differs and not (searched and abs(interval.ratio - 1) <= self.resolution):
-                words = ("more", "less") if searched else ("lower", "higher")
+            unresolved = metric == "ndr_pps" and abs(interval.ratio - 1) <= self.resolution
+            if interval.differs and not unresolved:
+                words = ("more", "less") if metric in MORE_IS_BETTER else ("lower", "higher")
                 said.append(f"{_GAINS[metric]} {abs(interval.ratio - 1):.1%} {words[interval.ratio < 1]}")
         if said:
             return "; ".join(said)

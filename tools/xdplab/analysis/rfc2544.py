@@ -13,7 +13,7 @@ Found = Sequence[dict[str, Any]]
 
 
 def rfc2544_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """Clause -> figures: `throughput`, `latency`, `loss_curve`, `back_to_back`, `recovery`, `reset`; {} without any."""
+    """Clause -> figures, each under its name in `_MAKERS`; {} without any."""
     figures = {}
     for clause, (name, make) in _MAKERS.items():
         found = _found(trials, clause)
@@ -33,28 +33,32 @@ def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
 
 
 def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFigures, ...]:
-    """The throughput without loss of each repetition, in pps over all directions, for pairing."""
+    """Throughput without loss and forwarding rate of each repetition, in pps over all directions, for pairing."""
     trials = list(trials)
-    repetitions = []
+    found: dict[int, RepetitionFigures] = {}
     for trial in trials:
-        if trial.purpose == "figures" and trial.clause == "RFC 2544 26.1":
+        if trial.purpose != "figures" or trial.clause not in ("RFC 2544 26.1", "RFC 2285 3.6.1"):
+            continue
+        best, total, rate = {"loss_ratio": 0.0}, 0.0, trial.figures.get("forwarding_rate_pps")
+        if rate is None:
             best = min(trial.figures["bounds"], key=lambda bound: float(bound["loss_ratio"]))
             total = (best["throughput_pps"] or 0.0) * trial.figures["directions"]
-            searched = _last_attempts(trials, trial.repetition, "RFC 2544 26.1")
-            repetitions.append(
-                RepetitionFigures(
-                    repetition=trial.repetition,
-                    disturbed=sum(one.status == "disturbed" for one in searched) * 2 > len(searched),
-                    p50_us=None,
-                    p99_us=None,
-                    p999_us=None,
-                    loss_ratio=best["loss_ratio"],
-                    achieved_pps=total,
-                    forwarded_pps=total,
-                    ndr_pps=total or None,
-                )
-            )
-    return tuple(repetitions)
+        earlier = found.get(trial.repetition)
+        searched = _last_attempts(trials, trial.repetition, trial.clause)
+        disturbed = sum(one.status == "disturbed" for one in searched) * 2 > len(searched)
+        found[trial.repetition] = RepetitionFigures(
+            repetition=trial.repetition,
+            disturbed=disturbed or (earlier is not None and earlier.disturbed),
+            p50_us=None,
+            p99_us=None,
+            p999_us=None,
+            loss_ratio=best["loss_ratio"],
+            achieved_pps=total or rate or 0.0,
+            forwarded_pps=total or rate or 0.0,
+            ndr_pps=total or (earlier.ndr_pps if earlier else None),
+            forwarding_rate_pps=rate or (earlier.forwarding_rate_pps if earlier else None),
+        )
+    return tuple(found.values())
 
 
 def _last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:
@@ -160,6 +164,13 @@ def _recovery(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     }
 
 
+def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    names = ("forwarding_rate_pps", "offered_pps", "intended_pps")
+    return {name: _spread(figures[name] for figures in found) for name in names} | {
+        "overloaded": all(figures["overloaded"] for figures in found)
+    }
+
+
 def _reset(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     names = ("gap_us", "lost", "load_pps", "resolution_us")
     return {name: _spread(figures[name] for figures in found) for name in names} | {
@@ -174,4 +185,5 @@ _MAKERS: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = 
     "RFC 2544 26.4": ("back_to_back", _back_to_back),
     "RFC 2544 26.5": ("recovery", _recovery),
     "RFC 2544 26.6": ("reset", _reset),
+    "RFC 2285 3.6.1": ("forwarding_rate", _forwarding_rate),
 }

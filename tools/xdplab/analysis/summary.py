@@ -147,8 +147,8 @@ def _repetitions(chosen: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -
     for trial in chosen:
         timed, searched = _figures(trial), found.get(trial.repetition)
         if searched is not None:
-            both = {"ndr_pps": searched.ndr_pps, "disturbed": timed.disturbed or searched.disturbed}
-            timed = timed.model_copy(update=both)
+            rates = {"ndr_pps": searched.ndr_pps, "forwarding_rate_pps": searched.forwarding_rate_pps}
+            timed = timed.model_copy(update={**rates, "disturbed": timed.disturbed or searched.disturbed})
         found[trial.repetition] = timed
     return tuple(found[repetition] for repetition in sorted(found))
 

@@ -11,7 +11,7 @@ from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
 #: jumpavg takes values as multiples of the precision they are worth telling: 1 ns, 1 packet per second.
-_UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0}
+_UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0, "forwarding_rate_pps": 1.0}
 
 
 class Level(Model):

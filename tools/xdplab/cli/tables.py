@@ -30,6 +30,7 @@ def summary_table(summaries: Iterable[PointSummary]) -> str:
     notes = []
     for point in summaries:
         bounds = point.figures.get("throughput", {}).get("bounds", [])
+        rate = point.figures.get("forwarding_rate", {}).get("forwarding_rate_pps")
         ndr = next((each["throughput_pps"] for each in bounds if each["loss_ratio"] == 0), None)
         rows.append(
             {
@@ -38,6 +39,7 @@ def summary_table(summaries: Iterable[PointSummary]) -> str:
                 "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
                 "bytes": str(point.frame_bytes),
                 "NDR kpps": number(ndr and ndr["median"] / 1000),
+                "kpps at overload": number(rate and rate["median"] / 1000),
                 "kpps": number(point.offered_pps and point.offered_pps / 1000),
                 "loss": ratio(point.loss_ratio),
                 "p50 us": number(point.p50_us),

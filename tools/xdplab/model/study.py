@@ -133,6 +133,16 @@ class LatencySpec(Model):
 Clause = Literal["throughput", "latency", "loss-curve", "back-to-back", "recovery", "reset"]
 
 
+class EqualLoadSpec(Model):
+    """What a visit measures beside the clauses, at loads that are the same for all forwarders, so that it pairs."""
+
+    #: Latency as in RFC 2544 §26.2, at this load and not at each forwarder's own throughput.
+    latency_pps: float | None = Field(default=None, gt=0, le=100e6)
+    #: Forwarding rate (RFC 2285 §3.6.1) in response to this offered load, above what any of them carries. At the
+    #: tester's top rate, which bounds it, it is the rate at maximum offered load (FRMOL, §3.6.2).
+    overload_pps: float | None = Field(default=None, gt=0, le=100e6)
+
+
 class Rfc2544Spec(Model):
     """RFC 2544 §26.1 to §26.6: one clause by its name, or all with `name: rfc2544`."""
 
@@ -147,8 +157,7 @@ class Rfc2544Spec(Model):
     #: Traffic seconds of a search at the most (default: the preset's).
     budget_s: float | None = Field(default=None, gt=0)
     drain_s: float = Field(default=0.1, ge=0.01, le=10)
-    #: Beside the clauses: latency at this load, the same for all forwarders, so that it can be compared in pairs.
-    latency_pps: float | None = Field(default=None, gt=0, le=100e6)
+    equal_load: EqualLoadSpec = EqualLoadSpec()
 
     @property
     def wanted(self) -> tuple[Clause, ...]:

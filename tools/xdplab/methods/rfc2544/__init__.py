@@ -4,9 +4,10 @@
 from typing import ClassVar
 
 from xdplab.methods.base import Method, Session
-from xdplab.methods.rfc2544.at_load import latency_at_equal_load, latency_at_load
+from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
 from xdplab.methods.rfc2544.disruption import recovery, reset
+from xdplab.methods.rfc2544.equal_load import at_equal_load, durations
 from xdplab.methods.rfc2544.loss_curve import loss_curve
 from xdplab.methods.rfc2544.scale import scale_of
 from xdplab.methods.rfc2544.throughput import throughput
@@ -37,14 +38,12 @@ class Rfc2544(Method):
             "recovery": [scale.recovery_s * 2],
             "reset": [scale.reset_s],
         }
-        beside = [scale.at_load_s] if self.spec.latency_pps is not None else []
-        return [*beside, *(seconds for clause in self.spec.wanted for seconds in per_clause[clause])]
+        return [*durations(self.spec), *(seconds for clause in self.spec.wanted for seconds in per_clause[clause])]
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Carry the clauses out; those that build on the throughput need one above zero."""
         ndr = 0.0
-        if self.spec.latency_pps is not None:
-            latency_at_equal_load(session, self.spec, traffic, self.spec.latency_pps)
+        at_equal_load(session, self.spec, traffic)
         for clause in self.spec.wanted:
             session.progress(f"RFC 2544 {clause}")
             reason = session.cannot.get(clause)

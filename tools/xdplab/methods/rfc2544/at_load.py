@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RFC 2544 §26.2: latency unloaded and at shares of the throughput; and at one load that is equal for all forwarders.
-
-The trials hold the histograms.
-"""
+"""RFC 2544 §26.2: latency unloaded and at shares of the throughput. The trials hold the histograms."""
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import scale_of
@@ -12,13 +9,13 @@ from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
 CLAUSE = "RFC 2544 26.2"
 _SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
 #: Probes are a small part of the load, and few enough for one in flight at a time when unloaded.
-_PROBE_SHARE, _PROBE_MAX_PPS = 0.05, 10_000.0
+_PROBE_SHARE, PROBE_MAX_PPS = 0.05, 10_000.0
 
 
 def latency_at_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: float) -> None:
     """Probes beside loads; probe and load together make the share, so that 100 % is the throughput and no more."""
     scale = scale_of(spec)
-    probe = min(_PROBE_MAX_PPS, _PROBE_SHARE * ndr_pps)
+    probe = min(PROBE_MAX_PPS, _PROBE_SHARE * ndr_pps)
     loads = []
     for share in _SHARES:
         streams = (*probe_streams(traffic, probe), *load_streams(traffic, max(0.0, share * ndr_pps - probe)))
@@ -28,12 +25,3 @@ def latency_at_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, n
             session.trial(trial, purpose="search", clause=f"{CLAUSE} at {share:.2f}")
         loads.append({"share": share, "load_pps": max(share * ndr_pps, probe)})
     session.found(CLAUSE, {"throughput_pps": ndr_pps, "probe_pps": probe, "loads": loads})
-
-
-def latency_at_equal_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, load_pps: float) -> None:
-    """Probes and load together make `load_pps` per direction. Not a clause of the RFC: it asks for the throughput."""
-    scale = scale_of(spec)
-    probe = min(_PROBE_MAX_PPS, load_pps)
-    streams = (*probe_streams(traffic, probe), *load_streams(traffic, max(0.0, load_pps - probe)))
-    session.progress(f"  latency at {load_pps / 1e3:.0f} kpps")
-    session.trial(TrialSpec(streams=streams, duration_s=scale.at_load_s, warmup_s=0.1, drain_s=spec.drain_s))

@@ -76,7 +76,15 @@ SETTINGS: list[tuple[str, Scalar, list[str]]] = [
     ("threaded_napi", 1, ["write", f"{CLASS}/threaded", "1"]),
 ]
 #: Needs a process, a kernel thread, hugepages or `ip` of a real machine: `test_root_knobs.py`.
-ELSEWHERE = {"cpu_dma_latency_us", "cpu_layout", "hugepages_2m", "mtu", "coalesce_rx_frames", "coalesce_adaptive_tx"}
+ELSEWHERE = {
+    "cpu_dma_latency_us",
+    "cpu_layout",
+    "hugepages_2m",
+    "mtu",
+    "coalesce_rx_frames",
+    "coalesce_adaptive_tx",
+    "irq_suspend_timeout",
+}
 
 
 def state(host: Machine) -> dict[str, Any]:

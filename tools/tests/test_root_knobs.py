@@ -33,6 +33,7 @@ ON_VETH: dict[str, Scalar] = {
     "channels": 2,
     "cpu_layout": "1C1T",
     "gro_flush_timeout": 20000,
+    "irq_suspend_timeout": 30000,
     "mtu": 1400,
     "napi_defer_hard_irqs": 2,
     "offload_gro": "off",

@@ -3,6 +3,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,20 @@ def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
     """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
     argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--queue", str(queue), ifname]
     found: dict[str, int | None] = json.loads(host.run(argv).stdout)[ifname]
+    return found
+
+
+def suspend_timeouts(host: Host, ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | None:
+    """irq-suspend-timeout (ns) of each NAPI of an interface, after setting them to `wanted_ns` when it is given.
+
+    None where kernel or driver has none. Source: Documentation/networking/napi.rst, "IRQ suspension" (kernel 6.13).
+
+    Raises:
+        XdplabError: the kernel refused a value.
+    """
+    given = [",".join(map(str, wanted_ns))] if wanted_ns else []
+    argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--suspend", *given, ifname]
+    found: list[int] | None = json.loads(host.run(argv).stdout)[ifname]
     return found
 
 

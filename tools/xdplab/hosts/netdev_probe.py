@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel says a driver can do with XDP: one JSON object, interface -> list of features.
+"""What the kernel says a driver can do with XDP: one JSON object, interface -> list of features. And NAPI's settings.
 
 Asks the generic netlink family `netdev` (Documentation/netlink/specs/netdev.yaml, kernel 6.3): what a driver registers
 there is what it has, so nothing is guessed from its name. `null` in place of the object: the kernel is older.
@@ -8,10 +8,15 @@ there is what it has, so nothing is guessed from its name. `null` in place of th
 With `--queue N`: interface -> the NAPI ids that serve queue N, `{"rx": 8193, "tx": 8194}`; `null` for one that the
 kernel (before 6.8) or the driver does not tell.
 
-Standard library only: it is also run on remote hosts.  Usage: netdev_probe.py [--queue N] IFNAME...
+With `--suspend`: interface -> irq-suspend-timeout in ns of each of its NAPIs, lowest id first; `null` where the kernel
+(before 6.13) has none. With `--suspend NS,NS...` they are set first; the last number stands for all that follow.
+
+Standard library only: it is also run on remote hosts.
+Usage: netdev_probe.py [--queue N | --suspend [NS,...]] IFNAME...
 """
 
 import json
+import os
 import socket
 import struct
 import sys
@@ -20,8 +25,10 @@ GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 1
 NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, NETDEV_A_DEV_XDP_FEATURES = 1, 1, 3
 NETDEV_CMD_QUEUE_GET, NETDEV_A_QUEUE_ID, NETDEV_A_QUEUE_IFINDEX, NETDEV_A_QUEUE_TYPE, NETDEV_A_QUEUE_NAPI_ID = (
     10, 1, 2, 3, 4)  # fmt: skip
+NETDEV_CMD_NAPI_GET, NETDEV_CMD_NAPI_SET = 11, 14
+NETDEV_A_NAPI_IFINDEX, NETDEV_A_NAPI_ID, NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT = 1, 2, 7
 QUEUE_TYPES = {"rx": 0, "tx": 1}
-NETLINK_GENERIC, NLM_F_REQUEST, NLMSG_ERROR = 16, 1, 2
+NETLINK_GENERIC, NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 16, 1, 4, 0x300, 2, 3
 #: enum netdev_xdp_act of linux/netdev.h, lowest bit first.
 FEATURES = ("basic", "redirect", "ndo-xmit", "xsk-zerocopy", "hw-offload", "rx-sg", "ndo-xmit-sg")
 
@@ -92,9 +99,57 @@ def _napi(sock: socket.socket, family: "int | None", name: str, kind: int, queue
     return int.from_bytes(told, sys.byteorder) if told else None
 
 
+def _napis(sock: socket.socket, family: int, ifindex: int) -> "list[dict[int, bytes]]":
+    """Attributes of each NAPI of an interface, lowest id first; [] when the kernel lists none."""
+    body = struct.pack("=BBH", NETDEV_CMD_NAPI_GET, 1, 0) + _attribute(
+        NETDEV_A_NAPI_IFINDEX, struct.pack("=I", ifindex)
+    )
+    sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + body)
+    found: "list[dict[int, bytes]]" = []
+    while True:
+        answer, offset = sock.recv(65536), 0
+        while offset < len(answer):
+            length, kind = struct.unpack_from("=IH", answer, offset)
+            if kind in (NLMSG_ERROR, NLMSG_DONE):
+                return sorted(found, key=lambda napi: napi[NETDEV_A_NAPI_ID])
+            found.append(_attributes(answer[offset + 20 : offset + length]))
+            offset += length + (-length % 4)
+
+
+def suspend_timeouts(names: "list[str]", wanted_ns: "list[int]") -> "dict[str, list[int] | None]":
+    """Interface -> irq-suspend-timeout (ns) of its NAPIs, after setting them when `wanted_ns` is given; see above."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
+        sock.bind((0, 0))
+        family = _family(sock)
+        if family is None:
+            return dict.fromkeys(names)
+        found: "dict[str, list[int] | None]" = {}
+        for name in names:
+            index = socket.if_nametoindex(name)
+            for number, napi in enumerate(_napis(sock, family, index) if wanted_ns else []):
+                _suspend(sock, family, napi[NETDEV_A_NAPI_ID], wanted_ns[min(number, len(wanted_ns) - 1)])
+            told = [napi.get(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT) for napi in _napis(sock, family, index)]
+            known = [int.from_bytes(each, sys.byteorder) for each in told if each is not None]
+            found[name] = known if known and len(known) == len(told) else None
+        return found
+
+
+def _suspend(sock: socket.socket, family: int, napi: bytes, timeout_ns: int) -> None:
+    attributes = _attribute(NETDEV_A_NAPI_ID, napi)
+    attributes += _attribute(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT, struct.pack("=I", timeout_ns))
+    body = struct.pack("=BBH", NETDEV_CMD_NAPI_SET, 1, 0) + attributes
+    sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
+    code = struct.unpack_from("=i", sock.recv(65536), 16)[0]
+    if code:
+        raise OSError(-code, os.strerror(-code))
+
+
 if __name__ == "__main__":
     try:
-        if sys.argv[1:2] == ["--queue"]:
+        if sys.argv[1:2] == ["--suspend"]:
+            given = [int(each) for each in sys.argv[2].split(",")] if sys.argv[2][:1].isdigit() else []
+            print(json.dumps(suspend_timeouts(sys.argv[3:] if given else sys.argv[2:], given)))
+        elif sys.argv[1:2] == ["--queue"]:
             print(json.dumps(queue_napis(sys.argv[3:], int(sys.argv[2]))))
         else:
             print(json.dumps(features(sys.argv[1:])))

@@ -4,8 +4,11 @@
 import time
 from typing import Any, ClassVar
 
-from xdplab.knobs.base import KnobContext, PortFileKnob
+from xdplab.hosts.kernel import suspend_timeouts
+from xdplab.knobs.base import Knob, KnobContext, PortFileKnob, whole_number
 from xdplab.knobs.ethtool import driver
+from xdplab.model import Unsupported
+from xdplab.model.study import Scalar
 
 #: A closed zero-copy socket leaves its queue some time later; virtio_net then waits for the lock that a writer of
 #: `threaded` holds, who waits for it: both hang for good (Linux 7.2).
@@ -28,6 +31,53 @@ class GroFlushTimeout(PortFileKnob):
     file: ClassVar[str] = "gro_flush_timeout"
     high: ClassVar[int] = 1_000_000_000
     summary: ClassVar[str] = "timer (ns) of a deferred NAPI"
+
+
+class IrqSuspendTimeout(Knob):
+    """How long interrupts stay suspended while an application finds frames by busy polling with epoll.
+
+    Only epoll with prefer-busy-poll suspends them (EPIOCSPARAMS); the system calls of an AF_XDP socket never do. It
+    matters for applications beside the switch, such as the servers of the co-location studies.
+    """
+
+    name: ClassVar[str] = "irq_suspend_timeout"
+    summary: ClassVar[str] = "interrupts suspended for at most so long (ns) while epoll busy polls"
+
+    def check(self, value: Scalar) -> int:
+        """A whole number of ns."""
+        return whole_number(self.name, value, 0, 2**31 - 1)
+
+    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+        """The kernel must list NAPIs of each port, with this setting (6.13)."""
+        for port in context.ports:
+            if port.simulated:
+                return f"{self.name}: port {port.role} is simulated"
+            if suspend_timeouts(context.host, port.ifname) is None:
+                release = context.host.read("/proc/sys/kernel/osrelease")
+                return f"{self.name}: Linux {release} lists no NAPI of {port.ifname} with it (needs 6.13, and NAPI on)"
+        return None
+
+    def read(self, context: KnobContext) -> dict[str, list[int] | None]:
+        """Interface name -> value of each NAPI, lowest id first."""
+        return {port.ifname: suspend_timeouts(context.host, port.ifname) for port in context.ports}
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Set every NAPI of each port."""
+        for port in context.ports:
+            suspend_timeouts(context.host, port.ifname, [int(value)])
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Read them back."""
+        for ifname, present in self.read(context).items():
+            if not present or set(present) != {int(value)}:
+                raise Unsupported(f"{self.name}: {ifname} holds {present} after setting {value}")
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Set each NAPI back; those that came since then get the last one's."""
+        for ifname, values in saved.items():
+            present = suspend_timeouts(context.host, ifname, values or ())
+            if values and present != [*values, *values[-1:] * len(present or ())][: len(present or ())]:
+                raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {values}")
 
 
 class ThreadedNapi(PortFileKnob):

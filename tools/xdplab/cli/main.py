@@ -86,7 +86,7 @@ def show(
     if as_json:
         print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=1))
         return
-    print(summary_table(summaries))
+    print(summary_table(summaries, folder.trials()))
     print(answer(folder.load(), summaries).sentence)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary, Trend
-from xdplab.model import StudySpec
+from xdplab.analysis.overhead import overhead
+from xdplab.model import StudySpec, TrialRecord
 from xdplab.report import duration
 from xdplab.runner import Plan
 from xdplab.runner.plan import OVERHEAD_S
@@ -24,8 +25,8 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def summary_table(summaries: Iterable[PointSummary]) -> str:
-    """One row per point, then the reasons of those not measured; columns that no row fills are left out."""
+def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
+    """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
     rows = []
     notes = []
     for point in summaries:
@@ -51,6 +52,10 @@ def summary_table(summaries: Iterable[PointSummary]) -> str:
         )
         if point.reason:
             notes.append(f"{point.forwarder}: {point.status}: {point.reason}")
+    dead = overhead(trials)
+    if dead:
+        spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s"
+        notes.append(f"dead time of a visit: {spread}; {dead.traffic_share:.0%} of the visits' time was traffic")
     always = {"forwarder", "status"}
     titles = [each for each in rows[0] if each in always or any(row[each] != "-" for row in rows)] if rows else []
     return "\n".join([columns([titles, *([row[each] for each in titles] for row in rows)]), *notes])

@@ -230,6 +230,9 @@ class TrialRecord(Model):
     reason: Shown = ""
     started: str
     setup_s: float = 0.0
+    #: Of the record that ends a visit: its wall time, and how much of that the traffic asked for took.
+    visit_s: float = 0.0
+    traffic_s: float = 0.0
     asked: TrialSpec | None = None
     offered_pps: float | None = None
     result: TrialResult | None = None

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, compare_points, summarise
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.ladder import ladder
+from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.summary import counted
 from xdplab.methods.rfc2544.scale import FULL, scale_of
@@ -71,6 +72,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         failures=[trial for trial in trials if trial.status == "failed"],
         disturbed=[trial for trial in trials if trial.status == "disturbed"],
         titles={point_id: point.title for point_id, point in run.points.items()},
+        dead_time=overhead(trials),
         share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
     )
 

@@ -86,6 +86,7 @@ class PointVisit:
         self._found = {record.clause for record in earlier if record.purpose == "figures"}
         self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
+        self._traffic_s = 0.0
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -119,7 +120,8 @@ class PointVisit:
         finally:
             with deferred():
                 self._clean_up()
-        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail))
+        times = {"visit_s": round(time.monotonic() - self._began, 3), "traffic_s": round(self._traffic_s, 3)}
+        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **times))
 
     def trial(
         self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
@@ -155,6 +157,7 @@ class PointVisit:
             result = self._tester.run(self._context(f"{number}.{attempt}"), spec)
         else:
             result = self._run_with_restart(spec, restart_after_s, f"{number}.{attempt}")
+        self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
         ended = self._forwarder.crashed()
         if ended:

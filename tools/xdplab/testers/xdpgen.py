@@ -8,22 +8,12 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host, Running
-from xdplab.model import (
-    InputError,
-    LatencySummary,
-    PointFailed,
-    StreamResult,
-    StreamSpec,
-    TrialResult,
-    TrialSpec,
-)
-from xdplab.testbed import Port, Testbed, TesterPorts
+from xdplab.model import InputError, PointFailed, TrialResult, TrialSpec
+from xdplab.testbed import Port, Testbed
 from xdplab.testers.base import RxChoice, Tester, TesterContext
-from xdplab.testers.headers import headers_of
+from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
 from xdplab.tools import bpf_program
 
-#: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
-_STALL_NS = 100_000
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
 
@@ -138,22 +128,13 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         described.append(_port(ports.mirror, context, reflect=True))
     return {
         "ports": described,
-        "streams": [_stream(index, stream, ports) for index, stream in enumerate(trial.streams)],
+        "streams": [stream_object(index, stream, ports) for index, stream in enumerate(trial.streams)],
         "warmup_s": trial.warmup_s,
         "duration_s": trial.duration_s,
         "drain_s": trial.drain_s,
-        "stall_ns": _STALL_NS,
-        "max_burst": _max_burst(trial),
+        "stall_ns": STALL_NS,
+        "max_burst": max_burst(trial),
     }
-
-
-def _max_burst(trial: TrialSpec) -> int:
-    """Frames that may leave at once after a delay: as many as make good a delay shorter than what counts as a stall.
-
-    At least 32 (a forwarder's batch), and at most 200: a veth ring holds 256.
-    """
-    fastest = max((stream.pps or 0.0 for stream in trial.streams), default=0.0)
-    return min(200, max(32, round(fastest * _STALL_NS / 1e9)))
 
 
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
@@ -167,33 +148,8 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
     }
 
 
-def _stream(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any]:
-    far = 0 if ports.last is ports.first else 1
-    tx_port, rx_port = (0, far) if stream.direction == "forward" else (far, 0)
-    headers = headers_of(stream, ports)
-    return {
-        "id": index,
-        "kind": stream.kind,
-        "tx_port": tx_port,
-        "rx_port": rx_port,
-        "pps": stream.pps,
-        "count": stream.count,
-        "start_ns": stream.start_ns,
-        "frame_bytes": stream.frame_bytes,
-        "src_mac": headers.src_mac,
-        "dst_mac": headers.dst_mac,
-        "vlan": headers.vlan,
-        "ip": headers.ip,
-        "src_ip": headers.src_ip,
-        "dst_ip": headers.dst_ip,
-        "udp_src": headers.udp_src,
-        "udp_dst": headers.udp_dst,
-        "flows": stream.flows,
-    }
-
-
 def _result(told: dict[str, Any], trial: TrialSpec) -> TrialResult:
-    streams = tuple(_stream_result(trial.streams[item["id"]], item) for item in told["streams"])
+    streams = tuple(stream_result(trial.streams[item["id"]], item) for item in told["streams"])
     rx_cpus: dict[int, int] = {}
     for port in told["ports"]:
         for cpu, frames in port["rx_cpus"].items():
@@ -216,34 +172,3 @@ def _result(told: dict[str, Any], trial: TrialSpec) -> TrialResult:
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
         detail={"batch": told["batch"], "ports": told["ports"], "threads": threads, "warmup": told["warmup"]},
     )
-
-
-def _stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
-    lateness = told["lateness"]
-    return StreamResult(
-        kind=asked.kind,
-        direction=asked.direction,
-        frame_bytes=told["frame_bytes"],
-        offered_pps=told["offered_pps"],
-        intended=told["intended"],
-        sent=told["sent"],
-        skipped=told["skipped"],
-        received=told["received"],
-        lost=told["lost"],
-        duplicated=told["duplicated"],
-        out_of_order=told["out_of_order"],
-        achieved_pps=told["achieved_pps"],
-        rx_pps=told["rx_pps"],
-        latency=_summary(told["latency"]),
-        lateness=_summary(lateness),
-        on_schedule=lateness["on_schedule"] if lateness else None,
-        last_lost=told["gaps"]["last_lost"],
-        longest_gap_ns=told["gaps"]["longest_ns"],
-        trailing_lost=told["gaps"]["trailing"],
-    )
-
-
-def _summary(told: dict[str, Any] | None) -> LatencySummary | None:
-    if not told or not told["count"]:
-        return None
-    return LatencySummary(**{key: told[key] for key in ("count", "min_ns", "max_ns", "mean_ns", "hdr")})

@@ -17,7 +17,7 @@ from xdplab.testbed import Port, Testbed
 from xdplab.testers.base import Tester, TesterContext
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
-from xdplab.testers.xdpgen import _STALL_NS, _max_burst, _stream, _stream_result
+from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
 from xdplab.tools import bpf_program
 
 #: Frames that are queued before one system call sends them, for loads that are paced and for those that are not.
@@ -124,19 +124,19 @@ class XskTester(Tester):
         return {
             "role": "probe",
             "ports": [_port(port) for port in path_ports],
-            "streams": [_stream(index, stream, ports) for index, stream in enumerate(trial.streams)],
+            "streams": [stream_object(index, stream, ports) for index, stream in enumerate(trial.streams)],
             "warmup_s": trial.warmup_s,
             "duration_s": trial.duration_s,
             "drain_s": trial.drain_s,
-            "stall_ns": _STALL_NS,
-            "max_burst": _max_burst(trial),
+            "stall_ns": STALL_NS,
+            "max_burst": max_burst(trial),
             "batch": _TOP_BATCH if offered is None or offered > _PACED_MAX_PPS else _PACED_BATCH,
             "cpus": [context.layout.tester_tx],
             **self.sockets,
         }
 
     def _result(self, told: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
-        streams = tuple(_stream_result(trial.streams[item["id"]], item) for item in told["streams"])
+        streams = tuple(stream_result(trial.streams[item["id"]], item) for item in told["streams"])
         (worker,) = told["workers"]
         return TrialResult(
             tester=self.name,

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What xdpgen and xsk, the programs of `bpf/`, have in common: the object of a stream, and what they tell of it."""
+
+from typing import Any
+
+from xdplab.model import LatencySummary, StreamResult, StreamSpec, TrialSpec
+from xdplab.testbed import TesterPorts
+from xdplab.testers.headers import headers_of
+
+#: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
+STALL_NS = 100_000
+
+
+def max_burst(trial: TrialSpec) -> int:
+    """Frames that may leave at once after a delay: as many as make good a delay shorter than what counts as a stall.
+
+    At least 32 (a forwarder's batch), and at most 200: a veth ring holds 256.
+    """
+    fastest = max((stream.pps or 0.0 for stream in trial.streams), default=0.0)
+    return min(200, max(32, round(fastest * STALL_NS / 1e9)))
+
+
+def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any]:
+    """A stream as the programs' configuration has it; ports are named by index."""
+    far = 0 if ports.last is ports.first else 1
+    tx_port, rx_port = (0, far) if stream.direction == "forward" else (far, 0)
+    headers = headers_of(stream, ports)
+    return {
+        "id": index,
+        "kind": stream.kind,
+        "tx_port": tx_port,
+        "rx_port": rx_port,
+        "pps": stream.pps,
+        "count": stream.count,
+        "start_ns": stream.start_ns,
+        "frame_bytes": stream.frame_bytes,
+        "src_mac": headers.src_mac,
+        "dst_mac": headers.dst_mac,
+        "vlan": headers.vlan,
+        "ip": headers.ip,
+        "src_ip": headers.src_ip,
+        "dst_ip": headers.dst_ip,
+        "udp_src": headers.udp_src,
+        "udp_dst": headers.udp_dst,
+        "flows": stream.flows,
+    }
+
+
+def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
+    """What a program told of one stream."""
+    lateness = told["lateness"]
+    return StreamResult(
+        kind=asked.kind,
+        direction=asked.direction,
+        frame_bytes=told["frame_bytes"],
+        offered_pps=told["offered_pps"],
+        intended=told["intended"],
+        sent=told["sent"],
+        skipped=told["skipped"],
+        received=told["received"],
+        lost=told["lost"],
+        duplicated=told["duplicated"],
+        out_of_order=told["out_of_order"],
+        achieved_pps=told["achieved_pps"],
+        rx_pps=told["rx_pps"],
+        latency=_summary(told["latency"]),
+        lateness=_summary(lateness),
+        on_schedule=lateness["on_schedule"] if lateness else None,
+        last_lost=told["gaps"]["last_lost"],
+        longest_gap_ns=told["gaps"]["longest_ns"],
+        trailing_lost=told["gaps"]["trailing"],
+    )
+
+
+def _summary(told: dict[str, Any] | None) -> LatencySummary | None:
+    if not told or not told["count"]:
+        return None
+    return LatencySummary(**{key: told[key] for key in ("count", "min_ns", "max_ns", "mean_ns", "hdr")})

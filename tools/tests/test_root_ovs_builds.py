@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The patched Open vSwitch beside Debian's on namespaces: options in force, one interleaved run, stages by probes."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ from lab.rooted import Lab, hugepages
 
 from xdplab.forwarders.ovs_builds import find_build, missing
 from xdplab.hosts import LocalHost
+from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
 
@@ -98,3 +102,15 @@ def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     assert low["unmatched"] + low["unsent"] <= 0.02 * low["seen"]
     assert all(value > 0 for value in low["typical_us"]["p50"].values())
     lab.assert_nothing_left()
+
+
+@pytest.mark.timeout(120)
+def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
+    """Some of what `ovs/README.md` gives the command for; in its first 60 changes a non-PMD port changes live."""
+    patched()
+    storm = project_root() / "ovs" / "tests" / "option_storm.py"
+    build = Path(find_build("patched", STOCK_DAEMON).vswitchd).parent
+    argv = [sys.executable, str(storm), "--build", str(build), "--changes", "60", "--seed", "1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no frame lost" in done.stdout

@@ -17,6 +17,7 @@ def test_dead_time_is_what_a_visit_took_beside_its_traffic() -> None:
     found = overhead([trial(point(), 0, [1]), end(3.0, 2.0), end(2.5, 2.0, 1), end(4.0, 2.0, 2)])
     assert found is not None
     assert (found.visits, found.median_s) == (3, 1.0)
+    assert found.per_trial_s == pytest.approx(3.5)  # three visits, one trial
     assert found.p90_s == pytest.approx(1.8)
     assert found.traffic_share == pytest.approx(6.0 / 9.5)
 

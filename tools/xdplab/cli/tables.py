@@ -54,7 +54,7 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
             notes.append(f"{point.forwarder}: {point.status}: {point.reason}")
     dead = overhead(trials)
     if dead:
-        spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s"
+        spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
         notes.append(f"dead time of a visit: {spread}; {dead.traffic_share:.0%} of the visits' time was traffic")
     always = {"forwarder", "status"}
     titles = [each for each in rows[0] if each in always or any(row[each] != "-" for row in rows)] if rows else []

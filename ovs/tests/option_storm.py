@@ -77,10 +77,11 @@ def run(*argv: str, check: bool = True, timeout_s: float = 30.0) -> str:
 class Switch:
     """Open vSwitch of a build, in a run directory and a namespace of its own."""
 
-    def __init__(self, build: Path, folder: Path, namespace: str) -> None:
+    def __init__(self, build: Path, folder: Path, namespace: str, ports: Sequence[str] = PORTS) -> None:
         self.build = build
         self.folder = folder
         self.namespace = namespace
+        self.ports = ports
         self.database: subprocess.Popen[bytes] | None = None
         self.daemon: subprocess.Popen[bytes] | None = None
 
@@ -109,7 +110,7 @@ class Switch:
             env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=netdev", "fail-mode=standalone")
-        for port in PORTS:
+        for port in self.ports:
             self.add_port(port)
 
     def vsctl(self, *argv: str, check: bool = True) -> str:

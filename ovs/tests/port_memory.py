@@ -6,8 +6,8 @@
     ovs/tests/port_memory.py --build "$(ovs/build | tail -1)"
     ovs/tests/port_memory.py --build "$(ovs/build --series stock | tail -1)" --only defaults
 
-Each row has a daemon of its own. Huge pages, which are not in the resident set, are counted too (/proc/PID/status). Exit
-code: 0, or 2 if it could not run.
+Each row has a daemon of its own. Huge pages, which are not in the resident set, are counted too (/proc/PID/status).
+Exit code: 0, or 2 if it could not run.
 """
 
 from __future__ import annotations

@@ -246,7 +246,13 @@ def storm(options: argparse.Namespace, switch: Switch, namespace: str) -> None:
         check_frames(switch, done)
     for port in PORTS:  # after all that, default options must work
         switch.vsctl("clear", "interface", port, "options")
-    run("ip", "netns", "exec", namespace, "ping", "-q", "-c", "20", "-i", "0.02", "-w", "10", "10.77.0.2")
+    ping = ["ip", "netns", "exec", namespace, "ping", "-q", "-W", "1", "10.77.0.2"]
+    # an address that could not be resolved while a port was away is refused at once for some time
+    once = [*ping, "-c", "1"]
+    wait_for(
+        lambda: subprocess.run(once, stdout=subprocess.DEVNULL, check=False).returncode == 0, "no answer at the end"
+    )
+    run(*ping, "-c", "20", "-i", "0.02")
 
 
 def main(argv: list[str]) -> int:

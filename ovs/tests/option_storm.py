@@ -249,7 +249,6 @@ def storm(options: argparse.Namespace, switch: Switch, namespace: str) -> None:
     ping = ["ip", "netns", "exec", namespace, "ping", "-q", "-W", "1", "10.77.0.2"]
     # an address that could not be resolved while a port was away is refused at once for some time
     once = [*ping, "-c", "1"]
-    quietly = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": False}
     wait_for(
         lambda: subprocess.run(once, stdout=subprocess.DEVNULL, check=False).returncode == 0, "no answer at the end"
     )

@@ -47,7 +47,7 @@ static void send_copies(struct io *in, struct io *out,
 
 static int forward_lane(struct io *in, struct io *out)
 {
-	bool same = io_same_memory(in, out);
+	bool same = io_same_memory(in, out), stamps;
 	struct frame frames[XSK_BATCH];
 	__u32 batch = in->opt->batch, n;
 	int err;
@@ -59,12 +59,19 @@ static int forward_lane(struct io *in, struct io *out)
 		n = in->ops->rx(in, frames, n);
 	if (!n)
 		return out->ops->kick(out) ?: in->ops->idle(in);
+	stamps = trace_stamps(in->trace);
+	if (stamps)
+		trace_received(in->trace, frames, n);
 	touch_frames(in->opt->touch, frames, n);
 	if (same)
 		out->ops->tx(out, frames, n);
 	else
 		send_copies(in, out, frames, n);
+	if (stamps)
+		trace_queued(in->trace, n);
 	err = out->ops->kick(out);
+	if (stamps)
+		trace_kicked(in->trace);
 	return err ?: (int)n;
 }
 

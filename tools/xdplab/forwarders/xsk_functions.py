@@ -68,7 +68,7 @@ class XskFunctions(XskForwarder):
         return self.frames_dropped()
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
-        asked = {**super()._configuration(dut), "role": "nf"}
+        asked = {**super()._configuration(dut), "role": "nf", "trace": None}
         asked.pop("touch")
         if self.stack_port:
             asked["ports"] = [*asked["ports"], {"ifname": self.stack_port}]

@@ -25,6 +25,8 @@ from xdplab.model.study import (
     PresetName,
     Rfc2544Spec,
     StudySpec,
+    TraceWay,
+    TracingSpec,
     TrafficSpec,
 )
 from xdplab.model.testbed import CpuLayout, TestbedSpec
@@ -74,6 +76,8 @@ __all__ = [
     "StreamSpec",
     "StudySpec",
     "TestbedSpec",
+    "TraceWay",
+    "TracingSpec",
     "ThreadUse",
     "TrafficSpec",
     "TrialRecord",

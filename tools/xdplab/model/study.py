@@ -168,10 +168,9 @@ class Rfc2544Spec(Model):
         return tuple(clause for clause in get_args(Clause) if clause in asked)
 
 
-class BreakdownSpec(Model):
-    """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
+class TracedSpec(Model):
+    """What the methods that trace have in common: at each rate, trials with it beside trials without."""
 
-    name: Literal["breakdown"]
     rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)
     pairs: int = Field(default=3, ge=1, le=100)
     duration_s: float = Field(default=0.5, ge=0.05, le=60)
@@ -179,16 +178,48 @@ class BreakdownSpec(Model):
     drain_s: float = Field(default=0.1, ge=0.01, le=10)
 
 
+class BreakdownSpec(TracedSpec):
+    """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
+
+    name: Literal["breakdown"]
+
+
+TraceWay = Literal["in-band", "bpf", "perf"]
+
+
+class TracingSpec(TracedSpec):
+    """Method `tracing`: what each way of following a frame costs it, beside trials without any.
+
+    `in-band`: the forwarder stamps batches itself; `bpf`: static probes, recorded by `bpf/ovsprobe`; `perf`: static
+    probes, recorded by perf.
+    """
+
+    name: Literal["tracing"]
+    ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
+    #: What a way may cost at p50.
+    goal_us: float = Field(default=0.2, gt=0)
+    #: `xdplab/report/published/NAME.yaml`, whose authors tell what their tracing cost.
+    published: str | None = None
+
+    @field_validator("ways")
+    @classmethod
+    def _different_ways(cls, value: tuple[TraceWay, ...]) -> tuple[TraceWay, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a way is there twice")
+        return value
+
+
 def _kind_of_method(value: Any) -> str:
     """Which spec a method's mapping is; one without a name is `latency`."""
     name = value.get("name", "latency") if isinstance(value, dict) else getattr(value, "name", "latency")
-    return name if name in ("latency", "breakdown") else "rfc2544"
+    return name if name in ("latency", "breakdown", "tracing") else "rfc2544"
 
 
 MethodSpec = Annotated[
     Annotated[LatencySpec, Tag("latency")]
     | Annotated[Rfc2544Spec, Tag("rfc2544")]
-    | Annotated[BreakdownSpec, Tag("breakdown")],
+    | Annotated[BreakdownSpec, Tag("breakdown")]
+    | Annotated[TracingSpec, Tag("tracing")],
     Discriminator(_kind_of_method),
 ]
 
@@ -251,7 +282,7 @@ class StudySpec(Model):
     @field_validator("method", mode="before")
     @classmethod
     def _known_method(cls, value: Any) -> Any:
-        known = ("latency", "breakdown", *get_args(Rfc2544Spec.model_fields["name"].annotation))
+        known = ("latency", "breakdown", "tracing", *get_args(Rfc2544Spec.model_fields["name"].annotation))
         if isinstance(value, dict) and value.get("name", "latency") not in known:
             raise ValueError(f"name should be one of {', '.join(map(repr, known))}")
         return value

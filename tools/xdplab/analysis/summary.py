@@ -14,8 +14,8 @@ from xdplab.analysis.breakdown import breakdown_figures
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
-from xdplab.forwarders.base import mode_name
 from xdplab.analysis.tracing import tracing_figures
+from xdplab.forwarders.base import mode_name
 from xdplab.model import Model, Point, RunRecord, TracingSpec, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}

@@ -34,13 +34,14 @@ class Dut:
 
 @dataclass(frozen=True)
 class ProbeTarget:
-    """A thread with user-space probes: its program, its ids, the interface that its frames come in by, whose probes."""
+    """A thread with user-space probes: its program and its ids."""
 
     program: str
     pid: int
     tid: int
-    ifname: str
-    #: As `bpf/ovsprobe` knows it.
+    #: Where its frames come in; None when their XDP redirects cannot be told from those of frames that pass no probe.
+    ifname: str | None
+    #: Whose probes, as `bpf/ovsprobe` knows it.
     provider: Literal["netdev_afxdp", "xsk"] = "netdev_afxdp"
 
 

@@ -211,7 +211,8 @@ class XskForwarder(Forwarder[XskOptions]):
         if self.options.backend == "af_packet":
             raise Unsupported(f"{self.name}: its probes are followed from an XDP redirect; AF_PACKET has none")
         ((tid, pid),) = self.forwarding_threads().items()
-        return ProbeTarget(str(bpf_program("xsk")), pid, tid, dut.ports[0].ifname, "xsk")
+        ifname = dut.ports[0].ifname if self.options.trace_every == 1 else None
+        return ProbeTarget(str(bpf_program("xsk")), pid, tid, ifname, "xsk")
 
     def start_recording(self) -> None:
         """Its own stamps."""

@@ -10,7 +10,7 @@ from typing import Any
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.forwarders.process import wait_until
-from xdplab.hosts import perf_probes
+from xdplab.hosts import perf_probe
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.methods.stages import ProbeRecords
 from xdplab.model import PointFailed, Unsupported
@@ -82,7 +82,7 @@ def attached(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Probes]:
     program = bpf_program("ovsprobe")
     if program is None:
         raise Unsupported("bpf/build/ovsprobe is not built; `make -C bpf` builds it")
-    attachment = xdp_attachment(dut.host, target.ifname)
+    attachment = xdp_attachment(dut.host, target.ifname) if target.ifname else None
     numbers: dict[str, Any] = {
         "--pid": target.pid,
         "--tid": target.tid,
@@ -107,10 +107,10 @@ def recorded_by_perf(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Prob
         Unsupported: perf is missing, or it cannot do this here.
     """
     names, frames_argument = _PROBES[target.provider]
-    script = dut.host.program(Path(perf_probes.__file__))
+    script = dut.host.program(Path(perf_probe.__file__))
     given = [target.program, str(target.tid), str(every), str(dut.rundir), str(frames_argument)]
     argv = [dut.host.python, script, *given, *(f"{target.provider}:{name}" for name in names)]
-    probes = Probes(dut, "perf_probes", argv, _PERF_END_S)
+    probes = Probes(dut, "perf_probe", argv, _PERF_END_S)
     try:
         probes.wait_until_ready(_PERF_READY_S)
         yield probes

@@ -23,7 +23,6 @@ from xdplab.model import Rfc2544Spec, RunRecord, TraceWay, TracingSpec, TrialRec
 from xdplab.report.published import published_figure
 from xdplab.report.sweep import published_study, sweep_sections
 
-
 #: How a frame may be followed.
 WAYS: dict[TraceWay, str] = {
     "in-band": "time stamps that the forwarder itself takes, beside the departure in the frame",

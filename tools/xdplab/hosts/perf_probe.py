@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Static probes of a thread recorded by perf, as the delay study did; prints what `bpf/ovsprobe` prints.
 
-Uprobes as `perf probe` defines them are put on the probes; `perf record` writes their time stamps until SIGTERM, `perf script` reads them
-back. The XDP redirect is none of the thread's events, so the time before the receive probe stays unknown (0).
+Uprobes as `perf probe` defines them are put on the probes; `perf record` writes their time stamps until SIGTERM, `perf
+script` reads them back. The XDP redirect is none of the thread's events: when a batch was redirected stays unknown (0).
 
 Standard library only: it is also run on remote hosts.
-Usage: perf_probes.py PROGRAM TID EVERY FOLDER FRAMES_ARGUMENT RX TX KICK_END   (probes as PROVIDER:NAME)
+Usage: perf_probe.py PROGRAM TID EVERY FOLDER FRAMES_ARGUMENT RX TX KICK_END   (probes as PROVIDER:NAME)
 """
 
 import contextlib

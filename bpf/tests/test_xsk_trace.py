@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from conftest import BPF, TIMEOUT_S
 from test_xsk_probes import traced, tracing  # noqa: F401 - a fixture
-from xsk import SANITIZED, SOCKETS, XSK, frames, refused, xsk
+from xsk import SANITIZED, SOCKETS, XSK, frames, refused, wait_for_frames, xsk
 
 OVSPROBE = BPF / "build" / "ovsprobe"
 COUNT = 300
@@ -64,8 +64,15 @@ def test_one_batch_in_ten_is_stamped_and_passes_the_probes(middle, tracing, tmp_
 
 
 def test_the_newest_records_stay(middle, tmp_path):
-    room = 1 << 15
-    told = recorded(middle, tmp_path, count=room + 1000)
+    path, room = tmp_path / "trace.json", 1 << 15
+    with xsk(middle, "b", "reflect", "b0", trace=str(path), batch=1) as reflector:
+        assert switched(reflector) is True
+        with xsk(middle, "a", "gen", "a0", streams=[frames()]) as sender:
+            wait_for_frames(reflector, "rx", room + 1000)
+            sender.finish()
+        assert switched(reflector) is False
+        reflector.finish()
+    told = json.loads(path.read_text())
     assert len(told["records"]) == room
     assert told["full"] == told["batches"] - room >= 1000
     received = [record[1] for record in told["records"]]

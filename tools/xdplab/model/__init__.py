@@ -16,7 +16,6 @@ from xdplab.model.errors import (
 from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
-    BreakdownSpec,
     ForwarderSpec,
     LatencySpec,
     MethodSpec,
@@ -25,11 +24,10 @@ from xdplab.model.study import (
     PresetName,
     Rfc2544Spec,
     StudySpec,
-    TraceWay,
-    TracingSpec,
     TrafficSpec,
 )
 from xdplab.model.testbed import CpuLayout, TestbedSpec
+from xdplab.model.traced import BreakdownSpec, TraceWay, TracingSpec
 from xdplab.model.trial import (
     Calibration,
     Disturbance,

@@ -18,7 +18,17 @@ from xdplab.forwarders.base import ProbeTarget
 from xdplab.hosts.perf_probe import batches
 from xdplab.methods import make_method, tracing
 from xdplab.methods.stages import ProbeRecords, traced_figures
-from xdplab.model import ForwarderSpec, StudySpec, TracingSpec, TrafficSpec, TrialRecord, TrialResult, Unsupported
+from xdplab.model import (
+    ForwarderSpec,
+    Interrupted,
+    PointFailed,
+    StudySpec,
+    TracingSpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialResult,
+    Unsupported,
+)
 from xdplab.model import TrialSpec as Trial
 from xdplab.report import render
 
@@ -167,6 +177,15 @@ def test_a_forwarder_that_cannot_be_traced_is_unsupported() -> None:
     session.forwarder = make_forwarder(ForwarderSpec(name="fake"))
     with pytest.raises(Unsupported, match=r"does not stamp batches itself; .*has no probes"):
         make_method(TracingSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+
+
+def test_what_ended_a_trial_is_told_and_not_what_came_of_it(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> dict[str, Any]:
+        raise PointFailed("xsk: it does not run")
+
+    monkeypatch.setattr(session, "end_recording", gone)
+    with pytest.raises(Interrupted, match="Ctrl-C"), tracing.traced(session, "in-band", 1):
+        raise Interrupted("Ctrl-C")
 
 
 def test_of_few_rounds_there_is_a_cost_and_no_verdict(session: Session) -> None:

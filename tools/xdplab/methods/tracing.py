@@ -7,14 +7,14 @@ traced stages should add up to.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from xdplab.methods.base import Method, Session
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
 from xdplab.methods.stages import ProbeRecords, traced_figures
 from xdplab.methods.streams import probe_streams
-from xdplab.model import TraceWay, TracingSpec, TrafficSpec, TrialSpec, Unsupported
+from xdplab.model import TraceWay, TracingSpec, TrafficSpec, TrialSpec, Unsupported, XdplabError
 
 CLAUSE = "tracing"
 WITHOUT = "without"
@@ -100,7 +100,8 @@ def traced(session: Session, way: TraceWay, every: int) -> Iterator[Callable[[],
             yield end
         finally:
             if not ended:
-                end()
+                with suppress(XdplabError):  # what ended the trial is told, not what came of it
+                    end()
         return
     recorder = attached if way == "bpf" else recorded_by_perf
     with recorder(session.dut, session.forwarder.probes(session.dut), every) as probes:

@@ -27,9 +27,9 @@ ${TESTBED}        embedded
 ${FUNCTIONS}      ${EMPTY}    # space-separated: router checksummer; empty: all
 ${MODES}          ${EMPTY}
 ${CORES}          ${EMPTY}    # space-separated: 1 2 4 6 8 12
-${RX_RINGS}       ${EMPTY}    # 512 256
+${RX_RINGS}       ${EMPTY}    # of the sockets: 512 256; those of the card: KNOBS
 ${WAYS}           ${EMPTY}    # of DDIO: 0 (as it is) 2 3 4 5 6 7 8 9 10 11
-${KNOBS}          ${EMPTY}    # space-separated name=value: irq_cpu=1
+${KNOBS}          ${EMPTY}    # space-separated name=value: rx_ring=512, the rings of the card
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}
 

@@ -134,6 +134,7 @@ def test_each_way_has_its_cost_its_verdict_and_its_stages(session: Session) -> N
         assert row["cost"]["p50"]["difference_us"]["mean"] == pytest.approx(cost / 1000, abs=0.02)
         assert row["cost"]["p50"]["ratio"]["ratio"] == pytest.approx((2000 + cost) / 2000, rel=0.01)
         assert row["pairs"] == 4
+        assert row["lowest_us"]["with"] - row["lowest_us"]["without"] == pytest.approx(cost / 1000, abs=0.02)
     assert (own["verdict"], bpf["verdict"], perf["verdict"]) == ("met", "missed", "missed")
     assert own["probe_us"] is None  # stamps are no probes
     assert bpf["probe_us"] == pytest.approx(0.6, abs=0.02)

@@ -67,6 +67,8 @@ def _at_rate(
         "disturbed": sum(trial.status != "ok" for pair in pairs for trial in pair),
         "without_us": {name.removesuffix("_us"): median(values) for name, values in without.items()},
         "with_us": {name.removesuffix("_us"): median(values) for name, values in traced.items()},
+        # a busy machine only adds: the lowest of each side is what it disturbs least
+        "lowest_us": {"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
         "cost": costs,
         "goal_us": spec.goal_us,
         "verdict": verdict(costs["p50"]["difference_us"], spec.goal_us),

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "departure.h"
 #include "trace.h"
 #include "util.h"
 
@@ -39,11 +38,9 @@ void trace_switch(struct trace *t)
 	atomic_store_explicit(&t->recording, wanted, memory_order_release);
 }
 
-void trace_received(struct trace *t, const struct frame *frames, __u32 n)
+void trace_received(struct trace *t, __u32 n)
 {
-	t->batch = (struct trace_record){ .received = now_ns(),
-					  .sent = frame_departure(frames),
-					  .frames = n };
+	t->batch = (struct trace_record){ .received = now_ns(), .frames = n };
 }
 
 void trace_queued(struct trace *t, __u32 n)
@@ -55,6 +52,11 @@ void trace_queued(struct trace *t, __u32 n)
 void trace_kicked(struct trace *t)
 {
 	t->batch.kicked = now_ns();
+}
+
+void trace_keep(struct trace *t, __u64 sent)
+{
+	t->batch.sent = sent;
 	t->untimed += !t->batch.sent;
 	t->records[t->count++ & (TRACE_RECORDS - 1)] = t->batch;
 }

@@ -17,8 +17,6 @@
 /* The newest ones stay; a power of two. */
 #define TRACE_RECORDS (1 << 15)
 
-struct frame;
-
 /* Times of CLOCK_MONOTONIC in ns, as those of ovsprobe. */
 struct trace_record {
 	__u64 sent; /* in the trailer of its first frame; 0: none there */
@@ -47,9 +45,11 @@ void trace_close(struct trace *t);
 
 /* Called by the worker between batches. */
 void trace_switch(struct trace *t);
-void trace_received(struct trace *t, const struct frame *frames, __u32 n);
+void trace_received(struct trace *t, __u32 n);
 void trace_queued(struct trace *t, __u32 n);
 void trace_kicked(struct trace *t);
+/* @sent: departure of the first frame, or 0. */
+void trace_keep(struct trace *t, __u64 sent);
 
 /* A batch has come: does it pass the probes? */
 static inline bool trace_batch(struct trace *t)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * The way of a batch through one PMD thread of Open vSwitch with AF_XDP ports,
- * one direction loaded: XDP redirect, receive, transmit ring, kick, completion.
+ * or a worker of xsk, one direction loaded: XDP redirect, receive, transmit
+ * ring, kick, completion.
  *
  * User-space probes trap, which takes about a microsecond each: only two are
  * between receive and kick.  Nothing is handed over while frames flow; the
@@ -20,6 +21,8 @@ const volatile __u32 thread; /* whose batches */
 const volatile __u32
 	xsk_map; /* id of the map that frames are redirected by; 0: none */
 const volatile __u32 every = 1; /* one batch in so many is recorded */
+/* which argument of the probes of receive and transmit is the frames */
+const volatile __u32 frames_argument;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -40,12 +43,11 @@ static __u64 head, tail;
 static struct batch_record batch;
 static __u64 oldest_kick, reaped;
 
-/* Arguments of rx_batch and tx_batch: name, queue, frames. */
 static __always_inline __u32 frames_of(struct pt_regs *ctx)
 {
 	long frames = 0;
 
-	bpf_usdt_arg(ctx, 2, &frames);
+	bpf_usdt_arg(ctx, frames_argument, &frames);
 	return frames;
 }
 
@@ -107,7 +109,7 @@ int ovsprobe_rx_batch(struct pt_regs *ctx)
 	if (batch.received)
 		counts.unsent++;
 	counts.batches++;
-	batch.redirected = take_redirects(frames);
+	batch.redirected = xsk_map ? take_redirects(frames) : 0;
 	batch.received = now;
 	batch.frames = frames;
 	batch.queued = 0;

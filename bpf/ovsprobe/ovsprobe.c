@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* ovsprobe: attach to the probes of a PMD thread, and print its batches when told to end. */
+/* ovsprobe: attach to the probes of a thread that forwards, and print its batches when told to end. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -14,12 +15,27 @@
 
 #define EXIT_RUNTIME 1
 #define EXIT_CONFIG  2
-#define PROVIDER     "netdev_afxdp"
 #define MAX_MAPS     64
 
 const char *program_name = "ovsprobe";
 
+/* Whose probes: a name and its arguments differ, what they tell does not. */
+struct provider {
+	const char *name;
+	const char *rx, *tx, *kick_end, *complete;
+	__u32 frames_argument; /* of rx and tx */
+	const char *missing;
+};
+
+static const struct provider providers[] = {
+	{ "netdev_afxdp", "rx_batch", "tx_batch", "tx_kick_end", "tx_complete",
+	  2, "it has none: build it with --enable-usdt-probes and patch P8" },
+	{ "xsk", "rx", "tx", "kick_end", "complete", 1,
+	  "it has none: it is no xsk of this project" },
+};
+
 struct prober {
+	const struct provider *provider;
 	const char *binary;
 	__u32 pid, thread, prog_id, every;
 	struct ovsprobe_bpf *skel;
@@ -30,7 +46,7 @@ static int usage(void)
 {
 	return fail(
 		-EINVAL,
-		"usage: ovsprobe --binary OVS-VSWITCHD --pid PID --tid TID [--prog-id ID] [--every N]: --prog-id is the XDP program of the receiving port");
+		"usage: ovsprobe --binary OVS-VSWITCHD --pid PID --tid TID [--prog-id ID] [--every N] [--provider netdev_afxdp | xsk]: --prog-id is the XDP program of the receiving port");
 }
 
 static int parse_number(const char *text, __u32 *number)
@@ -46,6 +62,18 @@ static int parse_number(const char *text, __u32 *number)
 	return 0;
 }
 
+static int parse_provider(const char *name, struct prober *p)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(providers); i++) {
+		p->provider = &providers[i];
+		if (!strcmp(p->provider->name, name))
+			return 0;
+	}
+	return usage();
+}
+
 static int parse(struct prober *p, int argc, char **argv)
 {
 	static const struct option options[] = {
@@ -54,6 +82,7 @@ static int parse(struct prober *p, int argc, char **argv)
 		{ "tid", required_argument, NULL, 't' },
 		{ "prog-id", required_argument, NULL, 'x' },
 		{ "every", required_argument, NULL, 'e' },
+		{ "provider", required_argument, NULL, 'v' },
 		{},
 	};
 	int option, err = 0;
@@ -71,6 +100,8 @@ static int parse(struct prober *p, int argc, char **argv)
 			err = parse_number(optarg, &p->prog_id);
 		else if (option == 'e')
 			err = parse_number(optarg, &p->every);
+		else if (option == 'v')
+			err = parse_provider(optarg, p);
 		else
 			err = usage();
 	}
@@ -112,17 +143,14 @@ static int attach_usdt(const struct prober *p, struct bpf_program *prog,
 {
 	int err;
 
-	*link = bpf_program__attach_usdt(prog, p->pid, p->binary, PROVIDER,
-					 name, NULL);
+	*link = bpf_program__attach_usdt(prog, p->pid, p->binary,
+					 p->provider->name, name, NULL);
 	if (*link)
 		return 0;
 	err = -errno;
-	return fail(
-		err, "cannot attach to probe %s:%s of %s: %s", PROVIDER, name,
-		p->binary,
-		err == -ENOENT ?
-			"it has none: build it with --enable-usdt-probes and patch P8" :
-			explain(err));
+	return fail(err, "cannot attach to probe %s:%s of %s: %s",
+		    p->provider->name, name, p->binary,
+		    err == -ENOENT ? p->provider->missing : explain(err));
 }
 
 static int open_prober(struct prober *p)
@@ -142,17 +170,20 @@ static int open_prober(struct prober *p)
 	skel->rodata->thread = p->thread;
 	skel->rodata->xsk_map = map;
 	skel->rodata->every = p->every ?: 1;
+	skel->rodata->frames_argument = p->provider->frames_argument;
 	err = ovsprobe_bpf__load(skel);
 	if (err)
 		return fail(err, "cannot load program: %s", explain(err));
 	err = attach_usdt(p, skel->progs.ovsprobe_tx_complete,
-			  &skel->links.ovsprobe_tx_complete, "tx_complete") ?:
+			  &skel->links.ovsprobe_tx_complete,
+			  p->provider->complete) ?:
 	      attach_usdt(p, skel->progs.ovsprobe_tx_kick_end,
-			  &skel->links.ovsprobe_tx_kick_end, "tx_kick_end") ?:
+			  &skel->links.ovsprobe_tx_kick_end,
+			  p->provider->kick_end) ?:
 	      attach_usdt(p, skel->progs.ovsprobe_tx_batch,
-			  &skel->links.ovsprobe_tx_batch, "tx_batch") ?:
+			  &skel->links.ovsprobe_tx_batch, p->provider->tx) ?:
 	      attach_usdt(p, skel->progs.ovsprobe_rx_batch,
-			  &skel->links.ovsprobe_rx_batch, "rx_batch");
+			  &skel->links.ovsprobe_rx_batch, p->provider->rx);
 	if (err || !p->prog_id)
 		return err;
 	/* last: a redirect seen before its batch can be would shift all */
@@ -198,7 +229,7 @@ static int print_records(struct prober *p)
 
 int main(int argc, char **argv)
 {
-	struct prober p = {};
+	struct prober p = { .provider = &providers[0] };
 	sigset_t signals;
 	int err, signal;
 

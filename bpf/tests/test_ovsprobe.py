@@ -68,6 +68,7 @@ def test_every_batch_is_recorded_with_its_stages(batches):
     assert told["records"][0][4] == 0
     assert all(record[4] > 0 for record in told["records"][1:])
     assert all(record[0] == 0 for record in told["records"])  # no XDP program was named
+    assert told["unmatched"] == 0  # so nothing was to be matched
 
 
 def test_one_in_so_many_is_recorded_and_what_does_not_fit_is_counted(batches):

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <linux/types.h>
 #include "options.h"
+#include "trace.h"
 #include "umem.h"
 
 /* Newer than the headers of Debian 12. */
@@ -64,7 +65,8 @@ struct io {
 	int number; /* of the sockets of this queue */
 	int fd;
 	struct io_counters n;
-	__u32 unkicked; /* frames that a role has queued since its kick */
+	__u32 unkicked;	     /* frames that a role has queued since its kick */
+	struct trace *trace; /* of the worker */
 	/* AF_XDP */
 	struct umem *umem;
 	struct queue_rings *rings; /* own_rings, or those of number 0 */

@@ -352,7 +352,7 @@ static __u32 packet_rx(struct io *io, struct frame *frames, __u32 n)
 		got++;
 	}
 	io->n.rx += got;
-	if (got)
+	if (got && trace_batch(io->trace))
 		PROBE3(rx, io->fd, got, frames[0].data);
 	return got;
 }
@@ -411,7 +411,8 @@ static void packet_tx(struct io *io, const struct frame *frames, __u32 n)
 	p->tx_next += n;
 	p->unkicked += n;
 	io->n.tx += n;
-	PROBE3(tx, io->fd, n, frames[0].data);
+	if (io->trace->now)
+		PROBE3(tx, io->fd, n, frames[0].data);
 }
 
 static int packet_kick(struct io *io)
@@ -421,12 +422,14 @@ static int packet_kick(struct io *io)
 	if (!io->packet->unkicked || io->opt->wake_tx == WAKE_NONE)
 		return 0;
 	io->n.tx_kicks++;
-	PROBE1(kick_begin, io->fd);
+	if (io->trace->now)
+		PROBE1(kick_begin, io->fd);
 	err = sendto(io->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 	if (err >= 0)
 		io->packet->unkicked = 0; /* else the rest goes next time */
 	err = err < 0 && !io_try_again(errno) ? -errno : 0;
-	PROBE2(kick_end, io->fd, err);
+	if (io->trace->now)
+		PROBE2(kick_end, io->fd, err);
 	return err;
 }
 

@@ -137,7 +137,8 @@ static void refill(struct io *io)
 			umem_pop(u, CHUNK_FILL);
 	xsk_ring_prod__submit(&r->fill, n);
 	r->receiving += n;
-	PROBE2(fill, io->fd, n);
+	if (io->trace->now)
+		PROBE2(fill, io->fd, n);
 }
 
 static void reap(struct io *io)
@@ -154,7 +155,8 @@ static void reap(struct io *io)
 			  CHUNK_TX);
 	xsk_ring_cons__release(&r->completion, n);
 	r->sending -= n;
-	PROBE2(complete, io->fd, n);
+	if (io->trace->now)
+		PROBE2(complete, io->fd, n);
 }
 
 static int xdp_open(struct io *io)
@@ -219,7 +221,8 @@ static __u32 xdp_rx(struct io *io, struct frame *frames, __u32 n)
 	io->rings->receiving -= n;
 	io->n.rx += n;
 	io->n.rx_bytes += bytes;
-	PROBE3(rx, io->fd, n, frames[0].data);
+	if (trace_batch(io->trace))
+		PROBE3(rx, io->fd, n, frames[0].data);
 	refill(io);
 	return n;
 }
@@ -274,7 +277,8 @@ static void xdp_tx(struct io *io, const struct frame *frames, __u32 n)
 	io->rings->sending += n;
 	io->n.tx += n;
 	io->n.tx_bytes += bytes;
-	PROBE3(tx, io->fd, n, frames[0].data);
+	if (io->trace->now)
+		PROBE3(tx, io->fd, n, frames[0].data);
 }
 
 static bool is_pending(const struct io *io)
@@ -289,13 +293,15 @@ static int kick_once(struct io *io)
 	int err;
 
 	io->n.tx_kicks++;
-	PROBE1(kick_begin, io->fd);
+	if (io->trace->now)
+		PROBE1(kick_begin, io->fd);
 	if (io->opt->wake_tx == WAKE_POLL)
 		err = poll(&fd, 1, 0);
 	else
 		err = sendto(io->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 	err = err < 0 && !io_try_again(errno) ? -errno : 0;
-	PROBE2(kick_end, io->fd, err);
+	if (io->trace->now)
+		PROBE2(kick_end, io->fd, err);
 	return err;
 }
 

@@ -64,6 +64,8 @@ struct options {
 	char samples[PATH_MAX];
 	long long samples_max;
 	bool stages;
+	char trace[PATH_MAX];
+	long long trace_every;
 	struct nf_options nf; /* of role nf */
 	/* sockets */
 	int backend;

@@ -223,6 +223,10 @@ static int check_stages(const struct options *o)
 	if (o->samples[0] && o->role != ROLE_PING && o->role != ROLE_PROBE)
 		return bad_value("", "samples",
 				 "are taken by roles ping and probe");
+	if ((o->trace[0] || o->trace_every > 1) && o->role != ROLE_FORWARD &&
+	    o->role != ROLE_REFLECT)
+		return bad_value("", o->trace[0] ? "trace" : "trace_every",
+				 "belongs to roles forward and reflect");
 	return 0;
 }
 

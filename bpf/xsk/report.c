@@ -269,6 +269,13 @@ static json_t *worker_counters(const struct worker *w, bool done)
 	return json;
 }
 
+int print_trace(bool recording, const char *error)
+{
+	return print(json_pack("{s:s, s:b, s:o}", "event", "trace", "recording",
+			       recording, "error",
+			       error ? json_string(error) : json_null()));
+}
+
 int print_counters(const struct run *run, const char *event)
 {
 	bool done = !strcmp(event, "done");

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include <linux/if_ether.h>
+#include "departure.h"
 #include "touch.h"
 #include "util.h"
 #include "worker.h"
@@ -47,9 +48,10 @@ static void send_copies(struct io *in, struct io *out,
 
 static int forward_lane(struct io *in, struct io *out)
 {
-	bool same = io_same_memory(in, out);
+	bool same = io_same_memory(in, out), stamps;
 	struct frame frames[XSK_BATCH];
 	__u32 batch = in->opt->batch, n;
+	__u64 sent = 0;
 	int err;
 
 	n = same ? out->ops->room(out, batch) : io_available(out, batch);
@@ -59,12 +61,26 @@ static int forward_lane(struct io *in, struct io *out)
 		n = in->ops->rx(in, frames, n);
 	if (!n)
 		return out->ops->kick(out) ?: in->ops->idle(in);
+	stamps = trace_stamps(in->trace);
+	if (stamps)
+		trace_received(in->trace, n);
+	/* a slot of AF_PACKET is the kernel's again once it was put back */
+	if (stamps && !in->umem)
+		sent = frame_departure(frames);
 	touch_frames(in->opt->touch, frames, n);
 	if (same)
 		out->ops->tx(out, frames, n);
 	else
 		send_copies(in, out, frames, n);
+	if (stamps)
+		trace_queued(in->trace, n);
 	err = out->ops->kick(out);
+	if (stamps) {
+		trace_kicked(in->trace);
+		/* a chunk of a UMEM is ours to read until this thread refills */
+		trace_keep(in->trace,
+			   in->umem ? frame_departure(frames) : sent);
+	}
 	return err ?: (int)n;
 }
 

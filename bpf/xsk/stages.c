@@ -1,21 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <string.h>
-#include <linux/if_ether.h>
 #include "arrival.h"
+#include "departure.h"
 #include "stages.h"
-#include "trailer.h"
-
-/* Departure time of a frame of xdpgen or xsk, or 0. */
-static __u64 departure(const struct frame *f)
-{
-	const __u8 *trailer = f->data + f->len - TRAILER_BYTES;
-
-	if (f->len < ETH_HLEN + TRAILER_BYTES ||
-	    trailer_at(const __u16, trailer, 0) !=
-		    (__u16)to_be(16, TRAILER_MAGIC))
-		return 0;
-	return to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
-}
 
 void stages_add(struct stages *s, const struct frame *f, __u64 now)
 {
@@ -35,7 +22,7 @@ void stages_add(struct stages *s, const struct frame *f, __u64 now)
 		driver = at.tai_ns - at.hardware_ns;
 		s->hardware++;
 	} else {
-		sent = departure(f);
+		sent = frame_departure(f);
 		if (!sent) {
 			s->unstamped++;
 			return;

@@ -40,6 +40,7 @@ static void signals_watched(sigset_t *set)
 	sigaddset(set, SIGINT);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGUSR1);
+	sigaddset(set, SIGUSR2);
 }
 
 void watch_prepare(void)
@@ -107,6 +108,10 @@ static void on_signal(struct watch *w)
 		return;
 	if (info.ssi_signo == SIGUSR1) {
 		print_counters(w->run, "counters");
+		return;
+	}
+	if (info.ssi_signo == SIGUSR2) {
+		traces_switch(w->run);
 		return;
 	}
 	w->run->interrupted = true;

@@ -83,6 +83,7 @@ static int open_io(struct worker *w, int port, int lane,
 		.number = number,
 		.fd = -1,
 		.umem = umem_of(w, port, lane),
+		.trace = &w->trace,
 	};
 	io->rings = number ? worker_io(w, port, lane - number)->rings :
 			     &io->own_rings;
@@ -113,7 +114,8 @@ int worker_open(struct worker *w, const struct options *o, int index,
 	w->ios = calloc(w->num_ios, sizeof(*w->ios));
 	if (!w->ios)
 		return fail(-ENOMEM, "cannot allocate: worker %d", index);
-	err = open_umems(w);
+	err = trace_open(&w->trace, o->trace_every, o->trace[0]) ?:
+								   open_umems(w);
 	for (port = 0; !err && port < o->num_ports; port++)
 		for (lane = 0; !err && lane < w->lanes; lane++)
 			err = open_io(w, port, lane, &programs[port]);
@@ -206,6 +208,7 @@ static int work(struct worker *w)
 	int err = 0, n;
 
 	while (!w->stop && !w->over) {
+		trace_switch(&w->trace);
 		n = w->role->turn(w);
 		w->turns++;
 		if (n > 0)
@@ -288,6 +291,7 @@ void worker_close(struct worker *w)
 		umem_close(&w->umems[i]);
 	if (w->exit_fd >= 0)
 		close(w->exit_fd);
+	trace_close(&w->trace);
 	free(w->umems);
 	free(w->ios);
 	*w = (struct worker){ .exit_fd = -1 };

@@ -41,6 +41,7 @@ struct worker {
 	int num_ios;
 	struct umem *umems;
 	int num_umems;
+	struct trace trace;
 	void *private; /* of the role */
 	/* result of the thread */
 	pthread_t thread;

@@ -15,6 +15,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import breakdown as method
 from xdplab.methods import make_method
+from xdplab.methods.probes import one_in
 from xdplab.methods.stages import STAGES, ProbeRecords, stage_figures
 from xdplab.model import BreakdownSpec, StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 from xdplab.report import render
@@ -180,7 +181,7 @@ def test_where_frames_share_a_batch_no_cost_is_taken_off(session: FakeSession, m
 
 
 def test_rates_above_the_room_for_records_are_thinned() -> None:
-    assert max(1, round(2 * 400_000 * 0.6 / method._ROOM)) == 8
+    assert (one_in(400_000, 0.6), one_in(1000, 0.6)) == (8, 1)
     spec = StudySpec.model_validate({"name": "x", "forwarders": ["ovs-afxdp"], "method": SPEC})
     assert spec.method == BreakdownSpec.model_validate(SPEC)
 

@@ -46,7 +46,7 @@ def ranks(published: dict[str, float], ours: dict[str, list[float]]) -> Any:
     return found
 
 
-@pytest.mark.parametrize("suite", ["network_functions", "network_functions_colocation"])
+@pytest.mark.parametrize("suite", ["network_functions", "network_functions_colocation", "network_functions_scaling"])
 def test_a_suite_has_a_row_for_each_function_and_mode(suite: str) -> None:
     text = (SUITES / f"{suite}.robot").read_text(encoding="utf-8")
     table = text.partition("*** Test Cases ***    FUNCTION    MODE\n")[2].partition("\n\n")[0].splitlines()

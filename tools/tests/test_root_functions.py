@@ -101,3 +101,28 @@ def test_what_this_machine_cannot_set_is_unsupported(lab: Lab) -> None:
     assert trial.status == "unsupported"
     assert "ddio_ways" in trial.reason
     lab.assert_nothing_left()
+
+
+def test_one_core_is_measured_and_more_have_a_reason(lab: Lab) -> None:
+    matrix = {
+        "functions": ["macswap"], "modes": ["xdp", "af_xdp-poll"], "cores": [1, 2], "rx_rings": [512, 256],
+        "ddio_ways": [0, 2],
+    }  # fmt: skip
+    done = lab.xdplab("sockets", study(lab, ["pass-through"], matrix))
+    assert (done.code, done.complaints) == (0, []), done.err
+    found = trials(lab)
+    assert len(found) == 16
+    for (_, case), trial in found.items():
+        if "2 cores" in case or "2 DDIO ways" in case:
+            assert trial.status == "unsupported"
+            assert "ddio_ways" in trial.reason or "channels" in trial.reason or "2 cores" in trial.reason
+            continue
+        assert trial.status == "ok", (case, trial.reason)
+        assert set(trial.mode["knobs"]) == {"channels"}
+        if case.endswith("poll"):
+            ring = 512 if "ring 512" in case else 256
+            assert {sock["rings"]["rx"] for sock in trial.mode["application"]["sockets"]} == {ring}
+    report = (lab.results / "latest" / "report.html").read_text(encoding="utf-8")
+    assert "Scaling over cores" in report
+    assert "one number of cores was measured" in report
+    lab.assert_nothing_left()

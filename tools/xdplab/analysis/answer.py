@@ -9,7 +9,7 @@ from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
-from xdplab.model import Model, RunRecord
+from xdplab.model import Model, RunRecord, TracingSpec
 
 _DEFAULT = ("ovs-afxdp", "ovs-afpacket")
 
@@ -31,6 +31,8 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         return Answer(sentence=" ".join(each.sentence for each in found_agreement))
     if run.study.method.name == "breakdown":
         return Answer(sentence=_breakdown(summaries))
+    if isinstance(run.study.method, TracingSpec):
+        return Answer(sentence=_tracing(summaries, run.study.method.goal_us))
     wanted = run.study.answer or _DEFAULT
     found = [_find(title, summaries) for title in wanted]
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
@@ -79,6 +81,21 @@ def _breakdown(summaries: Sequence[PointSummary]) -> str:
     return (
         f"{name}, median frame at {rate / 1000:g} kpps: {words} (what the probes cost has been taken off, an estimate)."
     )
+
+
+def _tracing(summaries: Sequence[PointSummary], goal_us: float) -> str:
+    """Of the first forwarder at its lowest rate, where traced frames hold nobody else up."""
+    found = [(s.forwarder, one) for s in summaries for one in s.figures.get("tracing", ()) if "cost" in one]
+    if not found:
+        return "No answer: nothing was traced."
+    name, rate = found[0][0], min(one["rate_pps"] for forwarder, one in found if forwarder == found[0][0])
+    rows = [one for forwarder, one in found if (forwarder, one["rate_pps"]) == (name, rate)]
+    words = []
+    for one in rows:
+        cost = one["cost"]["p50"]["difference_us"]
+        spread = f" ({cost['low']:.2f} to {cost['high']:.2f})" if cost["low"] is not None else ""
+        words.append(f"{one['way']} {cost['mean']:.2f} µs{spread}, {one['verdict']}")
+    return f"What tracing costs {name} at p50, {rate / 1000:g} kpps, goal below {goal_us:g} µs: {'; '.join(words)}."
 
 
 def _latencies(ours: PointSummary, theirs: PointSummary) -> str:

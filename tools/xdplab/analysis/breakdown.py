@@ -28,8 +28,9 @@ def breakdown_figures(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
 
 
 def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> dict[str, Any]:
-    paired = _pairs(trials, rate)
-    without, traced = (_percentiles(pair[side] for pair in paired) for side in (0, 1))
+    clauses = (f"{CLAUSE} {rate:.0f} without", f"{CLAUSE} {rate:.0f} with")
+    paired = paired_trials(trials, *clauses)
+    without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
     interval = ratio_interval(pairs)
     typical = {
@@ -64,20 +65,21 @@ def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
     return {stage: max(0.0, value - _PROBES_IN[stage] * cost_us) for stage, value in typical.items()}
 
 
-def _pairs(trials: Iterable[TrialRecord], rate: float) -> list[tuple[TrialRecord, TrialRecord]]:
-    """Last attempts without and with the probes, paired in their order; undisturbed pairs alone if there are any."""
+def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:
+    """Last attempts of each clause, paired in their order; undisturbed pairs alone if there are any."""
     chosen = []
-    for how in ("without", "with"):
+    for clause in clauses:
         last: dict[tuple[int, int], TrialRecord] = {}
         for trial in trials:
-            if trial.clause == f"{CLAUSE} {rate:.0f} {how}" and trial.result is not None:
+            if trial.clause == clause and trial.result is not None:
                 last[(trial.repetition, trial.trial)] = trial
         chosen.append([trial for _, trial in sorted(last.items(), key=lambda item: item[0])])
     pairs = list(zip(*chosen, strict=False))
     return [pair for pair in pairs if all(trial.status == "ok" for trial in pair)] or pairs
 
 
-def _percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
+def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
+    """p50 and p99 of each trial in us."""
     merged = [distribution([trial]) for trial in trials]
     found = {name: [one.percentile_us(float(name[1:-3])) for one in merged] for name in ("p50_us", "p99_us")}
     return {name: [value for value in values if value is not None] for name, values in found.items()}

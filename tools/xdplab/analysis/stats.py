@@ -23,6 +23,9 @@ BOOTSTRAP_FROM_PAIRS = 12
 _DRAWS = 20_000
 
 
+_Way = Literal["none", "student-t", "bootstrap-t"]
+
+
 class Interval(Model):
     """A ratio, and where it lies at the stated confidence; bounds are None with fewer than three pairs."""
 
@@ -31,7 +34,7 @@ class Interval(Model):
     high: float | None
     pairs: int
     confidence: float = CONFIDENCE
-    method: Literal["none", "student-t", "bootstrap-t"] = "none"
+    method: _Way = "none"
 
     @property
     def differs(self) -> bool:
@@ -45,27 +48,50 @@ class Interval(Model):
         return f"{self.ratio:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
+class Difference(Model):
+    """A difference in the unit of what was measured; otherwise as `Interval`."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    pairs: int
+    confidence: float = CONFIDENCE
+    method: _Way = "none"
+
+
 def ratio_interval(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> Interval | None:
     """Geometric mean of `a / b` over paired measurements, with its interval; None without a usable pair."""
     logs = np.array([math.log(a / b) for a, b in pairs if a > 0 and b > 0])
-    count = len(logs)
-    if not count:
+    if not len(logs):
         return None
-    centre = float(logs.mean())
-    if count < MIN_PAIRS:
-        return Interval(ratio=math.exp(centre), low=None, high=None, pairs=count, confidence=confidence)
-    error = float(logs.std(ddof=1)) / math.sqrt(count)
-    tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-    bootstrap = count >= BOOTSTRAP_FROM_PAIRS and error > 1e-9  # below that the spread is rounding
-    below, above = np.quantile(_studentised(logs), tails) if bootstrap else stdtrit(count - 1, tails)
+    centre, low, high, method = _mean_interval(logs, confidence)
     return Interval(
         ratio=math.exp(centre),
-        low=math.exp(centre - above * error),
-        high=math.exp(centre - below * error),
-        pairs=count,
+        low=None if low is None else math.exp(low),
+        high=None if high is None else math.exp(high),
+        pairs=len(logs),
         confidence=confidence,
-        method="bootstrap-t" if bootstrap else "student-t",
+        method=method,
     )
+
+
+def difference_interval(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> Difference | None:
+    """Mean of `a - b` over paired measurements, with its interval as that of a ratio; None without a pair."""
+    if not pairs:
+        return None
+    mean, low, high, method = _mean_interval(np.array([a - b for a, b in pairs]), confidence)
+    return Difference(mean=mean, low=low, high=high, pairs=len(pairs), confidence=confidence, method=method)
+
+
+def _mean_interval(data: np.ndarray, confidence: float) -> tuple[float, float | None, float | None, _Way]:
+    count, centre = len(data), float(data.mean())
+    if count < MIN_PAIRS:
+        return centre, None, None, "none"
+    error = float(data.std(ddof=1)) / math.sqrt(count)
+    tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
+    bootstrap = count >= BOOTSTRAP_FROM_PAIRS and error > 1e-9  # below that the spread is rounding
+    below, above = np.quantile(_studentised(data), tails) if bootstrap else stdtrit(count - 1, tails)
+    return centre, centre - above * error, centre - below * error, "bootstrap-t" if bootstrap else "student-t"
 
 
 def _studentised(data: np.ndarray) -> np.ndarray:

@@ -14,8 +14,9 @@ from xdplab.analysis.breakdown import breakdown_figures
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
+from xdplab.analysis.tracing import tracing_figures
 from xdplab.forwarders.base import mode_name
-from xdplab.model import Model, RunRecord, TrialRecord
+from xdplab.model import Model, Point, RunRecord, TracingSpec, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester.
@@ -128,7 +129,7 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
-        figures=_method_figures(trials),
+        figures={**_method_figures(trials), **_tracing(run, point, trials)},
         unsupported_clauses=unsupported_clauses(trials),
         by_repetition=figures,
         **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
@@ -139,6 +140,14 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
 def _method_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
     broken_down = breakdown_figures(trials)
     return {**rfc2544_figures(trials), **({"breakdown": broken_down} if broken_down else {})}
+
+
+def _tracing(run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    method = run.study.method
+    if not isinstance(method, TracingSpec):
+        return {}
+    found = tracing_figures(method, trials, int(str(point.forwarder.options.get("trace_every", 1))))
+    return {"tracing": found} if found else {}
 
 
 def _repetitions(chosen: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -> tuple[RepetitionFigures, ...]:

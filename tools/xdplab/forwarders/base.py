@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
@@ -34,12 +34,15 @@ class Dut:
 
 @dataclass(frozen=True)
 class ProbeTarget:
-    """A thread with user-space probes: its program, its ids, and the interface that its frames come in by."""
+    """A thread with user-space probes: its program and its ids."""
 
     program: str
     pid: int
     tid: int
-    ifname: str
+    #: Where its frames come in; None when their XDP redirects cannot be told from those of frames that pass no probe.
+    ifname: str | None
+    #: Whose probes, as `bpf/ovsprobe` knows it.
+    provider: Literal["netdev_afxdp", "xsk"] = "netdev_afxdp"
 
 
 class NoOptions(Model):
@@ -115,6 +118,18 @@ class Forwarder(ABC, Generic[OptionsT]):
             Unsupported: it has none, or this set-up cannot be told apart by them.
         """
         raise Unsupported(f"{self.name}: it has no probes that tell where a frame's time goes")
+
+    def start_recording(self) -> None:
+        """Begin to stamp batches by its own means.
+
+        Raises:
+            Unsupported: it has none.
+        """
+        raise Unsupported(f"{self.name}: it does not stamp batches itself")
+
+    def end_recording(self) -> dict[str, Any]:
+        """End it; what was recorded, as `bpf/ovsprobe` prints it."""
+        raise Unsupported(f"{self.name}: it does not stamp batches itself")
 
     def mode(self) -> dict[str, Any]:
         """The mode in use, as the program reports it; the kernel's view is added by `mode_in_use`."""

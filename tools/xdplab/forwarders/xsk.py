@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.base import Dut, Forwarder, ProbeTarget
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, LocalHost, Running
 from xdplab.hosts.kernel import queue_napis
@@ -71,6 +71,8 @@ class XskOptions(Model):
     pinned: bool = True
     policy: Literal["other", "fifo", "rr"] = "other"
     priority: int = Field(default=1, ge=1, le=99)
+    #: One batch in so many passes the static probes, and is stamped while records are wanted.
+    trace_every: int = Field(default=1, ge=1, le=1_000_000)
 
     @model_validator(mode="before")
     @classmethod
@@ -111,6 +113,7 @@ class XskForwarder(Forwarder[XskOptions]):
         super().__init__(options)
         self._running: Running | None = None
         self._output: Any = None
+        self._trace: Any = None
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages are reserved and given back by the run."""
@@ -132,7 +135,7 @@ class XskForwarder(Forwarder[XskOptions]):
         """Open the sockets and wait for the ready line, which tells what is in use."""
         program = bpf_program("xsk")
         assert program is not None
-        self._output = dut.rundir / "xsk.out"
+        self._output, self._trace = dut.rundir / "xsk.out", dut.rundir / "xsk.trace"
         self._running = dut.host.start(
             [str(program), "-"],
             stdin=json.dumps(self._configuration(dut)),
@@ -203,6 +206,39 @@ class XskForwarder(Forwarder[XskOptions]):
         """Its worker, as the ready line names it."""
         return {thread["tid"]: pid for pid in self.pids() for thread in self._events()[0]["threads"]}
 
+    def probes(self, dut: Dut) -> ProbeTarget:
+        """Those of its one worker."""
+        if self.options.backend == "af_packet":
+            raise Unsupported(f"{self.name}: its probes are followed from an XDP redirect; AF_PACKET has none")
+        ((tid, pid),) = self.forwarding_threads().items()
+        ifname = dut.ports[0].ifname if self.options.trace_every == 1 else None
+        return ProbeTarget(str(bpf_program("xsk")), pid, tid, ifname, "xsk")
+
+    def start_recording(self) -> None:
+        """Its own stamps."""
+        self._switch_recording()
+
+    def end_recording(self) -> dict[str, Any]:
+        """What it wrote."""
+        self._switch_recording()
+        found: dict[str, Any] = json.loads(self._trace.read_text(encoding="utf-8"))
+        return found
+
+    def _switch_recording(self) -> None:
+        """On, or off and written.
+
+        Raises:
+            PointFailed: it did not answer, or could not.
+        """
+        if self._running is None:
+            raise PointFailed("xsk: it does not run")
+        before = len(self._events())
+        self._running.signal(signal.SIGUSR2)
+        wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 3.0, "xsk: its trace")
+        told = self._events()[-1]
+        if told["event"] != "trace" or told["error"]:
+            raise PointFailed(f"xsk: its trace: {self.crashed() or told.get('error')}")
+
     def mode(self) -> dict[str, Any]:
         """What it read back from the kernel when it was ready."""
         if self._running is None:
@@ -240,6 +276,7 @@ class XskForwarder(Forwarder[XskOptions]):
             "xdp_mode": options.pop("mode"),
             **options,
             **pinned,
+            "trace": str(self._trace),
             "role": "reflect" if dut.hairpin else "forward",
             "ports": [{"ifname": port.ifname} for port in dut.ports],
         }

@@ -14,6 +14,8 @@ _DENIED: dict[Workload, int] = {"dropped": 100, "pass-through": 0, "local": 0, "
 
 #: xdpgen: flows of a stream, and streams (address pairs) of a trial.
 _FLOWS_PER_PAIR, _PAIRS = 10_000, 16
+#: Flows enough for a card to spread over its queues.
+_SPREAD_FLOWS = 1000
 
 
 class XskFunctions(XskForwarder):
@@ -33,6 +35,33 @@ class XskFunctions(XskForwarder):
         #: Where an application that takes all frames sends those of the local stack; set before it is started.
         self.stack_port: str | None = None
 
+    def supported(self, dut: Dut) -> str | None:
+        """Several cores need CPUs, and a driver that spreads flows over queues."""
+        cores, free = self._point.cores, len(self._cpus(dut))
+        if cores > free:
+            return f"{cores} cores: the tester leaves {free} of this machine's {len(dut.host.cpus)} CPUs"
+        for port in dut.ports if cores > 1 else ():
+            if "driver: veth" in dut.host.run(["ethtool", "-i", port.ifname]).stdout:
+                return f"{cores} cores: veth gives all frames of a sender to one queue of {port.ifname}"
+        return super().supported(dut)
+
+    def idle_cores(self) -> str | None:
+        """Asked after traffic: None, or that queues had no frame, so that fewer cores than asked for did the work."""
+        if not self.takes_all or self._point.cores == 1:
+            return None
+        sockets = self.counters()["sockets"]
+        first = [sock for sock in sockets if sock["ifname"] == sockets[0]["ifname"]]
+        idle = [sock["queue"] for sock in first if not sock["rx"]]
+        if not idle:
+            return None
+        return f"{self._point.cores} cores: no frame came in at queue {idle[0]} of {first[0]['ifname']}"
+
+    def _cpus(self, dut: Dut) -> list[int]:
+        """Those that may each have a queue: the forwarder's first, none of the tester's."""
+        layout = dut.layout
+        taken = {layout.forwarder, *((layout.tester_tx, layout.tester_rx) if dut.tester_here else ())}
+        return [layout.forwarder, *(cpu for cpu in dut.host.cpus if cpu not in taken)]
+
     @property
     def takes_all(self) -> bool:
         """Whether no frame comes past the application."""
@@ -43,7 +72,8 @@ class XskFunctions(XskForwarder):
         """As many as entries; where a share of them is denied, at least a hundred."""
         if self._workload == "mixed":
             return min(-(-self._point.table_entries // 100) * 100, _FLOWS_PER_PAIR * _PAIRS)
-        return min(self._point.table_entries, _FLOWS_PER_PAIR * _PAIRS)
+        least = _SPREAD_FLOWS if self._point.channels else 1
+        return min(max(self._point.table_entries, least), _FLOWS_PER_PAIR * _PAIRS)
 
     def streams(self) -> tuple[StreamSpec, ...]:
         """Traffic whose flows are those of the tables: as fast as the tester sends, or the flood."""
@@ -68,8 +98,10 @@ class XskFunctions(XskForwarder):
         return self.frames_dropped()
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
-        asked = {**super()._configuration(dut), "role": "nf"}
+        asked = {**super()._configuration(dut), "role": "nf", "trace": None}
         asked.pop("touch")
+        if self._point.cores > 1:
+            asked |= {"queues": self._point.cores, "cpus": self._cpus(dut)[: self._point.cores]}
         if self.stack_port:
             asked["ports"] = [*asked["ports"], {"ifname": self.stack_port}]
         return {**asked, "nf": self._functions(dut)}

@@ -28,7 +28,7 @@ class XskRole(XskForwarder):
         self._frame_bytes = frame_bytes
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
-        asked = {**super()._configuration(dut), "role": _ROLES[self._workload]}
+        asked = {**super()._configuration(dut), "role": _ROLES[self._workload], "trace": None}
         if self._workload == "l2fwd" and "touch" not in self.options.model_fields_set:
             asked.pop("touch")  # a reflector swaps addresses unless it is told otherwise
         if self._workload == "stages":

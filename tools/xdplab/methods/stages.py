@@ -71,6 +71,35 @@ def stage_figures(found: ProbeRecords) -> dict[str, Any]:
     }
 
 
+def traced_figures(found: ProbeRecords) -> dict[str, Any]:
+    """Percentiles in us of each stage, and since the first time known (departure or redirect) until queued and kicked.
+
+    `seen` is 0 when there was no batch; the rest is then absent. Without a first time what begins there is None.
+    """
+    times = np.array([tuple(record) for record in found.records], dtype=np.int64).reshape(-1, 7)
+    counts = {
+        "seen": found.batches if len(times) else 0,
+        "recorded": len(times),
+        "unmatched": found.unmatched,
+        "unsent": found.unsent,
+        "full": found.full,
+    }
+    if not len(times):
+        return counts
+    known = times[times[:, 0] > 0]
+    since = {"wait": (known, 0, 1), "switch": (times, 1, 2), "kick": (times, 2, 3)}
+    since |= {"queued": (known, 0, 2), "kicked": (known, 0, 3)}
+    spans = {name: (rows[:, last] - rows[:, first]) / 1000 for name, (rows, first, last) in since.items()}
+    return {
+        **counts,
+        "frames_per_batch": float(times[:, 5].mean()),
+        "us": {
+            name: {of: float(np.percentile(span, float(of[1:]))) for of in _BANDS} if len(span) else None
+            for name, span in spans.items()
+        },
+    }
+
+
 def _means(stages: np.ndarray, whole: np.ndarray, low: float, high: float) -> dict[str, float]:
     """Over the batches between two percentiles by rank, at least one, however few there are."""
     first = min(int(len(whole) * low / 100), len(whole) - 1)

@@ -16,7 +16,6 @@ from xdplab.model.errors import (
 from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
-    BreakdownSpec,
     ForwarderSpec,
     LatencySpec,
     MethodSpec,
@@ -28,6 +27,7 @@ from xdplab.model.study import (
     TrafficSpec,
 )
 from xdplab.model.testbed import CpuLayout, TestbedSpec
+from xdplab.model.traced import BreakdownSpec, TraceWay, TracingSpec
 from xdplab.model.trial import (
     Calibration,
     Disturbance,
@@ -75,6 +75,8 @@ __all__ = [
     "StudySpec",
     "TestbedSpec",
     "ThreadUse",
+    "TraceWay",
+    "TracingSpec",
     "TrafficSpec",
     "TrialRecord",
     "TrialResult",

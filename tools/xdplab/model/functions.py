@@ -52,6 +52,10 @@ class NfMatrix(Model):
     flood_pps: tuple[Annotated[float, Field(ge=0, le=1e8)], ...] = (0,)
     #: Of the AF_XDP sockets.
     rx_rings: tuple[Annotated[int, Field(ge=8, le=32768)], ...] = (2048,)
+    #: Queues of each port, each with a core of its own; flows are spread over them by the card.
+    cores: tuple[Annotated[int, Field(ge=1, le=16)], ...] = (1,)
+    #: Ways of the last-level cache that the card writes into; 0: as it is.
+    ddio_ways: tuple[Annotated[int, Field(ge=0, le=11)], ...] = (0,)
 
     @field_validator("functions")
     @classmethod
@@ -65,8 +69,11 @@ class NfMatrix(Model):
     def points(self) -> list["NfPoint"]:
         """All of them; a size that a function has no table for, and work of none, is not told apart."""
         found: dict[str, NfPoint] = {}
-        sizes = itertools.product(self.table_entries, self.work_iterations, self.work_lookups, self.rx_rings)
-        for (entries, iterations, lookups, ring), chain, mode in itertools.product(sizes, self.functions, self.modes):
+        work = itertools.product(self.table_entries, self.work_iterations, self.work_lookups)
+        machine = itertools.product(self.rx_rings, self.ddio_ways, self.cores)
+        for ((entries, iterations, lookups), (ring, ways, cores)), chain, mode in itertools.product(
+            list(itertools.product(work, machine)), self.functions, self.modes
+        ):
             functions: tuple[NfFunction, ...] = tuple(chain.split("+"))  # type: ignore[arg-type]
             tables = not TABLES.isdisjoint(functions)
             group = [chain]
@@ -74,6 +81,8 @@ class NfMatrix(Model):
             group += [f"{iterations} iterations"] if self.work_iterations != (0,) else []
             group += [f"{lookups} reads"] if self.work_lookups != (0,) else []
             group += [f"ring {ring}"] if self.rx_rings != (2048,) else []
+            group += [f"{ways} DDIO ways" if ways else "DDIO as it is"] if self.ddio_ways != (0,) else []
+            group += [f"{cores} cores"] if self.cores != (1,) else []
             point = NfPoint(
                 functions=functions,
                 mode=mode,
@@ -83,6 +92,9 @@ class NfMatrix(Model):
                 work_lookups=lookups,
                 work_bytes=self.work_bytes,
                 rx_ring=ring,
+                cores=cores,
+                ddio_ways=ways,
+                channels=cores if self.cores != (1,) else 0,
             )
             found.setdefault(point.title, point)
         return list(found.values())
@@ -100,6 +112,10 @@ class NfPoint(Model):
     work_lookups: int = 0
     work_bytes: int = 1 << 24
     rx_ring: int = 2048
+    cores: int = 1
+    ddio_ways: int = 0
+    #: Queues that the ports are set to have; 0: as they are.
+    channels: int = 0
     #: Of workload `mixed`.
     drop_percent: int = 0
     #: Of workloads `web` and `job`.
@@ -109,3 +125,9 @@ class NfPoint(Model):
     def title(self) -> str:
         """`router, af_xdp-poll`."""
         return f"{self.group}, {self.mode}"
+
+    @property
+    def knobs(self) -> dict[str, Scalar]:
+        """Settings of the machine and its ports that make the point."""
+        ways = {"ddio_ways": self.ddio_ways} if self.ddio_ways else {}
+        return {**ways, **({"channels": self.channels} if self.channels else {})}

@@ -42,6 +42,8 @@ class Published(Model):
     mpps: dict[Workload, dict[str, float]] = {}
     #: Workload -> network function -> mode -> Mpps.
     modes_mpps: dict[Workload, dict[str, dict[NfMode, float]]] = {}
+    #: What the authors found, in words.
+    finding: str = ""
     #: Row's title -> stage -> (min, max, peak to peak, mean, RMS) in us.
     stages_us: dict[str, dict[Stage, tuple[float, float, float, float, float]]] = {}
 

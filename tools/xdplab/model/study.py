@@ -12,6 +12,7 @@ from xdplab.model.base import Model, Shown, plain
 from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
 from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
 from xdplab.model.inventory import Name
+from xdplab.model.traced import BreakdownSpec, TracingSpec
 from xdplab.model.trial import DisturbanceRule
 
 FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
@@ -168,27 +169,17 @@ class Rfc2544Spec(Model):
         return tuple(clause for clause in get_args(Clause) if clause in asked)
 
 
-class BreakdownSpec(Model):
-    """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
-
-    name: Literal["breakdown"]
-    rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)
-    pairs: int = Field(default=3, ge=1, le=100)
-    duration_s: float = Field(default=0.5, ge=0.05, le=60)
-    warmup_s: float = Field(default=0.1, ge=0, le=10)
-    drain_s: float = Field(default=0.1, ge=0.01, le=10)
-
-
 def _kind_of_method(value: Any) -> str:
     """Which spec a method's mapping is; one without a name is `latency`."""
     name = value.get("name", "latency") if isinstance(value, dict) else getattr(value, "name", "latency")
-    return name if name in ("latency", "breakdown") else "rfc2544"
+    return name if name in ("latency", "breakdown", "tracing") else "rfc2544"
 
 
 MethodSpec = Annotated[
     Annotated[LatencySpec, Tag("latency")]
     | Annotated[Rfc2544Spec, Tag("rfc2544")]
-    | Annotated[BreakdownSpec, Tag("breakdown")],
+    | Annotated[BreakdownSpec, Tag("breakdown")]
+    | Annotated[TracingSpec, Tag("tracing")],
     Discriminator(_kind_of_method),
 ]
 
@@ -251,7 +242,7 @@ class StudySpec(Model):
     @field_validator("method", mode="before")
     @classmethod
     def _known_method(cls, value: Any) -> Any:
-        known = ("latency", "breakdown", *get_args(Rfc2544Spec.model_fields["name"].annotation))
+        known = ("latency", "breakdown", "tracing", *get_args(Rfc2544Spec.model_fields["name"].annotation))
         if isinstance(value, dict) and value.get("name", "latency") not in known:
             raise ValueError(f"name should be one of {', '.join(map(repr, known))}")
         return value

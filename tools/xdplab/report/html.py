@@ -15,12 +15,20 @@ from xdplab.analysis.ladder import ladder
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.summary import counted
+from xdplab.analysis.sweep.published import PublishedStudy
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.search import PRESETS
 from xdplab.methods.stages import STAGES
-from xdplab.model import Rfc2544Spec, RunRecord, TrialRecord, XdplabError
+from xdplab.model import Rfc2544Spec, RunRecord, TraceWay, TracingSpec, TrialRecord, XdplabError
 from xdplab.report.published import published_figure
-from xdplab.report.sweep import sweep_sections
+from xdplab.report.sweep import published_study, sweep_sections
+
+#: How a frame may be followed.
+WAYS: dict[TraceWay, str] = {
+    "in-band": "time stamps that the forwarder itself takes, beside the departure in the frame",
+    "bpf": "static probes (USDT), recorded by a BPF program",
+    "perf": "static probes (USDT), recorded by perf",
+}
 
 
 def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
@@ -59,12 +67,15 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         agreements=agreements(run, summaries),
         direct_plot=_direct_plot(run),
         plots=_plots(single, trials),
-        rfc=[summary for summary in measured if summary.figures.keys() - {"breakdown"}],
+        rfc=[summary for summary in measured if summary.figures.keys() - {"breakdown", "tracing"}],
         rfc_plots=_rfc_plots([summary for summary in measured if summary.figures]),
         by_size=_by_size(measured),
         broken=[summary for summary in measured if "breakdown" in summary.figures],
         breakdown_plots=_breakdown_plots([summary for summary in measured if "breakdown" in summary.figures]),
         stage_words=STAGES,
+        tracing=[summary for summary in measured if "tracing" in summary.figures],
+        way_words=WAYS,
+        traced_by_others=_traced_by_others(run),
         steps=ladder(run, summaries, trials),
         reproductions=_reproductions(run, summaries),
         preset_summary=PRESETS[method.preset].summary if isinstance(method, Rfc2544Spec) else "",
@@ -157,6 +168,13 @@ def _breakdown_plots(summaries: Sequence[PointSummary]) -> dict[str, Markup]:
     from xdplab.report.breakdown_plots import breakdown_plot
 
     return {name: Markup(breakdown_plot(summaries, name)) for name in ("p50", "p99")}  # noqa: S704
+
+
+def _traced_by_others(run: RunRecord) -> PublishedStudy | None:
+    method = run.study.method
+    if not isinstance(method, TracingSpec) or method.published is None:
+        return None
+    return published_study(method.published, f"method.published: {method.published!r}: the name")
 
 
 def _by_size(summaries: Sequence[PointSummary]) -> bool:

@@ -8,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from xdplab.analysis.ranks import rank_agreements
+from xdplab.analysis.scaling import scalings
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows, stage_distribution
 from xdplab.knobs import make_knob
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
@@ -23,13 +24,15 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
     rows = socket_rows(run.study, trials)
     rates = [row for row in rows if row.mpps is not None]
     staged = [row for row in rows if row.stages]
+    scaling = scalings(rows)
     text = environment.get_template("sockets.html.j2").render(
         run=run,
         rates=rates,
         misses=sorted({str(trial.counters["cache_misses"]) for trial in trials if "cache_misses" in trial.counters}),
         settings=[make_knob(name).describe(value) for name, value in run.study.knobs.items()],
         served=[row for row in rows if row.figure is not None],
-        ranks=rank_agreements(run.study, rows),
+        ranks=[] if scaling else rank_agreements(run.study, rows),
+        scaling=scaling,
         staged=staged,
         unmeasured=[row for row in rows if not row.repetitions],
         stages=STAGES,

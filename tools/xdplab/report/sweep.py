@@ -15,6 +15,19 @@ from xdplab.analysis.sweep.published import Beside, PublishedStudy, PublishedTab
 from xdplab.model import InputError, RunRecord, StudySpec, TrialRecord, validated
 
 
+def published_study(name: str, expected: str) -> PublishedStudy:
+    """A document of `xdplab/report/published` that holds tables.
+
+    Raises:
+        InputError: there is none of that name; begins with what was expected.
+    """
+    folder = files("xdplab.report") / "published"
+    path = folder / f"{name}.yaml"
+    if not name or not path.is_file():
+        raise InputError(f"{expected} of a file in {folder} is expected")
+    return validated(PublishedStudy, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+
+
 def published_table(reference: str) -> tuple[PublishedStudy, PublishedTable]:
     """The document and the table behind `NAME/TABLE`.
 
@@ -22,11 +35,7 @@ def published_table(reference: str) -> tuple[PublishedStudy, PublishedTable]:
         InputError: there is none; tells which there are.
     """
     name, _, table = reference.partition("/")
-    folder = files("xdplab.report") / "published"
-    path = folder / f"{name}.yaml"
-    if not name or "/" in table or not path.is_file():
-        raise InputError(f"sweep.published: {reference!r}: NAME/TABLE of a file in {folder} is expected")
-    study = validated(PublishedStudy, yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+    study = published_study(name if "/" not in table else "", f"sweep.published: {reference!r}: NAME/TABLE")
     if table not in study.tables:
         there = ", ".join(f"{name}/{known}" for known in study.tables)
         raise InputError(f"sweep.published: {reference!r}: no such table; there are {there}")

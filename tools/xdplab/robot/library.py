@@ -177,6 +177,39 @@ class XdplabLibrary:
         return rung.verdict()
 
     @keyword
+    def tracing_was_measured(self, way: str) -> None:
+        """Log what a way of tracing costs; pass when every supported point tells; skip when this machine has it not."""
+        for forwarder, row in self._traced(way):
+            cost = row["cost"]["p50"]["difference_us"]
+            spread = f" ({cost['low']:.3f} to {cost['high']:.3f})" if cost["low"] is not None else ""
+            told = f"{forwarder}, {row['rate_pps'] / 1e3:g} kpps: {way} costs {cost['mean']:.3f} us at p50{spread}"
+            logger.info(told)
+            logger.console(f"  {told}: {row['verdict']}")
+
+    @keyword
+    def tracing_does_not_miss_its_goal(self, way: str) -> None:
+        """Pass when no interval lies above the goal; skip when none is told apart from it."""
+        rows = self._traced(way)
+        missed = [f"{name} at {row['rate_pps'] / 1e3:g} kpps" for name, row in rows if row["verdict"] == "missed"]
+        if missed:
+            raise AssertionError(f"{way} costs more than {rows[0][1]['goal_us']:g} us at p50: {', '.join(missed)}")
+        if not any(row["verdict"] == "met" for _, row in rows):
+            raise SkipExecution(f"{way}: its cost cannot be told from the goal; more rounds, or a quieter machine")
+
+    def _traced(self, way: str) -> list[tuple[str, dict[str, Any]]]:
+        points = [point for point in self._summaries if point.status != "unsupported"]
+        rows = [(point.forwarder, row) for point in points for row in point.figures.get("tracing", ())]
+        rows = [(forwarder, row) for forwarder, row in rows if row["way"] == way]
+        reasons = {row["reason"] for _, row in rows if "reason" in row}
+        if reasons:
+            raise SkipExecution(f"{way}: unsupported: {'; '.join(sorted(reasons))}")
+        if not points or (not rows and not any(point.figures.get("tracing") for point in points)):
+            raise AssertionError(f"nothing was traced: {'; '.join(point.reason for point in self._summaries)}")
+        if not rows:
+            raise SkipExecution(f"{way} was not asked for")
+        return rows
+
+    @keyword
     def unsupported_points_have_reasons(self) -> None:
         """Log why points could not be measured; pass when each has a reason, skip when all could be measured."""
         points = [point for point in self._summaries if point.status == "unsupported"]

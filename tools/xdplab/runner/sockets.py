@@ -21,6 +21,7 @@ from xdplab.knobs import KnobContext, make_knob
 from xdplab.methods import make_method
 from xdplab.model import (
     Environment,
+    InputError,
     Interrupted,
     LatencySpec,
     Path,
@@ -76,6 +77,8 @@ def cells(study: SocketStudy) -> list[Cell]:
     found = []
     for name, value in study.knobs.items():
         make_knob(name).check(value)
+        if study.network_functions and any(name in case.function.knobs for case in study.all_cases() if case.function):
+            raise InputError(f"knobs: {name} is set by network_functions as well")
     for workload, case in itertools.product(study.workloads, study.all_cases()):
         if case.workloads and workload not in case.workloads:
             continue
@@ -126,7 +129,8 @@ class SocketRun:
         path = Path.THROUGH if isinstance(program, XskFunctions) and not beside else Path.HAIRPIN
         ports = tuple(self._testbed.ports[role] for role in (("b0", "b1") if path is Path.THROUGH else ("b0",)))
         context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
-        settings = Settings(self._testbed.lock, context, self._study.knobs)
+        wanted = {**self._study.knobs, **(cell.case.function.knobs if cell.case.function else {})}
+        settings = Settings(self._testbed.lock, context, wanted)
         dut = Dut(self._testbed.dut, ports, path, settings.context.layout, self._workdir / "dut")
         reason = settings.unsupported() or program.supported(dut)
         neighbour = Neighbour(cell.workload, dut, self._testbed.ports["a0"], dut.layout.tester_tx, self._workdir)
@@ -147,6 +151,9 @@ class SocketRun:
             if reason:
                 raise Unsupported(reason)
             found = self._measure(cell, program, dut, neighbour if beside else None)
+            idle = program.idle_cores() if isinstance(program, XskFunctions) else None
+            if idle:
+                raise Unsupported(idle)
             found["mode"]["knobs"] = settings.read_back()
             return record.model_copy(update=found)
         except Interrupted:

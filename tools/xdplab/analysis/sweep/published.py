@@ -50,6 +50,8 @@ class PublishedStudy(Model):
     quantity: str
     features: tuple[str, ...]
     stands_for: dict[str, tuple[str, ...]]
+    #: What the authors' own tracing cost, part of all their figures.
+    tracing_overhead_us: tuple[float, float] | None = None
     tables: dict[str, PublishedTable]
 
 

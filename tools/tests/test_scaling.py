@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network functions over cores: the matrix, what a machine must have, and how far a rate grows."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xdplab import app
+from xdplab.analysis.scaling import Scaling, scalings
+from xdplab.analysis.sockets import socket_rows
+from xdplab.forwarders import Dut
+from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.model import CpuLayout, InputError
+from xdplab.model import Path as Way
+from xdplab.model.sockets import SocketStudy, SocketTrial
+from xdplab.runner.sockets import cells
+from xdplab.tools import project_root
+
+STUDY = project_root() / "suites" / "studies" / "sockets" / "network-functions-scaling.yaml"
+
+
+def study(**matrix: Any) -> SocketStudy:
+    functions = {"functions": ["macswap"], "modes": ["xdp", "af_xdp-poll"], "cores": [1, 2, 4], **matrix}
+    return SocketStudy.model_validate(
+        {"schema": 1, "name": "s", "workloads": ["dropped"], "network_functions": functions}
+    )
+
+
+def program(**matrix: Any) -> XskFunctions:
+    """The AF_XDP application of the most cores."""
+    points = [case.function for case in study(**matrix).all_cases() if case.function]
+    return XskFunctions(points[-1], "pass-through", 64)
+
+
+def dut(cpus: int, driver: str, **layout: Any) -> Dut:
+    host = SimpleNamespace(cpus=tuple(range(cpus)), run=lambda argv, **_: SimpleNamespace(stdout=f"driver: {driver}\n"))
+    port = SimpleNamespace(ifname="b0")
+    placed = CpuLayout(**{"tester_tx": 0, "forwarder": 1, **layout})
+    return Dut(host, (port, port), Way.THROUGH, placed, Path("/nowhere"))  # type: ignore[arg-type]
+
+
+def test_the_study_has_rings_ways_and_cores_of_the_publication() -> None:
+    chosen = app.read_socket_study(STUDY)
+    points = [case.function for case in chosen.all_cases() if case.function]
+    assert {point.rx_ring for point in points} == {512, 256}
+    assert {point.ddio_ways for point in points} == {0, 2, 11}
+    assert {point.cores for point in points} == {1, 2, 4, 6, 8, 12}
+    assert len({point.title for point in points}) == len(points) == 2 * 4 * 2 * 3 * 6
+    assert chosen.published is not None
+    assert "11 ways" in chosen.published.finding
+
+
+def test_a_point_sets_its_channels_and_ways() -> None:
+    found = {case.title: case.function for case in study(ddio_ways=[0, 11]).all_cases() if case.function}
+    plain = found["macswap, DDIO as it is, 4 cores, xdp"]
+    assert plain.knobs == {"channels": 4}
+    assert found["macswap, 11 DDIO ways, 1 cores, xdp"].knobs == {"ddio_ways": 11, "channels": 1}
+    (alone,) = [case.function for case in study(cores=[1], modes=["xdp"]).all_cases()]
+    assert alone is not None
+    assert (alone.knobs, alone.title) == ({}, "macswap, xdp")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"), [({"cores": [0]}, "cores"), ({"cores": [17]}, "cores"), ({"ddio_ways": [12]}, "ddio_ways")]
+)
+def test_sizes_out_of_range_are_refused(matrix: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        study(**matrix)
+
+
+def test_a_setting_has_one_place() -> None:
+    with pytest.raises(InputError, match="channels is set by network_functions as well"):
+        cells(study().model_copy(update={"knobs": {"channels": 2}}))
+
+
+def test_too_few_cpus_and_a_driver_that_spreads_nothing_are_told() -> None:
+    assert program().supported(dut(2, "ice")) == "4 cores: the tester leaves 1 of this machine's 2 CPUs"
+    assert "veth gives all frames of a sender to one queue of b0" in str(program().supported(dut(8, "veth")))
+
+
+def test_each_core_has_a_queue_and_a_cpu_of_its_own() -> None:
+    asked = program()._configuration(dut(8, "ice", tester_rx=2))
+    assert (asked["queues"], asked["cpus"]) == (4, [1, 3, 4, 5])
+    assert asked["nf"]["flows"] == 1000  # or a card would have one flow to spread
+    one = program(cores=[1])._configuration(dut(8, "ice"))
+    assert ("queues" in one, one["cpus"], one["nf"]["flows"]) == (False, [1], 1)
+
+
+def test_a_queue_without_frames_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = program()
+    received = [5, 9, 0, 2]
+    sockets: list[dict[str, Any]] = [
+        {"ifname": name, "queue": queue, "rx": rx} for queue, rx in enumerate(received) for name in ("b0", "b1")
+    ]
+    monkeypatch.setattr(made, "counters", lambda: {"sockets": sockets})
+    assert made.idle_cores() == "4 cores: no frame came in at queue 2 of b0"
+    for sock in sockets:
+        sock["rx"] = sock["rx"] if sock["ifname"] == "b1" else 1
+    assert made.idle_cores() is None
+
+
+def found(rates: dict[int, float | None]) -> Scaling:
+    chosen = study(modes=["xdp"], cores=sorted(rates))
+    mode = {"xdp": {"b0": {"mode": "native"}}, "xsk": []}
+    fields = {"workload": "dropped", "repetition": 0, "started": "now", "mode": mode}
+    trials = []
+    for cores, mpps in rates.items():
+        told = {"status": "ok", "pps": mpps * 1e6} if mpps else {"status": "unsupported", "reason": "no CPUs"}
+        trials.append(SocketTrial.model_validate({**fields, "case": f"macswap, {cores} cores, xdp", **told}))
+    (only,) = scalings(socket_rows(chosen, trials))
+    return only
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ({1: 2.0, 2: 4.0, 4: 7.6}, "scales up to 4 cores: 3.80 times one core"),
+        ({1: 2.0, 2: 3.9, 4: 4.1}, "stops scaling at 2 cores"),
+        ({1: 2.0, 2: 1.9, 4: 9.0}, "stops scaling at 1 cores"),
+        ({1: 2.0, 2: None}, "one number of cores was measured"),
+        ({1: None, 2: None}, "not measured"),
+    ],
+)
+def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) -> None:
+    scaling = found(rates)
+    assert scaling.sentence == words
+    assert (scaling.title, [figure.cores for figure in scaling.figures]) == ("macswap, xdp", sorted(rates))
+    assert {figure.reason for figure in scaling.figures if figure.mpps is None} <= {"no CPUs"}
+
+
+@given(st.floats(0.01, 50), st.lists(st.integers(2, 16), min_size=1, max_size=6, unique=True))
+def test_what_grows_with_its_cores_scales_to_the_last(mpps: float, more: list[int]) -> None:
+    scaling = found({cores: cores * mpps for cores in [1, *more]})
+    assert scaling.sentence == f"scales up to {max(more)} cores: {max(more):.2f} times one core"
+
+
+def test_rows_whose_cores_do_not_vary_are_no_scaling() -> None:
+    assert scalings([]) == []

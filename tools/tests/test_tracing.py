@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each way of tracing costs: the method on a forwarder that slows down as told, its figures and the report."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lab.records import point, result, run_record, stream
+
+from xdplab.analysis import answer, summarise
+from xdplab.analysis.stats import difference_interval
+from xdplab.analysis.tracing import verdict
+from xdplab.forwarders import make_forwarder
+from xdplab.forwarders.base import ProbeTarget
+from xdplab.hosts.perf_probe import batches
+from xdplab.methods import make_method, tracing
+from xdplab.methods.stages import ProbeRecords, traced_figures
+from xdplab.model import (
+    ForwarderSpec,
+    Interrupted,
+    PointFailed,
+    StudySpec,
+    TracingSpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialResult,
+    Unsupported,
+)
+from xdplab.model import TrialSpec as Trial
+from xdplab.report import render
+
+SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}
+#: What a way costs in ns.
+COSTS = {"in-band": 50, "bpf": 1200, "perf": 3000}
+#: Departure (or redirect), receive, queued, kicked ...
+RECORDS = [[at, at + 900, at + 1000, at + 2500, 0, 1, 1] for at in range(10_000, 1_000_000, 10_000)]
+
+
+def records(first: bool = True) -> dict[str, Any]:
+    found = [record if first else [0, *record[1:]] for record in RECORDS]
+    return {"records": found, "batches": len(found), "unmatched": 0, "unsent": 0, "full": 0}
+
+
+class Session:
+    """Its forwarder takes 2 us, and what its tracer costs; a little more with each trial."""
+
+    dut: Any = None
+    ceiling_pps = 1e6
+    cannot: dict[str, str] = {}
+
+    def __init__(self, spread_ns: int = 0) -> None:
+        self.forwarder: Any = self
+        self.records: list[TrialRecord] = []
+        self.at = point("xsk")
+        self.way: str | None = None
+        self.spread_ns = spread_ns
+
+    def probes(self, dut: Any) -> ProbeTarget:
+        return ProbeTarget("/opt/xsk", 1, 2, "b0", "xsk")
+
+    def start_recording(self) -> None:
+        assert self.way is None
+        self.way = "in-band"
+
+    def end_recording(self) -> dict[str, Any]:
+        assert self.way == "in-band"
+        self.way = None
+        return records()
+
+    def trial(self, spec: Trial, purpose: Any = "measure", clause: str = "", **_: Any) -> TrialResult:
+        latency = 2_000 + COSTS.get(self.way or "", 0) + self.spread_ns * len(self.records) % 7
+        told = result(stream([latency - 1, latency, latency + 1]))
+        self._journal(purpose=purpose, clause=clause, asked=spec, result=told, trial=len(self.records))
+        return told
+
+    def found(self, clause: str, figures: dict[str, Any]) -> None:
+        self._journal(purpose="figures", clause=clause, figures=figures)
+
+    def progress(self, text: str) -> None:
+        pass
+
+    def _journal(self, **fields: Any) -> None:
+        started = "2026-01-02T03:04:05.678+00:00"
+        self.records.append(TrialRecord(point_id=self.at.id, repetition=0, status="ok", started=started, **fields))
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    made = Session()
+
+    def recorder(way: str) -> Any:
+        class Probes:
+            def end(self) -> ProbeRecords:
+                return ProbeRecords.of(records(way == "bpf"))
+
+        @contextmanager
+        def attach(dut: Any, target: ProbeTarget, every: int) -> Iterator[Probes]:
+            assert target.provider == "xsk"
+            made.way = way
+            yield Probes()
+            made.way = None
+
+        return attach
+
+    monkeypatch.setattr(tracing, "attached", recorder("bpf"))
+    monkeypatch.setattr(tracing, "recorded_by_perf", recorder("perf"))
+    return made
+
+
+def measured(session: Session, **changes: Any) -> dict[tuple[str, float], dict[str, Any]]:
+    make_method(TracingSpec.model_validate({**SPEC, **changes})).measure(session, TrafficSpec())
+    assert session.way is None
+    (summary,) = summarise(run_record(session.at, study={"method": {**SPEC, **changes}}), session.records)
+    return {(row["way"], row.get("rate_pps", 0)): row for row in summary.figures["tracing"]}
+
+
+def test_each_round_has_a_trial_without_and_one_for_each_way(session: Session) -> None:
+    made = make_method(TracingSpec.model_validate(SPEC))
+    made.measure(session, TrafficSpec())
+    clauses = [record.clause.split()[-1] for record in session.records if record.result]
+    one = ["without", "in-band", "bpf", "perf"]
+    assert clauses == (one + one[::-1]) * 2
+    assert len(clauses) == len(made.trials(TrafficSpec()))
+    assert [record.purpose for record in session.records if record.result].count("measure") == 1
+
+
+def test_each_way_has_its_cost_its_verdict_and_its_stages(session: Session) -> None:
+    rows = measured(session)
+    own, bpf, perf = (rows[way, 10_000] for way in COSTS)
+    for row, cost in zip((own, bpf, perf), COSTS.values(), strict=True):
+        assert row["cost"]["p50"]["difference_us"]["mean"] == pytest.approx(cost / 1000, abs=0.02)
+        assert row["cost"]["p50"]["ratio"]["ratio"] == pytest.approx((2000 + cost) / 2000, rel=0.01)
+        assert row["pairs"] == 4
+        assert row["lowest_us"]["with"] - row["lowest_us"]["without"] == pytest.approx(cost / 1000, abs=0.02)
+    assert (own["verdict"], bpf["verdict"], perf["verdict"]) == ("met", "missed", "missed")
+    assert own["probe_us"] is None  # stamps are no probes
+    assert bpf["probe_us"] == pytest.approx(0.6, abs=0.02)
+    assert {name: span["p50"] for name, span in bpf["stages_us"].items()} == pytest.approx(
+        {"wait": 0.9, "switch": 0.1, "kick": 1.5, "queued": 1.0, "kicked": 2.5}
+    )
+    assert (perf["stages_us"]["wait"], perf["stages_us"]["kick"]["p50"]) == (None, 1.5)
+
+
+def test_the_report_has_both_tables_and_the_published_cost(session: Session) -> None:
+    measured(session)
+    run = run_record(session.at, study={"method": SPEC})
+    html = render(run, session.records)
+    for words in ("What the measurement costs", "in-band", "<b>5 to 10</b>", "Understanding Delays", "a probe<br>costs",
+                  "Do traced stages agree"):  # fmt: skip
+        assert words in html, words
+    assert "Throughput (RFC 2544" not in html
+    (summary,) = summarise(run, session.records)
+    sentence = answer(run, [summary]).sentence
+    assert sentence.startswith("What tracing costs xsk at p50, 10 kpps, goal below 0.2 µs: in-band 0.05 µs")
+    assert "bpf 1.20 µs" in sentence
+
+
+def test_a_way_that_is_missing_is_left_out_with_its_reason(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def missing(*_: Any) -> Iterator[None]:
+        raise Unsupported("perf is not installed")
+        yield
+
+    monkeypatch.setattr(tracing, "recorded_by_perf", missing)
+    rows = measured(session)
+    assert rows["perf", 0] == {"way": "perf", "reason": "perf is not installed"}
+    assert {way for way, rate in rows if rate} == {"in-band", "bpf"}
+    assert "unsupported: perf is not installed" in render(
+        run_record(session.at, study={"method": SPEC}), session.records
+    )
+
+
+def test_a_forwarder_that_cannot_be_traced_is_unsupported() -> None:
+    session = Session()
+    session.forwarder = make_forwarder(ForwarderSpec(name="fake"))
+    with pytest.raises(Unsupported, match=r"does not stamp batches itself; .*has no probes"):
+        make_method(TracingSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+
+
+def test_what_ended_a_trial_is_told_and_not_what_came_of_it(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> dict[str, Any]:
+        raise PointFailed("xsk: it does not run")
+
+    monkeypatch.setattr(session, "end_recording", gone)
+    with pytest.raises(Interrupted, match="Ctrl-C"), tracing.traced(session, "in-band", 1):
+        raise Interrupted("Ctrl-C")
+
+
+def test_of_few_rounds_there_is_a_cost_and_no_verdict(session: Session) -> None:
+    rows = measured(session, pairs=2)
+    assert rows["bpf", 10_000]["verdict"] == "no interval"
+    assert "no interval" in render(run_record(session.at, study={"method": SPEC}), session.records)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(None, None, "no interval"), (-0.1, 0.19, "met"), (0.2, 0.5, "missed"), (0.1, 0.3, "not told apart")],
+)
+def test_the_whole_interval_decides(low: float | None, high: float | None, words: str) -> None:
+    assert verdict({"low": low, "high": high}, 0.2) == words
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=3, max_size=11), st.floats(-5, 5))
+def test_a_difference_moves_with_what_is_added(pairs: list[tuple[float, float]], more: float) -> None:
+    first, second = difference_interval(pairs), difference_interval([(a + more, b) for a, b in pairs])
+    assert first is not None
+    assert second is not None
+    assert first.low is not None
+    assert first.high is not None
+    assert first.low <= first.mean <= first.high
+    assert second.mean == pytest.approx(first.mean + more, abs=1e-6)
+    assert second.high == pytest.approx(first.high + more, abs=1e-5)
+
+
+def test_a_difference_of_nothing_is_none() -> None:
+    assert difference_interval([]) is None
+
+
+def line(now_ns: int, event: str, *arguments: object) -> str:
+    words = " ".join(f"arg{number}={value}" for number, value in enumerate(arguments, 1))
+    return f"  {now_ns // 10**9}.{now_ns % 10**9:09d}:  xdplab_77:{event}: (5581aabbcc) {words}\n"
+
+
+@given(st.lists(st.integers(1, 64), max_size=30), st.integers(1, 5), st.sampled_from(["", "_1", "_12"]))
+def test_perfs_lines_become_the_batches_that_were(sizes: list[int], every: int, number: str) -> None:
+    lines, expected, now = [], [], 41_999_999_000
+    for index, size in enumerate(sizes):
+        lines.append(line(now, f"rx{number}", 8, size, "0x7f00"))
+        lines.append(line(now + 100, f"tx{number}", 9, size, "0x7f00"))
+        lines.append(line(now + 700, f"kicked{number}", 9, 0))
+        if (index + 1) % every == 0:
+            expected.append([0, now, now + 100, now + 700, 0, size, size])
+        now += 1000
+    told = batches(lines, every)
+    assert told == {"records": expected, "batches": len(sizes), "unmatched": 0, "unsent": 0, "full": 0}
+
+
+def test_what_perf_lost_and_what_was_never_sent_is_counted() -> None:
+    lines = [
+        line(1000, "kicked_0", 9, 0),
+        line(2000, "rx_0", 8, 1),
+        line(3000, "rx_0", 8, "0x2"),
+        line(3100, "tx_0", 9, "0x2"),
+        "     3.000003200: PERF_RECORD_LOST lost 12\n",
+        "something else\n",
+        line(3300, "kicked_0", 9, 0),
+    ]
+    told = batches(lines)
+    assert told["records"] == [[0, 3000, 3100, 3300, 0, 2, 2]]
+    assert (told["batches"], told["unsent"], told["full"]) == (2, 1, 12)
+
+
+def test_frames_are_the_argument_of_the_provider() -> None:
+    lines = [line(1, "rx_0", "name", 0, 5), line(2, "tx_0", "name", 0, 4), line(3, "kicked_0", 0)]
+    assert batches(lines, 1, 3)["records"] == [[0, 1, 2, 3, 0, 5, 4]]
+
+
+def test_of_no_record_there_are_counts_only() -> None:
+    assert traced_figures(ProbeRecords([], 0, 0, 0, 3)) == {
+        "seen": 0, "recorded": 0, "unmatched": 0, "unsent": 0, "full": 3
+    }  # fmt: skip
+
+
+def test_a_study_names_its_ways_once() -> None:
+    with pytest.raises(ValueError, match="a way is there twice"):
+        StudySpec.model_validate({"name": "x", "forwarders": ["xsk"], "method": {**SPEC, "ways": ["bpf", "bpf"]}})

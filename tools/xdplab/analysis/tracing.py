@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each way of tracing costs a frame, and whether the traced stages agree with the time stamps in the frames."""
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.breakdown import paired_trials, percentiles
+from xdplab.analysis.stats import difference_interval, ratio_interval
+from xdplab.methods.tracing import CLAUSE, WITHOUT
+from xdplab.model import TraceWay, TracingSpec, TrialRecord
+
+#: Probes that trap before a frame is sent: receive and transmit.
+_PROBES_ON_THE_WAY = 2
+#: Frames per batch up to which a frame is alone: above, the probes' cost is shared and makes others wait.
+_ALONE = 1.1
+
+
+def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int = 1) -> list[dict[str, Any]]:
+    """One entry for each way and rate, medians over the rounds; a way that is unsupported has a `reason` alone.
+
+    `trace_every`: of the forwarder's batches, the share that passes its probes.
+    """
+    missing = {
+        trial.figures["way"]: trial.figures["reason"]
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause.startswith(CLAUSE) and trial.clause.endswith(" unsupported")
+    }
+    rows: list[dict[str, Any]] = []
+    for way in spec.ways:
+        if way in missing:
+            rows.append({"way": way, "reason": missing[way]})
+            continue
+        found = [_at_rate(spec, trials, rate, way, trace_every) for rate in spec.rates_pps]
+        rows += [row for row in found if row]
+    return rows
+
+
+def _at_rate(
+    spec: TracingSpec, trials: Sequence[TrialRecord], rate: float, way: TraceWay, trace_every: int
+) -> dict[str, Any] | None:
+    clause = f"{CLAUSE} {rate:.0f} "
+    pairs = paired_trials(trials, clause + WITHOUT, clause + way)
+    stages = [
+        trial.figures
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause.startswith(f"{clause}{way} stages")
+    ]
+    pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
+    if not pairs:
+        return None
+    without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
+    costs: dict[str, dict[str, Any]] = {}
+    for of in without:
+        both = list(zip(traced[of], without[of], strict=True))
+        ratio, difference = ratio_interval(both), difference_interval(both)
+        assert ratio is not None
+        assert difference is not None
+        costs[of.removesuffix("_us")] = {"ratio": ratio.model_dump(), "difference_us": difference.model_dump()}
+    frames = _median(one.get("frames_per_batch") for one in stages)
+    mean = costs["p50"]["difference_us"]["mean"]
+    alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= _ALONE
+    return {
+        "way": way,
+        "rate_pps": rate,
+        "pairs": len(pairs),
+        "disturbed": sum(trial.status != "ok" for pair in pairs for trial in pair),
+        "without_us": {name.removesuffix("_us"): median(values) for name, values in without.items()},
+        "with_us": {name.removesuffix("_us"): median(values) for name, values in traced.items()},
+        # a busy machine only adds: the lowest of each side is what it disturbs least
+        "lowest_us": {"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
+        "cost": costs,
+        "goal_us": spec.goal_us,
+        "verdict": verdict(costs["p50"]["difference_us"], spec.goal_us),
+        "probe_us": mean / _PROBES_ON_THE_WAY if alone and mean > 0 else None,
+        "frames_per_batch": frames,
+        "stages_us": _stages(stages),
+        **{name: sum(one[name] for one in stages) for name in ("seen", "recorded", "unmatched", "unsent", "full")},
+    }
+
+
+def verdict(difference: dict[str, Any], goal_us: float) -> str:
+    """Whether a cost is below the goal, by its interval."""
+    if difference["low"] is None:
+        return "no interval"
+    if difference["high"] < goal_us:
+        return "met"
+    return "missed" if difference["low"] >= goal_us else "not told apart"
+
+
+def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | None]:
+    """Medians over the rounds; None where the way does not know the stage."""
+    names = dict.fromkeys(name for one in stages for name in one["us"])
+    found: dict[str, dict[str, float] | None] = {}
+    for name in names:
+        known = [one["us"][name] for one in stages if one["us"][name] is not None]
+        found[name] = {of: median(each[of] for each in known) for of in known[0]} if known else None
+    return found
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

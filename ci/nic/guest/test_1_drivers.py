@@ -84,7 +84,8 @@ def test_busy_polling_that_sends_nothing_is_detected(either: Pair, fact: Fact) -
     got = exchange(either, options={"bind": "zero-copy", **BUSY})
     assert all(sock["busy_poll_active"] for sock in got.ready["sockets"])  # every call succeeded ...
     assert got.received == [0]  # ... and nothing moves
-    assert got.done["tx_stuck"] == [either.left.ifname]
+    overfull = either.driver == "igb"  # its ring has room for 1,024 of 1,900 frames, virtio_net's for all of them
+    assert got.done["tx_stuck"] == ([either.left.ifname] if overfull else [])
     with pytest.raises(Unsupported, match=r"prefer_busy_poll: .* NAPIs of their own .* stay unsent"):
         with forwarder(either, bind="zero-copy", **BUSY):
             pass

@@ -130,6 +130,59 @@ def test_a_probe_that_is_interrupted_tells_what_it_has(middle):
     assert got["lost"] == got["sent"] > 100
 
 
+#: Sockets whose frames wait in the port's own queue, and keep their slots of the ring meanwhile.
+QUEUED = {"backend": "af_packet", "qdisc_bypass": False, "tx_ring": 256}
+
+
+@pytest.fixture
+def dammed(net):
+    """a0 sends a few frames, and then 1 byte/s: the TX ring stays full."""
+    dam = ["tbf", "rate", "8bit", "burst", "2000", "limit", "100000000"]
+    sh("tc", "-n", net.ns("a"), "qdisc", "add", "dev", "a0", "root", *dam)
+    return net
+
+
+@pytest.mark.parametrize("max_burst", [8, 1000000])
+@pytest.mark.parametrize("wait", ["spin", "poll"])
+def test_a_probe_whose_frames_are_not_taken_ends_and_tells_what_it_has(dammed, wait, max_burst):
+    timing = {"warmup_s": 0.1, "duration_s": 0.4, "drain_s": 0.1, "max_burst": max_burst}
+    begin = time.monotonic()
+    with xsk(dammed, "a", "probe", "a0", streams=[frames(pps=20000.0)], wait=wait, **timing, **QUEUED) as probe:
+        done = probe.finish(signal=False)
+    assert time.monotonic() - begin < 5
+    assert (done["event"], done["interrupted"], done["error"]) == ("done", False, None)
+    assert done["tx_stuck"] == ["a0"]
+    (got,) = done["streams"]
+    assert got["intended"] == pytest.approx(20000 * 0.4, abs=2)
+    assert got["received"] == 0 and got["skipped"] > 0.9 * got["intended"]
+    assert got["intended"] == got["sent"] + got["skipped"]
+    (socket,) = done["sockets"]
+    assert socket["tx_full"] > 0 and socket["tx"] < 400
+
+
+def test_a_full_ring_that_empties_in_time_costs_no_frames(middle):
+    """Frames that are late at the end still leave, and the port is not called stuck."""
+    rings = dict.fromkeys(("tx_ring", "completion_ring"), 64)
+    streams = [frames(pps=200000.0, count=2000)]
+    with xsk(middle, "a", "probe", "a0", streams=streams, duration_s=0.01, max_burst=1000000, **rings) as probe:
+        done = probe.finish(signal=False)
+    (got,) = done["streams"]
+    assert (got["sent"], got["skipped"], done["tx_stuck"]) == (2000, 0, [])
+
+
+def test_one_port_that_takes_nothing_does_not_hold_up_the_other(dammed):
+    """c0 is the other port of the probe, and its way is open."""
+    sh("ip", "-n", dammed.ns("c"), "link", "set", "c0", "netns", dammed.ns("a"))
+    sh("ip", "-n", dammed.ns("a"), "link", "set", "c0", "up")
+    streams = [frames(pps=20000.0), frames(id=1, tx_port=1, pps=1000.0)]
+    with xsk(dammed, "a", "probe", "a0", "c0", streams=streams, duration_s=0.4, max_burst=1000000, **QUEUED) as probe:
+        done = probe.finish(signal=False)
+    dam, open_way = done["streams"]
+    assert done["tx_stuck"] == ["a0"]
+    assert dam["skipped"] > 0 and open_way["skipped"] == 0
+    assert open_way["sent"] == open_way["intended"] == 400
+
+
 def test_kill_9_leaves_nothing(middle):
     with xsk(middle, "b", "forward", "b0", "b1") as forwarder:
         assert middle.attached("b0")["xdp"] and middle.attached("b1")["xdp"]

@@ -12,6 +12,8 @@
 
 /* Between the first turn and the first departure. */
 #define START_DELAY_NS 2000000
+/* How long after the trial late frames wait for room in a full TX ring. */
+#define GIVE_UP_NS 200000000ULL
 
 static int probe_open(struct worker *w)
 {
@@ -42,6 +44,41 @@ static int kick_all(struct worker *w)
 	return err;
 }
 
+/* What is left of a stream in this stage does not leave: it is skipped. */
+static void cut_short(struct gen_thread *gen, struct gen_stream *g)
+{
+	__u32 stage = gen->stage & 1;
+	__u64 end = gen->stage_end_ns[stage];
+	__u64 left = gen_cut_off(g, 0, end);
+
+	if (g->count)
+		left = min(left, g->count - g->stage_sent);
+	g->skipped[stage] += left;
+	g->due_ns = GEN_NEVER;
+}
+
+/*
+ * The TX ring of @port is full.  A kernel that takes no frames (a driver
+ * whose queue has stopped, a used up send buffer) must not keep the stage
+ * from ending: a warm-up ends at its end, a trial a little later.
+ */
+static void end_if_stuck(struct worker *w, int port, __u64 now)
+{
+	struct traffic *t = w->private;
+	struct gen_thread *gen = &t->gen;
+	bool trial = gen->stage == GEN_TRIAL;
+	__u32 i;
+
+	if (now < gen->stage_end_ns[gen->stage & 1] + (trial ? GIVE_UP_NS : 0))
+		return;
+	for (i = 0; i < gen->streams; i++)
+		if (w->opt->streams[t->index[i]].tx_port == port)
+			cut_short(gen, &t->streams[i]);
+	gen_pick(gen, t->streams);
+	if (trial)
+		t->stuck[port] = true;
+}
+
 /* Write and queue the frame of stream @pick, which is due. */
 static int send_one(struct worker *w, __u32 pick, __u64 now)
 {
@@ -57,6 +94,7 @@ static int send_one(struct worker *w, __u32 pick, __u64 now)
 
 	if (!io_available(io, 1)) {
 		io->n.tx_full++;
+		end_if_stuck(w, w->opt->streams[pick].tx_port, now);
 		return io_kick(io); /* late, then, or skipped */
 	}
 	io->ops->get(io, &frame, 1);
@@ -122,6 +160,20 @@ static int probe_turn(struct worker *w)
 	return sent + received;
 }
 
+/* Names of the ports that took no more frames. */
+static json_t *stuck_ports(const struct worker *w)
+{
+	const struct traffic *t = w->private;
+	json_t *names = json_array();
+	int i;
+
+	for (i = 0; i < w->opt->num_ports; i++)
+		if (t->stuck[i])
+			json_array_append_new(
+				names, json_string(w->opt->ports[i].ifname));
+	return names;
+}
+
 static void probe_report(const struct worker *w, json_t *root)
 {
 	const struct traffic *t = w->private;
@@ -133,6 +185,7 @@ static void probe_report(const struct worker *w, json_t *root)
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
 	json_object_set_new(root, "streams",
 			    traffic_json(t, w->opt, elapsed_s, end));
+	json_object_set_new(root, "tx_stuck", stuck_ports(w));
 	json_object_set_new(root, "other", json_integer(t->account.other));
 	json_object_set_new(root, "stalls", json_integer(gen->stalls));
 	json_object_set_new(root, "stalled_ns", json_integer(gen->stalled_ns));

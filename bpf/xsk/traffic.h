@@ -15,6 +15,7 @@ struct traffic {
 	struct distribution *lateness; /* per stream; probe */
 	struct account account;
 	struct samples samples;
+	bool stuck[XSK_PORTS]; /* took no more frames; probe */
 };
 
 /* Returns NULL after one line on stderr. */

@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of the guest: what it is told, and that it ends.
+"""Guests that run at once: what each is told, and that it ends.
 
-Two guards: process 1 of the guest powers it off after `limit_s`, and if that does not come to pass, QEMU is ended from
+Two guards: process 1 of a guest powers it off after `limit_s`, and if that does not come to pass, QEMU is ended from
 outside a little later. QEMU also ends when this process is killed.
 """
 
 import contextlib
+import functools
 import secrets
 import shlex
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nic.archive import Entry, cpio, folder, program
 from nic.artefact import Artefact
 from nic.errors import Hang, MissingPart
-from nic.qemu import CARDS, Card, Share, command, environment
-from xdplab.hosts import LocalHost, Running
+from nic.qemu import Card, Share, command, environment
+from xdplab.hosts import LocalHost
 
 _INIT = Path(__file__).with_name("init")
 #: From QEMU's start to the guest's own guard, and from that guard to power off.
@@ -27,16 +29,18 @@ _LOOK_S = 0.2
 
 @dataclass(frozen=True)
 class Job:
-    """What the guest is to do.
+    """What a guest is to do.
 
     Attributes:
         argv: Command of the guest; its exit code is the guest's word.
+        cards: What it has.
         checkout: Folder of the project: the guest sees it, and `/usr`, at the same paths, read-only.
         results: Folder that the guest sees as /results and may write to.
         limit_s: When the guest gives up.
     """
 
     argv: tuple[str, ...]
+    cards: tuple[Card, ...]
     checkout: Path
     results: Path
     limit_s: float
@@ -56,7 +60,7 @@ def shares(job: Job) -> tuple[Share, ...]:
     return (*tagged, Share("results", job.results, writable=True))
 
 
-def lane_archive(job: Job, nonce: str, cards: Sequence[Card] = CARDS) -> bytes:
+def lane_archive(job: Job, nonce: str) -> bytes:
     """The second archive of the guest: process 1 and what this run is about."""
     mounts = {share: "rw,cache=none" if share.writable else "ro,cache=loose" for share in shares(job)}
     at = {share: "/results" if share.writable else str(share.path) for share in mounts}
@@ -66,58 +70,110 @@ def lane_archive(job: Job, nonce: str, cards: Sequence[Card] = CARDS) -> bytes:
     texts = {
         "settings": f"NONCE={shlex.quote(nonce)}\nLIMIT_S={round(job.limit_s)}\n",
         "mounts": "".join(f"{share.tag} {access} {at[share]}\n" for share, access in mounts.items()),
-        "cards": "".join(f"{card.ifname} {card.mac}\n" for card in cards),
+        "cards": "".join(f"{card.ifname} {card.mac}\n" for card in job.cards),
         "command": f"cd {shlex.quote(str(job.checkout))} && {shlex.join(job.argv)}\n",
     }
     entries = [program("init", _INIT.read_bytes()), folder("lane")]
     return cpio([*entries, *(Entry(f"lane/{name}", text.encode()) for name, text in texts.items())])
 
 
-def run_guest(artefact: Artefact, job: Job, log: Path, show: Callable[[str], None]) -> int:
-    """Boot, wait, and return the exit code of the job.
+def run_guests(
+    artefact: Artefact, jobs: Mapping[str, Job], show: Callable[[str], None]
+) -> dict[str, int | Hang | MissingPart]:
+    """Boot a guest for each job, all at once, and return what each ended with: an exit code, or why there is none.
 
     Args:
         artefact: QEMU and kernel.
-        job: What to do there.
-        log: File for the guest's console.
-        show: Called with each line that the job prints.
-
-    Raises:
-        Hang: The guest did not end by itself, or not with an exit code.
+        jobs: Name of the guest -> what to do there. Its console is `console.log` beside the folder of its results.
+        show: Called with each line that a job prints, behind the guest's name when there are several.
     """
-    nonce = secrets.token_hex(8)
-    archive = job.results.parent / "guest.cpio"
-    archive.write_bytes(artefact.archive.read_bytes() + lane_archive(job, nonce))
-    argv = command(artefact, archive, shares(job))
+    with tempfile.TemporaryDirectory(prefix="nic-lane-") as folder_:
+        guests = {}
+        for name, job in jobs.items():
+            nonce, archive = secrets.token_hex(8), Path(folder_, f"{name}.cpio")
+            archive.write_bytes(artefact.archive.read_bytes() + lane_archive(job, nonce))
+            guests[name] = Guest(
+                argv=command(artefact, archive, shares(job), job.cards),
+                env=environment(artefact),
+                limit_s=job.limit_s,
+                nonce=nonce,
+                log=job.results.with_name("console.log"),
+                show=show if len(jobs) == 1 else functools.partial(_show_of, name, show),
+            )
+        return supervise(guests)
+
+
+def _show_of(name: str, show: Callable[[str], None], line: str) -> None:
+    show(f"{name}: {line}" if line.strip() else "")
+
+
+@dataclass(frozen=True)
+class Guest:
+    """An emulator's command line, and what is needed to follow its guest; see `Job` and `run_guests`."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    limit_s: float
+    nonce: str
+    log: Path
+    show: Callable[[str], None]
+
+
+def supervise(guests: Mapping[str, Guest]) -> dict[str, int | Hang | MissingPart]:
+    """Start the emulators and see to it that they end, one's hang not being the others'; see `run_guests`."""
+    ended: dict[str, int | Hang | MissingPart] = {}
+    running: dict[str, _Run] = {}
     try:
-        return supervise(argv, environment(artefact), job.limit_s, nonce, log, show)
+        for name, guest in guests.items():
+            running[name] = _Run(guest)
+        while len(ended) < len(guests):
+            for name in [name for name in guests if name not in ended]:
+                try:
+                    code = running[name].look()
+                except (Hang, MissingPart) as error:
+                    ended[name] = error
+                    running[name].end()
+                else:
+                    if code is not None:
+                        ended[name] = code
     finally:
-        archive.unlink()
+        for run in running.values():
+            run.end()
+    return ended
 
 
-def supervise(
-    argv: Sequence[str], env: dict[str, str], limit_s: float, nonce: str, log: Path, show: Callable[[str], None]
-) -> int:
-    """Start the guest's emulator and see to it that it ends; see `run_guest`."""
-    process = LocalHost().start(argv, log=log, env=env, die_with_us=True)
-    began = time.monotonic()
-    console = _Console(log, nonce, show)
-    try:
-        while process.wait(_LOOK_S) is None:
-            console.look()
-            if time.monotonic() - began > limit_s + _BOOT_S + _POWER_OFF_S:
-                raise Hang(f"the guest did not even power off after {limit_s:g} s; its console is {log}")
-            if not console.begun and time.monotonic() - began > _BOOT_S + limit_s / 4:
-                raise Hang(f"the guest did not boot in {time.monotonic() - began:.0f} s; its console is {log}")
-    finally:
-        _end(process)
-    console.look()
-    return console.verdict()
+class _Run:
+    """A started guest."""
 
+    def __init__(self, guest: Guest) -> None:
+        self._guest = guest
+        self._process = LocalHost().start(guest.argv, log=guest.log, env=dict(guest.env), die_with_us=True)
+        self._began = time.monotonic()
+        self._console = _Console(guest.log, guest.nonce, guest.show)
 
-def _end(process: Running) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.stop()
+    def look(self) -> int | None:
+        """Wait a moment; the exit code, None while it runs.
+
+        Raises:
+            Hang: It takes too long, or ended without an exit code.
+            MissingPart: It told what it lacks.
+        """
+        ended = self._process.wait(_LOOK_S) is not None
+        self._console.look()
+        if ended:
+            return self._console.verdict()
+        took_s = time.monotonic() - self._began
+        log, limit_s = self._guest.log, self._guest.limit_s
+        if took_s > limit_s + _BOOT_S + _POWER_OFF_S:
+            raise Hang(f"the guest did not even power off after {limit_s:g} s; its console is {log}")
+        if not self._console.begun and took_s > _BOOT_S + limit_s / 4:
+            raise Hang(f"the guest did not boot in {took_s:.0f} s; its console is {log}")
+        return None
+
+    def end(self) -> None:
+        """Whatever it is doing."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.stop()
 
 
 class _Console:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of the tests in the guest: pytest's own record, and the facts that the tests noted."""
+"""What came of the tests in the guests: pytest's own records, and the facts that the tests noted."""
 
 import json
 import textwrap
@@ -40,6 +40,19 @@ class Outcome:
         lines += [f"SKIPPED {name}" for name in self.skipped]
         lines.append(f"{len(self.passed)} passed, {len(self.failed)} failed, {len(self.skipped)} skipped")
         return "\n".join(lines)
+
+
+def merged(outcomes: Mapping[str, Outcome]) -> Outcome:
+    """Of guests by name, as one; a test's name then begins with its guest's."""
+    facts: dict[str, dict[str, str]] = {}
+    for outcome in outcomes.values():
+        for topic, by_driver in outcome.facts.items():
+            facts.setdefault(topic, {}).update(by_driver)
+    passed, failed, skipped = (
+        [f"{guest}: {name}" for guest, outcome in outcomes.items() for name in getattr(outcome, kind)]
+        for kind in ("passed", "failed", "skipped")
+    )
+    return Outcome(passed, failed, skipped, facts)
 
 
 def read_outcome(folder: Path, code: int) -> Outcome:

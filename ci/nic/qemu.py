@@ -44,6 +44,10 @@ CARDS = (
 )
 
 
+#: By what they are called in `CARDS`.
+IGB, IGB_FAR, VIRTIO, PLAIN = CARDS[0:2], CARDS[2:4], CARDS[4:6], CARDS[6:8]
+
+
 @dataclass(frozen=True)
 class Share:
     """A folder of this machine in the guest."""

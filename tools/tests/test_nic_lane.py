@@ -2,6 +2,7 @@
 """The host's half of `make nic-test` without QEMU: command line, hang guard, results."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 from lab.cpio import members
 
+from nic import lane
 from nic.artefact import Artefact
-from nic.boot import Job, lane_archive, shares, supervise
+from nic.boot import Guest, Job, lane_archive, shares, supervise
 from nic.errors import Hang, MissingPart
-from nic.outcome import read_outcome
-from nic.qemu import CARDS, Card, Share, command
+from nic.outcome import merged, read_outcome
+from nic.qemu import CARDS, IGB, VIRTIO, Card, Share, command
 from xdplab.tools import project_root
 
 NONCE = "0123456789abcdef"
@@ -48,7 +50,7 @@ def test_shares_are_read_only_but_the_results_and_commas_do_not_end_a_path(tmp_p
 
 
 def job(checkout: Path, tmp_path: Path, *argv: str) -> Job:
-    return Job(argv or ("true",), checkout, tmp_path, 60.0)
+    return Job(argv or ("true",), (*IGB, *VIRTIO), checkout, tmp_path, 60.0)
 
 
 def test_the_guest_is_told_its_command_mounts_and_cards(tmp_path: Path) -> None:
@@ -59,7 +61,8 @@ def test_the_guest_is_told_its_command_mounts_and_cards(tmp_path: Path) -> None:
     assert shlex.split(command_line)[-1] == "a b; $(reboot)"
     mounts = dict(line.split(" ", 2)[::2] for line in found["lane/mounts"][1].decode().splitlines())
     assert mounts == {"share0": "/usr", "share1": str(root), "results": "/results"}
-    assert found["lane/cards"][1].decode().splitlines()[0] == f"igb0 {CARDS[0].mac}"
+    told = [line.split() for line in found["lane/cards"][1].decode().splitlines()]
+    assert told == [[card.ifname, card.mac] for card in (*IGB, *VIRTIO)]
     settings = found["lane/settings"][1].decode()
     assert settings == f"NONCE={NONCE}\nLIMIT_S=60\n"
 
@@ -80,31 +83,51 @@ def test_what_the_guest_could_not_see_is_told(tmp_path: Path) -> None:
         lane_archive(job(blank, blank), NONCE)
 
 
-# the hang guard, with a guest that is a Python script
+def test_the_guests_have_all_cards_and_all_tests_between_them() -> None:
+    """Each ends with its cards as they were: what one guest has set, another cannot see."""
+    folder = Path(lane.__file__).with_name("guest")
+    tests = {path.name for path in folder.glob("test_*.py")}
+    assert {card for cards, _ in lane._GUESTS.values() for card in cards} == set(CARDS)
+    assert {file for _, files in lane._GUESTS.values() for file in files} == tests
+    assert all(files[-1] == "test_9_restored.py" for _, files in lane._GUESTS.values())
+
+
+# the hang guard, with guests that are Python scripts
+
+
+Ended = int | Hang | MissingPart
+Guests = Callable[..., tuple[list[Ended], list[str]]]
 
 
 @pytest.fixture
-def guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, list[str]]]:
-    """`guest(script, limit_s)`: exit code and lines shown."""
+def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guests:
+    """`guests(script, ..., limit_s=)`: what each ended with, and all lines shown."""
     monkeypatch.setattr("nic.boot._BOOT_S", 0.6)
     monkeypatch.setattr("nic.boot._POWER_OFF_S", 0.6)
     monkeypatch.setattr("nic.boot._LOOK_S", 0.05)
 
-    def run(script: str, limit_s: float = 5.0) -> tuple[int, list[str]]:
+    def run(*scripts: str, limit_s: float = 5.0) -> tuple[list[Ended], list[str]]:
         shown: list[str] = []
-        text = f"import os, sys, time\nsay = lambda t: print(t, flush=True)\nnonce = {NONCE!r}\n{script}"
-        code = supervise([sys.executable, "-c", text], {}, limit_s, NONCE, tmp_path / "console.log", shown.append)
-        return code, shown
+        texts = [f"import os, sys, time\nsay = lambda t: print(t, flush=True)\nnonce = {NONCE!r}\n{s}" for s in scripts]
+        made = {
+            str(number): Guest(
+                [sys.executable, "-c", text], {}, limit_s, NONCE, tmp_path / f"console-{number}", shown.append
+            )
+            for number, text in enumerate(texts)
+        }
+        ended = supervise(made)
+        return [ended[name] for name in made], shown
 
     return run
 
 
 BEGIN = "say('noise'); say(f'nic-lane {nonce} begin');"
+GOOD_END = "say(f'nic-lane {nonce} end 0')"
 
 
-def test_the_exit_code_is_the_guests_word(guest: Callable[..., tuple[int, list[str]]]) -> None:
-    said = guest(f"{BEGIN} say('one'); say('two'); say(f'[1.0] kernel nic-lane {{nonce}} end 3'); say('off')")
-    assert said == (3, ["one", "two"])
+def test_the_exit_code_is_the_guests_word(guests: Guests) -> None:
+    said = guests(f"{BEGIN} say('one'); say('two'); say(f'[1.0] kernel nic-lane {{nonce}} end 3'); say('off')")
+    assert said == ([3], ["one", "two"])
 
 
 @pytest.mark.parametrize(
@@ -113,19 +136,19 @@ def test_the_exit_code_is_the_guests_word(guest: Callable[..., tuple[int, list[s
         (f"{BEGIN} say('one')", "ended without a word.*one"),
         (f"{BEGIN} say('nic-lane other end 0')", "ended without a word"),
         ("say('panic'); sys.exit(1)", "ended without a word.*panic"),
-        (f"{BEGIN} say(f'nic-lane {{nonce}} hang after 5 s; stacks'); say(f'nic-lane {{nonce}} end 0')", "hung: .*5 s"),
+        (f"{BEGIN} say(f'nic-lane {{nonce}} hang after 5 s; stacks'); {GOOD_END}", "hung: .*5 s"),
     ],
 )
-def test_a_guest_that_does_not_tell_is_no_success(
-    guest: Callable[..., tuple[int, list[str]]], script: str, complaint: str
-) -> None:
-    with pytest.raises(Hang, match=complaint):
-        guest(script)
+def test_a_guest_that_does_not_tell_is_no_success(guests: Guests, script: str, complaint: str) -> None:
+    ((error,), _) = guests(script)
+    assert isinstance(error, Hang)
+    assert re.search(complaint, str(error))
 
 
-def test_what_the_guest_misses_is_a_missing_part(guest: Callable[..., tuple[int, list[str]]]) -> None:
-    with pytest.raises(MissingPart, match="found no card igb1"):
-        guest("say(f'nic-lane {nonce} end no card igb1')")
+def test_what_the_guest_misses_is_a_missing_part(guests: Guests) -> None:
+    ((error,), _) = guests("say(f'nic-lane {nonce} end no card igb1')")
+    assert isinstance(error, MissingPart)
+    assert "found no card igb1" in str(error)
 
 
 def alive(pid: int) -> bool:
@@ -139,14 +162,37 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("before", "complaint"), [(BEGIN, "did not even power off"), ("pass", "did not boot in")], ids=["stuck", "no boot"]
 )
-def test_a_guest_that_does_not_end_is_ended(
-    guest: Callable[..., tuple[int, list[str]]], tmp_path: Path, before: str, complaint: str
+def test_a_guest_that_does_not_end_is_ended_and_the_other_is_not(
+    guests: Guests, tmp_path: Path, before: str, complaint: str
 ) -> None:
     began = time.monotonic()
-    with pytest.raises(Hang, match=complaint):
-        guest(f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); {before}\ntime.sleep(60)", 0.2)
+    stuck = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); {before}\ntime.sleep(60)"
+    longer = f"{BEGIN} time.sleep(0.9); say('after it'); {GOOD_END}"  # than the limit of a guest that does not boot
+    (error, other), shown = guests(stuck, longer, limit_s=0.2)
+    assert isinstance(error, Hang)
+    assert complaint in str(error)
+    assert (other, shown) == (0, ["after it"])
     assert time.monotonic() - began < 10
     assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_when_we_are_stopped_all_guests_are(tmp_path: Path) -> None:
+    def stop(line: str) -> None:
+        raise KeyboardInterrupt
+
+    script = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); print(sys.argv[2], flush=True)"
+    words = {"quiet": "", "loud": f"nic-lane {NONCE} begin\nfirst line"}
+    pids = {name: tmp_path / name for name in words}
+    made = {
+        name: Guest(
+            [sys.executable, "-c", f"{script}; time.sleep(60)", str(pids[name]), word],
+            {}, 5.0, NONCE, tmp_path / f"{name}.log", stop,
+        )
+        for name, word in words.items()
+    }  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        supervise(made)
+    assert not any(path.exists() and alive(int(path.read_text())) for path in pids.values())
 
 
 # results
@@ -184,6 +230,42 @@ def test_a_failed_or_skipped_test_or_none_at_all_is_no_success(tmp_path: Path, c
 def test_a_record_that_does_not_fit_the_exit_code_is_not_believed(tmp_path: Path, cases: str, code: int) -> None:
     with pytest.raises(Hang):
         read_outcome(results(tmp_path / "r", cases), code)
+
+
+def test_one_table_comes_of_several_guests_and_their_failures_are_told_apart(tmp_path: Path) -> None:
+    one = read_outcome(results(tmp_path / "1", GOOD, '{"zero-copy": {"igb": "a"}, "RSS": {"igb": "b"}}'), 0)
+    two = read_outcome(results(tmp_path / "2", GOOD + BAD, '{"zero-copy": {"virtio_net": "c"}}'), 1)
+    both = merged({"first": one, "second": two})
+    assert both.facts == {"zero-copy": {"igb": "a", "virtio_net": "c"}, "RSS": {"igb": "b"}}
+    assert both.exit_code == 1
+    assert "FAILED second: a::two" in both.text()
+    assert "2 passed, 1 failed" in both.text()
+    assert merged({"first": one}).exit_code == 0
+    assert merged({}).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "said"),
+    [
+        ({"a": 0, "b": 0}, 0, ""),
+        ({"a": 0, "b": 1}, 1, ""),
+        ({"a": 0, "b": Hang("it hung")}, 1, "nic-test: b: it hung"),
+        ({"a": Hang("it hung"), "b": MissingPart("no card igb1")}, 2, "nic-test: b: no card igb1"),
+        ({"a": 0, "b": 139}, 1, "nic-test: b: pytest in the guest broke (exit code 139)"),
+    ],
+)
+def test_one_exit_code_comes_of_several_guests(
+    ended: dict[str, Ended], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    for name in ended:
+        (tmp_path / name).mkdir()
+        results(tmp_path / name / "results", GOOD + (BAD if ended[name] == 1 else ""))
+    monkeypatch.setattr(lane, "_run", lambda options, commands: (dict(ended), tmp_path))
+    assert lane.main([]) == code
+    out, err = capsys.readouterr()
+    assert said in err
+    assert "passed" in out  # the table of those that ended
 
 
 def test_without_a_record_there_is_no_result(tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ class Before:
 
 @pytest.fixture(scope="session")
 def pairs() -> dict[str, Pair]:
-    return {name: pair(*how) for name, how in PAIRS.items()}
+    """Those of this guest; a test that names another fails."""
+    present = {name: how for name, how in PAIRS.items() if Path(f"/sys/class/net/{how[0]}{how[2]}").exists()}
+    return {name: pair(*how) for name, how in present.items()}
 
 
 @pytest.fixture(scope="session")

@@ -81,11 +81,11 @@ def test_busy_polling_that_sends_nothing_is_detected(either: Pair, fact: Fact) -
     napis = queue_napis(HOST, either.left.ifname, 0)
     assert napis["rx"] is not None
     assert napis["tx"] != napis["rx"]
-    # rings that hold all frames of the exchange: xsk waits for room in a full one without end
-    room = dict.fromkeys(("tx_ring", "completion_ring"), 4096)
-    got = exchange(either, options={"bind": "zero-copy", **room, **BUSY})
+    got = exchange(either, options={"bind": "zero-copy", **BUSY})
     assert all(sock["busy_poll_active"] for sock in got.ready["sockets"])  # every call succeeded ...
     assert got.received == [0]  # ... and nothing moves
+    overfull = either.driver == "igb"  # its ring has room for 1,024 of 1,900 frames, virtio_net's for all of them
+    assert got.done["tx_stuck"] == ([either.left.ifname] if overfull else [])
     with pytest.raises(Unsupported, match=r"prefer_busy_poll: .* NAPIs of their own .* stay unsent"):
         with forwarder(either, bind="zero-copy", **BUSY):
             pass

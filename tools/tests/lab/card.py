@@ -59,6 +59,8 @@ class Machine:
         self.flags = {"legacy-rx": "off", "flow-director-atr": "on"}
         self.rules: dict[str, str] = {}
         self.table = [index % 8 for index in range(16)]
+        #: Somebody has set it: it stays as it is, and no queue of it can go (ethtool_check_max_channel).
+        self.table_is_set = False
         #: The driver fills its table otherwise than the kernel, when its number of queues changes (igb_setup_mrqc).
         self.own_table = False
         self.msr = "600"
@@ -126,26 +128,39 @@ class Machine:
     def _set(self, flag: str, rest: list[str]) -> tuple[int, str]:
         if self.stuck:
             return 0, ""
+        if flag == "-L":
+            return self._set_channels(rest[1])
+        if flag == "-X":
+            return self._set_table(rest)
         if flag == "-C":
             target = self.adaptive if rest[0].startswith("adaptive") else self.coalesce
             target[rest[0].removeprefix("adaptive-")] = rest[1]
         elif flag == "-G":
             self.ring[rest[0]] = rest[1]
-        elif flag == "-L":
-            if self.own_table and rest[1] != self.channels:
-                self.table = [index * int(rest[1]) // 16 for index in range(16)]
-            self.channels = rest[1]
         elif flag == "-K":
             self.features[rest[0]] = rest[1]
         elif flag == "--set-priv-flags":
             self.flags[rest[0]] = rest[1]
-        elif flag == "-X":
-            count = 8 if rest[0] == "default" else int(rest[1])
-            self.table = [index % count for index in range(16)]
         elif rest[0] == "delete":
             del self.rules[rest[1]]
         else:
             self.rules[str(7423 - len(self.rules))] = rest[3]
+        return 0, ""
+
+    def _set_channels(self, count: str) -> tuple[int, str]:
+        if self.table_is_set and int(count) <= max(self.table):
+            return 1, ""
+        if not self.table_is_set and count != self.channels:
+            wide = int(count)
+            self.table = [index * wide // 16 if self.own_table else index % wide for index in range(16)]
+        self.channels = count
+        return 0, ""
+
+    def _set_table(self, how: list[str]) -> tuple[int, str]:
+        wide = int(self.channels if how[0] == "default" else how[1])
+        if wide > int(self.channels):
+            return 1, ""
+        self.table, self.table_is_set = [index % wide for index in range(16)], how[0] != "default"
         return 0, ""
 
     def _coalesce(self) -> str:

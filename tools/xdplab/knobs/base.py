@@ -33,6 +33,8 @@ class Knob(ABC):
     #: `port`: gone with the testbed's ports; `system`: outlives them and is restored by `xdplab restore` after kill -9.
     scope: ClassVar[Literal["port", "system"]] = "port"
     summary: ClassVar[str] = ""
+    #: Knobs that come first where a point has them too: what is possible here depends on what they set.
+    after: ClassVar[tuple[str, ...]] = ()
 
     def check(self, value: Scalar) -> Scalar:
         """The value in the knob's own type.

@@ -12,6 +12,8 @@ class _Coalesce(NumberKnob):
     what: ClassVar[str] = "such interrupt coalescing"
     get: ClassVar[str] = "-c"
     put: ClassVar[str] = "-C"
+    #: A driver that chooses the times itself refuses others (ice) or overwrites them.
+    after: ClassVar[tuple[str, ...]] = ("coalesce_adaptive_rx", "coalesce_adaptive_tx")
 
 
 class CoalesceRxUsecs(_Coalesce):

@@ -18,6 +18,7 @@ class IrqCpu(Knob):
 
     name: ClassVar[str] = "irq_cpu"
     summary: ClassVar[str] = "CPU of the card's interrupts: forwarder, apart, or a number"
+    after: ClassVar[tuple[str, ...]] = ("channels",)  # each queue brings an interrupt
 
     def check(self, value: Scalar) -> Scalar:
         """One of the words, or a number."""

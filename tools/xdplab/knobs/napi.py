@@ -42,6 +42,7 @@ class IrqSuspendTimeout(Knob):
 
     name: ClassVar[str] = "irq_suspend_timeout"
     summary: ClassVar[str] = "interrupts suspended for at most so long (ns) while epoll busy polls"
+    after: ClassVar[tuple[str, ...]] = ("channels", "offload_gro")  # NAPIs come with queues, on veth with GRO
 
     def check(self, value: Scalar) -> int:
         """A whole number of ns."""

@@ -103,6 +103,7 @@ class RssQueues(Knob):
 
     name: ClassVar[str] = "rss_queues"
     summary: ClassVar[str] = "queues that receive-side scaling spreads over"
+    after: ClassVar[tuple[str, ...]] = ("channels",)  # the table is as wide as these, and fills anew with them
 
     def check(self, value: Scalar) -> int:
         """A number of queues."""
@@ -125,9 +126,11 @@ class RssQueues(Knob):
         return {port.ifname: self._table(context.host, port.ifname) for port in context.ports}
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Spread equally."""
+        """Spread equally. A table that does so is left: set again, it would be the user's, and keep its channels."""
         for port in context.ports:
-            context.host.run(["ethtool", "-X", port.ifname, "equal", str(value)])
+            table = self._table(context.host, port.ifname)
+            if table != [index % int(value) for index in range(len(table))]:
+                context.host.run(["ethtool", "-X", port.ifname, "equal", str(value)])
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """The tables name these queues, all of them."""
@@ -179,6 +182,7 @@ class FlowSteering(Knob):
 
     name: ClassVar[str] = "flow_steering"
     summary: ClassVar[str] = "queue that all UDP frames go to, or off"
+    after: ClassVar[tuple[str, ...]] = ("channels", "ntuple")  # the queue is there; no rule goes when rules are off
 
     def check(self, value: Scalar) -> int | str:
         """A queue, or `off`."""

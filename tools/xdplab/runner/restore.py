@@ -4,18 +4,25 @@
 from typing import Any
 
 from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import CpuLayout, TestbedSpec, XdplabError
+from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, XdplabError
 from xdplab.model.design import UNSET, Scalar
 from xdplab.runner.signals import deferred, interruptible
 from xdplab.testbed import Testbed, TestbedLock, open_testbed
 
 
 class Settings:
-    """The knobs of one visit: snapshot, apply, verify, restore in reverse order."""
+    """The knobs of one visit: snapshot, apply, verify, restore in reverse order.
+
+    They are set in the order of the study, but a knob comes after those of its own `after`; whether it is supported is
+    asked when these are in force.
+
+    Raises:
+        InputError: knobs that are each to come after the other.
+    """
 
     def __init__(self, lock: TestbedLock, context: KnobContext, wanted: dict[str, Scalar]) -> None:
         self._lock = lock
-        self._wanted = [(make_knob(name), value) for name, value in wanted.items() if value != UNSET]
+        self._wanted = _ordered({make_knob(name): value for name, value in wanted.items() if value != UNSET})
         self._saved: list[tuple[Knob, Any]] = []
         self._system = TestbedLock("system-settings")
         layout = context.layout
@@ -25,26 +32,38 @@ class Settings:
         #: The context with the layout that the knobs ask for.
         self.context = KnobContext(context.host, context.ports, layout, context.cpus)
 
+    def foreseeable(self) -> dict[str, Scalar]:
+        """Those that no other of them comes before: what can be asked of them now holds when they are set."""
+        names = {knob.name for knob, _ in self._wanted}
+        return {knob.name: value for knob, value in self._wanted if names.isdisjoint(knob.after)}
+
     def unsupported(self) -> str | None:
-        """The first reason why a value cannot take effect."""
+        """The first reason, as far as it can be foreseen, why a value cannot take effect."""
+        foreseeable = self.foreseeable()
         for knob, value in self._wanted:
-            reason = knob.supported(self._before, value)
+            reason = knob.supported(self._before, value) if knob.name in foreseeable else None
             if reason:
                 return reason
         return None
 
     def apply(self) -> None:
-        """Remember, set and verify each.
+        """Remember, set and verify each, and all again: a later one must not have undone an earlier one.
 
         Raises:
-            Unsupported: a value did not take effect.
+            Unsupported: a value cannot, or did not, take effect.
         """
         if any(knob.scope == "system" for knob, _ in self._wanted):
             self._system.acquire()  # two testbeds of one machine must not save each other's values
+        foreseeable = self.foreseeable()
         for knob, value in self._wanted:
+            reason = None if knob.name in foreseeable else knob.supported(self._before, value)
+            if reason:
+                raise Unsupported(reason)
             self._saved.append((knob, knob.read(self._before)))
             self._remember()
             knob.apply(self._before, knob.check(value))
+            knob.verify(self._before, knob.check(value))
+        for knob, value in self._wanted[:-1]:
             knob.verify(self._before, knob.check(value))
 
     def after_start(self) -> None:
@@ -77,6 +96,19 @@ class Settings:
         self._lock.remember(settings=lasting, **({"settings_ports": roles} if there_after else {}))
 
 
+def _ordered(wanted: dict[Knob, Scalar]) -> list[tuple[Knob, Scalar]]:
+    """As given, but each after those of its `after` that are there."""
+    left = dict(wanted)
+    ordered = []
+    while left:
+        names = {knob.name for knob in left}
+        first = next((knob for knob in left if names.isdisjoint(knob.after)), None)
+        if first is None:
+            raise InputError(f"knobs {', '.join(sorted(names))}: each is to be set after another of them")
+        ordered.append((first, left.pop(first)))
+    return ordered
+
+
 def recover(spec: TestbedSpec) -> list[str]:
     """After kill -9: put settings back and remove the testbed's leftovers; returns what was done.
 
@@ -97,7 +129,7 @@ def _recover(testbed: Testbed) -> list[str]:
         ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
         context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
         left = dict(state.get("settings", {}))
-        for name in list(left):
+        for name in reversed(list(left)):  # in the reverse order of how they were set
             make_knob(name).restore(context, left[name])
             done.append(f"{name} back to {left.pop(name)}")
             testbed.lock.remember(settings=left)

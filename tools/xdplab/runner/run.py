@@ -236,13 +236,14 @@ class StudyRun:
         forwarder = make_forwarder(point.forwarder)
         context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
         wanted = {**forwarder.required_knobs(), **point.knobs}
-        for name, value in wanted.items():
+        settings = Settings(self._testbed.lock, context, wanted)
+        for name, value in settings.foreseeable().items():
             question: tuple[Any, ...] = (point.path, name, value)
             if question not in asked:
                 asked[question] = Settings(self._testbed.lock, context, {name: value}).unsupported()
             if asked[question]:
                 return asked[question]
-        layout = Settings(self._testbed.lock, context, wanted).context.layout
+        layout = settings.context.layout
         question = (point.path, point.forwarder.model_dump_json(), layout)
         if question not in asked:
             folder = self._testbed.folder_on(self._testbed.dut)

@@ -151,7 +151,7 @@ class XskTester(Tester):
             longest_gap_ns=told["longest_gap_ns"],
             run_delay_ns=worker["run_delay_ns"],
             nonvoluntary_switches=worker["nonvoluntary_switches"],
-            detail={"sockets": told["sockets"], "umems": told["umems"], "other": told["other"]},
+            detail={key: told[key] for key in ("sockets", "umems", "other", "tx_stuck")},
         )
 
 

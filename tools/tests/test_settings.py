@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several knobs of one point, on a card that is played: each is judged by what is set before it, and all is undone."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from lab.card import Machine
+
+from xdplab.knobs import Knob, KnobContext, knob_names, make_knob
+from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported
+from xdplab.model.design import Scalar
+from xdplab.runner import restore
+from xdplab.runner.restore import Settings, recover
+from xdplab.testbed import Port, TestbedLock
+
+FILES = {"/sys/class/net/p0/napi_defer_hard_irqs": "0"}
+
+
+def card(channels: int = 8) -> Machine:
+    host = Machine(FILES)
+    host.channels, host.table = str(channels), [index % channels for index in range(16)]
+    return host
+
+
+def state(host: Machine) -> dict[str, Any]:
+    """What can be set, as a copy."""
+    kept = {name: value for name, value in vars(host).items() if name not in ("calls", "programs")}
+    return {name: value.copy() if isinstance(value, dict) else value for name, value in kept.items()}
+
+
+def settings(host: Any, lasting: bool = False, **wanted: Scalar) -> Settings:
+    ports = (Port(role="b0", host=host, ifname="p0", mac="", mtu=1500, lasting=lasting),)
+    context = KnobContext(host, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1, 2))
+    return Settings(TestbedLock("t"), context, wanted)
+
+
+def changes(host: Machine) -> list[tuple[str, str]]:
+    """Options of ethtool that changed something, and the last word of each call."""
+    return [(call[1], call[-1]) for call in host.calls if call[0] == "ethtool" and call[1] in ("-L", "-X", "-C", "-K")]
+
+
+ORDERS = pytest.mark.parametrize(
+    "wanted", [{"channels": 8, "rss_queues": 4}, {"rss_queues": 4, "channels": 8}], ids=["channels first", "RSS first"]
+)
+
+
+@ORDERS
+def test_more_channels_and_more_rss_queues_in_one_point(wanted: dict[str, Scalar]) -> None:
+    host = card(channels=2)
+    before = state(host)
+    made = settings(host, **wanted)
+    assert made.unsupported() is None
+    made.apply()
+    assert made.read_back() == {"channels": {"p0": "combined 8"}, "rss_queues": {"p0": [0, 1, 2, 3] * 4}}
+    made.restore()
+    assert state(host) == before
+    assert changes(host) == [("-L", "8"), ("-X", "4"), ("-X", "default"), ("-L", "2")]
+
+
+@ORDERS
+def test_fewer_channels_than_rss_queues_are_refused_and_undone(wanted: dict[str, Scalar]) -> None:
+    """Eight are there when it is asked, but two when it would be set."""
+    host = card(channels=8)
+    before = state(host)
+    made = settings(host, **{**wanted, "channels": 2})
+    with pytest.raises(Unsupported, match="rss_queues: 4 is above the 2 queues of p0"):
+        made.apply()
+    made.restore()
+    assert state(host) == before
+
+
+@ORDERS
+def test_what_can_be_foreseen_is_told_before_anything_is_set(wanted: dict[str, Scalar]) -> None:
+    host = card(channels=2)
+    reason = settings(host, **{**wanted, "channels": 16}).unsupported() or ""
+    assert "16 is above the maximum of 8" in reason
+    assert "4 is above the 2 queues" in (settings(host, rss_queues=4).unsupported() or "")
+    assert changes(host) == []
+
+
+def test_a_time_of_coalescing_is_set_after_the_driver_has_stopped_choosing_it() -> None:
+    host = card()
+    made = settings(host, coalesce_rx_usecs=8, coalesce_adaptive_rx="off")
+    made.apply()
+    made.restore()
+    assert changes(host) == [("-C", "off"), ("-C", "8"), ("-C", "50"), ("-C", "on")]
+
+
+def test_a_knob_that_undoes_another_makes_the_point_unsupported() -> None:
+    """Steering flows switches their rules on."""
+    host = card()
+    host.features["ntuple"] = "on"
+    before = state(host)
+    made = settings(host, ntuple="off", flow_steering=3)
+    with pytest.raises(Unsupported, match="ntuple: p0 has on"):
+        made.apply()
+    made.restore()
+    assert state(host) == before
+
+
+def test_after_kill_9_settings_go_back_in_reverse_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that names eight queues must go before the channels do."""
+    host = card(channels=2)
+    before = state(host)
+    settings(host, lasting=True, rss_queues=8, channels=8).apply()
+    assert state(host) != before
+
+    class Left:
+        lock, system = TestbedLock("t"), host
+        ports: ClassVar = {"b0": Port(role="b0", host=host, ifname="p0", mac="", mtu=1500, lasting=True)}
+
+        def clear_away(self) -> list[str]:
+            return []
+
+        def down(self) -> None:
+            self.lock.release()
+
+    monkeypatch.setattr(restore, "open_testbed", lambda spec: Left())
+    done = recover(TestbedSpec(name="t", kind="fake"))
+    assert [line.split()[0] for line in done] == ["rss_queues", "channels"]
+    assert state(host) == before
+    assert TestbedLock("t").state()["settings"] == {}
+
+
+def test_every_after_names_a_knob() -> None:
+    assert {name for knob in knob_names() for name in make_knob(knob).after} <= set(knob_names())
+
+
+class _Number(Knob):
+    """A knob of somebody else's."""
+
+    def read(self, context: KnobContext) -> int:
+        return 0
+
+    apply: Callable[..., None] = lambda self, context, value: None
+    verify: Callable[..., None] = lambda self, context, value: None
+    restore: Callable[..., None] = lambda self, context, saved: None
+
+
+def test_knobs_that_are_each_to_come_after_the_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = {"mine": ("yours",), "yours": ("mine",), "other": ("nobody",)}
+    made = {name: type(name, (_Number,), {"name": name, "after": them})() for name, them in after.items()}
+    monkeypatch.setattr(restore, "make_knob", made.__getitem__)
+    with pytest.raises(InputError, match="knobs mine, yours: each is to be set after another of them"):
+        settings(card(), mine=1, other=1, yours=1)
+    assert list(settings(card(), yours=1, other=1).foreseeable()) == ["yours", "other"]

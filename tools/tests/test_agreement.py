@@ -112,7 +112,9 @@ def test_a_run_with_several_testers_can_be_resumed(results: Path, cli: Callable[
     folder.path.joinpath("trials.jsonl").write_text("".join(lines[:5]), encoding="utf-8")
     assert cli("run", "--resume", folder.path).code == 0
     assert folder.load().calibrations == before
-    assert len(studies.measured(list(folder.trials()))) == 2 * 2 * 2
+    # by point and repetition: a busy machine has some of them measured twice
+    taken = {(trial.point_id, trial.repetition) for trial in studies.measured(list(folder.trials()))}
+    assert len(taken) == 2 * 2 * 2
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,5 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     assert answer(record, summarise(record, [])).sentence == (
         "No answer: ovs-afxdp and ovs-afpacket not part of this run."
     )
+    swept = run_record(A, study={"knobs": {"mtu": [1400, 1500]}})
+    assert "`xdplab sweep`" in answer(swept, summarise(swept, [])).sentence

@@ -28,6 +28,7 @@ def test_throughput_without_loss(forwarder: str, pytestconfig: pytest.Config) ->
             "traffic.frame_bytes": option("--frame-bytes"),
             "method.preset": option("--preset"),
             "method.clauses": ["throughput"],
+            "method.loss_ratios": [0.0],
             "repetitions": option("--repetitions"),
         },
     )

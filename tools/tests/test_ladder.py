@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from lab.records import point, run_record, trial
 
-from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.calls import per_frame
 from xdplab.analysis.ladder import Ladder, ladder
 from xdplab.analysis.published import reproduction
@@ -203,3 +203,27 @@ def test_ports_without_such_counters_and_restarted_ones_say_nothing() -> None:
     assert per_frame([trial(STOCK, 0, counters={"b0": {"tx_pkts": n}}) for n in (1, 2)]) is None
     assert per_frame([counted(STOCK, 0, 0, 900, 9), counted(STOCK, 0, 1, 100, 1)]) is None
     assert per_frame([]) is None
+
+
+def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
+    def rates(at: Point, *pps: float) -> list[TrialRecord]:
+        figures = {"intended_pps": 2e6, "offered_pps": 2e6, "rates_pps": [], "overloaded": True}
+        return [
+            trial(at, n, [1000]).model_copy(
+                update={
+                    "purpose": "figures",
+                    "clause": "RFC 2285 3.6.1",
+                    "result": None,
+                    "figures": {**figures, "forwarding_rate_pps": rate},
+                }
+            )
+            for n, rate in enumerate(pps)
+        ]
+
+    method = {"name": "rfc2544", "clauses": [], "equal_load": {"overload_pps": 2_000_000}}
+    run = run_record(MORE, STOCK, study={"answer": ["more", "stock"], "method": method})
+    found = summarise(run, [*rates(MORE, 1.3e6, 1.31e6, 1.29e6, 1.3e6), *rates(STOCK, 1.0e6, 1.01e6, 0.99e6, 1.0e6)])
+    assert found[0].figures["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
+    assert answer(run, found).sentence.startswith(
+        "more forwards 1.3 times as much as stock: forwarding rate at overload"
+    )

@@ -44,7 +44,9 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
     for summary in (ours, theirs):
         if not summary.repetitions:
             return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    metric = "ndr_pps" if run.study.method.name != "latency" else "p50_us"
+    searched = any(one.ndr_pps for summary in (ours, theirs) for one in summary.by_repetition)
+    rate = "ndr_pps" if searched else "forwarding_rate_pps"
+    metric = rate if run.study.method.name != "latency" else "p50_us"
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
         return Answer(sentence="No answer: the two were never measured in the same repetition.")
@@ -55,7 +57,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
     interval = comparison.interval
     faster, slower = (ours, theirs) if interval.ratio >= 1 else (theirs, ours)
     ratio = max(interval.ratio, 1 / interval.ratio)
-    figures = (_throughputs if comparison.metric == "ndr_pps" else _latencies)(faster, slower)
+    figures = _latencies(faster, slower) if comparison.metric == "p50_us" else _rates(faster, slower, comparison.metric)
     caution = _caution([*ours.by_repetition, *theirs.by_repetition])
     names = f"{_long(faster.forwarder)} and {_long(slower.forwarder)}"
     if interval.low is None or interval.high is None:
@@ -67,7 +69,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) 
     spread = f"{interval.confidence:.0%} interval {low:.3g} to {high:.3g}, {interval.pairs} paired repeats"
     if not interval.differs:
         return f"{names} cannot be told apart: {figures}, ratio {ratio:.3g} ({spread}).{caution}"
-    verb = ("forwards", "as much") if comparison.metric == "ndr_pps" else ("is", "as fast")
+    verb = ("is", "as fast") if comparison.metric == "p50_us" else ("forwards", "as much")
     who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
     return f"{who}: {figures} ({spread}).{caution}"
 
@@ -107,10 +109,11 @@ def _latencies(ours: PointSummary, theirs: PointSummary) -> str:
     )
 
 
-def _throughputs(ours: PointSummary, theirs: PointSummary) -> str:
-    known = [[f.ndr_pps / 1e6 for f in summary.by_repetition if f.ndr_pps] for summary in (ours, theirs)]
-    ndrs = [median(values) for values in known]
-    return f"throughput without loss {ndrs[0]:.3f} against {ndrs[1]:.3f} Mpps of {ours.frame_bytes}-byte frames"
+def _rates(ours: PointSummary, theirs: PointSummary, metric: str) -> str:
+    known = [[getattr(one, metric) for one in summary.by_repetition] for summary in (ours, theirs)]
+    rates = [median(value / 1e6 for value in values if value) for values in known]
+    what = "throughput without loss" if metric == "ndr_pps" else "forwarding rate at overload"
+    return f"{what} {rates[0]:.3f} against {rates[1]:.3f} Mpps of {ours.frame_bytes}-byte frames"
 
 
 def _caution(figures: Sequence[RepetitionFigures]) -> str:

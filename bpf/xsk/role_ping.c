@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * ping: closed loop.  One batch is in flight; when all of it is back, or the
- * timeout is over, the next leaves after the interval.
+ * timeout is over, the next leaves after the interval.  Batches that leave in
+ * the warm-up are not counted.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 struct ping {
 	struct traffic *traffic;
-	__u64 begin_ns;
+	__u64 begin_ns; /* the warm-up is over */
 	__u64 end_ns;
 	__u64 next_ns;	   /* the next batch leaves then */
 	__u64 deadline_ns; /* of the batch in flight */
@@ -20,6 +21,7 @@ struct ping {
 	__u64 batches;
 	__u64 timeouts;
 	__u32 in_flight;
+	__u32 stage; /* of the batch in flight */
 };
 
 static int ping_open(struct worker *w)
@@ -42,11 +44,24 @@ static void ping_close(struct worker *w)
 	free(p);
 }
 
-static struct arrivals *arrivals_of(const struct worker *w)
+/* Frames of the stage that came back. */
+static __u64 arrived(const struct worker *w)
 {
 	const struct ping *p = w->private;
+	const struct arrivals *in =
+		p->traffic->account.by_id[w->opt->streams[0].id];
 
-	return p->traffic->account.by_id[w->opt->streams[0].id];
+	return p->stage == GEN_TRIAL ? in->received : in->warmup;
+}
+
+/* Sequences begin anew, as those of role probe do. */
+static void choose_stage(struct ping *p, __u64 now)
+{
+	if (p->stage == GEN_TRIAL || now < p->begin_ns)
+		return;
+	p->stage = GEN_TRIAL;
+	p->traffic->streams[0].seq = 0;
+	p->traffic->streams[0].flow = 0;
 }
 
 /* Everything of an earlier batch that still comes is counted, but late. */
@@ -55,10 +70,12 @@ static int send_batch(struct worker *w, __u64 now)
 	struct ping *p = w->private;
 	struct gen_stream *g = &p->traffic->streams[0];
 	struct io *io = worker_io(w, w->opt->streams[0].tx_port, 0);
-	__u8 epoch = p->traffic->gen.epoch[GEN_TRIAL];
 	__u32 n = w->opt->ping_batch, i;
 	struct frame frames[XSK_BATCH];
+	__u8 epoch;
 
+	choose_stage(p, now);
+	epoch = p->traffic->gen.epoch[p->stage];
 	n = io->ops->get(io, frames, io_available(io, n));
 	if (!n) {
 		io->n.tx_full++;
@@ -72,12 +89,12 @@ static int send_batch(struct worker *w, __u64 now)
 		g->flow = g->flow + 1 < g->flows ? g->flow + 1 : 0;
 	}
 	io->ops->tx(io, frames, n);
-	g->sent[GEN_TRIAL] += n;
+	g->sent[p->stage] += n;
 	p->in_flight = n;
-	p->expected = arrivals_of(w)->received + n;
+	p->expected = arrived(w) + n;
 	p->next_ns = now + w->opt->interval_us * 1000;
 	p->deadline_ns = now + w->opt->timeout_us * 1000;
-	p->batches++;
+	p->batches += p->stage == GEN_TRIAL;
 	return io->ops->kick(io) ?: (int)n;
 }
 
@@ -86,10 +103,10 @@ static void look_at_batch(struct worker *w, __u64 now)
 {
 	struct ping *p = w->private;
 
-	if (arrivals_of(w)->received >= p->expected) {
+	if (arrived(w) >= p->expected) {
 		p->in_flight = 0;
 	} else if (now > p->deadline_ns) {
-		p->timeouts++;
+		p->timeouts += p->stage == GEN_TRIAL;
 		p->in_flight = 0;
 	}
 }
@@ -111,7 +128,7 @@ static int ping_turn(struct worker *w)
 	int handled = 0, i, n;
 
 	if (!w->turns)
-		p->begin_ns = now;
+		p->begin_ns = now + w->opt->timing.warmup_s * 1e9;
 	p->end_ns = now;
 	for (i = 0; i < w->num_ios; i++) {
 		n = traffic_receive(p->traffic, &w->ios[i]);
@@ -138,7 +155,8 @@ static int ping_turn(struct worker *w)
 static void ping_report(const struct worker *w, json_t *root)
 {
 	const struct ping *p = w->private;
-	double elapsed_s = (p->end_ns - p->begin_ns) / 1e9;
+	double elapsed_s =
+		p->end_ns > p->begin_ns ? (p->end_ns - p->begin_ns) / 1e9 : 0;
 
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
 	json_object_set_new(

@@ -176,6 +176,32 @@ def test_options_are_swept_for_their_forwarder_alone_and_constraints_may_speak_o
     assert len(combinations(**OPTIONS, constraints=[constraint])) == 5
 
 
+def test_options_of_the_tester_are_settings_like_others() -> None:
+    swept: dict[str, Any] = {
+        "tester": "xsk-ping:ping_batch=2", "tester_options": {"wait": ["spin", "poll"], "qdisc_bypass": [True, False]},
+        "path": "hairpin", "forwarders": ["xsk"], "options": {"xsk": {"wait": ["spin", "poll"]}}, "repetitions": 1,
+        "constraints": [
+            {"when": {"tester.qdisc_bypass": False}, "requires": {"tester.wait": "spin", "xsk.wait": "spin"}}
+        ],
+    }  # fmt: skip
+    spec = studies.study(**swept)
+    assert spec.all_testers == (
+        "xsk-ping:ping_batch=2,wait=spin,qdisc_bypass=true",
+        "xsk-ping:ping_batch=2,wait=spin,qdisc_bypass=false",
+        "xsk-ping:ping_batch=2,wait=poll,qdisc_bypass=true",
+        "xsk-ping:ping_batch=2,wait=poll,qdisc_bypass=false",
+    )
+    plan = make_plan(spec, studies.a_testbed("embedded"), *map(make_tester, spec.all_testers))
+    assert [(p.forwarder.options, p.tester, p.tester_options) for p in plan.points] == [
+        ({"wait": "spin"}, spec.all_testers[0], {"wait": "spin", "qdisc_bypass": True}),
+        ({"wait": "spin"}, spec.all_testers[1], {"wait": "spin", "qdisc_bypass": False}),
+        ({"wait": "spin"}, spec.all_testers[2], {"wait": "poll", "qdisc_bypass": True}),
+        ({"wait": "poll"}, spec.all_testers[0], {"wait": "spin", "qdisc_bypass": True}),
+        ({"wait": "poll"}, spec.all_testers[2], {"wait": "poll", "qdisc_bypass": True}),
+    ]
+    assert plan.points[0].title == f"xsk:wait=spin, by {spec.all_testers[0]}"
+
+
 def test_points_carry_swept_options_and_each_load_level() -> None:
     spec = studies.study(
         forwarders=["fake:seed=1"], options={"fake": {"base_latency_us": [3, 9]}}, repetitions=2,
@@ -215,6 +241,9 @@ def test_listed_points_have_defaults_for_what_they_do_not_name() -> None:
         ({"options": {"fake": {"seed": [1, 2]}}}, "both fixed and swept"),
         ({"options": {"fake": {"colour": [1, 2]}}}, "colour"),
         ({"sweep": {"defaults": {"colour": 1}}}, "sweep.defaults: 'colour'"),
+        ({"tester_options": {"wait": ["spin"]}}, "tester 'fake': takes no options, 'wait' is given"),
+        ({"tester": "xsk", "tester_options": {"wait": ["stand"]}}, "tester xsk: wait"),
+        ({"testers": ["xsk", "trex"], "tester_options": {"wait": ["spin"]}}, "tester_options are of `tester`"),
         ({"loads": [{"load_pps": -1}]}, "loads: load_pps"),
         ({"loads": [{"colour": 1}]}, "colour"),
     ],

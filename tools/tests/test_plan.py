@@ -107,6 +107,15 @@ def test_bidirectional_traffic_needs_a_path_with_two_ends(path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "changes", [{"traffic": {"load_pps": 5}}, {"traffic": {"frame_bytes": "imix"}}, {"method": {"name": "throughput"}}]
+)
+def test_a_closed_loop_has_no_load_beside_it(changes: dict[str, Any]) -> None:
+    assert plan("xsk-ping", "embedded", forwarders="xsk", path="hairpin").points
+    with pytest.raises(InputError, match="xsk-ping: it sends one batch at a time"):
+        plan("xsk-ping", "embedded", forwarders="xsk", path="hairpin", **changes)
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"forwarders": "nothing"}, "forwarder 'nothing'"),

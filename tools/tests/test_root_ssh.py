@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three hosts behind real sshd: runs there leave nothing changed, whatever happens to the connection or to us."""
 
+import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,32 @@ def test_a_run_measures_one_way_between_namespaces_of_one_kernel_and_leaves_no_t
     assert run.environment.clock == "A (a) and C (c) are network namespaces of one kernel"
     assert run.calibration is not None
     assert set(run.environment.hosts) == {"a", "c"}
+    bench.assert_as_before()
+
+
+def test_sockets_at_both_ends_are_programs_on_two_hosts(bench: Bench) -> None:
+    """Forwarder and tester of `bpf/xsk` run where their ports are; pings wait in poll and do not."""
+    done = bench.run(tester="xsk-ping", tester_options={"wait": ["spin", "poll"]}, path=["hairpin"], forwarders=["xsk"])
+    assert done.code == 0, done.err
+    rows = bench.rows()
+    assert [(row["status"], row["quantity"], row["tester"]) for row in rows] == [
+        ("ok", "round trip", "xsk-ping:wait=spin"),
+        ("ok", "round trip", "xsk-ping:wait=poll"),
+    ]
+    bench.assert_as_before()
+
+
+def test_a_socket_study_runs_on_hosts(bench: Bench) -> None:
+    study = bench.folder / "sockets.yaml"
+    cases = [{"title": "sink"}, {"title": "AF_PACKET", "options": {"backend": "af_packet"}}]
+    spec = {"schema": 1, "name": "ssh-sockets", "testbed": str(bench.lab.testbed), "workloads": ["rxdrop", "l2fwd"],
+            "cases": cases, "duration_s": 0.1, "warmup_s": 0.05, "repetitions": 1}  # fmt: skip
+    study.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    done = xdplab("sockets", study, env=bench.env, timeout_s=100)
+    assert done.code == 0, done.err
+    trials = (bench.folder / "results" / "latest" / "trials.jsonl").read_text(encoding="utf-8").splitlines()
+    measured = [json.loads(line) for line in trials]
+    assert [each["status"] in ("ok", "disturbed") and each["pps"] > 0 for each in measured] == [True] * 4, measured
     bench.assert_as_before()
 
 

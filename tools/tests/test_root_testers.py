@@ -23,3 +23,25 @@ def test_an_application_measures_every_path(lab: Lab, tester: str, paths: list[s
             assert trial.result.tester == tester
             assert all(stream.received == stream.sent > 20 for stream in trial.result.streams)
     lab.assert_nothing_left()
+
+
+def test_pings_are_a_closed_loop_and_their_sockets_are_swept(lab: Lab) -> None:
+    """On path `through` nothing comes back; busy polling is not in force on veth."""
+    options = {"wait": ["spin", "poll"], "busy_poll_us": [0, 20]}
+    done = lab.run(
+        path=["hairpin", "reflect", "through"], tester="xsk-ping", forwarders=["xsk"], traffic={"probe_pps": 1000},
+        tester_options=options, method={"name": "latency", "duration_s": 0.1, "warmup_s": 0.05, "drain_s": 0.05},
+    )  # fmt: skip
+    assert done.complaints == []
+    rows = {(row["path"], row["tester"].partition(":")[2]): row for row in lab.rows()}
+    for path in ("hairpin", "reflect"):
+        for wait in ("spin", "poll"):
+            row = rows[path, f"busy_poll_us=0,wait={wait}"]
+            assert (row["status"], row["loss_ratio"]) == ("ok", 0), row
+            assert 0.5 < row["p50_us"] < 1e6
+            assert 5 < row["samples"] <= 101  # the warm-up's are not among them
+            row = rows[path, f"busy_poll_us=20,wait={wait}"]
+            assert (row["status"], "busy_poll_us=20 is not in force" in row["reason"]) == ("unsupported", True), row
+    assert all(row["status"] == "unsupported" and "round trips" in row["reason"]
+               for (path, _), row in rows.items() if path == "through")  # fmt: skip
+    lab.assert_nothing_left()

@@ -96,6 +96,18 @@ def test_options_of_a_forwarder_are_settings_and_absent_for_others() -> None:
     assert [row.levels["testpmd.burst"] for row in found.rows] == ["1", "32", ABSENT]
 
 
+def test_options_of_the_tester_are_settings_in_one_table() -> None:
+    points = [
+        point("xsk", Path.HAIRPIN).model_copy(
+            update={"tester": f"xsk-ping:wait={wait}", "tester_options": {"wait": wait}}
+        )
+        for wait in ("spin", "poll")
+    ]
+    (found,) = tables(records.run_record(*points), [records.trial(p) for p in points])
+    assert {factor.name: factor.levels for factor in found.factors} == {"tester.wait": ("spin", "poll")}
+    assert [row.title for row in found.rows] == ["xsk tester.wait=spin", "xsk tester.wait=poll"]
+
+
 def test_a_level_that_was_measured_nowhere_is_no_level() -> None:
     points = [point("fake", a=n, b=n % 2) for n in range(3)]
     (found,) = tables(records.run_record(*points), [records.trial(p) for p in points[:2]])

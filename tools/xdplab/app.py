@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -183,7 +182,7 @@ def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) 
     reason = tester.supported(testbed)
     if reason:
         raise InputError(f"tester {tester.name}: {reason}")
-    with tempfile.TemporaryDirectory(prefix="xdplab-sockets-") as workdir, interruptible():
+    with interruptible():
         try:
             testbed.up()
             folder = SocketFolder(new_run(results, study.name).path)
@@ -199,7 +198,7 @@ def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) 
             folder.head(record)
             trials: list[SocketTrial] = []
             try:
-                for trial in SocketRun(study, testbed, tester, Path(workdir) / "cell").trials(note):
+                for trial in SocketRun(study, testbed, tester).trials(note):
                     folder.append(trial)
                     trials.append(trial)
             except Interrupted:

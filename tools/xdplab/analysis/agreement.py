@@ -45,8 +45,7 @@ class Agreement(Model):
 
 def agreements(run: RunRecord, summaries: Sequence[PointSummary]) -> list[Agreement]:
     """The study's first tester beside each of its others; none in a study with one tester."""
-    first, *others = run.study.all_testers
-    return [_agreement(run, summaries, first, other) for other in others]
+    return [_agreement(run, summaries, run.study.testers[0], other) for other in run.study.testers[1:]]
 
 
 def _agreement(run: RunRecord, summaries: Sequence[PointSummary], first: str, second: str) -> Agreement:

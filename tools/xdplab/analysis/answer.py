@@ -37,7 +37,7 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
     found = [_find(title, summaries) for title in wanted]
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
     ours, theirs = found
-    if missing and not run.study.answer and (run.study.knobs or run.study.options):
+    if missing and not run.study.answer and (run.study.knobs or run.study.options or run.study.tester_options):
         return Answer(sentence="Which settings matter in this run: `xdplab sweep` says it.")
     if ours is None or theirs is None:
         return Answer(sentence=f"No answer: {' and '.join(missing)} not part of this run.")

@@ -27,15 +27,17 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
     """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
+    points = list(summaries)
+    several_paths = len({point.path for point in points}) > 1
     rows = []
-    notes = []
-    for point in summaries:
+    for point in points:
         bounds = point.figures.get("throughput", {}).get("bounds", [])
         rate = point.figures.get("forwarding_rate", {}).get("forwarding_rate_pps")
         ndr = next((each["throughput_pps"] for each in bounds if each["loss_ratio"] == 0), None)
         rows.append(
             {
                 "forwarder": point.forwarder,
+                "path": point.path if several_paths else "-",
                 "mode": point.mode or "-",
                 "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
                 "bytes": str(point.frame_bytes),
@@ -50,8 +52,11 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
                 "status": point.status,
             }
         )
+    reasons: dict[str, list[str]] = {}
+    for point in points:
         if point.reason:
-            notes.append(f"{point.forwarder}: {point.status}: {point.reason}")
+            reasons.setdefault(f"{point.status}: {point.reason}", []).append(point.forwarder)
+    notes = [f"{who[0] if len(who) == 1 else f'{len(who)} points'}: {reason}" for reason, who in reasons.items()]
     dead = overhead(trials)
     if dead:
         spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
-from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.model import Model, PointFailed
 from xdplab.tools import bpf_program
@@ -94,14 +94,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
 
     def _events(self) -> list[dict[str, Any]]:
         assert self._host is not None
-        text = self._host.read(str(self._output)) if self._host.exists(self._output) else ""
-        events = []
-        for line in text.splitlines():
-            try:
-                events.append(json.loads(line))
-            except ValueError:
-                break  # it is being written
-        return events
+        return json_lines(self._host, self._output)
 
 
 class LinuxBridge(Forwarder[NoOptions]):

@@ -8,6 +8,7 @@ from xdplab.forwarders.base import Dut, ProbeTarget
 from xdplab.forwarders.ovs import OvsForwarder
 from xdplab.forwarders.ovs_builds import build_facts
 from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
+from xdplab.hosts.kernel import why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported
 
 PmdOptionsT = TypeVar("PmdOptionsT", bound=PmdOptions)
@@ -74,10 +75,9 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
         if self.options.xdp_mode == "native-with-zerocopy":
-            for port in dut.ports:
-                driver = dut.host.run(["ethtool", "-i", port.ifname]).stdout
-                if "driver: veth" in driver:
-                    return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+            reason = next(filter(None, (why_no_zero_copy(dut.host, port.ifname) for port in dut.ports)), None)
+            if reason:
+                return reason
         return super().supported(dut)
 
     def required_knobs(self) -> dict[str, int]:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a condition, and saying how a process ended: shared by all forwarders that are programs."""
+"""Waiting for a condition, reading what a process tells, saying how it ended: for all forwarders that are programs."""
 
+import json
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from xdplab.hosts import Running
+from xdplab.hosts import Host, Running
 from xdplab.model import PointFailed
 
 
@@ -30,3 +33,14 @@ def how_it_ended(name: str, process: Running) -> str | None:
     if code < 0:
         return f"{name} was ended by signal {signal.Signals(-code).name}"
     return f"{name} ended with exit code {code}"
+
+
+def json_lines(host: Host, output: Path) -> list[dict[str, Any]]:
+    """The objects that a program has written so far, one a line; half a last line is left for the next look."""
+    found = []
+    for line in host.read(str(output)).splitlines() if host.exists(output) else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found

@@ -5,88 +5,36 @@ import json
 import math
 import signal
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder, ProbeTarget
-from xdplab.forwarders.process import how_it_ended, wait_until
-from xdplab.hosts import Host, LocalHost, Running
-from xdplab.hosts.kernel import queue_napis
+from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
+from xdplab.hosts import Host, Running
+from xdplab.hosts.kernel import queue_napis, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
+from xdplab.model.socket_options import SocketOptions
 from xdplab.tools import bpf_program
 
 _HUGEPAGE_BYTES = 2 << 20
 _PORTS = 2
 
 
-def _power_of_two(value: int) -> int:
-    if value & (value - 1):
-        raise ValueError("should be a power of two")
-    return value
+class XskOptions(SocketOptions):
+    """Of a forwarder."""
 
-
-RingSize = Annotated[int, Field(ge=8, le=32768), AfterValidator(_power_of_two)]
-
-
-class XskOptions(Model):
-    """Options of `bpf/xsk`, under the names that they have there (`mode` is its `xdp_mode`)."""
-
-    backend: Literal["af_xdp", "af_packet"] = "af_xdp"
-    mode: Literal["native", "generic"] = "native"
-    bind: Literal["auto", "copy", "zero-copy"] = "auto"
     #: One UMEM for both ports, so that a frame is sent from where it was received; else it is copied.
     shared_umem: bool = True
     batch: int = Field(default=64, ge=1, le=512)
     touch: Literal["none", "read", "macswap"] = "none"
-    rx_ring: RingSize = 2048
-    tx_ring: RingSize = 2048
-    fill_ring: RingSize = 2048
-    completion_ring: RingSize = 2048
-    #: Chunks of a UMEM; 0: enough for all rings.
-    frames: int = Field(default=0, ge=0, le=4_194_304)
-    chunk_bytes: int = Field(default=4096, ge=2048, le=4096)
-    headroom: int = Field(default=0, ge=0, le=3584)
     hugepages: bool = False
-    unaligned: bool = False
     #: Sockets per queue, on one UMEM.
     sockets: int = Field(default=1, ge=1, le=8)
-    need_wakeup: bool = True
-    #: What the thread does when there is nothing to do.
-    wait: Literal["spin", "poll"] = "spin"
-    #: The system calls that wake the kernel.
-    wake_rx: Literal["recvfrom", "poll", "none"] = "recvfrom"
-    wake_tx: Literal["sendto", "poll", "none"] = "sendto"
-    busy_poll_us: int = Field(default=0, ge=0, le=1_000_000)
-    #: 0: the kernel's.
-    busy_poll_budget: int = Field(default=0, ge=0, le=65_535)
-    prefer_busy_poll: bool = False
-    #: Frames that one system call sends in copy mode (Linux 6.17); 0: the kernel's 32.
-    tx_skb_budget: int = Field(default=0, ge=0, le=32768)
-    packet_version: Literal[2, 3] = 2
-    qdisc_bypass: bool = True
-    #: TPACKET_V3 hands a block over when it is full or after this time.
-    block_timeout_ms: int = Field(default=1, ge=1, le=10_000)
     #: False: the thread may run on the housekeeping CPUs as well.
     pinned: bool = True
-    policy: Literal["other", "fifo", "rr"] = "other"
-    priority: int = Field(default=1, ge=1, le=99)
     #: One batch in so many passes the static probes, and is stamped while records are wanted.
     trace_every: int = Field(default=1, ge=1, le=1_000_000)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _version_from_text(cls, value: Any) -> Any:
-        """On a command line `packet_version` is text; a Literal takes only the number."""
-        if isinstance(value, dict) and value.get("packet_version") in ("2", "3"):
-            return {**value, "packet_version": int(value["packet_version"])}
-        return value
-
-    @model_validator(mode="after")
-    def _budget_in_range(self) -> Self:
-        if self.tx_skb_budget and not 32 <= self.tx_skb_budget <= self.tx_ring:
-            raise ValueError("tx_skb_budget should be 0, or from 32 to tx_ring")
-        return self
 
     @property
     def umem_bytes(self) -> int:
@@ -112,6 +60,7 @@ class XskForwarder(Forwarder[XskOptions]):
     def __init__(self, options: XskOptions) -> None:
         super().__init__(options)
         self._running: Running | None = None
+        self._host: Any = None
         self._output: Any = None
         self._trace: Any = None
 
@@ -126,18 +75,14 @@ class XskForwarder(Forwarder[XskOptions]):
         if bpf_program("xsk") is None:
             return "bpf/build/xsk is not built; `make -C bpf` builds it"
         if self.options.bind == "zero-copy":
-            for port in dut.ports:
-                if "driver: veth" in dut.host.run(["ethtool", "-i", port.ifname]).stdout:
-                    return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+            return next(filter(None, (why_no_zero_copy(dut.host, port.ifname) for port in dut.ports)), None)
         return None
 
     def start(self, dut: Dut) -> None:
         """Open the sockets and wait for the ready line, which tells what is in use."""
-        program = bpf_program("xsk")
-        assert program is not None
-        self._output, self._trace = dut.rundir / "xsk.out", dut.rundir / "xsk.trace"
+        self._host, self._output, self._trace = dut.host, dut.rundir / "xsk.out", dut.rundir / "xsk.trace"
         self._running = dut.host.start(
-            [str(program), "-"],
+            [self._program(dut.host), "-"],
             stdin=json.dumps(self._configuration(dut)),
             stdout=self._output,
             log=dut.rundir / "xsk.log",
@@ -164,13 +109,7 @@ class XskForwarder(Forwarder[XskOptions]):
 
     def ineffective(self) -> str | None:
         """Busy polling may be set on a socket that the kernel never polls."""
-        sockets = self._events()[0]["sockets"]
-        if self.options.busy_poll_us and not any(sock["busy_poll_active"] for sock in sockets):
-            return (
-                f"busy_poll_us={self.options.busy_poll_us} is not in force: the kernel tells no NAPI id for these "
-                "sockets (since Linux 6.13 those of veth, ixgbe and i40e have none)"
-            )
-        return None
+        return self.options.not_in_force(self._events()[0]["sockets"])
 
     def _carries_nothing(self, dut: Dut) -> str | None:
         """Why zero-copy sockets would be silent although the kernel took every setting."""
@@ -212,7 +151,7 @@ class XskForwarder(Forwarder[XskOptions]):
             raise Unsupported(f"{self.name}: its probes are followed from an XDP redirect; AF_PACKET has none")
         ((tid, pid),) = self.forwarding_threads().items()
         ifname = dut.ports[0].ifname if self.options.trace_every == 1 else None
-        return ProbeTarget(str(bpf_program("xsk")), pid, tid, ifname, "xsk")
+        return ProbeTarget(self._program(dut.host), pid, tid, ifname, "xsk")
 
     def start_recording(self) -> None:
         """Its own stamps."""
@@ -221,7 +160,7 @@ class XskForwarder(Forwarder[XskOptions]):
     def end_recording(self) -> dict[str, Any]:
         """What it wrote."""
         self._switch_recording()
-        found: dict[str, Any] = json.loads(self._trace.read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(self._host.read(str(self._trace)))
         return found
 
     def _switch_recording(self) -> None:
@@ -267,7 +206,7 @@ class XskForwarder(Forwarder[XskOptions]):
         program = bpf_program("xsk")
         if program is None:
             return {"xsk": "not built"}
-        return {"xsk": str(json.loads(LocalHost().run([str(program), "--version"]).stdout)["version"])}
+        return {"xsk": str(json.loads(host.run([host.program(program), "--version"]).stdout)["version"])}
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
         options = self.options.model_dump()
@@ -281,6 +220,11 @@ class XskForwarder(Forwarder[XskOptions]):
             "ports": [{"ifname": port.ifname} for port in dut.ports],
         }
 
+    @staticmethod
+    def _program(host: Host) -> str:
+        program = bpf_program("xsk")
+        assert program is not None  # else it is not supported
+        return host.program(program)
+
     def _events(self) -> list[dict[str, Any]]:
-        text = self._output.read_text(encoding="utf-8") if self._output.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return json_lines(self._host, self._output)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.hosts.kernel import is_veth
 from xdplab.model import StreamSpec, validated
 from xdplab.model.functions import MODE_OPTIONS, NfPoint
 from xdplab.model.sockets import Workload
@@ -41,7 +42,7 @@ class XskFunctions(XskForwarder):
         if cores > free:
             return f"{cores} cores: the tester leaves {free} of this machine's {len(dut.host.cpus)} CPUs"
         for port in dut.ports if cores > 1 else ():
-            if "driver: veth" in dut.host.run(["ethtool", "-i", port.ifname]).stdout:
+            if is_veth(dut.host, port.ifname):
                 return f"{cores} cores: veth gives all frames of a sender to one queue of {port.ifname}"
         return super().supported(dut)
 

@@ -44,6 +44,18 @@ def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
     return found
 
 
+def is_veth(host: Host, ifname: str) -> bool:
+    """Whether the interface is one end of a veth pair."""
+    return "driver: veth" in host.run(["ethtool", "-i", ifname]).stdout
+
+
+def why_no_zero_copy(host: Host, ifname: str) -> str | None:
+    """None, or why AF_XDP sockets of the interface cannot be zero-copy; of cards the kernel tells at bind."""
+    if is_veth(host, ifname):
+        return f"zero-copy: the veth driver of port {ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+    return None
+
+
 def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
     """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
     argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--queue", str(queue), ifname]

@@ -11,7 +11,10 @@ from xdplab.model.base import Model
 Scalar = bool | int | float | str
 #: Level of a knob that leaves it as it is on this machine, whatever that is, also where it is not supported.
 UNSET = "unset"
-#: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder (or `OPTION`), and knobs.
+#: In front of the settings that are options of the tester.
+TESTER = "tester"
+#: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder or `tester.OPTION` (or `OPTION`),
+#: and knobs.
 Levels = dict[str, tuple[Scalar, ...]]
 
 

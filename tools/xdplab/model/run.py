@@ -43,7 +43,7 @@ class RunRecord(Model):
     points: dict[str, Point]
     unsupported: dict[str, Shown]
     calibration: Calibration | None
-    #: In a study with several testers: the calibration of each.
+    #: In a study with several testers, or with several settings of one: the calibration of each.
     calibrations: dict[str, Calibration] = {}
     environment: Environment
     finished: str | None = None

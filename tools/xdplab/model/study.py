@@ -2,7 +2,9 @@
 """A study: the YAML matrix of points, the method, and how often each point is visited."""
 
 import hashlib
+import itertools
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args
 
@@ -194,6 +196,8 @@ class StudySpec(Model):
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
     testers: tuple[str, ...] = ()
+    #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
+    tester_options: Levels = {}
     path: tuple[Path, ...] = (Path.THROUGH,)
     forwarders: tuple[ForwarderSpec, ...] = Field(min_length=1)
     #: Two forwarders (by position or title) whose ratio is the report's first sentence.
@@ -224,8 +228,18 @@ class StudySpec(Model):
 
     @property
     def all_testers(self) -> tuple[str, ...]:
-        """Those of `testers`, or the one of `tester`."""
-        return self.testers or (self.tester,)
+        """Those of `testers`; or the one of `tester`, once for each combination of its swept options."""
+        if not self.tester_options:
+            return self.testers or (self.tester,)
+        combinations = itertools.product(*self.tester_options.values())
+        return tuple(self.tester_with(dict(zip(self.tester_options, each, strict=True))) for each in combinations)
+
+    def tester_with(self, options: Mapping[str, Scalar]) -> str:
+        """`tester` with more options, as `name:option=value,...`."""
+        written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in options.items()}
+        given = [f"{key}={value}" for key, value in written.items()]
+        name, _, rest = self.tester.partition(":")
+        return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
 
     @field_validator("testers")
     @classmethod
@@ -247,7 +261,13 @@ class StudySpec(Model):
             raise ValueError(f"name should be one of {', '.join(map(repr, known))}")
         return value
 
-    @field_validator("knobs", mode="before")
+    @model_validator(mode="after")
+    def _options_of_one_tester(self) -> "StudySpec":
+        if self.tester_options and self.testers:
+            raise ValueError("tester_options are of `tester`; with `testers` write the options behind their names")
+        return self
+
+    @field_validator("knobs", "tester_options", mode="before")
     @classmethod
     def _values_or_one(cls, value: Any) -> Any:
         return as_levels(value)
@@ -270,8 +290,10 @@ class Point(Model):
     path: Path
     knobs: dict[str, Scalar]
     traffic: TrafficSpec
-    #: Who measures it, in a study with several testers.
+    #: Who measures it, in a study with several testers, or with several settings of one.
     tester: str = ""
+    #: Those settings.
+    tester_options: dict[str, Scalar] = {}
 
     @property
     def title(self) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From settings and their levels to the combinations that a study visits.
 
-A combination is a mapping: `forwarder` (position in the study), `NAME.OPTION` of that forwarder, and every knob.
+A combination is a mapping: `forwarder` (its title), `NAME.OPTION` of that forwarder, `tester.OPTION`, and every knob.
 """
 
 import itertools
@@ -14,7 +14,7 @@ import numpy as np
 
 from xdplab.knobs import make_knob
 from xdplab.model import InputError, StudySpec
-from xdplab.model.design import UNSET, Fractional, Listed, OneAtATime, Random, Scalar, find_setting, same_level
+from xdplab.model.design import TESTER, UNSET, Fractional, Listed, OneAtATime, Random, Scalar, find_setting, same_level
 
 #: More points than this are a mistake, and take days.
 MAX_POINTS = 20_000
@@ -107,7 +107,8 @@ def _blocks(study: StudySpec) -> list[Block]:
     blocks = []
     for number, forwarder in enumerate(study.forwarders):
         own = {f"{forwarder.name}.{key}": values for key, values in study.options.get(forwarder.name, {}).items()}
-        levels = {**own, **knobs}
+        tester = {f"{TESTER}.{key}": values for key, values in study.tester_options.items()}
+        levels = {**own, **tester, **knobs}
         given = {find_setting(levels, name): level for name, level in defaults.items()}
         ordered = {name: _default_first(values, given.get(name)) for name, values in levels.items()}
         blocks.append(Block(number, forwarder.title, ordered))

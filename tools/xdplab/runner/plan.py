@@ -4,11 +4,13 @@
 import itertools
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
 from xdplab.methods import Method, make_method
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
+from xdplab.model.design import TESTER
 from xdplab.runner.design import Combination, design
 from xdplab.testers import Tester
 
@@ -64,7 +66,9 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     for point in points:
         forwarder = make_forwarder(point.forwarder)
         _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
-        _check_frame(point, testbed, by_name[point.tester or study.all_testers[0]])
+        tester = by_name[point.tester or study.all_testers[0]]
+        _check_frame(point, testbed, tester)
+        _check_loop(point, study, tester)
     visits: list[Visit] = []
     for repetition in range(study.repetitions):
         order = list(points)
@@ -83,13 +87,19 @@ def _points(study: StudySpec) -> tuple[list[Point], int]:
             path=path,
             knobs={name: combination[name] for name in study.knobs},
             traffic=traffic.model_copy(update={"frame_bytes": size}),
-            tester=tester,
+            **_by(study, tester, combination),
         )
         for path, size, traffic, (number, combination), tester in itertools.product(
             study.path, sizes, _loads(study), designed.chosen, study.testers or ("",)
         )
     ]
     return points, designed.left_out
+
+
+def _by(study: StudySpec, tester: str, combination: Combination) -> dict[str, Any]:
+    """The point's tester, where the study has more than one or sweeps its options."""
+    options = {key: combination[f"{TESTER}.{key}"] for key in study.tester_options}
+    return {"tester": study.tester_with(options), "tester_options": options} if options else {"tester": tester}
 
 
 def _with_options(forwarder: ForwarderSpec, combination: Combination) -> ForwarderSpec:
@@ -113,6 +123,16 @@ def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool)
     if simulated != fake:
         kind = "simulated" if simulated else "real"
         raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; they do not go together")
+
+
+def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
+    traffic = point.traffic
+    loaded = (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
+    if tester.closed_loop and (study.method.name != "latency" or loaded or traffic.frame_bytes == "imix"):
+        raise InputError(
+            f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load beside: "
+            "method latency, one frame size"
+        )
 
 
 def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:

@@ -186,7 +186,10 @@ class StudyRun:
         self._find_unsupported()
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
-        self._team.prepare(self._plan, supported, redirects, _calibrations(self._earlier), self._listener.note)
+        earlier = _calibrations(self._earlier)
+        refused = self._team.prepare(self._plan, supported, redirects, earlier, self._listener.note)
+        first = self._study.all_testers[0]
+        self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         environment = capture_environment(self._testbed, self._team.versions(), self._plan)
         record = RunRecord(
             run_id=self._run_id,
@@ -199,7 +202,7 @@ class StudyRun:
             points=self._points,
             unsupported=self._unsupported,
             calibration=self._team.calibration,
-            calibrations=self._team.calibrations if self._study.testers else {},
+            calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
             wall_s=self._earlier.wall_s if self._earlier else None,
         )
@@ -209,11 +212,18 @@ class StudyRun:
     def _find_unsupported(self) -> None:
         """Ask each point's knobs and forwarder before traffic, so that reasons come first and cost nothing."""
         asked: dict[tuple[Any, ...], str | None] = {}
+        found: dict[str, str] = {}
         for point in self._plan.points:
             reason = self._no_tester(point, asked) or self._no_one_way(point) or self._reason(point, asked)
             if reason:
-                self._unsupported[point.id] = plain(reason)
-        for reason, count in Counter(self._unsupported.values()).items():
+                found[point.id] = reason
+        self._leave_out(found)
+
+    def _leave_out(self, points: dict[str, str]) -> None:
+        """`points`: point -> why it cannot be measured here."""
+        told = {point_id: plain(reason) for point_id, reason in points.items()}
+        self._unsupported |= told
+        for reason, count in Counter(told.values()).items():
             self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
 
     def _no_tester(self, point: Point, asked: dict[tuple[Any, ...], str | None]) -> str | None:

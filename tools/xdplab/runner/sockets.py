@@ -4,13 +4,11 @@
 import contextlib
 import itertools
 import random
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.forwarders import Dut
@@ -49,6 +47,10 @@ _QUEUE_RELEASE_S = 0.05
 _DRAIN_S = 0.1
 #: A flood begins half of this before what is measured beside it, and ends as long after.
 _FLOOD_MORE_S = 1.0
+_NO_CLOCK = (
+    "stages begin at the departure by the tester's clock, which is another machine's: they need a card whose driver "
+    "stamps arrivals (bpf_xdp_metadata_rx_timestamp)"
+)
 
 Program = XskRole | TestpmdRole | XskFunctions
 
@@ -98,11 +100,11 @@ def environment_of(testbed: Testbed, tester: Tester) -> Environment:
 class SocketRun:
     """Executes a study on a testbed that is up; what goes wrong in a cell becomes its record."""
 
-    def __init__(self, study: SocketStudy, testbed: Testbed, tester: Tester, workdir: FilePath) -> None:
+    def __init__(self, study: SocketStudy, testbed: Testbed, tester: Tester) -> None:
         self._study = study
         self._testbed = testbed
         self._tester = tester
-        self._workdir = workdir
+        self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
 
     def trials(self, note: Callable[[str], None] = lambda text: None) -> Iterator[SocketTrial]:
         """Each trial as soon as it is measured."""
@@ -131,15 +133,18 @@ class SocketRun:
         context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
         wanted = {**self._study.knobs, **(cell.case.function.knobs if cell.case.function else {})}
         settings = Settings(self._testbed.lock, context, wanted)
-        dut = Dut(self._testbed.dut, ports, path, settings.context.layout, self._workdir / "dut")
+        folder, layout = self._testbed.folder_on(self._testbed.dut), settings.context.layout
+        dut = Dut(self._testbed.dut, ports, path, layout, folder / "dut", self._testbed.one_machine)
         reason = settings.unsupported() or program.supported(dut)
-        neighbour = Neighbour(cell.workload, dut, self._testbed.ports["a0"], dut.layout.tester_tx, self._workdir)
+        neighbour = Neighbour(cell.workload, dut, self._testbed.ports["a0"], dut.layout.tester_tx, folder)
         if beside:
             reason = reason or neighbour.why_not()
         if reason:
             return record.model_copy(update={"status": "unsupported", "reason": reason})
-        shutil.rmtree(self._workdir, ignore_errors=True)
-        dut.rundir.mkdir(mode=0o700, parents=True)
+        self._remove_folders()
+        for host, place in self._folders:
+            host.make_folder(place)
+        dut.host.make_folder(dut.rundir)
         stack = contextlib.ExitStack()
         try:
             settings.apply()
@@ -169,7 +174,11 @@ class SocketRun:
                 detach_xdp(dut.host, dut.ports)
                 stack.close()
                 settings.restore()
-                shutil.rmtree(self._workdir, ignore_errors=True)
+                self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        for host, folder in self._folders:
+            host.remove_folder(folder)
 
     def _measure(self, cell: Cell, program: Program, dut: Dut, neighbour: Neighbour | None) -> dict[str, Any]:
         before = snapshot(program, dut)
@@ -178,7 +187,7 @@ class SocketRun:
         unit = ""
         misses: dict[str, Any] = {}
         if neighbour is not None:
-            counting = cache_misses(dut.host, dut.layout.forwarder, self._workdir)
+            counting = cache_misses(dut.host, dut.layout.forwarder, dut.rundir)
             with self._flood(cell, program, dut) as sent, counting as misses:
                 figure, unit = neighbour.figure(self._study.duration_s)
             result = sent()
@@ -195,6 +204,8 @@ class SocketRun:
         told = counters.pop("stages", {}) if cell.workload == "stages" else {}
         if cell.workload == "stages" and not told["complete"]["count"]:
             raise PointFailed("no frame with a time arrived")
+        if told and not self._testbed.one_machine and not told["hardware"]:
+            raise Unsupported(_NO_CLOCK)
         return {
             "status": "disturbed" if found.disturbed else "ok",
             "reason": "; ".join(found.reasons),
@@ -225,7 +236,8 @@ class SocketRun:
             ports=self._testbed.tester_ports(dut.path),
             layout=dut.layout,
             rx_program=self._tester.choose_rx(redirects).program,
-            workdir=self._workdir,
+            workdir=self._testbed.folder_on(self._testbed.tester_host),
+            host=self._testbed.tester_host,
             forwarder=program,
             still_well=program.crashed,
         )

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Mapping
 
-from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec
+from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Testbed
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
@@ -67,25 +67,35 @@ class Team:
         redirects: bool,
         earlier: Mapping[str, Calibration],
         note: Callable[[str], None],
-    ) -> None:
+    ) -> dict[str, str]:
         """Choose receive programs, and calibrate those who measure one of `points` and have no earlier calibration.
+
+        Returns:
+            Tester -> why it cannot measure, as far as its own calibration has shown.
 
         Raises:
             InputError: a point asks for more than its tester can send.
         """
+        refused: dict[str, str] = {}
         for name, tester in self._by_name.items():
             self.choices[name] = tester.choose_rx(redirects)
             mine = [point for point in points if (point.tester or self._first) == name]
             if name in earlier:  # a resumed search must see the top load that its journal was made with
                 self.calibrations[name] = earlier[name]
             elif mine:
-                found = self._calibrate(tester, self.choices[name], plan)
-                tester.close()
+                try:
+                    found = self._calibrate(tester, self.choices[name], plan)
+                except Unsupported as exc:
+                    refused[name] = str(exc)
+                    continue
+                finally:
+                    tester.close()
                 if found is not None:
                     note(_told(tester, found))
                     for point in mine:
                         _check_load(tester, found, point.traffic)
                     self.calibrations[name] = found
+        return refused
 
     def _calibrate(self, tester: Tester, choice: RxChoice, plan: Plan) -> Calibration | None:
         ports = self._testbed.direct_ports()

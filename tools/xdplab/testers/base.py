@@ -50,6 +50,8 @@ class Tester(ABC):
     one_host: ClassVar[bool] = False
     #: True when it loses frames by itself below its top rate: its calibration then finds the highest it carries whole.
     loses_by_itself: ClassVar[bool] = False
+    #: True when it sends one thing at a time and waits for it: it has round trips without a load beside them, no rates.
+    closed_loop: ClassVar[bool] = False
     #: RFC 2544 clauses it has no figures for, and why.
     cannot: ClassVar[Mapping[str, str]] = {}
     #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tester in user space: `bpf/xsk` sends and receives over AF_XDP or AF_PACKET sockets, in one thread.
+"""Testers in user space: `bpf/xsk` sends and receives over AF_XDP or AF_PACKET sockets, in one thread.
 
-Its latencies hold both sockets: what an application sees, not what the path takes (that is xdpgen's).
+Their latencies hold both sockets: what an application sees, not what the path takes (that is xdpgen's).
 """
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from xdplab.hosts import Host, LocalHost, Running
-from xdplab.model import InputError, PointFailed, TrialResult, TrialSpec
-from xdplab.testbed import Port, Testbed
-from xdplab.testers.base import Tester, TesterContext
+from pydantic import Field
+
+from xdplab.hosts import Host, Running
+from xdplab.hosts.kernel import why_no_zero_copy
+from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec, Unsupported
+from xdplab.model.socket_options import SocketOptions
+from xdplab.testbed import Port, Testbed, TesterPorts
+from xdplab.testers.base import RxChoice, Tester, TesterContext
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
 from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
@@ -24,39 +29,71 @@ from xdplab.tools import bpf_program
 _PACED_BATCH, _TOP_BATCH = 1, 64
 #: Above this rate one system call per frame does not keep up.
 _PACED_MAX_PPS = 200_000.0
-
-
 #: Headers, trailer and FCS, by IP version.
 _SMALLEST, _SMALLEST_TAGGED = {4: 64, 6: 84}, {4: 68, 6: 88}
+#: Of the program's answer, by role.
+_DETAIL = ("sockets", "umems", "other", "tx_stuck", "batches", "timeouts")
+_NOT_BUILT = "bpf/build/xsk is not built; `make -C bpf` builds it"
+
+
+class PacketOptions(SocketOptions):
+    """The same on AF_PACKET (TPACKET_V2)."""
+
+    backend: Literal["af_xdp", "af_packet"] = "af_packet"
+
+
+class PingOptions(SocketOptions):
+    """Of a closed loop."""
+
+    #: Frames that leave together and are waited for.
+    ping_batch: int = Field(default=1, ge=1, le=512)
+    #: How long for.
+    timeout_us: int = Field(default=100_000, ge=10, le=1_000_000_000)
 
 
 class XskTester(Tester):
-    """Role `probe` of `bpf/xsk` on AF_XDP sockets."""
+    """Role `probe` of `bpf/xsk`: frames leave on a schedule, whatever comes back."""
 
     name: ClassVar[str] = "xsk"
-    rx_programs: ClassVar[tuple[str, ...]] = ("af_xdp",)
-    #: Options of `bpf/xsk` that make the variant.
-    sockets: ClassVar[dict[str, Any]] = {}
+    options_model: ClassVar[type[Model]] = SocketOptions
+
+    def __init__(self, options: SocketOptions | None = None) -> None:
+        self.options = options or SocketOptions()
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
-        return None if bpf_program("xsk") else "bpf/build/xsk is not built; `make -C bpf` builds it"
+        return None if bpf_program("xsk") else _NOT_BUILT
+
+    def supports_path(self, ports: TesterPorts) -> str | None:
+        """Zero-copy needs a driver that has it."""
+        if self.options.bind != "zero-copy":
+            return None
+        mine = {port.role: port for port in (ports.first, ports.last)}
+        return next(filter(None, (why_no_zero_copy(port.host, port.ifname) for port in mine.values())), None)
+
+    def choose_rx(self, redirects: bool) -> RxChoice:
+        """Its sockets."""
+        return RxChoice(self.options.backend, "the only one")
 
     def smallest_frame(self, ip: int, vlan: int | None) -> int:
         """Headers, trailer and FCS."""
         return _SMALLEST_TAGGED[ip] if vlan else _SMALLEST[ip]
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        """One process for the whole trial, and one that reflects on path `reflect`."""
+        """One process for the whole trial, and one that reflects on path `reflect`.
+
+        Raises:
+            Unsupported: an option of its sockets is not in force.
+        """
         program = bpf_program("xsk")
         if program is None:
-            raise InputError("bpf/build/xsk is not built; `make -C bpf` builds it")
-        answer = context.workdir / "xsk-tester.json"
+            raise InputError(_NOT_BUILT)
+        answer, host = context.workdir / "xsk-tester.json", context.host
         with contextlib.ExitStack() as stack:
             if context.ports.mirror is not None:
-                stack.enter_context(self._mirror(str(program), context, context.ports.mirror))
-            process = LocalHost().start(
-                [str(program), "-"],
+                stack.enter_context(self._mirror(program, context, context.ports.mirror))
+            process = host.start(
+                [host.program(program), "-"],
                 stdin=json.dumps(self._configuration(context, trial)),
                 stdout=answer,
                 log=context.workdir / "xsk-tester.log",
@@ -66,7 +103,11 @@ class XskTester(Tester):
                 self._wait(process, context, trial)
             finally:
                 process.stop()
-        return self._result(self._read(process, answer), context, trial)
+        ready, told = self._read(host, process, answer)
+        idle = self.options.not_in_force(ready["sockets"])
+        if idle:
+            raise Unsupported(f"tester {self.name}: {idle}")
+        return self._result(told, context, trial)
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
@@ -74,23 +115,25 @@ class XskTester(Tester):
         program = bpf_program("xsk")
         if program is None:
             return {"xsk": "not built"}
-        return {"xsk": str(json.loads(LocalHost().run([str(program), "--version"]).stdout)["version"])}
+        return {"xsk": str(json.loads(host.run([host.program(program), "--version"]).stdout)["version"])}
 
     @contextlib.contextmanager
-    def _mirror(self, program: str, context: TesterContext, port: Port) -> Iterator[None]:
+    def _mirror(self, program: FilePath, context: TesterContext, port: Port) -> Iterator[None]:
         """Send everything back at the far port: asleep on the tester's core until a frame comes, then first in line."""
+        host = port.host if context.ports.far else context.host
+        host.make_folder(context.workdir)
         output = context.workdir / "xsk-mirror.json"
-        options = {"role": "reflect", "ports": [_port(port)], "wait": "poll", "policy": "fifo"}
-        process = LocalHost().start(
-            [program, "-"],
-            stdin=json.dumps({**options, **self.sockets, "cpus": [context.layout.tester_tx]}),
+        own = {"role": "reflect", "ports": [_port(port)], "wait": "poll", "policy": "fifo"}
+        process = host.start(
+            [host.program(program), "-"],
+            stdin=json.dumps({**self._sockets(), **own, "cpus": [context.layout.tester_tx]}),
             stdout=output,
             log=context.workdir / "xsk-mirror.log",
             die_with_us=True,
         )
         try:
             deadline = time.monotonic() + 10.0
-            while not (output.exists() and output.read_text(encoding="utf-8").endswith("\n")):
+            while not (host.exists(output) and host.read(str(output))):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise PointFailed(f"{self.name}: the reflector did not start: {' | '.join(process.log_tail(1))}")
                 time.sleep(0.01)
@@ -108,19 +151,25 @@ class XskTester(Tester):
             if time.monotonic() > deadline:
                 raise PointFailed(f"{self.name}: did not end in time: {' | '.join(process.log_tail(3))}")
 
-    def _read(self, process: Running, answer: FilePath) -> dict[str, Any]:
-        """Its last line, which it writes whatever happened after it was ready."""
-        lines = answer.read_text(encoding="utf-8").splitlines() if answer.exists() else []
+    def _read(self, host: Host, process: Running, answer: FilePath) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Its first line, with what is in use, and its last, which it writes whatever happened after it was ready."""
+        lines = host.read(str(answer)).splitlines() if host.exists(answer) else []
         told = json.loads(lines[-1]) if lines else {}
         if process.poll() or told.get("event") != "done":
             raise PointFailed(f"{self.name}: {' | '.join(process.log_tail(1)) or 'it said nothing'}")
-        assert isinstance(told, dict)
-        return told
+        return json.loads(lines[0]), told
+
+    def _sockets(self) -> dict[str, Any]:
+        """Its options as the program has them."""
+        asked = self.options.model_dump(include=set(SocketOptions.model_fields))
+        return {"xdp_mode": asked.pop("mode"), **asked}
 
     def _configuration(self, context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
-        ports = context.ports
+        return {**self._sockets(), "cpus": [context.layout.tester_tx], **self._traffic(context, trial)}
+
+    def _traffic(self, context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
+        ports, offered = context.ports, trial.offered_pps
         path_ports = [ports.first] if ports.last is ports.first else [ports.first, ports.last]
-        offered = trial.offered_pps
         return {
             "role": "probe",
             "ports": [_port(port) for port in path_ports],
@@ -131,8 +180,6 @@ class XskTester(Tester):
             "stall_ns": STALL_NS,
             "max_burst": max_burst(trial),
             "batch": _TOP_BATCH if offered is None or offered > _PACED_MAX_PPS else _PACED_BATCH,
-            "cpus": [context.layout.tester_tx],
-            **self.sockets,
         }
 
     def _result(self, told: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
@@ -140,27 +187,70 @@ class XskTester(Tester):
         (worker,) = told["workers"]
         return TrialResult(
             tester=self.name,
-            sender=self.sockets.get("backend", "af_xdp"),
+            sender=self.options.backend,
             elapsed_s=told["trial_s"],
             interrupted=told["interrupted"],
             streams=streams,
             rx_cpus={context.layout.tester_tx: sum(stream.received for stream in streams)},
-            rx_program=self.rx_programs[0],
-            stalls=told["stalls"],
-            stalled_ns=told["stalled_ns"],
-            longest_gap_ns=told["longest_gap_ns"],
+            rx_program=self.options.backend,
+            stalls=told.get("stalls", 0),
+            stalled_ns=told.get("stalled_ns", 0),
+            longest_gap_ns=told.get("longest_gap_ns", 0),
             run_delay_ns=worker["run_delay_ns"],
             nonvoluntary_switches=worker["nonvoluntary_switches"],
-            detail={key: told[key] for key in ("sockets", "umems", "other", "tx_stuck")},
+            detail={key: told[key] for key in _DETAIL if key in told},
         )
 
 
 class XskPacketTester(XskTester):
-    """The same over AF_PACKET (TPACKET_V2)."""
+    """The same over AF_PACKET."""
 
     name: ClassVar[str] = "xsk-afpacket"
-    rx_programs: ClassVar[tuple[str, ...]] = ("af_packet",)
-    sockets: ClassVar[dict[str, Any]] = {"backend": "af_packet"}
+    options_model: ClassVar[type[Model]] = PacketOptions
+
+    def __init__(self, options: SocketOptions | None = None) -> None:
+        super().__init__(options or PacketOptions())
+
+
+class XskPing(XskTester):
+    """Role `ping` of `bpf/xsk`: the next leaves when the last is back and its time has come, as xdpsock's pings do.
+
+    It has no schedule to be late for, and no stalls are seen: where the machine stalls, a round trip is longer.
+    """
+
+    name: ClassVar[str] = "xsk-ping"
+    options_model: ClassVar[type[Model]] = PingOptions
+    closed_loop: ClassVar[bool] = True
+
+    options: PingOptions
+
+    def __init__(self, options: PingOptions | None = None) -> None:
+        super().__init__(options or PingOptions())
+
+    def supports_path(self, ports: TesterPorts) -> str | None:
+        """It waits for what it has sent to come back."""
+        if ports.last is not ports.first:
+            return "it measures round trips: path hairpin or reflect"
+        return super().supports_path(ports)
+
+    def _traffic(self, context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
+        (stream,) = trial.streams
+        asked = super()._traffic(context, trial)
+        batch = self.options.ping_batch
+        return {
+            "role": "ping",
+            **{key: asked[key] for key in ("ports", "warmup_s", "duration_s")},
+            "streams": [{**asked["streams"][0], "pps": None, "count": 0}],
+            "ping_batch": batch,
+            "timeout_us": self.options.timeout_us,
+            "interval_us": max(1, round(batch * 1e6 / stream.pps)) if stream.pps else 0,
+            "count": math.ceil(stream.count / batch),
+        }
+
+    def _result(self, told: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
+        found = super()._result(told, context, trial)
+        (stream,) = found.streams
+        return found.model_copy(update={"streams": (stream.model_copy(update={"offered_pps": trial.streams[0].pps}),)})
 
 
 def _port(port: Port) -> dict[str, Any]:

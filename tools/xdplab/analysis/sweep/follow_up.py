@@ -9,7 +9,7 @@ from typing import Any
 
 from xdplab.analysis.sweep.analyse import SweepAnalysis
 from xdplab.model import InputError, Point, RunRecord
-from xdplab.model.design import same_level
+from xdplab.model.design import TESTER, same_level
 
 PER_GROUP = 2
 
@@ -54,7 +54,7 @@ def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None 
 
 
 def _point(run: RunRecord, point: Point) -> dict[str, Any]:
-    """A configuration as the design lists it: the study's forwarder, the options swept, the knobs."""
+    """A configuration as the design lists it: the study's forwarder, the swept options, the knobs."""
     options = point.forwarder.options
     base = next(
         each
@@ -63,4 +63,5 @@ def _point(run: RunRecord, point: Point) -> dict[str, Any]:
         and all(key in options and same_level(options[key], value) for key, value in each.options.items())
     )
     swept = {f"{base.name}.{key}": value for key, value in options.items() if key not in base.options}
-    return {"forwarder": base.title, **swept, **point.knobs}
+    tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
+    return {"forwarder": base.title, **swept, **tester, **point.knobs}

@@ -13,7 +13,7 @@ import numpy as np
 from xdplab.analysis.distribution import Distribution, distribution
 from xdplab.analysis.summary import counted
 from xdplab.model import Model, Point, RunRecord, TrialRecord
-from xdplab.model.design import same_level
+from xdplab.model.design import TESTER, same_level
 from xdplab.model.study import Scalar
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.
@@ -156,16 +156,17 @@ def _group(point: Point) -> str:
     load = traffic.load_share and f", load {traffic.load_share:.0%}"
     stated = traffic.stated_load_pps
     load = load or (f", load {stated:g} pps" if stated else "")
-    by = point.tester and f", by {point.tester}"
+    by = "" if point.tester_options or not point.tester else f", by {point.tester}"
     return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:g} pps{load}{by}"
 
 
 def _settings(point: Point, several: bool) -> dict[str, Scalar]:
-    """Everything about a configuration that may vary: forwarder, its options, knobs."""
+    """Everything about a configuration that may vary: forwarder, its options, those of the tester, knobs."""
     name = point.forwarder.name
     prefix = f"{name}." if several else ""
     options = {f"{prefix}{key}": value for key, value in point.forwarder.options.items()}
-    return {"forwarder": name, **options, **point.knobs}
+    tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
+    return {"forwarder": name, **options, **tester, **point.knobs}
 
 
 def _varying(settings: dict[str, dict[str, Scalar]]) -> dict[str, list[Scalar]]:
@@ -216,7 +217,8 @@ def _row(point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord])
     results = [trial.result for trial in chosen if trial.result]
     sent = sum(result.sent for result in results)
     lost = sum(stream.lost for result in results for stream in result.streams)
-    knobs = " ".join(f"{name}={value}" for name, value in point.knobs.items())
+    tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
+    knobs = " ".join(f"{name}={value}" for name, value in {**tester, **point.knobs}.items())
     return Configuration(
         point_id=point.id,
         title=f"{point.forwarder.title} {knobs}".strip(),

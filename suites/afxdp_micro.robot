@@ -4,7 +4,7 @@
 
 *** Settings ***
 Documentation    What one AF_XDP socket does before there is a switch: rxdrop, txonly and l2fwd, with DPDK over the
-...              AF_XDP PMD as the other side.
+...              AF_XDP PMD and, where it is installed, xdpsock as the other sides.
 ...
 ...              [Cfg] suites/studies/sockets/afxdp-micro.yaml: its cases, interleaved in random order.
 ...              [Ver] Each row passes when its case was measured at every workload that it takes part in; what this
@@ -43,6 +43,7 @@ Generic XDP    generic XDP
 Zero Copy    zero-copy
 AF_PACKET    AF_PACKET
 DPDK    DPDK, testpmd on net_af_xdp
+Xdpsock    xdpsock
 
 
 *** Keywords ***

@@ -3,15 +3,18 @@
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import studies
 from lab.command import finish, start, wait_for
 
+from xdplab.hosts import LocalHost
 from xdplab.model import Interrupted
 from xdplab.runner import deferred, interruptible
 
@@ -49,6 +52,21 @@ def test_a_signal_waits_until_clean_up_has_ended() -> None:
     with interruptible(), pytest.raises(Interrupted, match="SIGTERM"):
         clean_up()
     assert steps == ["inner", "nested", "after nested"]
+
+
+def test_a_signal_while_a_process_is_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller never gets to know it, so nobody else could."""
+    real, made = subprocess.Popen, []
+
+    def popen(*args: Any, **more: Any) -> Any:
+        made.append(real(*args, **more))
+        os.kill(os.getpid(), signal.SIGINT)
+        return made[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with interruptible(), pytest.raises(Interrupted, match="SIGINT"):
+        LocalHost().start(["sleep", "60"], log=tmp_path / "log")
+    assert [process.poll() for process in made] == [-signal.SIGTERM]
 
 
 def test_a_signal_wakes_what_waits_at_once() -> None:

@@ -10,6 +10,7 @@ import yaml
 from lab.command import finish, wait_for
 from lab.rooted import Lab
 
+from xdplab.forwarders.xdpsock import XdpsockOptions
 from xdplab.model.sockets import SocketTrial
 from xdplab.results.sockets import SocketFolder
 
@@ -33,8 +34,13 @@ def newest(lab: Lab) -> list[SocketTrial]:
 
 
 def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
+    broken = lab.folder / "xdpsock"
+    broken.write_text("#!/bin/sh\necho no socket today >&2\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
     cases = [
         {"title": "plain"},
+        {"title": "absent", "program": "xdpsock", "options": {"path": "/nowhere/x"}, "workloads": ["rxdrop"]},
+        {"title": "broken", "program": "xdpsock", "options": {"path": str(broken)}, "workloads": ["rxdrop"]},
         {"title": "packet", "options": {"backend": "af_packet"}, "workloads": ["l2fwd", "stages"]},
         {"title": "busy", "options": {"busy_poll_us": 20}, "workloads": ["rxdrop"]},
         {"title": "zero", "options": {"bind": "zero-copy"}, "workloads": ["rxdrop"]},
@@ -43,9 +49,14 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     workloads = ["rxdrop", "txonly", "l2fwd", "stages"]
     path = study(lab, cases, workloads=workloads, rates_pps=[2000], frame_bytes=512)
     done = lab.xdplab("sockets", path)
-    assert (done.code, done.complaints) == (0, []), done.err
+    assert (done.code, done.complaints) == (1, []), done.err
     found = {(trial.workload, trial.case): trial for trial in newest(lab)}
-    assert len(found) == 9
+    assert len(found) == 11
+    absent, broken_one = found["rxdrop", "absent"], found["rxdrop", "broken"]
+    assert (absent.status, "no program /nowhere/x" in absent.reason) == ("unsupported", True), absent.reason
+    assert (broken_one.status, "exit code 1: no socket today" in broken_one.reason) == ("failed", True), (
+        broken_one.reason
+    )
     for key in (("rxdrop", "plain"), ("txonly", "plain"), ("l2fwd", "plain"), ("l2fwd", "packet"), ("rxdrop", "dpdk")):
         assert found[key].status == "ok", found[key].reason
         assert 100 < (found[key].pps or 0) < 20e6
@@ -76,3 +87,13 @@ def test_an_interrupted_study_keeps_what_it_has(lab: Lab) -> None:
     assert 1 <= len(newest(lab)) < 500
     assert (lab.results / "latest" / "report.html").is_file()
     lab.assert_nothing_left()
+
+
+@pytest.mark.skipif(XdpsockOptions().program is None, reason="xdpsock is not installed")
+def test_xdpsock_itself(lab: Lab) -> None:
+    path = study(lab, [{"title": "theirs", "program": "xdpsock"}], workloads=["rxdrop", "txonly", "l2fwd"])
+    done = lab.xdplab("sockets", path)
+    assert (done.code, done.complaints) == (0, []), done.err
+    assert [(trial.workload, trial.status, trial.mode["xsk"][0]["zero_copy"]) for trial in newest(lab)] == [
+        (workload, "ok", False) for workload in ("rxdrop", "txonly", "l2fwd")
+    ]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs with one port: `bpf/xsk` and testpmd as sink, source and reflector."""
+"""Programs with one port: `bpf/xsk`, testpmd and xdpsock as sink, source and reflector."""
 
 import json
-import re
 from typing import Any
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
+from xdplab.forwarders.xdpsock import WORKLOADS, XdpsockOptions, XdpsockRole, frames_redirected
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
@@ -71,11 +71,13 @@ class TestpmdRole(Testpmd):
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""
-        shown = self._host.run(["ethtool", "-S", self._ifname]).stdout
-        return sum(int(count) for count in re.findall(r"rx_queue_\d+_xdp_redirect: (\d+)", shown))
+        return frames_redirected(self._host, self._ifname)
 
 
-def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> XskRole | TestpmdRole | XskFunctions:
+Role = XskRole | TestpmdRole | XdpsockRole | XskFunctions
+
+
+def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> Role:
     """The program of a case.
 
     Raises:
@@ -90,8 +92,10 @@ def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> XskRole
         raise InputError(f"case {case.title!r}: workload {workload} is of network functions: give the case workloads")
     if case.program == "xsk":
         return XskRole(validated(XskOptions, case.options, where), workload, frame_bytes)
-    if workload not in _TESTPMD_MODES:
-        raise InputError(f"case {case.title!r}: testpmd cannot do workload {workload}")
+    if workload not in (_TESTPMD_MODES if case.program == "testpmd" else WORKLOADS):
+        raise InputError(f"case {case.title!r}: {case.program} cannot do workload {workload}")
+    if case.program == "xdpsock":
+        return XdpsockRole(validated(XdpsockOptions, case.options, where), workload, frame_bytes)
     return TestpmdRole(validated(TestpmdOptions, case.options, where), workload, frame_bytes)
 
 

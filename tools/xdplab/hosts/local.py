@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
 from xdplab.hosts.base import Completed
+from xdplab.hosts.signals import started
 from xdplab.model import MissingProgram, XdplabError
 
 #: Parts of /proc that differ between network namespaces; the rest is read without starting a program.
@@ -145,25 +146,26 @@ class LocalHost:
         taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
         tied = ["setpriv", "--pdeathsig", "TERM"] if die_with_us else []
         full = [*taskset, *tied, *self._prefix, *argv]
+        given = subprocess.PIPE if stdin is not None or hold_stdin else subprocess.DEVNULL
+        environment = {**os.environ, **env} if env else None
         with contextlib.ExitStack() as stack:
             err = stack.enter_context(log.open("wb"))
             out = stack.enter_context(stdout.open("wb")) if stdout else err
-            try:
+
+            def start() -> LocalProcess:
                 popen = subprocess.Popen(
-                    full,
-                    stdin=subprocess.PIPE if stdin is not None or hold_stdin else subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    env={**os.environ, **env} if env else None,
-                    start_new_session=True,
+                    full, stdin=given, stdout=out, stderr=err, env=environment, start_new_session=True
                 )
+                if stdin is not None and popen.stdin is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        popen.stdin.write(stdin.encode())
+                        popen.stdin.close()
+                return LocalProcess(popen, log)
+
+            try:
+                return started(start)
             except FileNotFoundError:
                 raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
-        if stdin is not None and popen.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                popen.stdin.write(stdin.encode())
-                popen.stdin.close()
-        return LocalProcess(popen, log)
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 from xdplab.hosts.base import Completed
+from xdplab.hosts.signals import started
 from xdplab.model import HostSpec, XdplabError
 
 _T = TypeVar("_T")
@@ -195,16 +196,15 @@ class SshHost:
     ) -> RemoteProcess:
         """Start a command on `cpus`; see `Host.start`. Every command here ends with the agent's lease at the latest."""
         taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
-        pid = self.ask(
-            "start",
-            argv=[*taskset, *argv],
-            log=str(log),
-            stdout=str(stdout) if stdout else None,
-            env=dict(env or {}),
-            stdin=stdin,
-            hold_stdin=hold_stdin,
-        )
-        return RemoteProcess(self, pid, log)
+        asked = {
+            "argv": [*taskset, *argv],
+            "log": str(log),
+            "stdout": str(stdout) if stdout else None,
+            "env": dict(env or {}),
+            "stdin": stdin,
+            "hold_stdin": hold_stdin,
+        }
+        return started(lambda: RemoteProcess(self, self.ask("start", **asked), log))
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

@@ -25,7 +25,7 @@ class SocketCase(Model):
     """A program and its options."""
 
     title: str
-    program: Literal["xsk", "testpmd", "nf"] = "xsk"
+    program: Literal["xsk", "testpmd", "xdpsock", "nf"] = "xsk"
     options: dict[str, Scalar] = {}
     #: Of program `nf`, made from the study's `network_functions`.
     function: NfPoint | None = None

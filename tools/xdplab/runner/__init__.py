@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executes a study: plan, visit each point, journal, put everything back."""
 
+from xdplab.hosts.signals import deferred, interruptible
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.plan import Plan, Visit, make_plan
 from xdplab.runner.restore import recover
 from xdplab.runner.run import Journal, Listener, RunOutcome, StudyRun
-from xdplab.runner.signals import deferred, interruptible
 
 __all__ = [
     "Journal",

@@ -3,10 +3,10 @@
 
 from typing import Any
 
+from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, XdplabError
 from xdplab.model.design import UNSET, Scalar
-from xdplab.runner.signals import deferred, interruptible
 from xdplab.testbed import Testbed, TestbedLock, open_testbed
 
 

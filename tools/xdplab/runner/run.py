@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import KnobContext
 from xdplab.model import (
     Calibration,
@@ -28,7 +29,6 @@ from xdplab.model import (
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.plan import OVERHEAD_S, Plan
 from xdplab.runner.restore import Settings
-from xdplab.runner.signals import deferred, interruptible
 from xdplab.runner.team import Team
 from xdplab.runner.visit import PointVisit
 from xdplab.testbed import Testbed

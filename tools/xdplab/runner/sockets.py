@@ -13,8 +13,10 @@ from typing import Any
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import mode_in_use
+from xdplab.forwarders.xdpsock import XdpsockRole
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.forwarders.xsk_roles import TestpmdRole, XskRole, frames_sent, make_role
+from xdplab.forwarders.xsk_roles import Role, TestpmdRole, XskRole, frames_sent, make_role
+from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.methods import make_method
 from xdplab.model import (
@@ -38,7 +40,6 @@ from xdplab.runner.leftovers import detach_xdp
 from xdplab.runner.neighbours import Neighbour
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
-from xdplab.runner.signals import deferred
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
 
@@ -51,8 +52,6 @@ _NO_CLOCK = (
     "stages begin at the departure by the tester's clock, which is another machine's: they need a card whose driver "
     "stamps arrivals (bpf_xdp_metadata_rx_timestamp)"
 )
-
-Program = XskRole | TestpmdRole | XskFunctions
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,8 @@ def cells(study: SocketStudy) -> list[Cell]:
 def environment_of(testbed: Testbed, tester: Tester) -> Environment:
     """The machine, and the versions of the programs that cases may name."""
     found = capture_environment(testbed, tester.versions(testbed.tester_host), Plan((), (), make_method(LatencySpec())))
-    versions = {**found.versions, **XskRole.versions(testbed.dut), **TestpmdRole.versions(testbed.dut)}
+    programs = (XskRole, TestpmdRole, XdpsockRole)
+    versions = found.versions | {name: text for each in programs for name, text in each.versions(testbed.dut).items()}
     return found.model_copy(update={"versions": versions})
 
 
@@ -166,7 +166,9 @@ class SocketRun:
         except Unsupported as exc:
             return record.model_copy(update={"status": "unsupported", "reason": str(exc)})
         except XdplabError as exc:
-            return record.model_copy(update={"status": "failed", "reason": program.crashed() or str(exc)})
+            ended = program.crashed()
+            reason = str(exc) if not ended or ended in str(exc) else f"{ended}; {exc}"
+            return record.model_copy(update={"status": "failed", "reason": reason})
         finally:
             with deferred():
                 program.stop()
@@ -180,7 +182,7 @@ class SocketRun:
         for host, folder in self._folders:
             host.remove_folder(folder)
 
-    def _measure(self, cell: Cell, program: Program, dut: Dut, neighbour: Neighbour | None) -> dict[str, Any]:
+    def _measure(self, cell: Cell, program: Role, dut: Dut, neighbour: Neighbour | None) -> dict[str, Any]:
         before = snapshot(program, dut)
         figure: float | None = None
         pps: float | None = None
@@ -219,7 +221,7 @@ class SocketRun:
         }
 
     @contextlib.contextmanager
-    def _flood(self, cell: Cell, program: Program, dut: Dut) -> Iterator[Callable[[], TrialResult]]:
+    def _flood(self, cell: Cell, program: Role, dut: Dut) -> Iterator[Callable[[], TrialResult]]:
         """Frames for the firewall from before a neighbour is measured until after it; its result when that is over."""
         nothing = TrialResult(tester="none", sender="none", elapsed_s=self._study.duration_s, streams=())
         if not isinstance(program, XskFunctions) or cell.case.function is None or not cell.case.function.flood_pps:
@@ -231,7 +233,7 @@ class SocketRun:
             time.sleep(_FLOOD_MORE_S / 2)
             yield flooding.result
 
-    def _context(self, program: Program, dut: Dut, redirects: bool) -> TesterContext:
+    def _context(self, program: Role, dut: Dut, redirects: bool) -> TesterContext:
         return TesterContext(
             ports=self._testbed.tester_ports(dut.path),
             layout=dut.layout,
@@ -251,7 +253,7 @@ class SocketRun:
             raise PointFailed("nothing was sent")
         return TrialResult(tester="none", sender="none", elapsed_s=elapsed_s, streams=()), sent / elapsed_s
 
-    def _receiving(self, cell: Cell, program: Program, dut: Dut) -> tuple[TrialResult, float]:
+    def _receiving(self, cell: Cell, program: Role, dut: Dut) -> tuple[TrialResult, float]:
         """Flooded by the tester, or with frames at a rate; what came back, or what the program counted, or both."""
         streams: tuple[StreamSpec, ...] = (
             StreamSpec(kind="load", pps=cell.rate_pps, frame_bytes=self._study.frame_bytes),

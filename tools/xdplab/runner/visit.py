@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
+from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.methods import Method
 from xdplab.model import (
@@ -33,7 +34,6 @@ from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
 from xdplab.runner.plan import Visit
 from xdplab.runner.restore import Settings
-from xdplab.runner.signals import deferred
 from xdplab.testbed import Port, Testbed
 from xdplab.testers import Tester, TesterContext
 

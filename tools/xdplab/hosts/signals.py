@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGINT and SIGTERM become one exception, and never in the middle of putting things back."""
+"""SIGINT and SIGTERM become one exception, and never in the middle of putting things back or of starting a process."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
+from xdplab.hosts.base import Running
 from xdplab.model import Interrupted
+
+P = TypeVar("P", bound=Running)
 
 _depth = 0
 _pending: str | None = None
@@ -40,6 +44,9 @@ def interruptible() -> Iterator[None]:
 def deferred() -> Iterator[None]:
     """Within: a signal waits until the block has ended; used while something is put back or made."""
     global _depth, _pending
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
     _depth += 1
     try:
         yield
@@ -48,3 +55,16 @@ def deferred() -> Iterator[None]:
         if not _depth and _pending:
             name, _pending = _pending, None
             raise Interrupted(f"ended by {name}; what was measured is kept")
+
+
+def started(start: Callable[[], P]) -> P:
+    """What `start` starts. A signal that comes meanwhile cannot lose the process: it is ended first."""
+    process: P | None = None
+    try:
+        with deferred():
+            process = start()
+    except Interrupted:
+        if process is not None:
+            process.stop()
+        raise
+    return process

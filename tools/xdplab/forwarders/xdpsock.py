@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""xdpsock of the bpf-examples project, with which the source documents measured: one port, where it is installed."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.hosts import Host, Running
+from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
+from xdplab.model import Model, PointFailed
+from xdplab.model.sockets import Workload
+
+_ROLES: dict[Workload, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
+WORKLOADS = tuple(_ROLES)
+
+
+class XdpsockOptions(Model):
+    """Of xdpsock, where they are comparable with those of `bpf/xsk`."""
+
+    #: The program (default: XDPLAB_XDPSOCK, or the one on PATH).
+    path: str = ""
+    batch: int = Field(default=64, ge=1, le=2048)
+    need_wakeup: bool = True
+    #: With its own 20 us and the batch as budget.
+    busy_poll: bool = False
+    #: Sleep in poll() without work.
+    poll: bool = False
+
+    @property
+    def program(self) -> Path | None:
+        """Where it is, or None."""
+        found = shutil.which(self.path or os.environ.get("XDPLAB_XDPSOCK") or "xdpsock")
+        return Path(found) if found else None
+
+
+class XdpsockRole(Forwarder[XdpsockOptions]):
+    """`xdpsock --rxdrop`, `--txonly` or `--l2fwd` in copy mode at queue 0."""
+
+    name: ClassVar[str] = "xdpsock"
+    options_model: ClassVar[type[Model]] = XdpsockOptions
+
+    def __init__(self, options: XdpsockOptions, workload: Workload, frame_bytes: int) -> None:
+        super().__init__(options)
+        self._workload: Workload = workload
+        self._frame_bytes = frame_bytes
+        self._running: Running | None = None
+        self._dut: Dut | None = None
+
+    def supported(self, dut: Dut) -> str | None:
+        """It comes from no package registry."""
+        if self.options.program is None:
+            asked = self.options.path or os.environ.get("XDPLAB_XDPSOCK")
+            missing = f"no program {asked}" if asked else "it is not on PATH"
+            return f"xdpsock: {missing}; build it from the bpf-examples project, or set XDPLAB_XDPSOCK"
+        return None
+
+    def start(self, dut: Dut) -> None:
+        """On the forwarder's CPU; it is ready when the port has its program and its socket."""
+        assert self.options.program is not None
+        self._dut = dut
+        ifname = dut.ports[0].ifname
+        options = [f"--batch-size={self.options.batch}", f"--tx-pkt-size={self._frame_bytes}"]
+        given = {"--no-need-wakeup": not self.options.need_wakeup, "--busy-poll": self.options.busy_poll,
+                 "--poll": self.options.poll}  # fmt: skip
+        options += [name for name, wanted in given.items() if wanted]
+        port = [f"--interface={ifname}", "--queue=0", "--xdp-native", "--copy", "--quiet"]
+        self._running = dut.host.start(
+            [dut.host.program(self.options.program), _ROLES[self._workload], *port, *options],
+            log=dut.rundir / "xdpsock.log",
+            cpus=[dut.layout.forwarder],
+            env={"LIBXDP_SKIP_DISPATCHER": "1"},
+        )
+
+        def is_open() -> bool:
+            ended = self.crashed()
+            if ended:
+                raise PointFailed(f"{ended}: {' | '.join(self.log_tail()[-2:])}")
+            return xdp_attachment(dut.host, ifname) is not None and bool(
+                [sock for pid in self.pids() for sock in xsk_sockets(dut.host, pid)]
+            )
+
+        wait_until(is_open, 10.0, f"xdpsock: an AF_XDP socket on {ifname}")
+
+    def stop(self) -> None:
+        """SIGTERM: it removes its program."""
+        if self._running is not None:
+            self._running.stop()
+            self._running = None
+
+    def crashed(self) -> str | None:
+        """Whether it ended."""
+        return how_it_ended(self.name, self._running) if self._running else None
+
+    def pids(self) -> tuple[int, ...]:
+        """The one process."""
+        return (self._running.pid,) if self._running else ()
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """Its main thread."""
+        return {pid: pid for pid in self.pids()}
+
+    def counters(self) -> dict[str, Any]:
+        """It prints them for people only; the kernel's stand in the record."""
+        return {}
+
+    def log_tail(self) -> tuple[str, ...]:
+        """Its last lines."""
+        return self._running.log_tail() if self._running else ()
+
+    def frames_received(self) -> int:
+        """By the kernel's count of frames that XDP gave to its socket."""
+        assert self._dut is not None
+        return frames_redirected(self._dut.host, self._dut.ports[0].ifname)
+
+    @classmethod
+    def versions(cls, host: Host) -> Mapping[str, str]:
+        """It tells none: the hash of the file."""
+        program = XdpsockOptions().program
+        if program is None:
+            return {"xdpsock": "not installed"}
+        return {"xdpsock": f"sha256 {hashlib.sha256(program.read_bytes()).hexdigest()[:16]}"}
+
+
+def frames_redirected(host: Host, ifname: str) -> int:
+    """Frames that the XDP program of a veth redirected, into sockets too."""
+    shown = host.run(["ethtool", "-S", ifname]).stdout
+    return sum(int(count) for count in re.findall(r"rx_queue_\d+_xdp_redirect: (\d+)", shown))

@@ -3,7 +3,8 @@
 
 Permutation: a forest of trees is grown on four fifths of the configurations; on the rest, the levels of one setting are
 shuffled, and what the prediction loses is that setting's importance (Breiman 2001), as a share of the variance of the
-logarithm of the latency. The interval is the middle 95 % over folds and their repeats. A setting *matters* when
+logarithm of the latency. The interval is the middle 95 % over folds and their repeats, without those in which the
+setting does not vary (a rare level may not be among them): they say nothing about it. A setting *matters* when
 its term or an interaction with it is significant in the analysis of variance (1 % after Holm) and the interval of its
 permutation importance leaves out 0.
 """
@@ -69,7 +70,8 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
         pairs = [effect for effect in own if len(effect.factors) == 2]
         known = [effect.p for effect in own if effect.p is not None]
         significant = [effect for effect in pairs if effect.p is not None and effect.p < ALPHA]
-        values = drawn[number] if drawn is not None else None
+        told = drawn[number][~np.isnan(drawn[number])] if drawn is not None else np.array([])
+        values = told if len(told) >= _REPEATS else None
         low, high = (float(np.quantile(values, q)) for q in (0.025, 0.975)) if values is not None else (None, None)
         result.append(
             Importance(
@@ -90,7 +92,7 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
 
 
 def _permutations(table: Table, response: np.ndarray, seed: int) -> np.ndarray | None:
-    """Losses of each setting, shape (settings, draws); None when there are too few configurations."""
+    """Losses of each setting, shape (settings, draws), NaN where it does not vary; None: too few configurations."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     variance = float(response.var())
@@ -116,7 +118,8 @@ def _permutations(table: Table, response: np.ndarray, seed: int) -> np.ndarray |
             errors = (forest.predict(np.concatenate(shuffled)).reshape(len(shuffled), -1) - truth) ** 2
             lost = errors[1:].mean(axis=1).reshape(len(mine), _SHUFFLES).mean(axis=1) - errors[0].mean()
             for number, value in enumerate(lost):
-                losses[number].append(float(value) / variance)
+                varies = len(np.unique(answers[test][:, mine[number]], axis=0)) > 1
+                losses[number].append(float(value) / variance if varies else np.nan)
     return np.array(losses)
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xdplab.hosts import xsk_probe
 from xdplab.hosts.base import Host
+from xdplab.hosts.local import LocalHost, NetnsHost
 from xdplab.model import ThreadUse, XdplabError
 
-_XSK_PROBE = Path(__file__).with_name("xsk_probe.py")
+_XSK_PROBE = Path(xsk_probe.__file__)
 _NETDEV_PROBE = Path(__file__).with_name("netdev_probe.py")
 #: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
 _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
@@ -38,6 +40,11 @@ def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
 
 def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
     """The AF_XDP sockets of process `pid` with their read-back; see `xsk_probe`."""
+    if type(host) in (LocalHost, NetnsHost):  # its pids are ours: asked here in 2 ms, by a process of its own in 45
+        try:
+            return xsk_probe.sockets_of(pid)
+        except OSError as exc:
+            raise XdplabError(f"{host.name}: AF_XDP sockets of process {pid}: {exc.strerror}") from None
     done = host.run([host.python, "-I", "-S", host.program(_XSK_PROBE), str(pid)])
     found = json.loads(done.stdout)
     assert isinstance(found, list)

@@ -16,8 +16,8 @@ from xdplab.hosts.base import Completed
 from xdplab.hosts.signals import started
 from xdplab.model import MissingProgram, XdplabError
 
-#: Parts of /proc that differ between network namespaces; the rest is read without starting a program.
-_PER_NETNS = ("/proc/sys/", "/proc/net/", "/proc/self/")
+#: Paths that differ between network namespaces; all others are read and written without starting a program.
+_PER_NETNS = ("/proc/sys/", "/proc/net/", "/proc/self/", "/sys/", "/etc/")
 
 
 class LocalProcess:
@@ -169,7 +169,7 @@ class LocalHost:
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""
-        if not self._prefix or (path.startswith("/proc/") and not path.startswith(_PER_NETNS)):
+        if not (self._prefix and path.startswith(_PER_NETNS)):
             try:
                 return Path(path).read_text(encoding="utf-8", errors="replace").strip()
             except OSError as exc:
@@ -178,7 +178,7 @@ class LocalHost:
 
     def write(self, path: str, text: str) -> None:
         """Write a (sysfs, procfs) file."""
-        if not self._prefix:
+        if not (self._prefix and path.startswith(_PER_NETNS)):
             try:
                 Path(path).write_text(text, encoding="utf-8")
             except OSError as exc:

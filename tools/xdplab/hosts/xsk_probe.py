@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 import sys
+from typing import Any
 
 AF_XDP, SOL_XDP = 44, 283
 XDP_STATISTICS, XDP_OPTIONS = 7, 8
@@ -32,7 +33,7 @@ def _option(sock: socket.socket, level: int, name: int) -> "int | None":
         return None
 
 
-def _facts(sock: socket.socket) -> "dict[str, object]":
+def _facts(sock: socket.socket) -> "dict[str, Any]":
     raw = sock.getsockopt(SOL_XDP, XDP_STATISTICS, 8 * len(STATISTICS))
     values = struct.unpack(f"={len(raw) // 8}Q", raw)
     options = _option(sock, SOL_XDP, XDP_OPTIONS)
@@ -45,7 +46,7 @@ def _facts(sock: socket.socket) -> "dict[str, object]":
     }
 
 
-def sockets_of(pid: int) -> "list[dict[str, object]]":
+def sockets_of(pid: int) -> "list[dict[str, Any]]":
     """The AF_XDP sockets of a process.
 
     Raises:

@@ -6,7 +6,8 @@
 Documentation    Which settings matter: every combination of a study's settings is measured, the results are
 ...              grouped, and rules say which settings make the groups.
 ...
-...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs.
+...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs. Or another
+...              STUDY: pings.yaml sweeps the sockets of two applications, where MATTERS is tester.wait.
 ...              [Ver] Every configuration that this machine has was measured, the others have a reason; where NAPI
 ...              runs shows as what matters, which is known of veth and so tests the sweep itself.
 ...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
@@ -41,7 +42,7 @@ Settings That Cannot Work Here Have Reasons
 Groups Have Rules
     Sweep Was Analysed
 
-Where NAPI Runs Matters
+What Is Known To Matter Shows
     Skip If    $RUNS    a random part of the combinations cannot tell what one setting does
     Setting Matters    ${MATTERS}
 

@@ -4,6 +4,7 @@
 import re
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,16 +12,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.command import inline
+from lab.records import result, stream
 from lab.socket_records import STUDY, record, stage, trial
 
 from xdplab import app
 from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.sockets import socket_table
-from xdplab.model import InputError
-from xdplab.model.sockets import SocketStudy
+from xdplab.forwarders.xsk_roles import make_role
+from xdplab.model import InputError, TrialSpec
+from xdplab.model.sockets import SocketStudy, Workload
 from xdplab.report.sockets import write_socket_report
 from xdplab.results.sockets import SocketFolder
-from xdplab.runner.sockets import cells
+from xdplab.runner.sockets import SocketRun, cells
 from xdplab.tools import project_root
 
 STUDIES = project_root() / "suites" / "studies" / "sockets"
@@ -127,3 +130,37 @@ def test_what_is_not_such_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trials.jsonl").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="not a socket study"):
         SocketFolder(tmp_path).load()
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked"),
+    [
+        ("rxdrop", [(0.1, 0.0, 0.0), (0.5, 0.0, 0.1)]),
+        ("l2fwd", [(0.5, 0.1, 0.1)]),
+        ("pass-through", [(0.5, 0.1, 0.1)]),
+        ("stages", [(0.5, 0.0, 0.1)]),
+    ],
+)
+def test_a_warm_up_has_a_process_of_the_tester_only_where_the_program_counts(
+    workload: Workload, asked: list[tuple[float, float, float]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    specs: list[TrialSpec] = []
+
+    def run(context: Any, spec: TrialSpec) -> Any:
+        specs.append(spec)
+        return result(stream([1000] * 7, sent=7))
+
+    matrix = {"functions": ["router"], "modes": ["xdp"]}
+    functions = {"cases": [], "network_functions": matrix} if workload == "pass-through" else {}
+    study = SocketStudy.model_validate(
+        {**STUDY, **functions, "workloads": [workload], "duration_s": 0.5, "warmup_s": 0.1}
+    )
+    (cell,) = cells(study)
+    program = make_role(cell.case, cell.workload, 64)
+    counted = 0 if workload == "pass-through" else 7
+    monkeypatch.setattr(program, "frames_received", lambda: counted * len(specs))
+    monkeypatch.setattr(SocketRun, "_context", lambda *_: None)
+    made = SocketRun(study, SimpleNamespace(), SimpleNamespace(run=run), tmp_path)  # type: ignore[arg-type]
+    _, pps = made._receiving(cell, program, SimpleNamespace())  # type: ignore[arg-type]
+    assert [(spec.duration_s, spec.warmup_s, spec.drain_s) for spec in specs] == asked
+    assert pps == 7  # of the trial alone

@@ -83,7 +83,7 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
         measured = trial.pps is not None
         warmup_s = 0.0 if workload == "stages" else 0.05
         assert trial.traffic_s == (pytest.approx(0.4 + warmup_s) if measured else 0)
-        assert trial.visit_s > trial.traffic_s
+        assert trial.visit_s > trial.traffic_s or not measured
     report = lab.results / "latest" / "report.html"
     assert "Not measured, and why" in report.read_text(encoding="utf-8")
     shown = lab.xdplab("show")

@@ -160,7 +160,8 @@ def test_a_warm_up_has_a_process_of_the_tester_only_where_the_program_counts(
     counted = 0 if workload == "pass-through" else 7
     monkeypatch.setattr(program, "frames_received", lambda: counted * len(specs))
     monkeypatch.setattr(SocketRun, "_context", lambda *_: None)
-    made = SocketRun(study, SimpleNamespace(), SimpleNamespace(run=run), tmp_path)  # type: ignore[arg-type]
+    testbed = SimpleNamespace(tester_host=None, dut=None, folder_on=lambda host: tmp_path)
+    made = SocketRun(study, testbed, SimpleNamespace(run=run))  # type: ignore[arg-type]
     _, pps = made._receiving(cell, program, SimpleNamespace())  # type: ignore[arg-type]
     assert [(spec.duration_s, spec.warmup_s, spec.drain_s) for spec in specs] == asked
     assert pps == 7  # of the trial alone

@@ -16,6 +16,7 @@ from xdplab.analysis.socket_compare import CellComparison
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows
 from xdplab.cli.changes import changes_of
 from xdplab.cli.tables import columns, dead_time, number
+from xdplab.model import plain
 from xdplab.model.sockets import SocketStudy, SocketTrial
 
 
@@ -87,7 +88,7 @@ def sockets(
 ) -> None:
     """Measure what one AF_XDP or AF_PACKET socket does: rates, or the stages of a frame's way."""
     spec = app.read_socket_study(study, changes_of(set_ or []))
-    folder, record = app.run_sockets(spec, lambda text: print(text, file=sys.stderr), results or app.results_folder())
+    folder, record = app.run_sockets(spec, _note, results or app.results_folder())
     trials = folder.load()[1]
     print(socket_text(spec, trials))
     print(f"run {folder.path}")
@@ -95,3 +96,7 @@ def sockets(
     if record.interrupted:
         raise typer.Exit(130)
     raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in socket_rows(spec, trials)) else 0)
+
+
+def _note(text: str) -> None:
+    print(plain(text), file=sys.stderr)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import records
+from lab import records, socket_records
 from lab.command import Done
 from lab.studies import study_file
 
@@ -182,6 +182,40 @@ def test_names_and_reasons_do_nothing_to_a_terminal(cli: Callable[..., Done], tm
     for text in (done.out, done.err, cli("show").out, cli("run", tmp_path / f"{ESCAPES[:9]}.yaml").err):
         assert "\x1b" not in text
         assert "\x07" not in text
+
+
+def test_a_run_of_sockets_that_means_harm_is_shown_plainly(cli: Callable[..., Done], results: Path) -> None:
+    study = {
+        "title": ESCAPES,
+        "cases": [{"title": ESCAPES}],
+        "published": {"source": ESCAPES, "setup": ESCAPES, "finding": ESCAPES, "mpps": {"rxdrop": {ESCAPES: 1}}},
+    }
+    of = {"case": ESCAPES, "unit": ESCAPES, "mode": {"label": ESCAPES}}
+    runs = [
+        socket_records.store(
+            results,
+            [
+                *(socket_records.trial(pps, repetition=n, **of) for n in range(5)),
+                socket_records.trial(None, case=ESCAPES, status="failed", reason=ESCAPES),
+            ],
+            study,
+            kernel_version=f"{ESCAPES}{pps}",
+            environment=records.environment(kernel=f"{ESCAPES}{pps}", versions={ESCAPES: f"{pps}"}),
+        ).path
+        for pps in (1e6, 2e6, 3e6)
+    ]
+    # as somebody else's program may have written them: what is made plain on writing is put back
+    for path in (each / name for each in runs for name in ("run.json", "trials.jsonl")):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(r"\\x1b", r"\u001b").replace(r"\\x07", r"\u0007").replace(r"\\u202e", r"\u202e"))
+        assert "\\u001b]0;owned" in path.read_text(encoding="utf-8")
+    cli("report", runs[0])
+    html = (runs[0] / "report.html").read_text(encoding="utf-8")
+    for text in (cli("show", runs[0]).out, cli("compare", *runs).out, html):
+        assert "\\x1b]0;owned" in text
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    assert "<script" not in html.lower()
+    assert "&lt;script&gt;" in html
 
 
 @given(st.text())

@@ -5,7 +5,8 @@ import pytest
 from lab.records import point, trial
 
 from xdplab.analysis.overhead import overhead
-from xdplab.model import TrialRecord
+from xdplab.forwarders import process
+from xdplab.model import PointFailed, TrialRecord
 
 
 def end(visit_s: float, traffic_s: float, repetition: int = 0, **fields: object) -> TrialRecord:
@@ -24,3 +25,12 @@ def test_dead_time_is_what_a_visit_took_beside_its_traffic() -> None:
 
 def test_visits_without_traffic_say_nothing_of_it() -> None:
     assert overhead([end(3.0, 0.0), end(9.0, 1.0, status="failed")]) is None
+
+
+def test_what_is_waited_for_is_looked_at_soon_and_then_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(process.time, "sleep", pauses.append)
+    process.wait_until(lambda: len(pauses) == 7, 10.0, "seven pauses")
+    assert pauses == [0.001, 0.002, 0.004, 0.008, 0.016, 0.02, 0.02]
+    with pytest.raises(PointFailed, match="nothing: not after 0 s"):
+        process.wait_until(lambda: False, 0.0, "nothing")

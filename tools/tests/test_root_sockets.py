@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A socket study on namespaces: every workload, what veth cannot do, an interruption; nothing is left."""
 
+import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,9 @@ from lab.command import finish, wait_for
 from lab.rooted import Lab
 
 from xdplab.forwarders.xdpsock import XdpsockOptions
+from xdplab.hosts import LocalHost, xsk_probe
+from xdplab.hosts.kernel import xsk_sockets
+from xdplab.model import XdplabError
 from xdplab.model.sockets import SocketTrial
 from xdplab.results.sockets import SocketFolder
 
@@ -72,8 +79,22 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     assert found["rxdrop", "busy"].status in ("ok", "unsupported")
     assert found["rxdrop", "zero"].status == "unsupported"
     assert "veth" in found["rxdrop", "zero"].reason
-    report = (lab.results / "latest" / "report.html").read_text(encoding="utf-8")
-    assert "Not measured, and why" in report
+    for (workload, _), trial in found.items():
+        measured = trial.pps is not None
+        warmup_s = 0.0 if workload == "stages" else 0.05
+        assert trial.traffic_s == (pytest.approx(0.4 + warmup_s) if measured else 0)
+        assert trial.visit_s > trial.traffic_s or not measured
+    report = lab.results / "latest" / "report.html"
+    assert "Not measured, and why" in report.read_text(encoding="utf-8")
+    shown = lab.xdplab("show")
+    assert done.out.startswith(shown.out)
+    for program in ("xsk", "testpmd"):
+        assert f"dead time of a cell, program {program}: " in shown.out
+    assert len(lab.xdplab("show", "--json").json()) == 11
+    report.unlink()
+    assert lab.xdplab("report").out.strip() == str(report.resolve())
+    assert report.is_file()
+    assert "too few repetitions" in lab.xdplab("compare", "latest", "latest").out
     lab.assert_nothing_left()
 
 
@@ -97,3 +118,19 @@ def test_xdpsock_itself(lab: Lab) -> None:
     assert [(trial.workload, trial.status, trial.mode["xsk"][0]["zero_copy"]) for trial in newest(lab)] == [
         (workload, "ok", False) for workload in ("rxdrop", "txonly", "l2fwd")
     ]
+
+
+def test_sockets_are_read_in_this_process_as_by_the_script_for_other_machines() -> None:
+    holder = "import socket, sys; s = socket.socket(44, socket.SOCK_RAW); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"open\n"
+        (found,) = xsk_sockets(LocalHost(), process.pid)
+        script = [sys.executable, "-I", "-S", xsk_probe.__file__, str(process.pid)]
+        assert [found] == json.loads(subprocess.run(script, capture_output=True, check=True).stdout)
+        assert found["statistics"].keys() == set(xsk_probe.STATISTICS)
+        before = len(os.listdir("/proc/self/fd"))
+        xsk_sockets(LocalHost(), process.pid)
+        assert len(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(XdplabError, match=f"AF_XDP sockets of process {process.pid}: No such process"):
+        xsk_sockets(LocalHost(), process.pid)

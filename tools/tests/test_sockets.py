@@ -4,6 +4,7 @@
 import re
 import statistics
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,20 +12,21 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.command import inline
-from lab.records import LAYOUT, encoded, environment
+from lab.records import result, stream
+from lab.socket_records import STUDY, record, stage, trial
 
 from xdplab import app
 from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.sockets import socket_table
-from xdplab.model import InputError, TestbedSpec
-from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial, StageSummary
+from xdplab.forwarders.xsk_roles import make_role
+from xdplab.model import InputError, TrialSpec
+from xdplab.model.sockets import SocketStudy, Workload
 from xdplab.report.sockets import write_socket_report
 from xdplab.results.sockets import SocketFolder
-from xdplab.runner.sockets import cells
+from xdplab.runner.sockets import SocketRun, cells
 from xdplab.tools import project_root
 
 STUDIES = project_root() / "suites" / "studies" / "sockets"
-STUDY: dict[str, Any] = {"schema": 1, "name": "s", "workloads": ["rxdrop"], "cases": [{"title": "one"}]}
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -75,23 +77,6 @@ def test_the_command_refuses_what_is_not_there(capsys: pytest.CaptureFixture[str
     inline(capsys, "sockets", "/nowhere/study.yaml").refused("/nowhere/study.yaml")
 
 
-def trial(pps: float | None = 1e6, **more: Any) -> SocketTrial:
-    given = {"workload": "rxdrop", "case": "one", "repetition": 0, "status": "ok", "started": "now", "pps": pps}
-    mode = {"xdp": {"b0": {"mode": "native"}}, "xsk": [{"zero_copy": False}]}
-    return SocketTrial.model_validate({**given, "mode": mode, **more})
-
-
-def stage(values: list[int]) -> StageSummary:
-    return StageSummary(
-        count=len(values),
-        min_ns=min(values),
-        max_ns=max(values),
-        mean_ns=statistics.fmean(values),
-        rms_ns=statistics.pstdev(values),
-        hdr=encoded(values),
-    )
-
-
 def test_rates_are_medians_over_repetitions_in_the_studys_order() -> None:
     study = SocketStudy.model_validate(STUDY | {"cases": [{"title": "one"}, {"title": "two"}]})
     trials = [trial(case="two", pps=5e6), *(trial(pps=rate) for rate in (3e6, 1e6, 2e6))]
@@ -122,18 +107,15 @@ def test_a_run_folder_is_read_again_and_drawn(tmp_path: Path) -> None:
         trial(workload="stages", case=study.cases[0].title, rate_pps=128.0, stages=stages, stamps={"software": 3}),
         trial(None, workload="stages", case=study.cases[1].title, rate_pps=1.0, status="unsupported", reason="<no>"),
     ]
-    record = SocketRunRecord(
-        run_id="r", started="now", study=study, testbed=TestbedSpec(name="t", kind="embedded"), layout=LAYOUT,
-        environment=environment(), kernel_version="#1 SMP PREEMPT_RT",
-    )  # fmt: skip
+    head = record(kernel_version="#1 SMP PREEMPT_RT").model_copy(update={"study": study})
     folder = SocketFolder(tmp_path)
-    folder.head(record)
+    folder.head(head)
     for each in trials:
         folder.append(each)
     with (tmp_path / "trials.jsonl").open("ab") as file:
         file.write(b'{"workload": "sta')  # kill -9
     again, kept = folder.load()
-    assert (again, kept) == (record, trials)
+    assert (again, kept) == (head, trials)
     write_socket_report(folder.report, again, kept)
     text = folder.report.read_text(encoding="utf-8")
     for words in ("PREEMPT_RT", "XDP for TSN", "38.17", "&lt;no&gt;", "<svg", "Published figures"):
@@ -148,3 +130,38 @@ def test_what_is_not_such_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trials.jsonl").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="not a socket study"):
         SocketFolder(tmp_path).load()
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked"),
+    [
+        ("rxdrop", [(0.1, 0.0, 0.0), (0.5, 0.0, 0.1)]),
+        ("l2fwd", [(0.5, 0.1, 0.1)]),
+        ("pass-through", [(0.5, 0.1, 0.1)]),
+        ("stages", [(0.5, 0.0, 0.1)]),
+    ],
+)
+def test_a_warm_up_has_a_process_of_the_tester_only_where_the_program_counts(
+    workload: Workload, asked: list[tuple[float, float, float]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    specs: list[TrialSpec] = []
+
+    def run(context: Any, spec: TrialSpec) -> Any:
+        specs.append(spec)
+        return result(stream([1000] * 7, sent=7))
+
+    matrix = {"functions": ["router"], "modes": ["xdp"]}
+    functions = {"cases": [], "network_functions": matrix} if workload == "pass-through" else {}
+    study = SocketStudy.model_validate(
+        {**STUDY, **functions, "workloads": [workload], "duration_s": 0.5, "warmup_s": 0.1}
+    )
+    (cell,) = cells(study)
+    program = make_role(cell.case, cell.workload, 64)
+    counted = 0 if workload == "pass-through" else 7
+    monkeypatch.setattr(program, "frames_received", lambda: counted * len(specs))
+    monkeypatch.setattr(SocketRun, "_context", lambda *_: None)
+    testbed = SimpleNamespace(tester_host=None, dut=None, folder_on=lambda host: tmp_path)
+    made = SocketRun(study, testbed, SimpleNamespace(run=run))  # type: ignore[arg-type]
+    _, pps = made._receiving(cell, program, SimpleNamespace())  # type: ignore[arg-type]
+    assert [(spec.duration_s, spec.warmup_s, spec.drain_s) for spec in specs] == asked
+    assert pps == 7  # of the trial alone

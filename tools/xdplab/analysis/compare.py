@@ -7,6 +7,7 @@ from typing import Any
 from xdplab.analysis.stats import Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
+from xdplab.model.sockets import SocketRunRecord
 
 METRICS = ("p50_us", "p99_us", "ndr_pps", "forwarding_rate_pps")
 #: Metrics of which more is better; of all others less is.
@@ -76,7 +77,9 @@ def compare_runs(
     ]
 
 
-def environment_difference(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
+def environment_difference(
+    first: RunRecord | SocketRunRecord, second: RunRecord | SocketRunRecord
+) -> dict[str, tuple[Any, Any]]:
     """Key -> (value in the first run, value in the second) for every part of the environment that differs."""
     one, two = _flat(first.environment.model_dump()), _flat(second.environment.model_dump())
     # names and addresses of the ports are new in every run and mean nothing

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from xdplab.analysis.distribution import Distribution
-from xdplab.model import Model
+from xdplab.forwarders.base import mode_name
+from xdplab.model import Model, Shown
 from xdplab.model.functions import NfPoint
 from xdplab.model.sockets import SocketStudy, SocketTrial, Stage, StageSummary, Workload
 
@@ -29,18 +30,18 @@ class SocketRow(Model):
     """A cell."""
 
     workload: Workload
-    case: str
+    case: Shown
     rate_pps: float | None
     status: str
-    reason: str
-    mode: str
+    reason: Shown
+    mode: Shown
     repetitions: int
     disturbed: int
     mpps: float | None
     mpps_range: tuple[float, float] | None
     figure: float | None
     figure_range: tuple[float, float] | None
-    unit: str
+    unit: Shown
     stages: dict[Stage, StageRow]
     stamps: str
     #: Of a case of network functions.
@@ -77,7 +78,7 @@ def _row(workload: Workload, case: str, rate: float | None, trials: list[SocketT
         rate_pps=rate,
         status=status,
         reason=bad[0].reason if bad else "",
-        mode=_mode(measured[-1]) if measured else "",
+        mode=mode_name(measured[-1].mode) if measured else "",
         repetitions=len(measured),
         disturbed=sum(trial.status == "disturbed" for trial in measured),
         mpps=median(rates) if rates and workload != "stages" else None,
@@ -108,14 +109,3 @@ def _stage(name: Stage, trials: Sequence[SocketTrial]) -> StageRow:
         p50_us=whole.percentile_us(50),
         p99_us=whole.percentile_us(99),
     )
-
-
-def _mode(trial: SocketTrial) -> str:
-    """As the kernel says: attach mode and copying."""
-    if "label" in trial.mode:
-        return str(trial.mode["label"])
-    attached = "/".join(sorted({str(port["mode"]) for port in trial.mode["xdp"].values()} - {"none"}))
-    if not trial.mode["xsk"]:
-        return attached
-    copying = "zero-copy" if all(sock["zero_copy"] for sock in trial.mode["xsk"]) else "copy"
-    return f"{attached} {copying}".strip()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a figure changed over a series of runs: groups of runs that are alike, by jumpavg."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import jumpavg
 
@@ -10,8 +10,12 @@ from xdplab.analysis.compare import METRICS, MORE_IS_BETTER, environment_differe
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
+#: Two runs are a comparison, not a trend.
+MIN_RUNS = 3
 #: jumpavg takes values as multiples of the precision they are worth telling: 1 ns, 1 packet per second.
 _UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0, "forwarding_rate_pps": 1.0}
+
+_Record = TypeVar("_Record")
 
 
 class Level(Model):
@@ -39,8 +43,7 @@ class Trend(Model):
 def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> list[Trend]:
     """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
 
-    Every repetition counts as a sample of its run. A point that fewer than three runs have is left out: two runs are a
-    comparison, not a trend.
+    Every repetition counts as a sample of its run. A point that fewer than `MIN_RUNS` runs have is left out.
     """
     found = []
     points = {summary.point_id: summary.forwarder for _, _, summaries in runs for summary in summaries}
@@ -51,9 +54,9 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
                 for name, record, summaries in runs
                 if (values := _values(summaries, point_id, metric))
             ]
-            if len(series) >= 3:
-                levels = _levels(series, metric)
-                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=metric, levels=levels))
+            if len(series) >= MIN_RUNS:
+                steps = levels(series, _UNITS[metric], metric in MORE_IS_BETTER, environment_difference)
+                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=metric, levels=steps))
     return found
 
 
@@ -62,21 +65,28 @@ def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> li
     return [value for value in known if value]
 
 
-def _levels(series: Sequence[tuple[str, RunRecord, list[float]]], metric: str) -> tuple[Level, ...]:
-    unit = _UNITS[metric]
-    groups = jumpavg.classify([[value * unit for value in values] for _, _, values in series])
-    levels: list[Level] = []
+def levels(
+    series: Sequence[tuple[str, _Record, list[float]]],
+    precision: float,
+    more_is_better: bool,
+    difference: Callable[[_Record, _Record], dict[str, tuple[Any, Any]]],
+) -> tuple[Level, ...]:
+    """Groups of runs (name, record, figures; in the order of their time) whose figure is alike.
+
+    `precision`: how many of what the figure is worth telling in make one of its unit; `difference`: of two records.
+    """
+    groups = jumpavg.classify([[value * precision for value in values] for _, _, values in series])
+    found: list[Level] = []
     start = 0
     for group in groups:
         size = len(group.run_list)
-        mean = group.stats.avg / unit
+        mean = group.stats.avg / precision
         change: Literal["first", "better", "worse"] = "first"
         environment = {}
-        if levels:
-            rose = mean > levels[-1].mean
-            change = "better" if rose == (metric in MORE_IS_BETTER) else "worse"
-            environment = environment_difference(series[start - 1][1], series[start][1])
+        if found:
+            change = "better" if (mean > found[-1].mean) == more_is_better else "worse"
+            environment = difference(series[start - 1][1], series[start][1])
         first, last = series[start][0], series[start + size - 1][0]
-        levels.append(Level(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
+        found.append(Level(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
         start += size
-    return tuple(levels)
+    return tuple(found)

@@ -8,13 +8,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
 
 from xdplab import __version__, app
-from xdplab.analysis import answer, compare_runs, environment_difference, self_comparisons, summarise, trends
+from xdplab.analysis import answer, self_comparisons, summarise
 from xdplab.analysis.sweep.follow_up import follow_up
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
@@ -24,23 +24,22 @@ from xdplab.cli.inventory import inventory as inventory_of
 from xdplab.cli.merge import merge
 from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.cli.record import record
+from xdplab.cli.runs import AsJson, Results, compare, report, show
 from xdplab.cli.sockets import sockets
 from xdplab.cli.sweep import sweep_text
-from xdplab.cli.tables import comparison_table, plan_table, summary_table, trend_table
+from xdplab.cli.tables import plan_table, summary_table
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
-from xdplab.report import beside_published, write_report
+from xdplab.report import beside_published
 from xdplab.results import find_run
 from xdplab.runner import interruptible, recover
 from xdplab.testbed import open_testbed, read_testbed
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 cli.add_typer(record, name="record")
-cli.command()(sockets)
-cli.command()(merge)
+for command in (sockets, merge, show, compare, report):
+    cli.command()(command)
 
-Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 
 
 @cli.command()
@@ -73,67 +72,6 @@ def run(
     if outcome.error or outcome.interrupted:
         _complain(str(outcome.error or outcome.interrupted), 0)
     raise typer.Exit(app.exit_code(outcome, summaries))
-
-
-@cli.command()
-def show(
-    run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
-    as_json: AsJson = False,
-    results: Results = None,
-) -> None:
-    """Print each point of a run."""
-    folder, summaries = app.summaries_of(run, results or app.results_folder())
-    if as_json:
-        print(json.dumps([summary.model_dump(mode="json") for summary in summaries], indent=1))
-        return
-    print(summary_table(summaries, folder.trials()))
-    print(answer(folder.load(), summaries).sentence)
-
-
-@cli.command()
-def compare(
-    runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
-    as_json: AsJson = False,
-    results: Results = None,
-) -> None:
-    """Compare the points that runs share and their environments; of three runs on, print the trend too."""
-    if len(runs) < 2:
-        raise InputError("compare: give two runs or more")
-    found = [app.summaries_of(name, results or app.results_folder()) for name in runs]
-    (reference, baseline), *others = found
-    output: list[dict[str, Any]] = []
-    for folder, summaries in others:
-        rows = compare_runs(baseline, summaries)
-        differences = environment_difference(reference.load(), folder.load())
-        output.append(
-            {
-                "reference": reference.name,
-                "run": folder.name,
-                "points": [
-                    {"forwarder": second.forwarder, "point_id": second.point_id}
-                    | {metric: found and found.model_dump(mode="json") for metric, found in metrics.items()}
-                    for _, second, metrics in rows
-                ],
-                "environment": {key: list(values) for key, values in differences.items()},
-            }
-        )
-        if not as_json:
-            print(comparison_table(reference.name, folder.name, rows, differences))
-    dated = sorted(((folder.name, folder.load(), each) for folder, each in found), key=lambda run: run[1].started)
-    trend = trends(dated) if len(dated) > 2 else []
-    if as_json:
-        levels = [each.model_dump(mode="json") for each in trend]
-        print(json.dumps({"comparisons": output, "trend": levels}, indent=1))
-    elif trend:
-        print(trend_table(trend))
-
-
-@cli.command()
-def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
-    """Draw report.html again from a run folder."""
-    folder = find_run(run, results or app.results_folder())
-    write_report(folder.report, folder.load(), folder.trials())
-    print(folder.report)
 
 
 @cli.command()

@@ -2,17 +2,22 @@
 """`xdplab sockets`: experiments on one socket, as text."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from xdplab import app
+from xdplab.analysis import CONFIDENCE
+from xdplab.analysis.overhead import socket_overhead
 from xdplab.analysis.ranks import RankAgreement, rank_agreements
+from xdplab.analysis.socket_compare import CellComparison
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows
 from xdplab.cli.changes import changes_of
-from xdplab.cli.tables import columns, number
+from xdplab.cli.tables import columns, dead_time, number
+from xdplab.model import plain
+from xdplab.model.sockets import SocketStudy, SocketTrial
 
 
 def socket_table(rows: Sequence[SocketRow]) -> str:
@@ -55,6 +60,27 @@ def rank_table(ranks: Sequence[RankAgreement]) -> str:
     return columns(table)
 
 
+def socket_text(study: SocketStudy, trials: Sequence[SocketTrial]) -> str:
+    """All that is printed of a run: its cells, the order of the modes, the dead time."""
+    rows = socket_rows(study, trials)
+    ranks = rank_agreements(study, rows)
+    parts = [socket_table(rows) if rows else "no cell was visited"]
+    parts += [rank_table(ranks)] if ranks else []
+    dead = socket_overhead(study, trials).items()
+    parts += [dead_time(f"a cell, program {program}", "the cells'", found) for program, found in dead]
+    return "\n".join(parts)
+
+
+def comparison_text(reference: str, run: str, cells: Sequence[CellComparison], missing: Mapping[str, str]) -> str:
+    """Figures of two runs: their ratio with its interval, what it means, and what has none."""
+    table = [["cell", "figure", "before", "after", f"after / before ({CONFIDENCE:.0%} interval)", "verdict"]]
+    for cell in cells:
+        figures = (number(cell.before), number(cell.after))
+        table.append([cell.title, cell.unit, *figures, cell.interval.text(), cell.verdict()])
+    reasons = [f"not compared: {title}: {reason}" for title, reason in missing.items()]
+    return "\n".join([f"{reference} -> {run}", *([columns(table)] if cells else ["no cell in common"]), *reasons])
+
+
 def sockets(
     study: Annotated[Path, typer.Argument(help="study file (suites/studies/sockets/*.yaml)")],
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
@@ -62,14 +88,15 @@ def sockets(
 ) -> None:
     """Measure what one AF_XDP or AF_PACKET socket does: rates, or the stages of a frame's way."""
     spec = app.read_socket_study(study, changes_of(set_ or []))
-    folder, record = app.run_sockets(spec, lambda text: print(text, file=sys.stderr), results or app.results_folder())
-    rows = socket_rows(spec, folder.load()[1])
-    print(socket_table(rows))
-    ranks = rank_agreements(spec, rows)
-    if ranks:
-        print(rank_table(ranks))
+    folder, record = app.run_sockets(spec, _note, results or app.results_folder())
+    trials = folder.load()[1]
+    print(socket_text(spec, trials))
     print(f"run {folder.path}")
     print(f"report {folder.report}")
     if record.interrupted:
         raise typer.Exit(130)
-    raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in rows) else 0)
+    raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in socket_rows(spec, trials)) else 0)
+
+
+def _note(text: str) -> None:
+    print(plain(text), file=sys.stderr)

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xdplab.analysis import Comparison, PointSummary, Trend
-from xdplab.analysis.overhead import overhead
-from xdplab.model import StudySpec, TrialRecord
+from xdplab.analysis import Comparison, PointSummary
+from xdplab.analysis.overhead import Overhead, overhead
+from xdplab.analysis.trend import Level
+from xdplab.model import StudySpec, TrialRecord, plain
 from xdplab.report import duration
 from xdplab.runner import Plan
 from xdplab.runner.plan import OVERHEAD_S
@@ -59,11 +60,16 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
     notes = [f"{who[0] if len(who) == 1 else f'{len(who)} points'}: {reason}" for reason, who in reasons.items()]
     dead = overhead(trials)
     if dead:
-        spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
-        notes.append(f"dead time of a visit: {spread}; {dead.traffic_share:.0%} of the visits' time was traffic")
+        notes.append(dead_time("a visit", "the visits'", dead))
     always = {"forwarder", "status"}
     titles = [each for each in rows[0] if each in always or any(row[each] != "-" for row in rows)] if rows else []
     return "\n".join([columns([titles, *([row[each] for each in titles] for row in rows)]), *notes])
+
+
+def dead_time(of_what: str, whose: str, dead: Overhead) -> str:
+    """One line."""
+    spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
+    return f"dead time of {of_what}: {spread}; {dead.traffic_share:.0%} of {whose} time was traffic"
 
 
 def comparison_table(
@@ -78,23 +84,26 @@ def comparison_table(
         p50 = metrics["p50_us"]
         text, verdict = (p50.interval.text(), _verdict(p50)) if p50 else ("-", "-")
         table.append([after.forwarder, number(before.p50_us), number(after.p50_us), text, verdict])
-    changed = [f"  {key}: {_short(a)} -> {_short(b)}" for key, (a, b) in differences.items()]
-    environment = ["environment: the same"] if not changed else ["environment differs:", *changed]
-    return "\n".join([f"{reference} -> {run}", columns(table), *environment])
+    return "\n".join([f"{reference} -> {run}", columns(table), *environment_lines(differences)])
 
 
-def trend_table(trends: Iterable[Trend]) -> str:
-    """One row per level of each figure, and below each step what differs in the environment."""
-    rows = [["forwarder", "metric", "runs", "mean", "change", "from", "to"]]
+def environment_lines(differences: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """What differs between two runs beside their figures."""
+    changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]
+    return ["environment differs:", *changed] if changed else ["environment: the same"]
+
+
+def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]], what: str = "forwarder") -> str:
+    """One row per level of each figure (of what, metric, levels), below each step what differs in the environment."""
+    rows = [[what, "metric", "runs", "mean", "change", "from", "to"]]
     notes = []
-    for trend in trends:
-        for level in trend.levels:
-            mean = number(level.mean)
-            rows.append([trend.forwarder, trend.metric, str(level.runs), mean, level.change, level.first, level.last])
+    for title, metric, levels in trends:
+        for level in levels:
+            rows.append([title, metric, str(level.runs), number(level.mean), level.change, level.first, level.last])
             if level.change != "first":
-                changed = "; ".join(f"{key}: {_short(a)} -> {_short(b)}" for key, (a, b) in level.environment.items())
+                changed = "; ".join(_changed(key, *values) for key, values in level.environment.items())
                 notes.append(
-                    f"{trend.forwarder} {trend.metric} {level.change} from {level.first} on: "
+                    f"{title} {metric} {level.change} from {level.first} on: "
                     f"{f'environment differs: {changed}' if changed else 'the environment is the same'}"
                 )
     return "\n".join(["trend, groups of runs that are alike (jumpavg)", columns(rows), *notes])
@@ -142,6 +151,11 @@ def _verdict(comparison: Comparison) -> str:
     if interval.low is None:
         return "too few repetitions"
     return ("faster" if interval.ratio > 1 else "slower") if interval.differs else "no difference seen"
+
+
+def _changed(key: str, before: Any, now: Any) -> str:
+    """Of a file that anybody may have written."""
+    return plain(f"{key}: {_short(before)} -> {_short(now)}")
 
 
 def _short(value: Any) -> str:

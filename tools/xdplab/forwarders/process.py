@@ -13,16 +13,18 @@ from xdplab.model import PointFailed
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str, interval_s: float = 0.02) -> None:
-    """Poll `condition` until it holds.
+    """Poll `condition` until it holds: after a millisecond, then ever later, up to every `interval_s`.
 
     Raises:
         PointFailed: it does not hold after `timeout_s`; `what` says for what was waited.
     """
     deadline = time.monotonic() + timeout_s
+    pause_s = min(0.001, interval_s)  # most of what is waited for takes less than `interval_s`, and is asked often
     while not condition():
         if time.monotonic() > deadline:
             raise PointFailed(f"{what}: not after {timeout_s:g} s")
-        time.sleep(interval_s)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, interval_s)
 
 
 def how_it_ended(name: str, process: Running) -> str | None:

@@ -12,17 +12,17 @@ from xdplab.model.trial import Calibration
 class Environment(Model):
     """Everything about the machine that can change a number."""
 
-    kernel: str
+    kernel: Shown
     cmdline: str
-    cpu_model: str
+    cpu_model: Shown
     topology: dict[str, Any]
     governor: str
     mitigations: dict[str, str]
     memory_kib: int
     ports: dict[str, dict[str, Any]]
     sysctls: dict[str, str]
-    versions: dict[str, str]
-    git_revision: str
+    versions: dict[Shown, Shown]
+    git_revision: Shown
     #: The tester's machines by name, where they are not the forwarder's; kernel, command line, CPU, governor.
     hosts: dict[str, dict[str, str]] = {}
     #: Whose clock a one-way latency is of, or why there is none.

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Experiments on one socket, before there is a switch: what a program does at one port of the middle host."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from xdplab.model.base import SCHEMA_VERSION, Model
+from xdplab.model.base import SCHEMA_VERSION, Model, Shown
 from xdplab.model.functions import KEEP_ADDRESSES, NfMatrix, NfMode, NfPoint
 from xdplab.model.inventory import Name
 from xdplab.model.run import Environment
@@ -24,7 +24,7 @@ Stage = Literal["driver", "stack", "complete"]
 class SocketCase(Model):
     """A program and its options."""
 
-    title: str
+    title: Shown
     program: Literal["xsk", "testpmd", "xdpsock", "nf"] = "xsk"
     options: dict[str, Scalar] = {}
     #: Of program `nf`, made from the study's `network_functions`.
@@ -36,16 +36,16 @@ class SocketCase(Model):
 class Published(Model):
     """Figures of the document that a study reproduces, printed beside ours and never compared by a test."""
 
-    source: str
-    setup: str = ""
+    source: Shown
+    setup: Shown = ""
     #: Workload -> what the figure is called -> Mpps.
-    mpps: dict[Workload, dict[str, float]] = {}
+    mpps: dict[Workload, dict[Shown, float]] = {}
     #: Workload -> network function -> mode -> Mpps.
-    modes_mpps: dict[Workload, dict[str, dict[NfMode, float]]] = {}
+    modes_mpps: dict[Workload, dict[Shown, dict[NfMode, float]]] = {}
     #: What the authors found, in words.
-    finding: str = ""
+    finding: Shown = ""
     #: Row's title -> stage -> (min, max, peak to peak, mean, RMS) in us.
-    stages_us: dict[str, dict[Stage, tuple[float, float, float, float, float]]] = {}
+    stages_us: dict[Shown, dict[Stage, tuple[float, float, float, float, float]]] = {}
 
 
 class SocketStudy(Model):
@@ -53,7 +53,7 @@ class SocketStudy(Model):
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: Name
-    title: str = ""
+    title: Shown = ""
     testbed: str = "embedded"
     workloads: tuple[Workload, ...] = Field(min_length=1)
     cases: tuple[SocketCase, ...] = ()
@@ -119,7 +119,7 @@ class SocketStudy(Model):
 class StageSummary(Model):
     """One stage of one trial, in ns; `rms_ns` is about the mean; `hdr` is a base64 HdrHistogram V2."""
 
-    count: int
+    count: int = Field(ge=1)
     min_ns: int
     max_ns: int
     mean_ns: float
@@ -132,21 +132,31 @@ class SocketTrial(Model):
 
     schema_version: int = SCHEMA_VERSION
     workload: Workload
-    case: str
+    case: Shown
     rate_pps: float | None = None
     repetition: int
     status: Literal["ok", "disturbed", "failed", "unsupported"]
-    reason: str = ""
-    started: str
+    reason: Shown = ""
+    started: Shown
+    #: The cell's wall time, and how much of that the traffic asked for took; 0: in journals before these fields.
+    visit_s: float = 0.0
+    traffic_s: float = 0.0
     pps: float | None = None
     #: Of workloads `local`, `web` (requests/s) and `job` (s per round).
     figure: float | None = None
-    unit: str = ""
+    unit: Shown = ""
     stages: dict[Stage, StageSummary] = {}
     #: Frames with a time stamp of the NIC, of this machine only, or none.
     stamps: dict[str, int] = {}
     mode: dict[str, Any] = {}
     counters: dict[str, Any] = {}
+
+    @field_validator("stages")
+    @classmethod
+    def _all_or_none(cls, value: dict[Stage, StageSummary]) -> dict[Stage, StageSummary]:
+        if value and set(value) != set(get_args(Stage)):
+            raise ValueError(f"should hold {', '.join(get_args(Stage))}")
+        return value
 
 
 class SocketRunRecord(Model):
@@ -154,12 +164,12 @@ class SocketRunRecord(Model):
 
     schema_version: int = SCHEMA_VERSION
     kind: Literal["sockets"] = "sockets"
-    run_id: str
-    started: str
+    run_id: Shown
+    started: Shown
     study: SocketStudy
     testbed: TestbedSpec
     layout: CpuLayout
     environment: Environment
     #: PREEMPT_RT or not, as the kernel calls itself (uname -v).
-    kernel_version: str
+    kernel_version: Shown
     interrupted: bool = False

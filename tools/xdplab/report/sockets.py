@@ -7,6 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from xdplab.analysis.overhead import socket_overhead
 from xdplab.analysis.ranks import rank_agreements
 from xdplab.analysis.scaling import scalings
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows, stage_distribution
@@ -40,6 +41,7 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
         stage_plots={name: Markup(_stage_plot(name, staged, trials)) for name in STAGES} if staged else {},  # noqa: S704
         disturbed=sum(trial.status == "disturbed" for trial in trials),
         trials=len(trials),
+        dead_times=socket_overhead(run.study, trials),
     )
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text, encoding="utf-8")

@@ -61,13 +61,15 @@ class RunFolder:
         """run.json as a model.
 
         Raises:
-            InputError: not a run folder, or written by another version.
+            InputError: not a run folder, that of a socket study, or written by another version.
         """
         path = self.path / "run.json"
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as exc:
             raise InputError(f"{self.path}: not a run folder: {path.name}: {exc}") from None
+        if isinstance(data, dict) and data.get("kind") == "sockets":
+            raise InputError(f"{self.path}: the run of a socket study; show, report and compare read it")
         found = data.get("schema_version") if isinstance(data, dict) else None
         if found != SCHEMA_VERSION:
             raise InputError(f"{path}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from xdplab.model import InputError, JournalFailed
+from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
 
 
@@ -43,16 +43,40 @@ class SocketFolder:
             raise JournalFailed(f"{path}: {exc.strerror}; the trials before are kept") from None
 
     def load(self) -> tuple[SocketRunRecord, list[SocketTrial]]:
-        """Both files; half a last line is left out.
+        """Both files; half a last line is left out, and before the first trial there is no trials.jsonl.
 
         Raises:
-            InputError: not the folder of a socket study.
+            InputError: not the folder of a socket study, or a trial is not of that study.
         """
+        head = self.path / "run.json"
         try:
-            record = SocketRunRecord.model_validate_json((self.path / "run.json").read_bytes())
-            lines = (self.path / "trials.jsonl").read_bytes().split(b"\n")[:-1]
-            return record, [SocketTrial.model_validate_json(line) for line in lines]
+            record = SocketRunRecord.model_validate_json(head.read_bytes())
+            if record.schema_version != SCHEMA_VERSION:
+                found = record.schema_version
+                raise InputError(f"{head}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
+            return record, self._trials(record)
         except OSError as exc:
             raise InputError(f"{self.path}: not a run folder: {exc.strerror}") from None
         except ValidationError as exc:
-            raise InputError(f"{self.path}: not a socket study: {exc.errors()[0]['msg']}") from None
+            raise InputError(f"{head}: not a socket study: {_first(exc)}") from None
+
+    def _trials(self, record: SocketRunRecord) -> list[SocketTrial]:
+        path = self.path / "trials.jsonl"
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        cases = {case.title for case in record.study.all_cases()}
+        trials = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                trial = SocketTrial.model_validate_json(line)
+            except ValidationError as exc:
+                raise InputError(f"{path}:{number}: not a trial of a socket study: {_first(exc)}") from None
+            if trial.workload not in record.study.workloads or trial.case not in cases:
+                raise InputError(f"{path}:{number}: {trial.workload}: {trial.case}: not a cell of its study")
+            trials.append(trial)
+        return trials
+
+
+def _first(exc: ValidationError) -> str:
+    """What is wrong first, and where."""
+    error = exc.errors(include_url=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, error["loc"])), error["msg"])))

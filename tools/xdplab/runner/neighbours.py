@@ -117,8 +117,7 @@ class Neighbour:
             arguments = [_SERVER, str(_MEMCACHED_PORT), str(duration_s), str(_CONNECTIONS)]
             return self._output(self._script(self.client.host, memcached_client.__file__, arguments))
         wait_until(self._listens, 5.0, "nginx: its socket")
-        # wrk counts whole seconds
-        seconds = f"{max(1, round(duration_s))}s"
+        seconds = f"{seconds_asked('web', duration_s):g}s"
         url = f"http://{_SERVER}:{_WEB_PORT}/"
         return self._output(self._start(self.client.host, ["wrk", "-t1", f"-c{_CONNECTIONS}", f"-d{seconds}", url]))
 
@@ -143,6 +142,11 @@ class Neighbour:
         finally:
             process.stop()
         return self.client.host.read(str(self.folder / "answer"))
+
+
+def seconds_asked(workload: Workload, duration_s: float) -> float:
+    """How long it is measured: wrk counts whole seconds."""
+    return max(1.0, float(round(duration_s))) if workload == "web" else duration_s
 
 
 def wrk_requests_per_s(text: str) -> float:

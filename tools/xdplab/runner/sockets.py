@@ -37,7 +37,7 @@ from xdplab.runner.cache_misses import cache_misses
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.leftovers import detach_xdp
-from xdplab.runner.neighbours import Neighbour
+from xdplab.runner.neighbours import Neighbour, seconds_asked
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
 from xdplab.testbed import Testbed
@@ -113,7 +113,9 @@ class SocketRun:
             order = list(everything)
             random.Random(f"{self._study.seed}:{repetition}").shuffle(order)  # noqa: S311 - an order, not a secret
             for cell in order:
+                began = time.monotonic()
                 trial = self._trial(cell, repetition)
+                trial = trial.model_copy(update={"visit_s": round(time.monotonic() - began, 3)})
                 note(f"{cell.title} #{repetition + 1}: {describe(trial)}")
                 yield trial
 
@@ -194,7 +196,7 @@ class SocketRun:
                 figure, unit = neighbour.figure(self._study.duration_s)
             result = sent()
         elif cell.workload == "txonly":
-            result, pps = self._sending(dut)
+            result, pps = self._sending(dut, self._warmup_s(cell))
         else:
             result, pps = self._receiving(cell, program, dut)
         after = snapshot(program, dut)
@@ -211,6 +213,7 @@ class SocketRun:
         return {
             "status": "disturbed" if found.disturbed else "ok",
             "reason": "; ".join(found.reasons),
+            "traffic_s": round(self._traffic_s(cell), 3),
             "pps": pps,
             "figure": figure,
             "unit": unit,
@@ -219,6 +222,18 @@ class SocketRun:
             "mode": mode_in_use(program, dut),
             "counters": {**counters, **misses},
         }
+
+    def _traffic_s(self, cell: Cell) -> float:
+        """What of a cell's time is traffic, as it was asked for."""
+        if cell.workload in ("local", "web", "job"):
+            asked_s = seconds_asked(cell.workload, self._study.duration_s)
+            flooded = cell.case.function is not None and bool(cell.case.function.flood_pps)
+            return asked_s + (_FLOOD_MORE_S if flooded else 0.0)
+        return self._study.duration_s + self._warmup_s(cell)
+
+    def _warmup_s(self, cell: Cell) -> float:
+        """Of stages every frame is measured, and at 1 pps a warm-up means little."""
+        return 0.0 if cell.workload == "stages" else max(self._study.warmup_s, 0.05)
 
     @contextlib.contextmanager
     def _flood(self, cell: Cell, program: Role, dut: Dut) -> Iterator[Callable[[], TrialResult]]:
@@ -244,8 +259,8 @@ class SocketRun:
             still_well=program.crashed,
         )
 
-    def _sending(self, dut: Dut) -> tuple[TrialResult, float]:
-        time.sleep(self._study.warmup_s)
+    def _sending(self, dut: Dut, warmup_s: float) -> tuple[TrialResult, float]:
+        time.sleep(warmup_s)
         count, begin = frames_sent(dut), time.monotonic()
         time.sleep(self._study.duration_s)
         sent, elapsed_s = frames_sent(dut) - count, time.monotonic() - begin
@@ -261,11 +276,20 @@ class SocketRun:
         functions = isinstance(program, XskFunctions)
         if isinstance(program, XskFunctions):
             streams = program.streams()
-        spec = TrialSpec(streams=streams, duration_s=self._study.duration_s, drain_s=_DRAIN_S)
+        warmup_s = self._warmup_s(cell)
+        # what the tester counts, it can tell from the warm-up itself: no second process of it
+        with_it = cell.workload in ("l2fwd", "pass-through")
+        spec = TrialSpec(
+            streams=streams,
+            duration_s=self._study.duration_s,
+            drain_s=_DRAIN_S,
+            warmup_s=warmup_s if with_it else 0.0,
+        )
         # XDP_REDIRECT needs NAPI at the receiver: all modes of a function pay for the same one
         context = self._context(program, dut, functions)
-        if cell.workload != "stages":  # there every frame is measured, and at 1 pps a warm-up means little
-            self._tester.run(context, spec.model_copy(update={"duration_s": max(self._study.warmup_s, 0.05)}))
+        if warmup_s and not with_it:
+            # nothing of it is counted: what is under way arrives while this process of the tester ends
+            self._tester.run(context, spec.model_copy(update={"duration_s": warmup_s, "drain_s": 0.0}))
         begin = program.frames_received()
         result = self._tester.run(context, spec)
         received = 0 if cell.workload == "l2fwd" else program.frames_received() - begin

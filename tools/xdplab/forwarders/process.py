@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.hosts import Host, Running
+from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.model import PointFailed
 
 
@@ -46,3 +48,21 @@ def json_lines(host: Host, output: Path) -> list[dict[str, Any]]:
         except ValueError:
             break
     return found
+
+
+def wait_for_socket(program: Forwarder[Any], dut: Dut, timeout_s: float) -> None:
+    """Until the port has its XDP program and the process its AF_XDP socket: where no frame that comes through proves it.
+
+    Raises:
+        PointFailed: it ended, or has none after `timeout_s`.
+    """
+    ifname = dut.ports[0].ifname
+
+    def is_open() -> bool:
+        ended = program.crashed()
+        if ended:
+            raise PointFailed(f"{ended}: {' | '.join(program.log_tail()[-2:])}")
+        attached = xdp_attachment(dut.host, ifname) is not None
+        return attached and any(xsk_sockets(dut.host, pid) for pid in program.pids())
+
+    wait_until(is_open, timeout_s, f"{program.name}: an AF_XDP socket on {ifname}")

@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.process import how_it_ended, wait_for_socket
 from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.model import Model, PointFailed
+from xdplab.model import Model
 from xdplab.model.sockets import Workload
 
 _ROLES: dict[Workload, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
@@ -79,15 +78,7 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
             env={"LIBXDP_SKIP_DISPATCHER": "1"},
         )
 
-        def is_open() -> bool:
-            ended = self.crashed()
-            if ended:
-                raise PointFailed(f"{ended}: {' | '.join(self.log_tail()[-2:])}")
-            return xdp_attachment(dut.host, ifname) is not None and bool(
-                [sock for pid in self.pids() for sock in xsk_sockets(dut.host, pid)]
-            )
-
-        wait_until(is_open, 10.0, f"xdpsock: an AF_XDP socket on {ifname}")
+        wait_for_socket(self, dut, 10.0)
 
     def stop(self) -> None:
         """SIGTERM: it removes its program."""

@@ -5,12 +5,11 @@ import json
 from typing import Any
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import wait_until
+from xdplab.forwarders.process import wait_for_socket
 from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
 from xdplab.forwarders.xdpsock import WORKLOADS, XdpsockOptions, XdpsockRole, frames_redirected
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.model import InputError, validated
 from xdplab.model.sockets import SocketCase, Workload
 
@@ -58,16 +57,12 @@ class TestpmdRole(Testpmd):
         self._host: Any = None
         self._ifname = ""
 
-    def _is_open(self) -> bool:
-        sockets = any(xsk_sockets(self._host, pid) for pid in self.pids())
-        return sockets and xdp_attachment(self._host, self._ifname) is not None
-
     def start(self, dut: Dut) -> None:
         """As testpmd, and wait until its port is open: no frame that comes through proves it here."""
         self._host, self._ifname = dut.host, dut.ports[0].ifname
         super().start(dut)
         if self.options.port == "af_xdp":
-            wait_until(self._is_open, 20.0, f"testpmd: an AF_XDP socket on {self._ifname}")
+            wait_for_socket(self, dut, 20.0)
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""

@@ -51,7 +51,7 @@ def json_lines(host: Host, output: Path) -> list[dict[str, Any]]:
 
 
 def wait_for_socket(program: Forwarder[Any], dut: Dut, timeout_s: float) -> None:
-    """Until the port has its XDP program and the process its AF_XDP socket: where no frame that comes through proves it.
+    """Until the port has its XDP program and the process a socket there, where no frame that comes through proves it.
 
     Raises:
         PointFailed: it ended, or has none after `timeout_s`.

@@ -12,6 +12,7 @@ from xdplab.forwarders.vpp_program import numbers
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xsk_sockets
 from xdplab.model import Model, PointFailed, Unsupported
+from xdplab.model.socket_options import power_of_two
 
 _MODES = {"auto": 0, "copy": 1, "zero-copy": 2}
 _NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
@@ -20,13 +21,7 @@ _WAKES_RX = (25, 10)
 _INVALID_VALUE, _NO_SOCKET = -7, -12
 
 
-def _power_of_two(value: int) -> int:
-    if value & (value - 1):
-        raise ValueError("should be a power of two")
-    return value
-
-
-RingSize = Annotated[int, Field(ge=256, le=32768), AfterValidator(_power_of_two)]
+RingSize = Annotated[int, Field(ge=256, le=32768), AfterValidator(power_of_two)]
 
 
 class VppAfxdpOptions(VppOptions):

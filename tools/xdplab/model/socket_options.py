@@ -9,13 +9,14 @@ from pydantic import AfterValidator, Field, model_validator
 from xdplab.model.base import Model
 
 
-def _power_of_two(value: int) -> int:
+def power_of_two(value: int) -> int:
+    """A validator of ring sizes."""
     if value & (value - 1):
         raise ValueError("should be a power of two")
     return value
 
 
-RingSize = Annotated[int, Field(ge=8, le=32768), AfterValidator(_power_of_two)]
+RingSize = Annotated[int, Field(ge=8, le=32768), AfterValidator(power_of_two)]
 
 
 class SocketOptions(Model):

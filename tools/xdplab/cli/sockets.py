@@ -15,7 +15,7 @@ from xdplab.analysis.ranks import RankAgreement, rank_agreements
 from xdplab.analysis.socket_compare import CellComparison
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows
 from xdplab.cli.changes import changes_of
-from xdplab.cli.tables import columns, dead_time, number
+from xdplab.cli.tables import columns, dead_time, number, reason_lines
 from xdplab.model import plain
 from xdplab.model.sockets import SocketStudy, SocketTrial
 
@@ -47,7 +47,8 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
                 figures = (stage.min_us, stage.max_us, stage.peak_to_peak_us, stage.mean_us, stage.rms_us)
                 table.append([row.case, number(row.rate_pps), name, *map(number, figures), str(stage.count)])
         parts.append(columns(table))
-    parts += [f"{row.workload}: {row.case}: {row.status}: {row.reason}" for row in rows if row.reason]
+    told = ((f"{row.workload}: {row.case}", f"{row.status}: {row.reason}") for row in rows if row.reason)
+    parts += reason_lines(told, "cells")
     return "\n".join(parts)
 
 

@@ -53,11 +53,9 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
                 "status": point.status,
             }
         )
-    reasons: dict[str, list[str]] = {}
-    for point in points:
-        if point.reason:
-            reasons.setdefault(f"{point.status}: {point.reason}", []).append(point.forwarder)
-    notes = [f"{who[0] if len(who) == 1 else f'{len(who)} points'}: {reason}" for reason, who in reasons.items()]
+    notes = reason_lines(
+        ((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason), "points"
+    )
     dead = overhead(trials)
     if dead:
         notes.append(dead_time("a visit", "the visits'", dead))
@@ -70,6 +68,14 @@ def dead_time(of_what: str, whose: str, dead: Overhead) -> str:
     """One line."""
     spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
     return f"dead time of {of_what}: {spread}; {dead.traffic_share:.0%} of {whose} time was traffic"
+
+
+def reason_lines(found: Iterable[tuple[str, str]], several: str) -> list[str]:
+    """One line for each reason: whose it is, or how many `several` have it."""
+    reasons: dict[str, list[str]] = {}
+    for who, reason in found:
+        reasons.setdefault(reason, []).append(who)
+    return [f"{who[0] if len(who) == 1 else f'{len(who)} {several}'}: {reason}" for reason, who in reasons.items()]
 
 
 def comparison_table(

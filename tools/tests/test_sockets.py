@@ -101,7 +101,9 @@ def test_stages_of_repetitions_add_up_to_those_of_all_frames(parts: list[list[in
 
 
 def test_a_run_folder_is_read_again_and_drawn(tmp_path: Path) -> None:
-    study = app.read_socket_study(STUDIES / "tsn-latency.yaml")
+    read = app.read_socket_study(STUDIES / "tsn-latency.yaml")
+    noted = read.cases[0].model_copy(update={"note": "<i>it spins"})
+    study = read.model_copy(update={"cases": (noted, *read.cases[1:])})
     stages = dict.fromkeys(("driver", "stack", "complete"), stage([900, 1000, 2500]))
     trials = [
         trial(workload="stages", case=study.cases[0].title, rate_pps=128.0, stages=stages, stamps={"software": 3}),
@@ -118,7 +120,7 @@ def test_a_run_folder_is_read_again_and_drawn(tmp_path: Path) -> None:
     assert (again, kept) == (head, trials)
     write_socket_report(folder.report, again, kept)
     text = folder.report.read_text(encoding="utf-8")
-    for words in ("PREEMPT_RT", "XDP for TSN", "38.17", "&lt;no&gt;", "<svg", "Published figures"):
+    for words in ("PREEMPT_RT", "XDP for TSN", "38.17", "&lt;no&gt;", "&lt;i&gt;it spins", "<svg", "Published figures"):
         assert words in text
     assert "<script" not in text
 

@@ -66,6 +66,7 @@ def socket_text(study: SocketStudy, trials: Sequence[SocketTrial]) -> str:
     rows = socket_rows(study, trials)
     ranks = rank_agreements(study, rows)
     parts = [socket_table(rows) if rows else "no cell was visited"]
+    parts += [f"{case}: {note}" for case, note in study.notes.items()]
     parts += [rank_table(ranks)] if ranks else []
     dead = socket_overhead(study, trials).items()
     parts += [dead_time(f"a cell, program {program}", "the cells'", found) for program, found in dead]

@@ -29,6 +29,8 @@ class SocketCase(Model):
     options: dict[str, Scalar] = {}
     #: Of program `nf`, made from the study's `network_functions`.
     function: NfPoint | None = None
+    #: A sentence that stands beside its figures.
+    note: Shown = ""
     #: Workloads that it takes part in; none given: all of the study.
     workloads: tuple[Workload, ...] = ()
 
@@ -82,6 +84,11 @@ class SocketStudy(Model):
         if not self.cases and self.network_functions is None:
             raise ValueError("cases: there are none, and no network_functions")
         return self
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """Case -> the sentence that stands beside its figures."""
+        return {case.title: case.note for case in self.cases if case.note}
 
     def all_cases(self) -> tuple[SocketCase, ...]:
         """Those given, and those of the network functions."""

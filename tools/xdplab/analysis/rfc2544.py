@@ -7,6 +7,7 @@ from typing import Any
 
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.levels import two_levels
 from xdplab.model import TrialRecord
 
 Found = Sequence[dict[str, Any]]
@@ -166,8 +167,10 @@ def _recovery(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
 
 def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     names = ("forwarding_rate_pps", "offered_pps", "intended_pps")
+    levels = two_levels([figures["forwarding_rate_pps"] for figures in found])
     return {name: _spread(figures[name] for figures in found) for name in names} | {
-        "overloaded": all(figures["overloaded"] for figures in found)
+        "overloaded": all(figures["overloaded"] for figures in found),
+        "two_levels_kpps": levels.text(1000) if levels else "",
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from xdplab.analysis.distribution import Distribution
+from xdplab.analysis.levels import two_levels
 from xdplab.forwarders.base import mode_name
 from xdplab.model import Model, Shown
 from xdplab.model.functions import NfPoint
@@ -39,6 +40,8 @@ class SocketRow(Model):
     disturbed: int
     mpps: float | None
     mpps_range: tuple[float, float] | None
+    #: Where the repetitions fall into two groups (`analysis.levels`), in words.
+    two_levels_mpps: str
     figure: float | None
     figure_range: tuple[float, float] | None
     unit: Shown
@@ -69,6 +72,7 @@ def _row(workload: Workload, case: str, rate: float | None, trials: list[SocketT
     measured = [trial for trial in trials if trial.pps is not None or trial.figure is not None]
     figures = [trial.figure for trial in measured if trial.figure is not None]
     rates = [trial.pps / 1e6 for trial in measured if trial.pps is not None]
+    levels = two_levels(rates)
     bad = [trial for trial in trials if trial.status in ("failed", "unsupported")]
     status = bad[0].status if bad and not measured else "partial" if bad else "ok"
     stamped = {name: sum(trial.stamps.get(name, 0) for trial in measured) for name in ("hardware", "software")}
@@ -83,6 +87,7 @@ def _row(workload: Workload, case: str, rate: float | None, trials: list[SocketT
         disturbed=sum(trial.status == "disturbed" for trial in measured),
         mpps=median(rates) if rates and workload != "stages" else None,
         mpps_range=(min(rates), max(rates)) if rates and workload != "stages" else None,
+        two_levels_mpps=levels.text() if levels and workload != "stages" else "",
         figure=median(figures) if figures else None,
         unit=measured[-1].unit if measured else "",
         figure_range=(min(figures), max(figures)) if figures else None,

@@ -47,6 +47,9 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
                 figures = (stage.min_us, stage.max_us, stage.peak_to_peak_us, stage.mean_us, stage.rms_us)
                 table.append([row.case, number(row.rate_pps), name, *map(number, figures), str(stage.count)])
         parts.append(columns(table))
+    parts += [
+        f"{row.workload}: {row.case}: two levels, Mpps: {row.two_levels_mpps}" for row in rows if row.two_levels_mpps
+    ]
     told = ((f"{row.workload}: {row.case}", f"{row.status}: {row.reason}") for row in rows if row.reason)
     parts += reason_lines(told, "cells")
     return "\n".join(parts)

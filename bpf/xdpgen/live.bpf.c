@@ -42,6 +42,13 @@ __u32 tx_ports_id;
 __u64 redirect_errors[2][GEN_STREAMS];
 __s32 redirect_errno;
 
+/* 7,400 instructions to verify instead of 65,500: 0.1 s of each start. */
+__noinline int gen_choose_next(void)
+{
+	gen_choose(&gen, streams);
+	return 0;
+}
+
 static __always_inline void account_late(void)
 {
 	__u32 key = hdr_index(gen.pending_late_ns);

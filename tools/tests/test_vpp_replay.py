@@ -58,8 +58,8 @@ def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old
 @pytest.mark.parametrize(
     ("scenario", "names", "mode", "rx"),
     [
-        ("afxdp", "{}/{}", "none copy", "polling"),
-        ("afxdp-adaptive", "{}/{}", "none copy", "adaptive"),
+        ("afxdp", "{}/{}", "copy", "polling"),
+        ("afxdp-adaptive", "{}/{}", "copy", "adaptive"),
         ("afpacket", "host-{}", "af_packet v3", "interrupt"),
     ],
 )

@@ -178,4 +178,6 @@ def mode_name(mode: Mapping[str, Any]) -> str:
     if not sockets:
         return "/".join(sorted(attached)) or "none"
     copying = "zero-copy" if all(sock.get("zero_copy") for sock in sockets) else "copy"
-    return f"{'/'.join(sorted(attached)) or 'none'} {copying}"
+    if not attached:  # of a socket that only sends, or nothing is known of the ports
+        return f"{copying}, no XDP program" if mode.get("xdp") else copying
+    return f"{'/'.join(sorted(attached))} {copying}"

@@ -2,7 +2,8 @@
 """The study's second part as a study file: two configurations of each group again, under load.
 
 First at the rate of the delay study's equation (bandwidth x smallest latency / bits of a frame), which has one frame on
-the way at a time and none waiting; then without an interval, as fast as the forwarder forwards.
+the way at a time and none waiting; then without an interval: as fast as the forwarder forwards or, of pings in a closed
+loop, the next as soon as the last is back.
 """
 
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 from xdplab.analysis.sweep.analyse import SweepAnalysis
 from xdplab.model import InputError, Point, RunRecord
 from xdplab.model.design import TESTER, same_level
+from xdplab.testers import make_tester
 
 PER_GROUP = 2
+#: Of a closed loop: more than any path carries.
+_ENDLESS_PPS = 100e6
 
 
 def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None = None) -> dict[str, Any]:
@@ -41,6 +45,7 @@ def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None 
             :PER_GROUP
         ]
     ]
+    no_interval = {"probe_pps": _ENDLESS_PPS} if make_tester(study.tester).closed_loop else {"load_share": 1.0}
     written: dict[str, Any] = study.model_dump(mode="json", exclude_defaults=True, by_alias=True)
     return {
         **written,
@@ -49,7 +54,7 @@ def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None 
         "title": f"{study.title or study.name}: {PER_GROUP} configurations of each group under load",
         "design": {"kind": "list", "points": [_point(run, run.points[row.point_id]) for row in chosen]},
         "constraints": [],
-        "loads": [{"probe_pps": round(rate_pps, 3)}, {"load_share": 1.0}],
+        "loads": [{"probe_pps": round(rate_pps, 3)}, no_interval],
     }
 
 

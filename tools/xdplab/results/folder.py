@@ -2,14 +2,12 @@
 """A run folder on disk. A trial is safe once `append` has returned: it is on the disk before the next one starts."""
 
 import contextlib
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, RunRecord, TrialRecord
+from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord
+from xdplab.results.reading import head_as, read_head, read_trials
 
 
 class RunFolder:
@@ -63,21 +61,10 @@ class RunFolder:
         Raises:
             InputError: not a run folder, that of a socket study, or written by another version.
         """
-        path = self.path / "run.json"
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as exc:
-            raise InputError(f"{self.path}: not a run folder: {path.name}: {exc}") from None
-        if isinstance(data, dict) and data.get("kind") == "sockets":
+        data = read_head(self.path)
+        if data.get("kind") == "sockets":
             raise InputError(f"{self.path}: the run of a socket study; show, report and compare read it")
-        found = data.get("schema_version") if isinstance(data, dict) else None
-        if found != SCHEMA_VERSION:
-            raise InputError(f"{path}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
-        try:
-            return RunRecord.model_validate(data)
-        except ValidationError as exc:
-            first = exc.errors(include_url=False)[0]
-            raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        return head_as(RunRecord, data, self.path)
 
     def trials(self) -> list[TrialRecord]:
         """All whole lines of trials.jsonl: a last one that kill -9 cut off is left out, any other bad one is an error.
@@ -85,22 +72,7 @@ class RunFolder:
         Raises:
             InputError: a line in the middle cannot be read.
         """
-        try:
-            lines = self._trials.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
-        lines.pop()  # what stands behind the last newline: nothing, or half a line
-        records = []
-        for number, line in enumerate(lines, start=1):
-            try:
-                record = TrialRecord.model_validate_json(line)
-            except ValidationError as exc:
-                raise InputError(f"{self._trials}:{number}: not a trial record: {exc.errors()[0]['msg']}") from None
-            if record.schema_version != SCHEMA_VERSION:
-                found = record.schema_version
-                raise InputError(f"{self._trials}:{number}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
-            records.append(record)
-        return records
+        return read_trials(self._trials, TrialRecord)
 
     def mend(self) -> None:
         """Cut off half a last line, before a resumed run appends to it."""

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two kinds of runs lie side by side in a results folder; run.json says which one a folder holds."""
 
-import json
 from pathlib import Path
 
-from xdplab.model import InputError
 from xdplab.results.folder import RunFolder, find_run
+from xdplab.results.reading import read_head
 from xdplab.results.sockets import SocketFolder
 
 
@@ -16,10 +15,4 @@ def open_run(name: str, results: Path) -> RunFolder | SocketFolder:
         InputError: there is none, or its run.json cannot be read.
     """
     found = find_run(name, results)
-    head = found.path / "run.json"
-    try:
-        data = json.loads(head.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as exc:
-        raise InputError(f"{found.path}: not a run folder: {head.name}: {exc}") from None
-    sockets = isinstance(data, dict) and data.get("kind") == "sockets"
-    return SocketFolder(found.path) if sockets else found
+    return SocketFolder(found.path) if read_head(found.path).get("kind") == "sockets" else found

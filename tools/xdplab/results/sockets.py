@@ -4,10 +4,9 @@
 import os
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed
+from xdplab.model import InputError, JournalFailed
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
+from xdplab.results.reading import head_as, read_head, read_trials
 
 
 class SocketFolder:
@@ -48,35 +47,14 @@ class SocketFolder:
         Raises:
             InputError: not the folder of a socket study, or a trial is not of that study.
         """
-        head = self.path / "run.json"
-        try:
-            record = SocketRunRecord.model_validate_json(head.read_bytes())
-            if record.schema_version != SCHEMA_VERSION:
-                found = record.schema_version
-                raise InputError(f"{head}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
-            return record, self._trials(record)
-        except OSError as exc:
-            raise InputError(f"{self.path}: not a run folder: {exc.strerror}") from None
-        except ValidationError as exc:
-            raise InputError(f"{head}: not a socket study: {_first(exc)}") from None
-
-    def _trials(self, record: SocketRunRecord) -> list[SocketTrial]:
+        data = read_head(self.path)
+        if data.get("kind") != "sockets":
+            raise InputError(f"{self.path}: not a socket study")
+        record = head_as(SocketRunRecord, data, self.path)
         path = self.path / "trials.jsonl"
-        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        trials = read_trials(path, SocketTrial)
         cases = {case.title for case in record.study.all_cases()}
-        trials = []
-        for number, line in enumerate(lines, start=1):
-            try:
-                trial = SocketTrial.model_validate_json(line)
-            except ValidationError as exc:
-                raise InputError(f"{path}:{number}: not a trial of a socket study: {_first(exc)}") from None
+        for number, trial in enumerate(trials, start=1):
             if trial.workload not in record.study.workloads or trial.case not in cases:
                 raise InputError(f"{path}:{number}: {trial.workload}: {trial.case}: not a cell of its study")
-            trials.append(trial)
-        return trials
-
-
-def _first(exc: ValidationError) -> str:
-    """What is wrong first, and where."""
-    error = exc.errors(include_url=False)[0]
-    return ": ".join(filter(None, (".".join(map(str, error["loc"])), error["msg"])))
+        return record, trials

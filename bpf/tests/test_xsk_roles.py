@@ -96,7 +96,7 @@ def test_pings_that_do_not_come_back_time_out(middle):
 
 
 def test_pings_of_the_warm_up_are_not_counted(middle):
-    """200 batches in 0.2 s at 1 ms, of which the first half is the warm-up; sequences begin anew."""
+    """A batch each millisecond for 0.2 s, of which the first half is the warm-up; sequences begin anew."""
     with xsk(middle, "b", "reflect", "b0", wait="poll") as reflector:
         times = {"warmup_s": 0.1, "duration_s": 0.1, "interval_us": 1000, "timeout_us": 5000000}
         with xsk(middle, "a", "ping", "a0", streams=[frames()], **times) as ping:
@@ -106,7 +106,7 @@ def test_pings_of_the_warm_up_are_not_counted(middle):
     assert 0 < done["batches"] <= 101
     assert counts(got) == clean(done["batches"])
     assert reflected["sockets"][0]["rx"] > done["batches"]
-    assert 0.1 <= done["trial_s"] < 0.2
+    assert 0.1 <= done["trial_s"] < 5  # the last batch is waited for
     assert is_sound(done)
 
 

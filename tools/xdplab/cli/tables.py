@@ -56,8 +56,9 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
     notes = reason_lines(
         ((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason), "points"
     )
-    levels = {point.forwarder: point.figures.get("forwarding_rate", {}).get("two_levels_kpps") for point in points}
-    notes += [f"{who}: at overload two levels, kpps: {told}" for who, told in levels.items() if told]
+    for point in points:
+        told = point.figures.get("forwarding_rate", {}).get("two_levels_kpps")
+        notes += [f"{point.forwarder}, {point.frame_bytes} bytes: at overload two levels, kpps: {told}"] if told else []
     dead = overhead(trials)
     if dead:
         notes.append(dead_time("a visit", "the visits'", dead))

@@ -16,8 +16,8 @@ from xdplab.hosts.kernel import thread_ids
 from xdplab.model import Model, PointFailed
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
-#: Without hugepages, in MiB. testpmd locks all of it and gives it back at its end: 0.14 and 0.04 s here, 0.33 and 0.10
-#: of 512. Its 32768 mbufs do not fit into 128.
+#: Without hugepages, in MiB. testpmd locks all of it at its start and gives it back at its end, so more costs time at
+#: each visit; its 32768 mbufs do not fit into 128.
 _MEMORY_MIB = "192"
 
 

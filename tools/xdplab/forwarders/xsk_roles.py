@@ -7,7 +7,7 @@ from typing import Any
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import wait_for_socket
 from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
-from xdplab.forwarders.xdpsock import WORKLOADS, XdpsockOptions, XdpsockRole, frames_redirected
+from xdplab.forwarders.xdpsock import WORKLOADS, XdpsockOptions, XdpsockRole, frames_redirected, why_not_counted
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.model import InputError, validated
@@ -54,8 +54,13 @@ class TestpmdRole(Testpmd):
         super().__init__(options)
         self.forward_mode = _TESTPMD_MODES[workload]
         self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
+        self._workload: Workload = workload
         self._host: Any = None
         self._ifname = ""
+
+    def supported(self, dut: Dut) -> str | None:
+        """What it drops must be counted by the kernel."""
+        return super().supported(dut) or why_not_counted(dut, self._workload)
 
     def start(self, dut: Dut) -> None:
         """As testpmd, and wait until its port is open: no frame that comes through proves it here."""

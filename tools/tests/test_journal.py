@@ -112,7 +112,7 @@ def test_a_trial_of_another_schema_version_is_refused(run: RunFolder) -> None:
     ("text", "words"),
     [
         ("", "not a run folder"),
-        ("[]", "schema version None"),
+        ("[]", "not a run folder: run.json: no object"),
         ('{"schema_version": 99}', "schema version 99, this xdplab reads 1"),
         ('{"schema_version": 1}', "run.json: run_id: Field required"),
     ],

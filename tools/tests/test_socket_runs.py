@@ -236,10 +236,10 @@ def test_a_merged_report_says_what_it_left_out(cli: Callable[..., Done], tmp_pat
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "trials.jsonl:2: not a trial of a socket study"),
+        ("{", "trials.jsonl:2: not a trial record"),
         ({"case": "two"}, "trials.jsonl:2: rxdrop: two: not a cell of its study"),
         ({"workload": "txonly"}, "trials.jsonl:2: txonly: one: not a cell of its study"),
-        ({"pps": "fast"}, "trials.jsonl:2: not a trial of a socket study: pps"),
+        ({"pps": "fast"}, "trials.jsonl:2: not a trial record: pps"),
         ({"stages": {"driver": staged([5]).stages["driver"].model_dump()}}, "should hold driver, stack, complete"),
     ],
 )

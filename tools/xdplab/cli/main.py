@@ -64,9 +64,10 @@ def run(
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished)
-    summaries = summarise(outcome.record, made.trials())
+    trials = made.trials()
+    summaries = summarise(outcome.record, trials)
     print(summary_table(summaries))
-    print(answer(outcome.record, summaries).sentence)
+    print(answer(outcome.record, summaries, trials).sentence)
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:

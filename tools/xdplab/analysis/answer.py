@@ -92,12 +92,15 @@ def _sentence(ours: PointSummary, theirs: PointSummary, found: Comparison) -> st
     ahead, behind = (ours, theirs) if found.better else (theirs, ours)
     ratio = found.interval if found.better else found.interval.inverted()
     verb, as_much = ("forwards", "as much") if found.metric in RATES else ("is", "as fast")
-    least = f"at least {significant(ratio.low)} times" if found.sense != "exact" and ratio.low else ""
-    times = least or (f"at least {significant(ratio.least)} times" if ratio.clear and ratio.least else "")
-    often = "" if least or not times else f" in each of {ratio.pairs} repetitions"
-    who = f"{_long(ahead.forwarder)} {verb} {times or f'{significant(ratio.ratio)} times'} {as_much} as "
-    spread = "" if found.sense != "exact" else f" (ratio {ratio.text()}, {ratio.confidence:.0%} interval)"
-    return f"{at}{who}{_long(behind.forwarder)}{often}: {figures}{spread}{repeats}."
+    times, often, spread = f"{significant(ratio.ratio)} times", "", ""
+    if found.sense != "exact":
+        times = f"at least {significant(ratio.low or 1)} times"
+    elif ratio.method == "each-pair":
+        times, often = f"at least {significant(ratio.least or 1)} times", f" in each of {ratio.pairs} repetitions"
+    else:
+        spread = f" ({ratio.confidence:.0%} interval {ratio.spread()})"
+    who = f"{_long(ahead.forwarder)} {verb} {times} {as_much} as {_long(behind.forwarder)}"
+    return f"{at}{who}{often}: {figures}{spread}{repeats}."
 
 
 def _repeats(found: Comparison) -> str:

@@ -94,8 +94,12 @@ def counted(trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord
 
 
 def _measured(trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    found = [t for t in trials if t.purpose == "measure" and t.result is not None and t.clause == clause]
-    return sorted(found, key=lambda trial: trial.repetition)
+    """The first of each repetition: a method may measure more than one thing in a visit, and has figures for these."""
+    first: dict[int, TrialRecord] = {}
+    for trial in trials:
+        if trial.purpose == "measure" and trial.result and (trial.clause == LIGHT_LOAD) == (clause == LIGHT_LOAD):
+            first.setdefault(trial.repetition, trial)
+    return [first[repetition] for repetition in sorted(first)]
 
 
 def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummary]:

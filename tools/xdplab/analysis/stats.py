@@ -26,6 +26,15 @@ _DRAWS = 20_000
 _Way = Literal["none", "student-t", "bootstrap-t"]
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """A number as a person reads it: `11,300`, `1.20`, `0.0123`; never an exponent."""
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.{digits - 1}e}")
+    places = digits - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(places, 0)}f}"
+
+
 class Interval(Model):
     """A ratio, and where it lies at the stated confidence; bounds are None with fewer than three pairs."""
 

@@ -88,7 +88,7 @@ def recover(nic: str, seed: int, between: float, configurations: int | None) -> 
     # a configuration that was taken for an outlier is wrong as well
     right = sum(stands_for.get(group) == truth[p] for p, group in labels.items() if truth[p] in alone)
     matters = {each.factor for each in found.importance if each.matters}
-    real = _real(nic, made)
+    real = _real(made)
     return Recovery(
         nic=nic,
         seed=seed,
@@ -167,10 +167,10 @@ def _matched(truth: dict[str, int], labels: dict[str, int]) -> dict[int, int]:
     return {groups[g]: clusters[c] for c, g in zip(rows, cells, strict=True)}
 
 
-def _real(nic: str, made: Simulated) -> set[str]:
-    """Settings that decide the (merged) cluster of some drawn configuration that is not an outlier."""
+def _real(made: Simulated) -> set[str]:
+    """Settings that decide the (merged) cluster of some drawn configuration; those that wait are a cluster as well."""
     levels = {point_id: point.knobs for point_id, point in made.run.points.items()}
-    known = {tuple(levels[p].values()): made.merged[c] for p, c in made.truth.items() if c is not None}
+    known = {tuple(levels[p].values()): None if c is None else made.merged[c] for p, c in made.truth.items()}
     real = set()
     for index, name in enumerate(FACTORS):
         for setting, cluster in known.items():

@@ -15,7 +15,7 @@ from xdplab import app
 from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
-from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_sentence
 from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.report import beside_published, describe, duration
 from xdplab.report.published import published_figure
@@ -63,6 +63,7 @@ class XdplabLibrary:
         self._run: RunRecord | None = None
         self._summaries: list[PointSummary] = []
         self._sweeps: list[SweepAnalysis] = []
+        self._trials: list[TrialRecord] = []
 
     @keyword
     def run_study(self, path: str, only: Sequence[str] = (), **changes: Any) -> None:
@@ -84,7 +85,7 @@ class XdplabLibrary:
         except XdplabError as exc:
             raise FatalError(str(exc)) from None
         self._run = outcome.record
-        trials = folder.trials()
+        self._trials = trials = folder.trials()
         self._summaries = summarise(outcome.record, trials)
         self._sweeps = analyse_sweep(outcome.record, trials) if is_sweep(outcome.record.study) else []
         path = str(folder.report)
@@ -222,7 +223,7 @@ class XdplabLibrary:
 
     @keyword
     def sweep_was_analysed(self) -> None:
-        """Log groups and rules; pass when there is an analysis and, with more than one group, each has its rule."""
+        """Log groups and rules; pass when, with more than one group, each has its rule; skip with too little to say."""
         for found in self._analysed():
             for line in (found.clustering.reason, *found.summary):
                 logger.info(line)
@@ -234,14 +235,16 @@ class XdplabLibrary:
 
     @keyword
     def setting_matters(self, name: str) -> None:
-        """Pass when the analysis finds that this setting matters; skip when it does not vary."""
+        """Pass when the analysis finds that this setting matters; skip when it does not vary or cannot be judged."""
         for found in self._analysed():
             one = next((each for each in found.importance if each.factor == name), None)
             if one is None:
                 raise SkipExecution(f"{name} does not vary in this run")
+            if one.undecided:
+                raise SkipExecution(f"{found.title}: {name}: {one.verdict}: {one.why}")
             logger.info(f"{name}: {one.verdict}, importance {one.permutation}, p {one.p}")
             if not one.matters:
-                raise AssertionError(f"{name}: {one.verdict}")
+                raise AssertionError(f"{name}: {one.verdict}: {one.why}")
 
     @keyword
     def published_tables_are_compared(self) -> None:
@@ -256,7 +259,8 @@ class XdplabLibrary:
 
     def _analysed(self) -> list[SweepAnalysis]:
         if not self._sweeps:
-            raise AssertionError("too few configurations were measured for an analysis")
+            assert self._run is not None, "run a study first"
+            raise SkipExecution(sweep_sentence(self._run, self._trials))
         return self._sweeps
 
     @keyword

@@ -96,9 +96,7 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
     )
 
 
-def sweep_sentence(
-    run: RunRecord, trials: Sequence[TrialRecord], found: Sequence[SweepAnalysis] = ()
-) -> str:
+def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequence[SweepAnalysis] = ()) -> str:
     """Which settings matter, in one sentence for each path and traffic profile, or why that cannot be said.
 
     Args:
@@ -146,7 +144,9 @@ def _what_matters(found: Sequence[Importance]) -> str:
         clauses = ["no setting matters that can be told from chance"]
     if idle:
         least = ratio_words(max(each.visible or 0 for each in idle))
-        clauses.append(f"no effect seen of {', '.join(each.factor for each in idle)}, where {least} would have been seen")
+        clauses.append(
+            f"no effect seen of {', '.join(each.factor for each in idle)}, where {least} would have been seen"
+        )
     sentence = "; ".join(clauses)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -164,7 +164,9 @@ def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, 
     reasons = "; ".join(dict.fromkeys(outlier.reason for outlier in found))
     which = f"they are those with {rule.text}" if rule and rule.precision == rule.coverage == 1 else ""
     if rule and not which:
-        which = f"most are those with {rule.text} ({rule.precision:.0%} of these are, {rule.coverage:.0%} of the outliers)"
+        which = (
+            f"most are those with {rule.text} ({rule.precision:.0%} of these are, {rule.coverage:.0%} of the outliers)"
+        )
     left_out = "too few others are left, so they are grouped as well" if grouped else "only the groups leave them out"
     clauses = [f"{len(found)} of {configurations} configurations are outliers ({reasons})", which, left_out]
     return f"{'; '.join(clause for clause in clauses if clause)}."

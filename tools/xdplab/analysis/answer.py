@@ -12,7 +12,7 @@ from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.digits import percent, significant
 from xdplab.analysis.figures import MORE_IS_BETTER as RATES
 from xdplab.analysis.summary import PointSummary
-from xdplab.analysis.sweep import is_sweep, sweep_sentence
+from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_sentence
 from xdplab.model import Model, RunRecord, TracingSpec, TrialRecord
 
 _DEFAULT = ("ovs-afxdp", "ovs-afpacket")
@@ -29,10 +29,15 @@ class Answer(Model):
     at_rate: Comparison | None = None
 
 
-def answer(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[TrialRecord] = ()) -> Answer:
+def answer(
+    run: RunRecord,
+    summaries: Sequence[PointSummary],
+    trials: Sequence[TrialRecord] = (),
+    sweeps: Sequence[SweepAnalysis] | None = None,
+) -> Answer:
     """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
 
-    A study with several testers asks whether they agree, one of method breakdown where the time goes, a sweep which
+    `sweeps`: what `analyse_sweep` says, by who has it already. A study with several testers asks whether they agree, one of method breakdown where the time goes, a sweep which
     settings matter.
     """
     found_agreement = agreements(run, summaries)
@@ -43,7 +48,8 @@ def answer(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
     if isinstance(run.study.method, TracingSpec):
         return _told(_tracing(summaries, run.study.method.goal_us))
     if is_sweep(run.study):
-        return _told(sweep_sentence(run, trials))
+        found = analyse_sweep(run, trials) if sweeps is None else sweeps
+        return Answer(sentence=sweep_sentence(run, trials, found), said=bool(found))
     wanted = run.study.answer or _DEFAULT
     ours, theirs = found = _pair(*wanted, summaries)
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]

@@ -53,9 +53,9 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     environment = templates()
     summaries = summarise(run, trials)
     measured = [summary for summary in summaries if summary.repetitions]
-    found = answer(run, summaries, trials)
     method = run.study.method
     sweeps = sweep_sections(run, trials)
+    found = answer(run, summaries, trials, [section["found"] for section in sweeps])
     single = [summary for summary in measured if summary.samples and not sweeps]  # a sweep has pictures of its own
     return environment.get_template("report.html.j2").render(
         run=run,

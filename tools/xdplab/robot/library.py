@@ -88,7 +88,7 @@ class XdplabLibrary:
         trials = folder.trials()
         self._summaries = summarise(outcome.record, trials)
         self._sweeps = analyse_sweep(outcome.record, trials) if is_sweep(outcome.record.study) else []
-        self._answer = answer(outcome.record, self._summaries, trials)
+        self._answer = answer(outcome.record, self._summaries, trials, self._sweeps)
         path = str(folder.report)
         logger.info(f'<a href="file://{quote(path)}">{escape(path)}</a>', html=True)
         logger.console(f"  {self._answer.sentence}\n  report {folder.report}")
@@ -224,7 +224,7 @@ class XdplabLibrary:
 
     @keyword
     def sweep_was_analysed(self) -> None:
-        """Log groups and rules; pass when there is an analysis and, with more than one group, each has its rule."""
+        """Log groups and rules; pass when, with more than one group, each has its rule; skip with too little to say."""
         for found in self._analysed():
             for line in (found.clustering.reason, *found.summary):
                 logger.info(line)
@@ -236,14 +236,16 @@ class XdplabLibrary:
 
     @keyword
     def setting_matters(self, name: str) -> None:
-        """Pass when the analysis finds that this setting matters; skip when it does not vary."""
+        """Pass when the analysis finds that this setting matters; skip when it does not vary or cannot be judged."""
         for found in self._analysed():
             one = next((each for each in found.importance if each.factor == name), None)
             if one is None:
                 raise SkipExecution(f"{name} does not vary in this run")
+            if one.undecided:
+                raise SkipExecution(f"{found.title}: {name}: {one.verdict}: {one.why}")
             logger.info(f"{name}: {one.verdict}, importance {one.permutation}, p {one.p}")
             if not one.matters:
-                raise AssertionError(f"{name}: {one.verdict}")
+                raise AssertionError(f"{name}: {one.verdict}: {one.why}")
 
     @keyword
     def published_tables_are_compared(self) -> None:
@@ -258,7 +260,8 @@ class XdplabLibrary:
 
     def _analysed(self) -> list[SweepAnalysis]:
         if not self._sweeps:
-            raise AssertionError("too few configurations were measured for an analysis")
+            assert self._run is not None, "run a study first"
+            raise SkipExecution(self._answer.sentence)
         return self._sweeps
 
     @keyword

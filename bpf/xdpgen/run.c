@@ -114,8 +114,7 @@ __u64 run_sent(const struct run *run)
 
 	for (i = 0; i < run->num_senders; i++)
 		for (j = 0; j < run->senders[i].count; j++)
-			sum += run->senders[i].streams[j].sent[GEN_TRIAL] -
-			       sender_refused(&run->senders[i], GEN_TRIAL, j);
+			sum += sender_sent(&run->senders[i], GEN_TRIAL, j);
 	return sum;
 }
 
@@ -130,26 +129,17 @@ static __u64 last_poll(const struct run *run)
 	return min(last, run->end_ns);
 }
 
-static __u64 last_sent(const struct run *run)
-{
-	__u64 last = run->trial_ns;
-	int i;
-
-	for (i = 0; i < run->num_senders; i++)
-		last = max(last, run->senders[i].gen->last_sent_ns);
-	return last;
-}
-
 __u64 run_trial_end(const struct run *run)
 {
-	bool counted = true;
+	__u64 end = run->trial_ns;
 	int i;
 
-	for (i = 0; i < run->cfg.num_streams; i++)
-		counted = counted && run->cfg.streams[i].count;
 	if (run->interrupted)
 		return last_poll(run);
-	return counted ? min(last_sent(run), run->end_ns) : run->end_ns;
+	for (i = 0; i < run->num_senders; i++)
+		end = max(end, gen_trial_end(run->senders[i].gen,
+					     run->senders[i].streams));
+	return end;
 }
 
 /* Wait until nothing arrives any more. */

@@ -179,12 +179,14 @@ static void probe_report(const struct worker *w, json_t *root)
 	const struct traffic *t = w->private;
 	const struct gen_thread *gen = &t->gen;
 	__u64 begin = gen->stage_end_ns[GEN_WARMUP];
-	__u64 end = min(gen->stage_end_ns[GEN_TRIAL], gen->last_poll_ns);
-	double elapsed_s = end > begin ? (end - begin) / 1e9 : 0;
+	__u64 end = gen_trial_end(gen, t->streams);
+	double elapsed_s;
 
+	if (gen->stage != GEN_DONE) /* interrupted */
+		end = min(end, gen->last_poll_ns);
+	elapsed_s = end > begin ? (end - begin) / 1e9 : 0;
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
-	json_object_set_new(root, "streams",
-			    traffic_json(t, w->opt, elapsed_s, end));
+	json_object_set_new(root, "streams", traffic_json(t, w->opt, end));
 	json_object_set_new(root, "tx_stuck", stuck_ports(w));
 	json_object_set_new(root, "other", json_integer(t->account.other));
 	json_object_set_new(root, "stalls", json_integer(gen->stalls));

@@ -37,8 +37,8 @@ def answer(
 ) -> Answer:
     """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
 
-    `sweeps`: what `analyse_sweep` says, by who has it already. A study with several testers asks whether they agree, one of method breakdown where the time goes, a sweep which
-    settings matter.
+    A study with several testers asks whether they agree, one of method breakdown where the time goes, a sweep which
+    settings matter (`sweeps`: what `analyse_sweep` says, by who has it already).
     """
     found_agreement = agreements(run, summaries)
     if found_agreement:
@@ -48,8 +48,8 @@ def answer(
     if isinstance(run.study.method, TracingSpec):
         return _told(_tracing(summaries, run.study.method.goal_us))
     if is_sweep(run.study):
-        found = analyse_sweep(run, trials) if sweeps is None else sweeps
-        return Answer(sentence=sweep_sentence(run, trials, found), said=bool(found))
+        swept = analyse_sweep(run, trials) if sweeps is None else sweeps
+        return Answer(sentence=sweep_sentence(run, trials, swept), said=bool(swept))
     wanted = run.study.answer or _DEFAULT
     ours, theirs = found = _pair(*wanted, summaries)
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]

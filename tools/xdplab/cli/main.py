@@ -159,16 +159,17 @@ def false_alarms(
     folder, summaries = app.summaries_of(run, results or app.results_folder())
     if len(summaries) != 2:
         raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
-    called = {
-        metric: [each.interval for each in self_comparisons(summaries[0], summaries[1], group, metric)]
-        for metric in ("p50_us", "p99_us")
-    }
+    called = {metric: self_comparisons(summaries[0], summaries[1], group, metric) for metric in ("p50_us", "p99_us")}
     if as_json:
         print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))
         return
     for metric, found in called.items():
-        different = [one.text() for one in found if one.differs]
-        print(f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}")
+        different = [one.text() for one in found if one.better is not None]
+        unsaid = sum(bool(one.hindrances) for one in found)
+        print(
+            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
+            f"of {unsaid} nothing was said"
+        )
 
 
 @cli.command()

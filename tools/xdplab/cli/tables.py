@@ -171,10 +171,12 @@ def _median(summary: PointSummary, metric: str) -> str:
 def _light(point: PointSummary) -> dict[str, str]:
     """What it reads at the study's light load."""
     light = point.light
+    if light is None:
+        return dict.fromkeys(("kpps, light", "p50 us, light", "loss, light"), "-")
     return {
-        "kpps, light": number(light and light.offered_pps and light.offered_pps / 1000),
-        "p50 us, light": number(light and light.p50_us),
-        "loss, light": ratio(light and light.loss_ratio),
+        "kpps, light": number(light.offered_pps and light.offered_pps / 1000),
+        "p50 us, light": number(light.p50_us),
+        "loss, light": ratio(light.loss_ratio),
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from xdplab.analysis.distribution import distribution
 from xdplab.analysis.digits import significant
+from xdplab.analysis.distribution import distribution
 from xdplab.analysis.summary import counted
 from xdplab.analysis.sweep import SHOWN, SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.analysis.sweep.anova import p_words

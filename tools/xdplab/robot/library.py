@@ -260,7 +260,7 @@ class XdplabLibrary:
 
     def _analysed(self) -> list[SweepAnalysis]:
         if not self._sweeps:
-            assert self._run is not None, "run a study first"
+            assert self._answer is not None, "run a study first"
             raise SkipExecution(self._answer.sentence)
         return self._sweeps
 

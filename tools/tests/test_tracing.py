@@ -209,7 +209,8 @@ def test_the_whole_interval_decides(low: float | None, high: float | None, words
 
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=3, max_size=11), st.floats(-5, 5))
 def test_a_difference_moves_with_what_is_added(pairs: list[tuple[float, float]], more: float) -> None:
-    first, second = difference_interval(pairs), difference_interval([(a + more, b) for a, b in pairs])
+    first = difference_interval(pairs, depth=None)
+    second = difference_interval([(a + more, b) for a, b in pairs], depth=None)
     assert first is not None
     assert second is not None
     assert first.low is not None

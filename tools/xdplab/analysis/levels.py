@@ -26,6 +26,11 @@ class Levels(Model):
     low_count: int
     high_count: int
 
+    @property
+    def apart(self) -> float:
+        """The upper over the lower."""
+        return self.high / self.low
+
     def text(self, per: float = 1.0) -> str:
         """`752 (3 of 8 repetitions) and 1,056 (5)`, the values divided by `per`."""
         total = self.low_count + self.high_count

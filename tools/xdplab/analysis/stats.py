@@ -135,12 +135,13 @@ def ratio_interval(
     confidence: float = CONFIDENCE,
     *,
     resolution: float = 0.0,
-    depth: float = DEPTH,
+    depth: float | None = DEPTH,
 ) -> Interval | None:
     """Geometric mean of `a / b` over paired measurements, with its interval; None without a usable pair.
 
     `resolution`: two values nearer than this (relative) are one to the measure. `depth`: how far apart the levels of
-    this machine are, as a ratio of at least 1, where its history says it.
+    this machine are, as a ratio of at least 1, where its history says it; None where no level can meet one side alone,
+    as in one process that is measured with and without something in turns.
     """
     usable = [(a, b) for a, b in pairs if a > 0 and b > 0]
     if not usable:
@@ -159,7 +160,7 @@ def ratio_interval(
         most=math.exp(sizes.max()) if one_way else None,
         two_levels=levels,
         error=_error(logs) if len(logs) >= MIN_PAIRS else None,
-        depth=max(depth, _apart(levels)),
+        depth=_deepest(depth, levels),
         resolution=resolution,
     )
     return found if found.error is None else _bounded(found.model_copy(update={"p": _p(found)}), 1 - confidence)
@@ -195,7 +196,7 @@ def difference_interval(
     confidence: float = CONFIDENCE,
     *,
     resolution: float = 0.0,
-    depth: float = DEPTH,
+    depth: float | None = DEPTH,
 ) -> Difference | None:
     """Mean of `a - b` over paired measurements, with its interval by the rules of a ratio; None without a pair.
 
@@ -208,7 +209,7 @@ def difference_interval(
     levels = _deeper(pairs)
     if count < MIN_PAIRS:
         return Difference(mean=mean, low=None, high=None, pairs=count, confidence=confidence, two_levels=levels)
-    deep = math.log(max(depth, _apart(levels))) * float(np.abs(pairs).mean())  # so that it says the same as the ratio
+    deep = math.log(_deepest(depth, levels)) * float(np.abs(pairs).mean())  # so that it says the same as the ratio
     half, floor = _half_width(1 - confidence, count, _error(differences), deep, resolution)
     return Difference(
         mean=mean,
@@ -272,11 +273,13 @@ def _error(data: np.ndarray) -> float:
 def _deeper(pairs: Sequence[tuple[float, float]]) -> Levels | None:
     """The deeper of the two levels of either side."""
     found = [levels for side in zip(*pairs, strict=True) if (levels := two_levels(side)) is not None]
-    return max(found, key=_apart, default=None)
+    return max(found, key=lambda levels: levels.apart, default=None)
 
 
-def _apart(levels: Levels | None) -> float:
-    return levels.high / levels.low if levels else 1.0
+def _deepest(depth: float | None, levels: Levels | None) -> float:
+    if depth is None:
+        return 1.0
+    return max(depth, levels.apart) if levels else depth
 
 
 def _bound(value: float) -> str:

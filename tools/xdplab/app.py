@@ -123,7 +123,8 @@ def run_study(
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
 
     Raises:
-        InputError: nothing was measured; no run folder is left behind.
+        InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
+            machine, and nothing in it has been changed.
         Missing: the study's only tester is not on this machine.
     """
     require_root(prepared.testbed)
@@ -135,8 +136,6 @@ def run_study(
     if all(reasons):
         raise Missing("; ".join(f"tester {t.name}: {r}" for t, r in zip(prepared.testers, reasons, strict=True)))
     folder = resume or new_run(results, prepared.study.name)
-    if resume:
-        resume.mend()
     run = StudyRun(
         folder.name,
         prepared.study,

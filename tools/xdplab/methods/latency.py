@@ -21,6 +21,7 @@ class Latency(Method):
     """Probes beside a load, after a warm-up that is not counted."""
 
     name: ClassVar[str] = "latency"
+    repeats_whole: ClassVar[bool] = True
 
     def __init__(self, spec: LatencySpec) -> None:
         self.spec = spec

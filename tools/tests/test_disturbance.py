@@ -99,19 +99,6 @@ def test_use_is_the_difference_of_two_snapshots_of_threads_that_lived_through_bo
     assert found.softirqs == {0: 4, 1: 0}
 
 
-@pytest.mark.parametrize(
-    ("stalled_ratio", "waited_ratio", "due"),
-    [(0, 0, 1000), (0.05, 0, 950), (0.1, 0, 900), (0.11, 0, 1000), (0.3, 0.25, 700), (0.3, 0.1, 1000)],
-)
-def test_frames_of_short_stalls_are_not_due_and_those_of_a_busy_core_are(
-    stalled_ratio: float, waited_ratio: float, due: int
-) -> None:
-    """A receive half on the sender's core that takes a third of its time is no accident: the load was not offered."""
-    told = result(stream([1000]), stalled_ns=round(stalled_ratio * S), run_delay_ns=round(waited_ratio * S))
-    sent = told.streams[0].model_copy(update={"intended": 1000, "sent": 600})
-    assert told.model_copy(update={"streams": (sent,), "elapsed_s": 1.0}).due == due
-
-
 def disturbed_run(
     cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, folder: FilePath, bad: set[int], **rule: Any
 ) -> list[tuple[int, str]]:

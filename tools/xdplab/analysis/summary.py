@@ -214,7 +214,7 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
 
 def _tester_limited(trial: TrialRecord) -> bool:
     result = trial.result
-    return bool(result and (result.tester_lost or result.sent < (1 - TESTER_LIMIT_RATIO) * result.due))
+    return bool(result and (result.tester_lost or result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended))
 
 
 def _loss(trials: Iterable[TrialRecord]) -> float | None:

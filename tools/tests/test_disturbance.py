@@ -135,16 +135,3 @@ def test_no_forwarder_runs_on_the_senders_core_of_another_machine() -> None:
 def test_the_machine_that_simulates_a_forwarder_disturbs_nothing() -> None:
     seen = snapshot(make_forwarder(ForwarderSpec(name="fake")), DUT)
     assert (seen.ticks, seen.softirqs, seen.threads) == ({}, {}, {})
-
-
-@pytest.mark.parametrize(
-    ("stalled_ratio", "waited_ratio", "due"),
-    [(0, 0, 1000), (0.05, 0, 950), (0.1, 0, 900), (0.11, 0, 1000), (0.3, 0.25, 700), (0.3, 0.1, 1000)],
-)
-def test_frames_of_short_stalls_are_not_due_and_those_of_a_busy_core_are(
-    stalled_ratio: float, waited_ratio: float, due: int
-) -> None:
-    """A receive half on the sender's core that takes a third of its time is no accident: the load was not offered."""
-    told = result(stream([1000]), stalled_ns=round(stalled_ratio * S), run_delay_ns=round(waited_ratio * S))
-    sent = told.streams[0].model_copy(update={"intended": 1000, "sent": 600})
-    assert told.model_copy(update={"streams": (sent,), "elapsed_s": 1.0}).due == due

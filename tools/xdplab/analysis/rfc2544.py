@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.analysis.contradiction import contradiction, last_attempts, worst
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.levels import two_levels
+from xdplab.methods.search import PRESETS
 from xdplab.model import TrialRecord
 
 Found = Sequence[dict[str, Any]]
@@ -34,41 +36,73 @@ def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
 
 
 def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFigures, ...]:
-    """Throughput without loss and forwarding rate of each repetition, in pps over all directions, for pairing."""
+    """Throughput and forwarding rate of each repetition, in pps over all directions, with who set them, for pairing."""
     trials = list(trials)
     found: dict[int, RepetitionFigures] = {}
     for trial in trials:
-        if trial.purpose != "figures" or trial.clause not in ("RFC 2544 26.1", "RFC 2285 3.6.1"):
+        if trial.purpose != "figures" or trial.clause not in _RATES or "unsupported" in trial.figures:
             continue
-        best, total, rate = {"loss_ratio": 0.0}, 0.0, trial.figures.get("forwarding_rate_pps")
-        if rate is None:
-            best = min(trial.figures["bounds"], key=lambda bound: float(bound["loss_ratio"]))
-            total = (best["throughput_pps"] or 0.0) * trial.figures["directions"]
-        earlier = found.get(trial.repetition)
-        searched = _last_attempts(trials, trial.repetition, trial.clause)
+        earlier = found.get(trial.repetition) or _nothing(trial.repetition)
+        new = _RATES[trial.clause](trial, trials)
+        new |= {name: getattr(earlier, name) | new.get(name, {}) for name in _PER_METRIC}
+        searched = last_attempts(trials, trial.repetition, trial.clause)
         disturbed = sum(one.status == "disturbed" for one in searched) * 2 > len(searched)
-        found[trial.repetition] = RepetitionFigures(
-            repetition=trial.repetition,
-            disturbed=disturbed or (earlier is not None and earlier.disturbed),
-            p50_us=None,
-            p99_us=None,
-            p999_us=None,
-            loss_ratio=best["loss_ratio"],
-            achieved_pps=total or rate or 0.0,
-            forwarded_pps=total or rate or 0.0,
-            ndr_pps=total or (earlier.ndr_pps if earlier else None),
-            forwarding_rate_pps=rate or (earlier.forwarding_rate_pps if earlier else None),
-        )
+        whole = earlier.model_copy(update={**new, "disturbed": disturbed or earlier.disturbed})
+        best = whole.ndr_pps or whole.pdr_pps or whole.forwarding_rate_pps or 0.0
+        found[trial.repetition] = whole.model_copy(update={"achieved_pps": best, "forwarded_pps": best})
     return tuple(found.values())
 
 
-def _last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:
-    """The attempt that the search was given, of each of its trials in one repetition."""
-    last: dict[int, TrialRecord] = {}
-    for trial in trials:
-        if trial.purpose == "search" and trial.clause == clause and trial.repetition == repetition:
-            last[trial.trial] = trial
-    return list(last.values())
+_PER_METRIC = ("limited_by", "at_most", "resolution", "doubts")
+
+
+def _nothing(repetition: int) -> RepetitionFigures:
+    return RepetitionFigures(
+        repetition=repetition, disturbed=False, p50_us=None, p99_us=None, p999_us=None, loss_ratio=0.0,
+        achieved_pps=0.0, forwarded_pps=0.0,
+    )  # fmt: skip
+
+
+def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss."""
+    figures = trial.figures
+    bound = min(figures["bounds"], key=lambda each: float(each["loss_ratio"]))
+    metric = "ndr_pps" if bound["loss_ratio"] == 0 else "pdr_pps"
+    limited_by, rate = bound["limited_by"], (bound["throughput_pps"] or 0.0) * figures["directions"]
+    at_most, doubts = {}, {}
+    if limited_by == "below-minimum":
+        at_most[metric] = min(step["load_pps"] for step in figures["steps"]) * figures["directions"]
+    elif not rate:
+        doubts[metric] = f"no load was found good: limited by the {limited_by}"
+    contradicted_by = contradiction(trials, trial.repetition, figures, bound)
+    if contradicted_by:
+        doubts[metric] = contradicted_by.text()
+    return {
+        metric: rate if rate or limited_by == "below-minimum" else None,
+        "pdr_loss_ratio": bound["loss_ratio"] or None,
+        "loss_ratio": bound["loss_ratio"],
+        "limited_by": {metric: limited_by},
+        "at_most": at_most,
+        "resolution": {metric: PRESETS[figures["preset"]].relative_width},
+        "doubts": doubts,
+    }
+
+
+def _flooded(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """The forwarding rate; a forwarder that lost nothing may forward more. It is told apart by single frames."""
+    metric = "forwarding_rate_pps"
+    received = [each.result.received for each in last_attempts(trials, trial.repetition, trial.clause) if each.result]
+    return {
+        metric: trial.figures[metric],
+        "limited_by": {metric: "forwarder" if trial.figures["overloaded"] else "tester"},
+        "resolution": {metric: 1 / median(received)} if any(received) else {},
+    }
+
+
+_RATES: dict[str, Callable[[TrialRecord, Sequence[TrialRecord]], dict[str, Any]]] = {
+    "RFC 2544 26.1": _searched,
+    "RFC 2285 3.6.1": _flooded,
+}
 
 
 def _found(trials: Iterable[TrialRecord], clause: str) -> list[dict[str, Any]]:
@@ -86,15 +120,19 @@ def _spread(values: Iterable[float | None]) -> dict[str, Any] | None:
 
 
 def _throughput(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    records = [each for each in trials if each.purpose == "figures" and each.clause == "RFC 2544 26.1"]
     bounds = []
     for ratio in sorted({bound["loss_ratio"] for figures in found for bound in figures["bounds"]}):
-        same = [(bound, f["directions"]) for f in found for bound in f["bounds"] if bound["loss_ratio"] == ratio]
+        same = [(each, b) for each in records for b in each.figures.get("bounds", ()) if b["loss_ratio"] == ratio]
+        contradicted_by = worst([contradiction(trials, each.repetition, each.figures, b) for each, b in same])
         bounds.append(
             {
                 "loss_ratio": ratio,
-                "limited_by": sorted({bound["limited_by"] for bound, _ in same}),
+                "limited_by": sorted({bound["limited_by"] for _, bound in same}),
+                "contradicted_by": contradicted_by and contradicted_by.model_dump(),
+                "contradiction": contradicted_by.text() if contradicted_by else "",
                 **{
-                    name: _spread(bound[name] and bound[name] * directions for bound, directions in same)
+                    name: _spread(bound[name] and bound[name] * each.figures["directions"] for each, bound in same)
                     for name in ("throughput_pps", "lower_pps", "upper_pps")
                 },
             }
@@ -117,11 +155,12 @@ def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]
         quiet = [trial for trial in at_load if trial.status == "ok"] or at_load
         merged = distribution(quiet)
         sent = sum(trial.result.sent for trial in quiet if trial.result)
-        lost = sum(stream.lost for trial in quiet if trial.result for stream in trial.result.streams)
+        lost = sum(trial.result.lost for trial in quiet if trial.result)
         rows.append(
             {
                 "share": load["share"],
                 "load_pps": median(figures["loads"][index]["load_pps"] for figures in found),
+                "achieved_pps": median(trial.result.achieved_pps for trial in quiet if trial.result) if quiet else None,
                 "trials": len(quiet),
                 "disturbed": len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
                 "samples": merged.count,
@@ -151,18 +190,26 @@ def _loss_curve(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, A
 
 
 def _back_to_back(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    names = ("average_frames", "burst_rate_pps", "implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames")
-    return {name: _spread(figures[name] for figures in found) for name in names} | {
+    names = ("average_frames", "burst_rate_pps", "implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames",
+             "buffer_resolution_frames")  # fmt: skip
+    return {name: _spread(figures.get(name) for figures in found) for name in names} | {
         "frames": [length for figures in found for length in figures["frames"]],
         "limited_by": sorted({figures["limited_by"] for figures in found}),
+        "reasons": _reasons(found),
     }
 
 
 def _recovery(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     names = ("recovery_us", "overload_pps", "relief_pps", "lost_in_overload", "resolution_us")
     return {name: _spread(figures[name] for figures in found) for name in names} | {
-        "overloaded": all(figures["overloaded"] for figures in found)
+        "overloaded": all(figures["overloaded"] for figures in found),
+        "reasons": _reasons(found),
     }
+
+
+def _reasons(found: Found) -> list[str]:
+    """Why there is no figure, of the repetitions that have none."""
+    return sorted({figures["reason"] for figures in found if figures.get("reason")})
 
 
 def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -175,9 +222,11 @@ def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> dict[str, A
 
 
 def _reset(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    names = ("gap_us", "lost", "load_pps", "resolution_us")
-    return {name: _spread(figures[name] for figures in found) for name in names} | {
-        "came_back": all(figures["came_back"] for figures in found)
+    """Runs of before the suite's own part was measured have the gap alone."""
+    names = ("gap_us", "own_us", "reset_us", "lost", "load_pps", "resolution_us")
+    return {name: _spread(figures.get(name) for figures in found) for name in names} | {
+        "came_back": all(figures["came_back"] for figures in found),
+        "reasons": _reasons(found),
     }
 
 

@@ -96,8 +96,8 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection."""
-    rows = bench_search(searches, lambda text: print(text, file=sys.stderr))
-    print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
+    found = bench_search(searches, lambda text: print(text, file=sys.stderr))
+    print(json.dumps(found.model_dump(), indent=1) if as_json else bench_table(found))
 
 
 @cli.command()

@@ -24,12 +24,17 @@ class Box(Model):
     #: Mean time between stalls (0: none) and how many frames one loses.
     stall_every_s: float = Field(default=0.0, ge=0)
     stall_frames: int = Field(default=300, ge=0)
-    #: Frames that a burst above the capacity may leave waiting before one is lost.
-    buffer_frames: int = Field(default=2048, ge=0)
+    #: Frames that may wait before one is lost.
+    buffer_frames: int = Field(default=256, ge=0)
     #: Softness of the knee (0: sharp): below capacity the loss falls by a factor e for each such share of it.
     knee_ratio: float = Field(default=0.0, ge=0, lt=1)
-    #: Share of each trial in which the machine takes the sender's core away: those frames are never sent.
+    #: What the tester in front of it can send at the most, while a forwarder runs beside it.
+    tester_top_pps: float = Field(default=5e6, gt=0)
+    #: Share of each trial in which the machine takes the sender's core away, in stalls of about `sender_stall_s`.
     sender_stall_ratio: float = Field(default=0.0, ge=0, lt=1)
+    sender_stall_s: float = Field(default=0.01, gt=0)
+    #: Frames that the sender catches up with after a stall, in a burst at its top rate; it skips the others.
+    sender_catch_up_frames: int = Field(default=0, ge=0)
     #: Share of frames lost at any load.
     loss_floor: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0

@@ -2,17 +2,17 @@
 """MLRsearch 1.2.1 behind our own types.
 
 Facts about MLRsearch 1.2.1 that shape this module: trial durations may be fractional; unsent frames count as loss when
-`intended_count` is given; without a lower bound it raises unless `fail_fast` is off; a box faster than the top load
-gets no upper bound; when it is ended from inside, its database still holds what was measured.
+`intended_count` is given, so it is not; its conditional throughput is a share of the intended load, so ours is computed
+from what was offered; without a lower bound it raises unless `fail_fast` is off; a box faster than the top load gets no
+upper bound; when it is ended from inside, its database still holds what was measured.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 
-from xdplab.methods.search import Bound, BudgetSpent, Preset, Recorder, Step, limit
+from xdplab.methods.search import Bound, BudgetSpent, Preset, Recorder, Step, bound_of
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no type information
@@ -28,7 +28,6 @@ class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no ty
         return MeasurementResult(
             intended_duration=duration,
             intended_load=load,
-            intended_count=step.sent if step.unsent_ratio <= self._recorder.tolerance else step.due,
             offered_count=step.sent,
             loss_count=max(0, step.lost),
         )
@@ -53,51 +52,35 @@ def mlrsearch(settings: Preset, ratios: Sequence[float], low: float, high: float
     controller = MultipleLossRatioSearch(config=config)
     try:
         found = controller.search(measurer=_Measurer(recorder), debug=lambda line: None)
-        width = settings.relative_width
-        return [_bound(ratio, found[goal], recorder.steps, high, width) for ratio, goal in goals.items()]
+        bounds = {ratio: (_load(found[goal].relevant_lower_bound), _load(found[goal].relevant_upper_bound))
+                  for ratio, goal in goals.items()}  # fmt: skip
+        spent = False
     except BudgetSpent:
-        return [_partial(controller, ratio, goal, recorder.steps, high) for ratio, goal in goals.items()]
+        bounds = {ratio: _partial(controller, ratio, goal, recorder.steps) for ratio, goal in goals.items()}
+        spent = True
+    return [
+        bound_of(ratio, lower, upper, recorder, high, settings.exceed_ratio, spent=spent)
+        for ratio, (lower, upper) in bounds.items()
+    ]
 
 
-def _bound(ratio: float, goal: Any, steps: Sequence[Step], high: float, width: float) -> Bound:
-    """A library result as a Bound: who set the limit is read from the trials at the upper bound."""
-    lower = _load(getattr(goal, "relevant_lower_bound", None))
-    upper = _load(getattr(goal, "relevant_upper_bound", None))
-    throughput = getattr(goal, "conditional_throughput", None)
-    return Bound(
-        loss_ratio=ratio,
-        lower_pps=lower,
-        upper_pps=upper,
-        throughput_pps=float(throughput) if throughput is not None and lower is not None else None,
-        limited_by=limit(ratio, lower, upper, steps, high, width, spent=False),
-    )
-
-
-def _partial(controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[Step], high: float) -> Bound:
+def _partial(
+    controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[Step]
+) -> tuple[float | None, float | None]:
     """What the library's database knows when the budget was spent; without a lower bound, what its trials suggest."""
     target = controller.scaling.goal_to_final_target[goal]
     bounds = controller.database.get_relevant_bounds(target)
-    lower, upper = _load(bounds.clo), _load(bounds.chi)
-    if lower is None:
-        lower = highest_good(ratio, goal.relative_width, steps)
-    at_lower = [step for step in steps if lower and math.isclose(step.load_pps, lower, rel_tol=1e-6)]
-    rate = min((step.load_pps * (1 - step.loss_ratio) for step in at_lower), default=None)
-    return Bound(
-        loss_ratio=ratio,
-        lower_pps=lower,
-        upper_pps=upper,
-        throughput_pps=rate,
-        limited_by=limit(ratio, lower, upper, steps, high, goal.relative_width, spent=True),
-    )
+    lower = _load(bounds.clo)
+    return highest_good(ratio, goal.exceed_ratio, steps) if lower is None else lower, _load(bounds.chi)
 
 
-def highest_good(ratio: float, tolerance: float, steps: Sequence[Step]) -> float | None:
-    """The highest load of which, as of all measured below it, at least half of the trial time went well."""
+def highest_good(ratio: float, exceed_ratio: float, steps: Sequence[Step]) -> float | None:
+    """The highest load of which, as of all measured below it, no more of the trial time than tolerated went badly."""
     found = None
     for load in sorted({step.load_pps for step in steps}):
         here = [step for step in steps if step.load_pps == load]
-        good = sum(s.duration_s for s in here if s.loss_ratio <= ratio and s.unsent_ratio <= tolerance)
-        if 2 * good < sum(step.duration_s for step in here):
+        bad = sum(step.duration_s for step in here if step.loss_ratio > ratio)
+        if bad > exceed_ratio * sum(step.duration_s for step in here):
             break
         found = load
     return found

@@ -163,7 +163,8 @@ class Rfc2544Spec(Model):
     low_pps: float = Field(default=2000, gt=0)
     #: Traffic seconds of a search at the most (default: the preset's).
     budget_s: float | None = Field(default=None, gt=0)
-    drain_s: float = Field(default=0.1, ge=0.01, le=10)
+    #: Wait for frames that are still on their way, at the most (§23: 2 s after the last one was sent).
+    drain_s: float = Field(default=2.0, ge=0.01, le=10)
     equal_load: EqualLoadSpec = EqualLoadSpec()
 
     @property

@@ -21,6 +21,7 @@ from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.search import PRESETS
 from xdplab.methods.stages import STAGES
 from xdplab.model import Rfc2544Spec, RunRecord, TraceWay, TracingSpec, TrialRecord, XdplabError
+from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.report.published import published_figure
 from xdplab.report.sweep import published_study, sweep_sections
 
@@ -80,7 +81,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         traced_by_others=_traced_by_others(run),
         steps=ladder(run, summaries, trials),
         reproductions=_reproductions(run, summaries),
-        preset_summary=PRESETS[method.preset].summary if isinstance(method, Rfc2544Spec) else "",
+        preset=PRESETS[method.preset] if isinstance(method, Rfc2544Spec) else None,
+        load_tolerance=LOAD_TOLERANCE,
         full_scale=isinstance(method, Rfc2544Spec) and scale_of(method) is FULL,
         failures=[trial for trial in trials if trial.status == "failed"],
         disturbed=[trial for trial in trials if trial.status == "disturbed"],

@@ -186,16 +186,21 @@ class PointVisit:
         )
 
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
-        """A trial in the middle of which the forwarder is stopped and started again (RFC 2544 §26.6)."""
+        """A trial in the middle of which the forwarder is stopped and started again (RFC 2544 §26.6).
+
+        What is done between is not the forwarder's: the result says how long it took.
+        """
         failures: list[XdplabError] = []
+        own_ns: list[int] = []
 
         def restart() -> None:
             try:
                 self._forwarder.stop()
+                stopped_ns = time.monotonic_ns()
                 time.sleep(_QUEUE_RELEASE_S)
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
-                self._start()
+                own_ns.append(self._start() - stopped_ns)
             except XdplabError as exc:
                 failures.append(exc)
 
@@ -207,13 +212,15 @@ class PointVisit:
             timer.join()
         if failures:
             raise PointFailed(f"restart: {failures[0]}")
-        return result
+        return result.model_copy(update={"restart_own_ns": own_ns[0]})
 
-    def _start(self) -> None:
-        """The forwarder's own folder is new at each start; the tester's files lie beside it."""
+    def _start(self) -> int:
+        """When its start began (`time.monotonic_ns`). The forwarder's folder is new; the tester's files lie beside."""
         self._dut.host.make_folder(self._dut.rundir)
+        began_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
         self._settings.after_start()
+        return began_ns
 
     def _prepare(self) -> None:
         reason = self._settings.unsupported() or self._forwarder.supported(self._dut)

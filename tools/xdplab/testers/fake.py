@@ -9,11 +9,10 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
-from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
+from xdplab.model import LatencySummary, PointFailed, StreamResult, TrialResult, TrialSpec
 from xdplab.testers.base import Tester, TesterContext
+from xdplab.testers.fluid import Fluid, Sender, flow
 
-#: Top rate of the fake tester in pps.
-TOP_PPS = 5e6
 _SAMPLES = 4000
 _WIRE = Box(capacity_pps=1e9, base_latency_us=0.3, jitter_ratio=0.0, latency_jitter_ratio=0.05)
 
@@ -39,60 +38,69 @@ class FakeTester(Tester):
             forwarder.crash()
             raise PointFailed(f"{forwarder.name}: crashed, as its option crash_at_trial asked for")
         rng = np.random.default_rng(_seed(box, context.trial_key or str(self._trials)))
-        offered = [TOP_PPS if stream.pps is None else min(stream.pps, TOP_PPS) for stream in trial.streams]
         capacity = box.capacity_pps * rng.normal(1.0, box.jitter_ratio)
-        share = min(1.0, capacity / sum(offered)) * (1 - box.loss_floor)
-        if box.knee_ratio:
-            share *= 1 - KNEE_LOSS * min(1.0, math.exp((sum(offered) / capacity - 1) / box.knee_ratio))
+        sender = Sender(box.tester_top_pps, box.sender_stall_ratio, box.sender_stall_s, box.sender_catch_up_frames)
+        fluid = flow(trial.streams, trial.duration_s, sender, capacity, box.buffer_frames)
         stalled = bool(rng.random() < trial.duration_s / box.stall_every_s) if box.stall_every_s else False
+        # a trial of bursts is over with their last frame, as with the real testers
+        elapsed_s = fluid.last_sent_s if all(stream.count for stream in trial.streams) else trial.duration_s
+        share = 1 - box.loss_floor
+        if box.knee_ratio:
+            load = sum(fluid.sent) / elapsed_s / capacity
+            share *= 1 - KNEE_LOSS * min(1.0, math.exp((load - 1) / box.knee_ratio))
         streams = tuple(
-            self._stream(stream, rate, share, box.stall_frames if stalled and index == 0 else 0, box, trial, rng)
-            for index, (stream, rate) in enumerate(zip(trial.streams, offered, strict=True))
+            _stream(trial, index, fluid, share, box.stall_frames if stalled and index == 0 else 0, elapsed_s, box, rng)
+            for index in range(len(trial.streams))
         )
         return TrialResult(
             tester="fake",
             sender="fake",
-            elapsed_s=trial.duration_s,
+            elapsed_s=elapsed_s,
             streams=streams,
-            stalled_ns=round(box.sender_stall_ratio * trial.duration_s * 1e9),
-        )
-
-    @staticmethod
-    def _stream(
-        stream: StreamSpec,
-        rate: float,
-        share: float,
-        stall_frames: int,
-        box: Box,
-        trial: TrialSpec,
-        rng: np.random.Generator,
-    ) -> StreamResult:
-        sent = round(rate * trial.duration_s * (1 - box.sender_stall_ratio))
-        intended = sent if stream.pps is None else round(stream.pps * trial.duration_s)
-        if stream.count and stream.count < sent:
-            intended = sent = stream.count
-        waiting = box.buffer_frames if stream.pps is None and stream.count else 0
-        received = max(0, min(sent, round(sent * share) + waiting) - stall_frames)
-        return StreamResult(
-            kind=stream.kind,
-            direction=stream.direction,
-            frame_bytes=stream.frame_bytes,
-            offered_pps=stream.pps,
-            intended=intended,
-            sent=sent,
-            skipped=intended - sent,
-            received=received,
-            lost=sent - received,
-            achieved_pps=sent / trial.duration_s,
-            rx_pps=received / trial.duration_s,
-            latency=_latency(received, share, box, rng) if stream.kind == "latency" and received else None,
-            on_schedule=sent,
+            stalled_ns=round(box.sender_stall_ratio * elapsed_s * 1e9),
         )
 
 
-def _latency(received: int, share: float, box: Box, rng: np.random.Generator) -> LatencySummary:
+def _stream(
+    trial: TrialSpec,
+    index: int,
+    fluid: Fluid,
+    share: float,
+    stall_frames: int,
+    elapsed_s: float,
+    box: Box,
+    rng: np.random.Generator,
+) -> StreamResult:
+    """Of what came through the buffer, `share` leaves it, and `stall_frames` less."""
+    stream = trial.streams[index]
+    sent = round(fluid.sent[index])
+    intended = sent
+    if stream.pps is not None:
+        intended = round(stream.pps * (trial.duration_s - stream.start_ns / 1e9))
+    if stream.count:
+        intended = stream.count
+    received = max(0, round((sent - round(fluid.lost[index])) * share) - stall_frames)
+    full = received < sent
+    return StreamResult(
+        kind=stream.kind,
+        direction=stream.direction,
+        frame_bytes=stream.frame_bytes,
+        offered_pps=stream.pps,
+        intended=intended,
+        sent=sent,
+        skipped=max(0, intended - sent),
+        received=received,
+        lost=sent - received,
+        achieved_pps=sent / elapsed_s,
+        rx_pps=received / elapsed_s,
+        latency=_latency(received, full, box, rng) if stream.kind == "latency" and received else None,
+        on_schedule=sent,
+    )
+
+
+def _latency(received: int, full: bool, box: Box, rng: np.random.Generator) -> LatencySummary:
     """Lognormal around the base, longer when the box is full; each sample stands for an equal share of the frames."""
-    base = box.base_latency_us * 1000 * (1 if share == 1.0 else 50)
+    base = box.base_latency_us * 1000 * (50 if full else 1)
     run_effect = rng.normal(0.0, box.latency_jitter_ratio)
     samples = base * np.exp(run_effect + rng.normal(0.0, 0.2, size=min(received, _SAMPLES)))
     values, counts = np.unique(np.clip(samples, 1, 10e9).astype(np.int64), return_counts=True)

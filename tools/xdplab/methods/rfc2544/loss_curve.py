@@ -23,7 +23,7 @@ def loss_curve(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Non
         load = top * step / _STEPS
         trial = TrialSpec(streams=load_streams(traffic, load), duration_s=duration, drain_s=spec.drain_s)
         result = session.trial(trial, purpose="search", clause=CLAUSE)
-        lost = sum(stream.lost for stream in result.streams)
+        lost = result.lost
         points.append(
             {
                 "load_pps": load,
@@ -31,7 +31,7 @@ def loss_curve(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Non
                 "lost": lost,
                 "unsent": max(0, result.intended - result.sent),
                 "loss_ratio": lost / result.sent if result.sent else 0.0,
-                "achieved_pps": sum(stream.achieved_pps for stream in result.streams),
+                "achieved_pps": result.achieved_pps,
             }
         )
         session.progress(f"  {load / 1e3:.0f} kpps: loss ratio {points[-1]['loss_ratio']:.2e}")

@@ -3,7 +3,7 @@
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import top_load
-from xdplab.methods.search import PRESETS, Counts, SearchResult, Step, search
+from xdplab.methods.search import SearchResult, Step, search
 from xdplab.methods.streams import load_streams
 from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
 
@@ -12,20 +12,29 @@ CLAUSE = "RFC 2544 26.1"
 
 def throughput(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> SearchResult:
     """Search and journal the bounds. Loads are per direction, counts over all of them."""
+    directions = len(traffic.directions)
 
-    def measure(load_pps: float, duration_s: float) -> Counts:
+    def measure(load_pps: float, duration_s: float) -> Step:
         trial = TrialSpec(streams=load_streams(traffic, load_pps), duration_s=duration_s, drain_s=spec.drain_s)
         result = session.trial(trial, purpose="search", clause=CLAUSE)
-        return Counts(result.due, result.sent, sum(stream.lost for stream in result.streams))
+        return Step(
+            load_pps=load_pps,
+            duration_s=duration_s,
+            offered_pps=result.achieved_pps / directions,
+            sent=result.sent,
+            lost=result.lost,
+            stalled_ratio=result.stalled_share,
+        )
 
-    best: list[float] = []
-    width = PRESETS[spec.preset].relative_width
+    best = 0.0
 
     def progress(step: Step) -> None:
-        if step.loss_ratio <= min(spec.loss_ratios) and step.unsent_ratio <= width:
-            best.append(step.load_pps)
-        known = f"at least {max(best) / 1e3:.0f} kpps without loss" if best else "no trial without loss yet"
-        session.progress(f"  {step.load_pps / 1e3:.0f} kpps: loss ratio {step.loss_ratio:.2e}; {known}")
+        nonlocal best
+        if step.loss_ratio <= min(spec.loss_ratios):
+            best = max(best, step.offered_pps)
+        known = f"at least {best / 1e3:.0f} kpps without loss" if best else "no trial without loss yet"
+        sent = f" ({step.offered_pps / 1e3:.0f} kpps sent)" if step.short else ""
+        session.progress(f"  {step.load_pps / 1e3:.0f} kpps{sent}: loss ratio {step.loss_ratio:.2e}; {known}")
 
     high = top_load(spec, traffic, session.ceiling_pps)
     found = search(
@@ -36,7 +45,7 @@ def throughput(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sea
         CLAUSE,
         {
             **found.model_dump(mode="json"),
-            "directions": len(traffic.directions),
+            "directions": directions,
             "top_load_pps": high,
             "line_rate_bps": spec.line_rate_bps,
         },

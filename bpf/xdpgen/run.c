@@ -12,6 +12,8 @@
 #define START_DELAY_NS 2000000
 #define START_WAIT_US  1000
 #define START_TRIES    5000
+/* How often it is looked whether all has arrived. */
+#define DRAIN_LOOK_NS 1000000
 
 static void close_senders(struct run *run)
 {
@@ -142,20 +144,41 @@ __u64 run_trial_end(const struct run *run)
 	return end;
 }
 
-/* Wait until nothing arrives any more. */
-static void drain(const struct run *run)
+/* Each frame that was sent: duplicates do not make up for it. */
+static bool all_arrived(const struct run *run)
 {
-	unsigned int step_us = run->cfg.drain_s / 4 * 1e6;
-	__u64 before = run_received(run), now;
-	int i;
+	struct rx_counters c;
+	int i, j;
 
-	for (i = 0; i < 4; i++) {
-		usleep(max(step_us, 1000U));
-		now = run_received(run);
-		if (now == before)
-			break;
-		before = now;
+	for (i = 0; i < run->num_senders; i++) {
+		const struct sender *s = &run->senders[i];
+
+		for (j = 0; j < s->count; j++) {
+			const struct stream *cfg =
+				&run->cfg.streams[s->index[j]];
+
+			receiver_read(&run->receivers[cfg->rx_port], cfg->id,
+				      &c);
+			if (c.received < sender_sent(s, GEN_TRIAL, j))
+				return false;
+		}
 	}
+	return true;
+}
+
+/*
+ * Whoever held frames back, for however long, has until @drain_s are over:
+ * what is missing then is lost.
+ */
+static void drain(struct run *run)
+{
+	__u64 deadline = run->stop_ns + (__u64)(run->cfg.drain_s * 1e9);
+
+	while (!all_arrived(run) && now_ns() < deadline)
+		if (watch_pause(DRAIN_LOOK_NS)) {
+			run->interrupted = true;
+			break;
+		}
 }
 
 static __u64 count_races(const struct run *run)

@@ -164,6 +164,17 @@ static json_t *stream_json(const struct traffic *t, const struct stream *s,
 	return json;
 }
 
+bool traffic_all_arrived(const struct traffic *t, const struct options *o)
+{
+	int i;
+
+	for (i = 0; i < o->num_streams; i++)
+		if (t->account.by_id[o->streams[i].id]->received <
+		    t->streams[i].sent[GEN_TRIAL])
+			return false;
+	return true;
+}
+
 json_t *traffic_json(const struct traffic *t, const struct options *o,
 		     __u64 end_ns)
 {

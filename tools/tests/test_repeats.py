@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured anew: a disturbed repetition for all points behind the planned ones, a step of a search at once."""
 
+import io
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from lab import studies
 from lab.command import Done
 from lab.records import result, stream
+from rich.console import Console
 
 from xdplab import app
-from xdplab.cli.progress import SilentListener
+from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.model import Point, TrialRecord, TrialSpec
 from xdplab.runner import Visit, make_plan, visit
 from xdplab.runner.repeats import Repeats
@@ -105,6 +107,17 @@ def test_a_repetition_made_anew_that_is_disturbed_too_is_made_anew_again(
         "repetition 1 is made anew for all 2 points, as repetition 4",
         "repetition 4 is made anew for all 2 points, as repetition 5",
     ]
+
+
+def test_the_bar_on_a_terminal_grows_with_a_round() -> None:
+    with ConsoleListener() as listener:
+        listener._console = Console(file=io.StringIO(), force_terminal=True)
+        _, plan = decided()
+        listener.begin(plan, 4, 1.0)
+        listener.visiting(plan.points[0], 2, 5, 6, 1.0)
+        assert listener._progress is not None
+        (bar,) = listener._progress.tasks
+        assert (bar.completed, bar.total) == (4, 6)
 
 
 @pytest.mark.parametrize(

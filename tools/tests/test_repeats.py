@@ -186,6 +186,22 @@ def test_steps_of_a_search_and_repetitions_share_one_budget() -> None:
     assert repeats.next_round() is None  # two visits of 1 s
 
 
+def test_a_round_that_was_begun_goes_on_whatever_was_spent_in_it() -> None:
+    method = {"name": "latency", "duration_s": 1.0, "warmup_s": 0.0, "drain_s": 0.01}
+    changes = {"repetitions": 3, "method": method, "disturbance": {"max_repeats_share": 0.34}}
+    first, plan = decided(**changes)
+    second, _ = decided(**changes)
+    step = record(Visit(plan.points[0], 3), "ok", purpose="search", attempt=1)
+    for repeats in (first, second):
+        for at in plan.visits:
+            repeats.seen(record(at))
+    begun = first.next_round()
+    assert begun is not None
+    second.seen(step)
+    assert second.next_round() == begun
+    assert second.next_round() is None
+
+
 def test_a_failed_visit_is_no_reason_for_another_and_a_point_without_figures_is_not_visited_again() -> None:
     repeats, plan = decided(repetitions=5)
     works, _ = plan.points

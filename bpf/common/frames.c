@@ -192,3 +192,27 @@ __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns)
 		return 0;
 	return ceil((end_ns - g->due_ns) / interval);
 }
+
+__u64 gen_trial_end(const struct gen_thread *t,
+		    const struct gen_stream *streams)
+{
+	__u64 last = t->stage_end_ns[GEN_WARMUP];
+	__u64 end = t->stage_end_ns[GEN_TRIAL];
+	__u32 i;
+
+	for (i = 0; i < t->streams; i++) {
+		if (!streams[i].count)
+			return end;
+		last = max(last, streams[i].last_ns);
+	}
+	return min(last, end);
+}
+
+double gen_sending_s(const struct gen_stream *g, __u64 end_ns)
+{
+	if (!g->count || g->stage_sent < g->count)
+		return end_ns > g->first_ns ? (end_ns - g->first_ns) / 1e9 : 0;
+	if (g->count == 1)
+		return 0;
+	return (g->last_ns - g->began_ns) / 1e9 * g->count / (g->count - 1);
+}

@@ -20,6 +20,21 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 /* Frames the schedule asked for but that the end of the trial cut off. */
 __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns);
 
+/*
+ * When the trial of a thread's streams was over: as configured, or with the
+ * last departure if each of them ends with its count.
+ */
+__u64 gen_trial_end(const struct gen_thread *t,
+		    const struct gen_stream *streams);
+
+/*
+ * The time, in s, that the rates of a stream in the trial are over.  One that
+ * came to its count: from its first departure to its last, and a mean interval
+ * more, for N frames have N - 1 intervals (0: a single frame has no rate).
+ * Others: from their start to @end_ns, the end of the trial.
+ */
+double gen_sending_s(const struct gen_stream *g, __u64 end_ns);
+
 /* Write a stream's headers and checksums (udp source port left zero). */
 void frame_template(const struct stream *s, struct gen_stream *g);
 

@@ -44,9 +44,11 @@ struct gen_stream {
 	__u32 due_frac;
 	__u32 int_frac;
 	__u64 max_late_ns;
-	__u64 first_ns; /* first departure of the trial */
+	__u64 first_ns; /* start in the trial */
 	__u64 count;	/* frames per stage, 0 = no limit */
 	__u64 stage_sent;
+	__u64 began_ns; /* first departure of the stage */
+	__u64 last_ns;	/* last departure */
 	/* frame */
 	__u32 seq;
 	__u32 flow;
@@ -69,7 +71,6 @@ struct gen_stream {
 struct gen_thread {
 	__u64 wake_ns; /* nothing to do before */
 	__u64 last_poll_ns;
-	__u64 last_sent_ns;
 	__u64 stage_end_ns[2];
 	__u64 stall_ns;
 	__u64 late_ns;
@@ -262,15 +263,18 @@ static __always_inline void gen_advance(struct gen_thread *t,
 					struct gen_stream *streams,
 					struct gen_stream *s, __u64 now)
 {
+	__u64 leaves = s->paced && s->due_ns > now ? s->due_ns : now;
 	__u32 stage = t->stage & 1;
 
+	if (!s->stage_sent)
+		s->began_ns = leaves;
+	s->last_ns = leaves;
 	s->seq++;
 	s->flow++;
 	if (s->flow >= s->flows)
 		s->flow = 0;
 	s->sent[stage]++;
 	s->stage_sent++;
-	t->last_sent_ns = now;
 	if (s->paced)
 		gen_step(s, 1);
 	else

@@ -48,6 +48,16 @@
 #define to_be(bits, x) (x)
 #endif
 
+/*
+ * The frame has the lowest 32 bits of a sequence: the one that is nearest to
+ * @near, which is up to 2^31 away.
+ */
+static inline __attribute__((always_inline)) __u64 whole_seq(__u64 near,
+							     __u32 seq)
+{
+	return near + (__s32)(seq - (__u32)near);
+}
+
 /* Fold a sum of 16-bit words kept in 64 bits; same for both byte orders. */
 static inline __attribute__((always_inline)) __u16 csum_fold64(__u64 sum)
 {

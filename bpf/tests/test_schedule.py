@@ -4,8 +4,9 @@
 import struct
 
 import pytest
-from conftest import clean, config, counts, only, stream, xdpgen
+from conftest import clean, config, counts, net_up, only, stream, xdpgen
 from hdrh.histogram import HdrHistogram
+from xsk import xsk
 
 SENDERS = ["live", "xsk"]
 
@@ -100,3 +101,37 @@ def test_stalls_are_reported(direct):
     assert thread["cpu_seen"] == {"0": thread["polls"]}
     assert 0 < thread["longest_gap_ns"] < 1e9
     assert 0 < thread["ran_ns"] < 1e9
+
+
+def trial_of(net, tester, *streams):
+    """A trial of 0.4 s on the direct link by either program."""
+    if tester == "xdpgen":
+        return xdpgen(config([net.port("a0", tx_cpu=0), net.port("c0")], *streams, warmup_s=0, duration_s=0.4))
+    ports = [{"netns": net.path(name[0]), "ifname": name} for name in ("a0", "c0")]
+    timing = {"duration_s": 0.4, "drain_s": 0.2, "max_burst": 1_000_000}
+    with xsk(net, "a", "probe", ports=ports, streams=list(streams), **timing) as probe:
+        return probe.finish(signal=False)
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+@pytest.mark.parametrize("tester", ["xdpgen", "xsk"])
+def test_rates_are_over_the_time_that_a_stream_sends(tester, queues):
+    """A burst's from its first to its last departure, another one's from its start to the end of the trial."""
+    streams = [
+        stream(pps=1000.0, count=21),
+        stream(id=1, pps=1000.0, start_ns=200_000_000),
+        stream(id=2, pps=1000.0, count=1),
+        stream(id=3, pps=1000.0),
+    ]
+    with net_up(("a0", "c0"), queues=queues) as net:
+        told = trial_of(net, tester, *streams)["streams"]
+    assert [one["sent"] for one in told] == [one["received"] for one in told] == [21, 200, 1, 400]
+    for one, pps in zip(told, (1000, 1000, 0, 1000), strict=True):
+        assert one["achieved_pps"] == one["rx_pps"] == pytest.approx(pps, rel=0.02)
+
+
+@pytest.mark.parametrize("tester", ["xdpgen", "xsk"])
+def test_a_trial_of_bursts_ends_with_the_last_of_them(direct, tester):
+    """20 ms of the 400 ms that it might have lasted."""
+    told = trial_of(direct, tester, stream(pps=1000.0, count=21), stream(id=1, pps=1000.0, count=11))
+    assert told["elapsed_s" if tester == "xdpgen" else "trial_s"] == pytest.approx(0.02, rel=0.02)

@@ -140,14 +140,20 @@ struct redirect_err_args {
 	__u64 index;
 };
 
-/* Fires only when the kernel refuses a redirect (e.g. the port is down). */
+/*
+ * Fires only when the kernel refuses a redirect (e.g. the port is down), right
+ * after live_send and before it runs for the next frame: which then has the
+ * sequence of the one that did not leave.
+ */
 SEC("raw_tp/xdp_redirect_err")
 int live_redirect_err(struct redirect_err_args *args)
 {
+	__u32 index = args->index & (GEN_STREAMS - 1);
+
 	if ((__u32)args->map_id != tx_ports_id)
 		return 0;
 	redirect_errno = args->err;
-	redirect_errors[gen.stage != GEN_WARMUP]
-		       [args->index & (GEN_STREAMS - 1)]++;
+	redirect_errors[gen.stage != GEN_WARMUP][index]++;
+	streams[index].seq--;
 	return 0;
 }

@@ -134,13 +134,13 @@ static __always_inline int is_reordered(__u32 slot, __u32 seq)
 static __always_inline void account_gap(__u32 slot, __u32 seq, __u64 sent)
 {
 	struct rx_gaps *g = &gaps[slot & (GEN_STREAMS - 1)];
-	__u64 since = sent - g->previous_ns;
+	__u64 since = sent - g->previous_ns, whole = whole_seq(g->next, seq);
 
-	if (seq != g->next) {
-		g->last_lost = seq - 1;
+	if (whole != g->next) {
+		g->last_lost = whole - 1;
 		g->any = 1;
 	}
-	g->next = seq + 1;
+	g->next = whole + 1;
 	if (g->previous_ns && since > g->longest_ns)
 		g->longest_ns = since;
 	g->previous_ns = sent;

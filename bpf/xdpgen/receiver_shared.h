@@ -46,9 +46,9 @@ struct rx_counters {
 struct rx_gaps {
 	__u64 previous_ns; /* departure of the last frame in order */
 	__u64 longest_ns;  /* between departures of two that arrived in a row */
-	__u32 last_lost;   /* sequence; valid if any */
-	__u32 any;
-	__u32 next; /* sequence after the highest that arrived */
+	__u64 last_lost;   /* sequence; valid if any */
+	__u64 next;	   /* sequence after the highest that arrived */
+	__u64 any;
 };
 
 /* Per port and CPU. */

@@ -20,9 +20,9 @@ static json_t *string_or_null(const char *string)
 	return string && *string ? json_string(string) : json_null();
 }
 
-static json_t *rate(__u64 frames, double elapsed_s)
+static json_t *rate(__u64 frames, double sending_s)
 {
-	return json_real(elapsed_s > 0 ? frames / elapsed_s : 0);
+	return json_real(sending_s > 0 ? frames / sending_s : 0);
 }
 
 static json_t *histogram(const __u64 *counts)
@@ -85,10 +85,10 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 	const struct receiver *r = &run->receivers[cfg->rx_port];
 	const struct gen_stream *g = &s->streams[i];
 	__u64 refused = sender_refused(s, GEN_TRIAL, i);
-	__u64 sent = g->sent[GEN_TRIAL] - refused;
+	__u64 sent = sender_sent(s, GEN_TRIAL, i);
 	__u64 skipped = g->skipped[GEN_TRIAL] +
 			gen_cut_off(g, run->trial_ns, run_trial_end(run));
-	double elapsed_s = run_elapsed(run);
+	double sending_s = gen_sending_s(g, run_trial_end(run));
 	struct rx_counters c;
 
 	receiver_read(r, cfg->id, &c);
@@ -105,7 +105,7 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 		(json_int_t)(sent - c.received), "duplicated",
 		integer(c.duplicated), "out_of_order", integer(c.out_of_order),
 		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
-		rate(sent, elapsed_s), "rx_pps", rate(c.received, elapsed_s),
+		rate(sent, sending_s), "rx_pps", rate(c.received, sending_s),
 		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i),
 		"gaps", gaps(r, cfg->id, sent));
 }
@@ -223,8 +223,7 @@ static json_t *warmup_json(const struct run *run)
 
 	for (i = 0; i < run->num_senders; i++)
 		for (j = 0; j < run->senders[i].count; j++)
-			sent += run->senders[i].streams[j].sent[GEN_WARMUP] -
-				sender_refused(&run->senders[i], GEN_WARMUP, j);
+			sent += sender_sent(&run->senders[i], GEN_WARMUP, j);
 	for (i = 0; i < run->cfg.num_streams; i++) {
 		const struct stream *s = &run->cfg.streams[i];
 

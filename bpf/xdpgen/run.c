@@ -12,6 +12,8 @@
 #define START_DELAY_NS 2000000
 #define START_WAIT_US  1000
 #define START_TRIES    5000
+/* How often it is looked whether all has arrived. */
+#define DRAIN_LOOK_NS 1000000
 
 static void close_senders(struct run *run)
 {
@@ -114,8 +116,7 @@ __u64 run_sent(const struct run *run)
 
 	for (i = 0; i < run->num_senders; i++)
 		for (j = 0; j < run->senders[i].count; j++)
-			sum += run->senders[i].streams[j].sent[GEN_TRIAL] -
-			       sender_refused(&run->senders[i], GEN_TRIAL, j);
+			sum += sender_sent(&run->senders[i], GEN_TRIAL, j);
 	return sum;
 }
 
@@ -130,42 +131,54 @@ static __u64 last_poll(const struct run *run)
 	return min(last, run->end_ns);
 }
 
-static __u64 last_sent(const struct run *run)
-{
-	__u64 last = run->trial_ns;
-	int i;
-
-	for (i = 0; i < run->num_senders; i++)
-		last = max(last, run->senders[i].gen->last_sent_ns);
-	return last;
-}
-
 __u64 run_trial_end(const struct run *run)
 {
-	bool counted = true;
+	__u64 end = run->trial_ns;
 	int i;
 
-	for (i = 0; i < run->cfg.num_streams; i++)
-		counted = counted && run->cfg.streams[i].count;
 	if (run->interrupted)
 		return last_poll(run);
-	return counted ? min(last_sent(run), run->end_ns) : run->end_ns;
+	for (i = 0; i < run->num_senders; i++)
+		end = max(end, gen_trial_end(run->senders[i].gen,
+					     run->senders[i].streams));
+	return end;
 }
 
-/* Wait until nothing arrives any more. */
-static void drain(const struct run *run)
+/* Each frame that was sent: duplicates do not make up for it. */
+static bool all_arrived(const struct run *run)
 {
-	unsigned int step_us = run->cfg.drain_s / 4 * 1e6;
-	__u64 before = run_received(run), now;
-	int i;
+	struct rx_counters c;
+	int i, j;
 
-	for (i = 0; i < 4; i++) {
-		usleep(max(step_us, 1000U));
-		now = run_received(run);
-		if (now == before)
-			break;
-		before = now;
+	for (i = 0; i < run->num_senders; i++) {
+		const struct sender *s = &run->senders[i];
+
+		for (j = 0; j < s->count; j++) {
+			const struct stream *cfg =
+				&run->cfg.streams[s->index[j]];
+
+			receiver_read(&run->receivers[cfg->rx_port], cfg->id,
+				      &c);
+			if (c.received < sender_sent(s, GEN_TRIAL, j))
+				return false;
+		}
 	}
+	return true;
+}
+
+/*
+ * Whoever held frames back, for however long, has until @drain_s are over:
+ * what is missing then is lost.
+ */
+static void drain(struct run *run)
+{
+	__u64 deadline = run->stop_ns + (__u64)(run->cfg.drain_s * 1e9);
+
+	while (!all_arrived(run) && now_ns() < deadline)
+		if (watch_pause(DRAIN_LOOK_NS)) {
+			run->interrupted = true;
+			break;
+		}
 }
 
 static __u64 count_races(const struct run *run)

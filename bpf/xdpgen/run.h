@@ -47,6 +47,8 @@ static inline double run_elapsed(const struct run *run)
 void watch_prepare(void);
 /* Wait for the senders to end; stops each.  0 or -errno. */
 int watch_senders(struct run *run);
+/* Sleep for @ns, < 1 s; true when a signal to stop came. */
+bool watch_pause(long ns);
 
 /* Print the JSON result on stdout. */
 int result_print(struct run *run);

@@ -73,4 +73,10 @@ static inline __u64 sender_refused(const struct sender *s, int stage, int i)
 	return s->redirect_errors ? s->redirect_errors[stage][i] : 0;
 }
 
+/* Frames of a stream that left. */
+static inline __u64 sender_sent(const struct sender *s, int stage, int i)
+{
+	return s->streams[i].sent[stage] - sender_refused(s, stage, i);
+}
+
 #endif

@@ -52,6 +52,15 @@ void watch_prepare(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
+bool watch_pause(long ns)
+{
+	struct timespec pause = { .tv_nsec = ns };
+	sigset_t set;
+
+	stop_signals(&set);
+	return sigtimedwait(&set, NULL, &pause) > 0;
+}
+
 static int add(struct watch *w, int fd, __u32 what)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u32 = what };
@@ -136,6 +145,7 @@ static void on_event(struct watch *w, __u32 what)
 	struct sender *s;
 
 	if (what == SIGNAL_EVENT) {
+		watch_pause(0); /* takes the signal: a second one is another */
 		w->run->interrupted = true;
 		w->running = 0;
 		return;

@@ -34,15 +34,15 @@ void account_close(struct account *a)
 }
 
 /* Has this sequence been here before, or is that too long ago to tell? */
-static bool is_new(struct arrivals *in, __u32 seq)
+static bool is_new(struct arrivals *in, __u64 seq)
 {
-	__u32 *seen = &in->window[seq % ACCOUNT_WINDOW];
+	__u64 *seen = &in->window[seq % ACCOUNT_WINDOW];
 
 	if (*seen == seq + 1) {
 		in->duplicated++;
 		return false;
 	}
-	if (*seen && (__s32)(*seen - (seq + 1)) > 0) {
+	if (*seen && (__s64)(*seen - (seq + 1)) > 0) {
 		in->beyond_window++;
 		return false;
 	}
@@ -50,16 +50,15 @@ static bool is_new(struct arrivals *in, __u32 seq)
 	return true;
 }
 
-static void account_order(struct arrivals *in, __u32 seq, __u64 sent_ns)
+static void account_order(struct arrivals *in, __u64 seq, __u64 sent_ns)
 {
 	__u64 since = sent_ns - in->previous_ns;
 
 	/* RFC 4737: a later one has been here before it */
-	if ((__s32)(seq - in->next_expected) < 0) {
+	if ((__s64)(seq - in->next) < 0) {
 		in->out_of_order++;
 		return;
 	}
-	in->next_expected = seq + 1;
 	if (seq != in->next) {
 		in->last_lost = seq - 1;
 		in->any_lost = true;
@@ -85,6 +84,7 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 	struct arrivals *in;
 	const __u8 *trailer;
 	__u8 epoch;
+	__u64 seq;
 
 	if (len < ETH_ZLEN - VLAN_BYTES)
 		goto other;
@@ -107,11 +107,12 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 		return got;
 	}
 	got.kind = ARRIVAL_AGAIN;
-	if (!is_new(in, got.seq))
+	seq = whole_seq(in->next, got.seq);
+	if (!is_new(in, seq))
 		return got;
 	got.kind = ARRIVAL_COUNTED;
 	in->received++;
-	account_order(in, got.seq, got.sent_ns);
+	account_order(in, seq, got.sent_ns);
 	if (in->stream->kind == STREAM_LATENCY)
 		distribution_add(&in->latency, now - got.sent_ns);
 	return got;

@@ -20,15 +20,14 @@ struct arrivals {
 	__u64 duplicated;
 	__u64 out_of_order;
 	__u64 beyond_window;
-	__u32 next_expected;
+	__u64 next; /* sequence after the highest that arrived */
 	/* gaps, as in RFC 2544 26.5 */
-	__u32 next;
-	__u32 last_lost;
+	__u64 last_lost;
 	bool any_lost;
 	__u64 previous_ns;
 	__u64 longest_gap_ns;
 	struct distribution latency;
-	__u32 window[ACCOUNT_WINDOW]; /* sequence + 1 */
+	__u64 window[ACCOUNT_WINDOW]; /* sequence + 1 */
 };
 
 struct account {

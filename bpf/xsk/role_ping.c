@@ -127,8 +127,10 @@ static int ping_turn(struct worker *w)
 	__u64 now = now_ns();
 	int handled = 0, i, n;
 
-	if (!w->turns)
+	if (!w->turns) {
 		p->begin_ns = now + w->opt->timing.warmup_s * 1e9;
+		p->traffic->streams[0].first_ns = p->begin_ns;
+	}
 	p->end_ns = now;
 	for (i = 0; i < w->num_ios; i++) {
 		n = traffic_receive(p->traffic, &w->ios[i]);
@@ -159,9 +161,8 @@ static void ping_report(const struct worker *w, json_t *root)
 		p->end_ns > p->begin_ns ? (p->end_ns - p->begin_ns) / 1e9 : 0;
 
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
-	json_object_set_new(
-		root, "streams",
-		traffic_json(p->traffic, w->opt, elapsed_s, p->end_ns));
+	json_object_set_new(root, "streams",
+			    traffic_json(p->traffic, w->opt, p->end_ns));
 	json_object_set_new(root, "other",
 			    json_integer(p->traffic->account.other));
 	json_object_set_new(root, "batches", json_integer(p->batches));

@@ -138,6 +138,25 @@ static int receive_all(struct worker *w)
 	return handled;
 }
 
+static __u64 drain_end(const struct worker *w)
+{
+	const struct traffic *t = w->private;
+
+	return t->done_ns + (__u64)(w->opt->drain_s * 1e9);
+}
+
+/* Whoever held frames back has until drain_s are over. */
+static bool is_over(const struct worker *w, __u64 now)
+{
+	struct traffic *t = w->private;
+
+	if (t->gen.stage != GEN_DONE)
+		return false;
+	if (!t->done_ns)
+		t->done_ns = now;
+	return now >= drain_end(w) || traffic_all_arrived(t, w->opt);
+}
+
 static int probe_turn(struct worker *w)
 {
 	struct traffic *t = w->private;
@@ -153,10 +172,8 @@ static int probe_turn(struct worker *w)
 	received = receive_all(w);
 	if (received < 0)
 		return received;
-	w->wake_ns = t->gen.wake_ns;
-	if (t->gen.stage == GEN_DONE &&
-	    now > t->gen.stage_end_ns[GEN_TRIAL] + w->opt->drain_s * 1e9)
-		w->over = true;
+	w->over = is_over(w, now);
+	w->wake_ns = t->done_ns ? drain_end(w) : t->gen.wake_ns;
 	return sent + received;
 }
 
@@ -179,12 +196,14 @@ static void probe_report(const struct worker *w, json_t *root)
 	const struct traffic *t = w->private;
 	const struct gen_thread *gen = &t->gen;
 	__u64 begin = gen->stage_end_ns[GEN_WARMUP];
-	__u64 end = min(gen->stage_end_ns[GEN_TRIAL], gen->last_poll_ns);
-	double elapsed_s = end > begin ? (end - begin) / 1e9 : 0;
+	__u64 end = gen_trial_end(gen, t->streams);
+	double elapsed_s;
 
+	if (gen->stage != GEN_DONE) /* interrupted */
+		end = min(end, gen->last_poll_ns);
+	elapsed_s = end > begin ? (end - begin) / 1e9 : 0;
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
-	json_object_set_new(root, "streams",
-			    traffic_json(t, w->opt, elapsed_s, end));
+	json_object_set_new(root, "streams", traffic_json(t, w->opt, end));
 	json_object_set_new(root, "tx_stuck", stuck_ports(w));
 	json_object_set_new(root, "other", json_integer(t->account.other));
 	json_object_set_new(root, "stalls", json_integer(gen->stalls));

@@ -92,9 +92,9 @@ int traffic_receive(struct traffic *t, struct io *io)
 	return n;
 }
 
-static json_t *rate(__u64 frames, double elapsed_s)
+static json_t *rate(__u64 frames, double sending_s)
 {
-	return json_real(elapsed_s > 0 ? frames / elapsed_s : 0);
+	return json_real(sending_s > 0 ? frames / sending_s : 0);
 }
 
 static json_t *lateness_json(const struct traffic *t, int i)
@@ -125,13 +125,14 @@ static void set(json_t *json, const char *key, __u64 value)
 }
 
 static json_t *stream_json(const struct traffic *t, const struct stream *s,
-			   int i, double elapsed_s, __u64 end_ns)
+			   int i, __u64 end_ns)
 {
 	const struct arrivals *in = t->account.by_id[s->id];
 	const struct gen_stream *g = &t->streams[i];
 	__u64 sent = g->sent[GEN_TRIAL];
 	__u64 skipped = g->skipped[GEN_TRIAL] +
 			gen_cut_off(g, t->gen.stage_end_ns[GEN_WARMUP], end_ns);
+	double sending_s = gen_sending_s(g, end_ns);
 	json_t *json = json_object();
 
 	set(json, "id", s->id);
@@ -152,8 +153,8 @@ static json_t *stream_json(const struct traffic *t, const struct stream *s,
 	set(json, "duplicated", in->duplicated);
 	set(json, "out_of_order", in->out_of_order);
 	set(json, "late_beyond_window", in->beyond_window);
-	json_object_set_new(json, "achieved_pps", rate(sent, elapsed_s));
-	json_object_set_new(json, "rx_pps", rate(in->received, elapsed_s));
+	json_object_set_new(json, "achieved_pps", rate(sent, sending_s));
+	json_object_set_new(json, "rx_pps", rate(in->received, sending_s));
 	json_object_set_new(json, "latency",
 			    s->kind == STREAM_LATENCY ?
 				    distribution_json(&in->latency) :
@@ -163,14 +164,25 @@ static json_t *stream_json(const struct traffic *t, const struct stream *s,
 	return json;
 }
 
+bool traffic_all_arrived(const struct traffic *t, const struct options *o)
+{
+	int i;
+
+	for (i = 0; i < o->num_streams; i++)
+		if (t->account.by_id[o->streams[i].id]->received <
+		    t->streams[i].sent[GEN_TRIAL])
+			return false;
+	return true;
+}
+
 json_t *traffic_json(const struct traffic *t, const struct options *o,
-		     double elapsed_s, __u64 end_ns)
+		     __u64 end_ns)
 {
 	json_t *array = json_array();
 	int i;
 
 	for (i = 0; i < o->num_streams; i++)
-		json_array_append_new(array, stream_json(t, &o->streams[i], i,
-							 elapsed_s, end_ns));
+		json_array_append_new(
+			array, stream_json(t, &o->streams[i], i, end_ns));
 	return array;
 }

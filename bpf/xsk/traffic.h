@@ -16,6 +16,7 @@ struct traffic {
 	struct account account;
 	struct samples samples;
 	bool stuck[XSK_PORTS]; /* took no more frames; probe */
+	__u64 done_ns;	       /* the last has left; probe */
 };
 
 /* Returns NULL after one line on stderr. */
@@ -32,8 +33,11 @@ __u64 traffic_write(struct gen_stream *g, struct frame *f, __u8 epoch,
 /* Take what has arrived at @io.  Returns how many frames, or -errno. */
 int traffic_receive(struct traffic *t, struct io *io);
 
-/* The JSON of all streams, over @elapsed_s of the trial that ended @end_ns. */
+/* Each frame that was sent: duplicates do not make up for it. */
+bool traffic_all_arrived(const struct traffic *t, const struct options *o);
+
+/* The JSON of all streams in a trial that ended @end_ns. */
 json_t *traffic_json(const struct traffic *t, const struct options *o,
-		     double elapsed_s, __u64 end_ns);
+		     __u64 end_ns);
 
 #endif

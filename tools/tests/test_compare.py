@@ -28,7 +28,7 @@ def test_only_repetitions_that_both_have_are_paired() -> None:
     assert found
     assert found.interval.pairs == 2
     assert found.interval.ratio == pytest.approx(3, rel=0.002)
-    assert found.verdict() == "too few repetitions to say"
+    assert found.verdict() == "cannot be said: 2 of the 3 repetitions that an interval needs: ask for more"
     lone, away = summarise(run_record(A, B), [trial(A, 0), trial(B, 1)])
     assert compare_points(lone, away) is None
 

@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule that tells a stalled machine from a lossy forwarder, on inputs made by hand."""
 
-from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
-from lab import studies
-from lab.command import Done
 from lab.records import LAYOUT, result, stream
 
-from xdplab.forwarders import Dut
+from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts import LocalHost
-from xdplab.model import DisturbanceRule, Path, ThreadUse
-from xdplab.runner import visit
-from xdplab.runner.disturbance import Snapshot, Use, between, judge
+from xdplab.hosts.kernel import CpuTicks
+from xdplab.model import DisturbanceRule, ForwarderSpec, Path, ThreadUse
+from xdplab.runner.disturbance import Snapshot, Use, between, judge, snapshot
 
 DUT = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"))
 RULE = DisturbanceRule()
@@ -32,8 +29,8 @@ def thread(ran_s: float, delay_s: float, switches: int = 3) -> ThreadUse:
     )
 
 
-def use(*threads: ThreadUse, steal: dict[int, float] | None = None) -> Use:
-    return Use(elapsed_s=1.0, steal_share=steal or {}, softirqs={}, threads=threads)
+def use(*threads: ThreadUse, steal: dict[int, float] | None = None, softirq_s: dict[int, float] | None = None) -> Use:
+    return Use(elapsed_s=1.0, steal_share=steal or {}, softirq_s=softirq_s or {}, softirqs={}, threads=threads)
 
 
 def reasons(seen: Use, dut: Dut = DUT, **fields: Any) -> tuple[str, ...]:
@@ -89,46 +86,52 @@ def test_every_reason_is_told() -> None:
 
 
 def test_use_is_the_difference_of_two_snapshots_of_threads_that_lived_through_both() -> None:
-    before = Snapshot(10.0, {0: 100, 1: 100}, {0: 5}, {7: thread(1.0, 0.5), 8: thread(1.0, 0.0)})
-    after = Snapshot(12.0, {0: 100, 1: 140}, {0: 9, 1: 3}, {7: thread(2.5, 0.75, switches=10), 9: thread(9.0, 9.0)})
+    ticks = {0: CpuTicks(softirq=7, steal=100), 1: CpuTicks(softirq=7, steal=100)}
+    later = {0: CpuTicks(softirq=57, steal=100), 1: CpuTicks(softirq=7, steal=140)}
+    before = Snapshot(10.0, ticks, {0: 5}, {7: thread(1.0, 0.5), 8: thread(1.0, 0.0)})
+    after = Snapshot(12.0, later, {0: 9, 1: 3}, {7: thread(2.5, 0.75, switches=10), 9: thread(9.0, 9.0)})
     found = between(before, after)
     (lived,) = found.threads
     assert (lived.ran_ns, lived.run_delay_ns, lived.nonvoluntary_switches) == (1.5 * S, S // 4, 7)
     assert found.steal_share[0] == 0
     assert found.steal_share[1] == pytest.approx(40 / 100 / 2)  # clock ticks of 10 ms
+    assert found.softirq_s == {0: 0.5, 1: 0}
     assert found.softirqs == {0: 4, 1: 0}
 
 
-def disturbed_run(
-    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, folder: FilePath, bad: set[int], **rule: Any
-) -> list[tuple[int, str]]:
-    """(attempt, status) of each measured trial when the n-th judgements of `bad` find something."""
-    calls = iter(range(1000))
-
-    def judged(rule: DisturbanceRule, *args: Any) -> Any:
-        stalled = {"stalled_ns": S} if next(calls) in bad else {}
-        return judge(rule, result(stream([1000]), **stalled), use(), DUT)
-
-    monkeypatch.setattr(visit, "judge", judged)
-    assert not cli("run", studies.study_file(folder, forwarders="fake", repetitions=1, disturbance=rule)).complaints
-    trials = studies.only_run(folder / "results").trials()
-    return [(each.attempt, each.status) for each in trials if each.purpose == "measure"]
-
-
-def test_a_disturbed_trial_is_measured_again_and_both_are_kept(
-    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath
+@pytest.mark.parametrize(
+    ("told", "seen", "machine", "forwarder"),
+    [
+        ({"stalled_ns": 0.59 * S, "run_delay_ns": 0.008 * S}, use(softirq_s={0: 0.71}), 0.008, 0.582),
+        ({"stalled_ns": 0.5 * S, "run_delay_ns": 0.5 * S}, use(softirq_s={0: 0.01}), 0.5, 0),
+        ({"stalled_ns": 0.51 * S, "run_delay_ns": 0.255 * S}, use(softirq_s={0: 0.46}), 0.255, 0.255),
+        ({"stalled_ns": 0.1 * S, "run_delay_ns": 0.12 * S}, use(softirq_s={0: 0.9}), 0.1, 0),
+        ({"stalled_ns": 0.3 * S}, use(steal={0: 0.2}, softirq_s={0: 0.7}), 0.2, 0.1),
+        ({"stalled_ns": 0.3 * S}, use(steal={1: 0.2}, softirq_s={0: 0.7}), 0, 0.3),
+        ({"stalled_ns": 0.3 * S}, use(softirq_s={0: 0.29, 1: 0.9}), 0.3, 0),
+        ({"stalled_ns": 0.6 * S, "senders": 2}, use(softirq_s={0: 0.7}), 0, 0.3),
+    ],
+    ids=[
+        "receive half alone", "a busy loop", "both", "waits too short to be stalls",
+        "the hypervisor and a receive half", "stolen on another core",
+        "more than the softirq time: a hypervisor that does not tell", "two senders",
+    ],
+)  # fmt: skip
+def test_what_the_receive_half_on_the_senders_core_takes_is_the_forwarders(
+    told: dict[str, Any], seen: Use, machine: float, forwarder: float
 ) -> None:
-    assert disturbed_run(cli, monkeypatch, tmp_path, {0}) == [(0, "disturbed"), (1, "ok")]
+    given = {name: round(value) for name, value in told.items()}
+    found = judge(RULE, result(stream([1000]), **given), seen, DUT)
+    assert found.stalled_share == pytest.approx(machine)
+    assert found.receive_half_share == pytest.approx(forwarder)
+    assert any("sender stalled" in reason for reason in found.reasons) == (machine > RULE.max_stalled_share)
 
 
-def test_repeats_are_bounded(cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath) -> None:
-    found = disturbed_run(cli, monkeypatch, tmp_path, set(range(99)), max_repeats=3, max_repeats_share=20)
-    assert found == [(n, "disturbed") for n in range(4)]
+def test_no_forwarder_runs_on_the_senders_core_of_another_machine() -> None:
+    elsewhere = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"), tester_here=False)
+    assert reasons(use(softirq_s={0: 0.9}), elsewhere, stalled_ns=S // 2)
 
 
-@pytest.mark.parametrize(("share", "measured"), [(0, 1), (0.2, 2)])
-def test_repeats_of_a_whole_run_are_bounded(
-    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: FilePath, share: float, measured: int
-) -> None:
-    found = disturbed_run(cli, monkeypatch, tmp_path, set(range(99)), max_repeats=9, max_repeats_share=share)
-    assert found == [(n, "disturbed") for n in range(measured)]
+def test_the_machine_that_simulates_a_forwarder_disturbs_nothing() -> None:
+    seen = snapshot(make_forwarder(ForwarderSpec(name="fake")), DUT)
+    assert (seen.ticks, seen.softirqs, seen.threads) == ({}, {}, {})

@@ -37,7 +37,7 @@ def records(at: Point, ndrs: list[float], p50s_ns: list[int]) -> list[TrialRecor
             "top_load_pps": 5e6,
             "line_rate_bps": None,
         }
-        found.append(trial(at, repetition, [p50 - 1, p50, p50 + 1]))
+        found.append(trial(at, repetition, [p50] * 900 + [p50 + n for n in range(100)]))
         found.append(
             TrialRecord(
                 point_id=at.id,
@@ -78,18 +78,15 @@ def test_every_variant_is_compared_with_the_reference_in_all_metrics() -> None:
     more = by_name["more"].comparisons["ndr_pps"]
     assert more is not None
     assert more.interval.ratio == pytest.approx(1.30, abs=0.005)
-    assert by_name["more"].verdict() == "forwards 30.0% more"
+    assert by_name["more"].verdict() == "forwards 30 % more"
     assert by_name["more"].note == "Because."
-    assert by_name["slow"].verdict().startswith("forwards 20.0% less; p50 50.0% higher")
+    assert by_name["slow"].verdict().startswith("forwards 20 % less; p50 50 % higher")
 
 
 def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
     by_name = {rung.summary.forwarder: rung for rung in climbed().rungs}
     assert by_name["same"].verdict().startswith("nil: told apart in nothing; what would have shown: NDR ")
-    step = by_name["step"].comparisons["ndr_pps"]
-    assert step is not None
-    assert step.interval.differs  # by less than the search resolves
-    assert by_name["step"].verdict().startswith("nil")
+    assert by_name["step"].verdict().startswith("nil")  # each pair by the same half a percent: less than can be seen
 
 
 def test_two_repetitions_say_nothing() -> None:
@@ -97,7 +94,8 @@ def test_two_repetitions_say_nothing() -> None:
     run = run_record(STOCK, MORE, study={"answer": ["more", "stock"], "method": METHOD})
     found = ladder(run, summarise(run, few))
     assert found is not None
-    assert [rung.verdict() for rung in found.rungs] == ["too few repetitions to say"]
+    (said,) = [rung.verdict() for rung in found.rungs]
+    assert said == "cannot be said: 2 of the 3 repetitions that an interval needs: ask for more"
 
 
 def test_without_a_reference_there_is_no_ladder() -> None:

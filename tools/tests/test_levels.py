@@ -16,6 +16,8 @@ def test_a_machine_of_two_speeds_is_told() -> None:
     assert found is not None
     assert (found.low_count, found.high_count) == (2, 5)
     assert found.text() == "884.1 (2 of 7 repetitions) and 1,143 (5)"
+    assert found.apart == pytest.approx(1143 / 884.1, rel=1e-3)
+    assert found.text(per=0.1) == "8,841 (2 of 7 repetitions) and 11,430 (5)"
     assert found.text(per=1000) == "0.8841 (2 of 7 repetitions) and 1.143 (5)"
 
 

@@ -27,33 +27,30 @@ def test_figures_are_medians_over_repetitions_of_each_ones_percentile() -> None:
     assert (found.samples, found.repetitions, found.status, found.reason) == (30, 3, "ok", "")
 
 
-def test_an_undisturbed_attempt_stands_for_its_repetition_and_both_figures_stay() -> None:
+def test_undisturbed_repetitions_stand_for_a_point_and_both_figures_stay() -> None:
     found = row(
         trial(A, 0, [50_000] * 10, sent=20, status="disturbed", reason="steal"),
-        trial(A, 0, [2_000] * 10, attempt=1),
         trial(A, 1, [2_000] * 10),
+        trial(A, 2, [2_000] * 10),
     )
     assert found.p50_us == pytest.approx(2, rel=0.002)
-    assert found.p50_us_all == pytest.approx(2, rel=0.002)
-    assert found.p99_us_all == pytest.approx(2, rel=0.002)
     assert (found.loss_ratio, found.loss_ratio_all) == (0, 0.25)
-    assert (found.repetitions, found.disturbed, found.status) == (2, 1, "ok")
-    assert [each.disturbed for each in found.by_repetition] == [False, False]
+    assert (found.repetitions, found.clean, found.disturbed, found.status) == (3, 2, 1, "ok")
+    assert found.repeats == "2 clean of 3"
+    assert [each.disturbed for each in found.by_repetition] == [True, False, False]
 
 
-def test_figures_over_all_attempts_move_with_the_disturbed_ones() -> None:
-    found = row(
-        *(trial(A, 0, [9_000], attempt=n, status="disturbed") for n in range(2)), trial(A, 0, [2_000], attempt=2)
-    )
+def test_figures_over_all_repetitions_move_with_the_disturbed_ones() -> None:
+    found = row(*(trial(A, n, [9_000], status="disturbed") for n in range(2)), trial(A, 2, [2_000]))
     assert found.p50_us == pytest.approx(2, rel=0.002)
     for figure in (found.p50_us_all, found.p99_us_all, found.p999_us_all):
         assert figure == pytest.approx(9, rel=0.002)
 
 
-def test_the_first_undisturbed_attempt_counts_else_the_last() -> None:
-    first, second = trial(A, 0, attempt=1), trial(A, 0, attempt=2)
-    bad = [trial(A, 1, attempt=n, status="disturbed") for n in range(3)]
-    assert counted([first, second, *bad]) == [first, bad[-1]]
+def test_all_repetitions_count_when_each_was_disturbed() -> None:
+    bad = [trial(A, n, status="disturbed") for n in range(3)]
+    assert counted(bad) == bad
+    assert counted([*bad, trial(A, 3)]) == [trial(A, 3)]
 
 
 def test_a_repetition_that_stayed_disturbed_marks_the_point() -> None:
@@ -119,19 +116,17 @@ def sentence(*trials: TrialRecord, **run: Any) -> str:
 
 def test_the_answer_names_the_faster_one_whichever_was_asked_first() -> None:
     ours = sentence(*several(A, 1), *[trial(B, n, [1000 * (10 + n * n)] * 9) for n in range(5)])
-    assert ours.startswith("fake:seed=1 is ")
+    assert ours.startswith("At 0.009 kpps fake:seed=1 is ")
     assert "times as fast as fake:seed=2" in ours
     theirs = sentence(*[trial(A, n, [1000 * (10 + n * n)] * 9) for n in range(5)], *several(B, 1))
-    assert theirs.startswith("fake:seed=2 is ")
-    low, high = theirs.split("99% interval ")[1].split(",")[0].split(" to ")
+    assert theirs.startswith("At 0.009 kpps fake:seed=2 is ")
+    low, high = theirs.split("99% interval ")[1].split(")")[0].split(" to ")
     assert 1 < float(low) < float(high)
 
 
 def test_the_answer_does_not_claim_what_it_cannot() -> None:
     few = [trial(B, n, [9000 + 50 * n]) for n in range(MIN_PAIRS - 1)]
-    assert f"cannot be said from {MIN_PAIRS - 1} of the {MIN_PAIRS} repetitions" in sentence(
-        *several(A, 1, MIN_PAIRS - 1), *few
-    )
+    assert f"{MIN_PAIRS - 1} of the {MIN_PAIRS} repetitions" in sentence(*several(A, 1, MIN_PAIRS - 1), *few)
     assert (
         sentence(*several(A, 1), trial(B, 0, status="failed", reason="it broke"))
         == "No answer: fake:seed=2 was not measured (it broke)."

@@ -74,7 +74,7 @@ def test_too_few_configurations_and_other_methods_are_refused(
     tmp_path: Path, results: Path, cli: Callable[..., Done]
 ) -> None:
     cli("run", studies.study_file(tmp_path, repetitions=1))
-    cli("sweep", "latest").refused("fewer than 6 configurations")
+    cli("sweep", "latest").refused("too few configurations: 2 were measured on one path and traffic, 6 are needed")
     folder = RunFolder(results / "rfc")
     folder.path.mkdir()
     folder.head(records.run_record(records.point(), study={"method": {"name": "rfc2544"}}))

@@ -35,6 +35,7 @@ def configuration(levels: Mapping[str, Scalar], mean_us: float, repetitions: tup
         levels=dict(levels),
         statistics=statistics(mean_us),
         by_repetition={n: statistics(each) for n, each in enumerate(repetitions or (mean_us,))},
+        disturbed=0,
         loss_ratio=0.0,
     )
 

@@ -112,6 +112,14 @@ def test_a_schedule_that_it_could_not_keep_is_a_lower_load_and_not_the_one_asked
     assert (stream.intended, stream.skipped, stream.achieved_pps) == (4000, 0, 2500.0)
 
 
+def test_the_rate_of_a_burst_is_over_the_time_it_took_and_not_over_the_trial() -> None:
+    told = reply(counted(4000, 3000), counted(1000, 1000), tx_good_packets=5000) | {"took_s": 0.1}
+    streams = (LOAD.model_copy(update={"pps": None, "count": 4000}), LOAD.model_copy(update={"pps": 1000.0}))
+    result = trial_result(TrialSpec(streams=streams, duration_s=1.0), told, [0, 0])
+    assert [(one.achieved_pps, one.rx_pps) for one in result.streams] == [(40_000, 30_000), (1000, 1000)]
+    assert result.elapsed_s == 1.0
+
+
 def test_what_its_own_receive_ring_dropped_is_told() -> None:
     told = reply(counted(4000, 3000), tx_good_packets=4000) | {"ports": {"0": {}, "1": {"rx_missed_errors": 900}}}
     result = trial_result(TrialSpec(streams=(LOAD,), duration_s=1.0), told, [0])

@@ -68,6 +68,13 @@ def test_a_trial_other_than_the_recorded_one_is_not_answered(tmp_path: Path) -> 
     tester.close()
 
 
+def test_the_whole_drain_is_asked_of_trex(tmp_path: Path) -> None:
+    tester, context, trial = replayed(record("latency"), tmp_path / "work")
+    with pytest.raises(PointFailed, match=r"drain.*0\.9\].* was asked, drain.*0\.1\].* is on record"):
+        tester.run(context, trial.model_copy(update={"drain_s": 0.9}))
+    tester.close()
+
+
 def test_records_hold_what_the_bridge_asked_in_this_version(tmp_path: Path) -> None:
     for path in RECORDS.glob("*.jsonl"):
         first, *entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
-from xdplab.analysis.sweep import MIN_CONFIGURATIONS, SweepAnalysis, analyse_sweep
+from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.model import InputError, Interrupted, Missing, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
 from xdplab.report import published_table, write_report
@@ -123,7 +123,8 @@ def run_study(
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
 
     Raises:
-        InputError: nothing was measured; no run folder is left behind.
+        InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
+            machine, and nothing in it has been changed.
         Missing: the study's only tester is not on this machine.
     """
     require_root(prepared.testbed)
@@ -135,8 +136,6 @@ def run_study(
     if all(reasons):
         raise Missing("; ".join(f"tester {t.name}: {r}" for t, r in zip(prepared.testers, reasons, strict=True)))
     folder = resume or new_run(results, prepared.study.name)
-    if resume:
-        resume.mend()
     run = StudyRun(
         folder.name,
         prepared.study,
@@ -241,13 +240,10 @@ def sweep_of(name: str, results: Path) -> tuple[RunFolder, list[SweepAnalysis]]:
     """
     folder = find_run(name, results)
     run = folder.load()
-    if run.study.method.name != "latency":
-        raise InputError(f"run {folder.name}: method {run.study.method.name}; a sweep is of method latency")
-    found = analyse_sweep(run, folder.trials())
+    trials = folder.trials()
+    found = analyse_sweep(run, trials) if run.study.method.name == "latency" else []
     if not found:
-        raise InputError(
-            f"run {folder.name}: fewer than {MIN_CONFIGURATIONS} configurations were measured on any path and traffic"
-        )
+        raise InputError(f"run {folder.name}: {sweep_sentence(run, trials, found)}")
     return folder, found
 
 

@@ -102,7 +102,7 @@ class Client:
         return round(time.monotonic() - began, 3)
 
     def drain(self, ports: list[int], drain_s: float) -> None:
-        """Let frames on their way arrive before the receive filters are removed."""
+        """Let frames on their way arrive before the receive filters are removed: always as long as `drain_s`."""
         self._call(
             self._client.wait_on_traffic, ports=ports, timeout=ANSWER_TIMEOUT_S, rx_delay_ms=round(drain_s * 1e3)
         )

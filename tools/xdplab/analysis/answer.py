@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer first: one sentence that says who is faster, by what ratio, with its interval."""
+"""The answer first: one sentence that says who is faster, by what ratio, with its interval, or why nobody can say.
+
+The sentence is the same in console, report and Robot; what it may say is decided in `compare`.
+"""
 
 from collections.abc import Sequence
 from statistics import median
 
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.stats import MIN_PAIRS
+from xdplab.analysis.digits import percent, significant
+from xdplab.analysis.figures import MORE_IS_BETTER as RATES
 from xdplab.analysis.summary import PointSummary
-from xdplab.model import Model, RunRecord, TracingSpec
+from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_sentence
+from xdplab.model import Model, RunRecord, TracingSpec, TrialRecord
 
 _DEFAULT = ("ovs-afxdp", "ovs-afpacket")
 
@@ -18,60 +22,147 @@ class Answer(Model):
     """The sentence, and the comparison behind it (None when it could not be made)."""
 
     sentence: str
+    #: False where nothing can be said; the sentence then says why.
+    said: bool = False
     comparison: Comparison | None = None
+    #: With a light load, which `comparison` is of: the one at the study's rate.
+    at_rate: Comparison | None = None
 
 
-def answer(run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+def answer(
+    run: RunRecord,
+    summaries: Sequence[PointSummary],
+    trials: Sequence[TrialRecord] = (),
+    sweeps: Sequence[SweepAnalysis] | None = None,
+) -> Answer:
     """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
 
-    A study with several testers asks whether they agree; one of method breakdown where the time goes.
+    A study with several testers asks whether they agree, one of method breakdown where the time goes, a sweep which
+    settings matter (`sweeps`: what `analyse_sweep` says, by who has it already).
     """
     found_agreement = agreements(run, summaries)
     if found_agreement:
-        return Answer(sentence=" ".join(each.sentence for each in found_agreement))
+        return Answer(sentence=" ".join(each.sentence for each in found_agreement), said=True)
     if run.study.method.name == "breakdown":
-        return Answer(sentence=_breakdown(summaries))
+        return _told(_breakdown(summaries))
     if isinstance(run.study.method, TracingSpec):
-        return Answer(sentence=_tracing(summaries, run.study.method.goal_us))
+        return _told(_tracing(summaries, run.study.method.goal_us))
+    if is_sweep(run.study):
+        swept = analyse_sweep(run, trials) if sweeps is None else sweeps
+        return Answer(sentence=sweep_sentence(run, trials, swept), said=bool(swept))
     wanted = run.study.answer or _DEFAULT
-    found = [_find(title, summaries) for title in wanted]
+    ours, theirs = found = _pair(*wanted, summaries)
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
-    ours, theirs = found
     if missing and not run.study.answer and (run.study.knobs or run.study.options or run.study.tester_options):
         return Answer(sentence="Which settings matter in this run: `xdplab sweep` says it.")
     if ours is None or theirs is None:
-        return Answer(sentence=f"No answer: {' and '.join(missing)} not part of this run.")
+        lone = [summary for summary in (found if ours or theirs else summaries) if summary and summary.repetitions]
+        alone = f" {_alone(lone[0])}" if len(lone) == 1 else ""
+        return Answer(sentence=f"No answer: {' and '.join(missing)} not part of this run.{alone}")
     for summary in (ours, theirs):
         if not summary.repetitions:
             return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    searched = any(one.ndr_pps for summary in (ours, theirs) for one in summary.by_repetition)
-    rate = "ndr_pps" if searched else "forwarding_rate_pps"
-    metric = rate if run.study.method.name != "latency" else "p50_us"
+    if run.study.method.name == "latency":
+        return _latency(ours, theirs)
+    metric = next((each for each in RATES if _has(ours, each) or _has(theirs, each)), "p50_us")
+    return _compared(ours, theirs, metric)
+
+
+def _latency(ours: PointSummary, theirs: PointSummary) -> Answer:
+    """At the study's rate; with a light load, the answer is there and the study's rate stands beside it."""
+    if ours.light is None or theirs.light is None:
+        return _compared(ours, theirs, "p50_us")
+    light, full = _compared(ours.light, theirs.light, "p50_us"), _compared(ours, theirs, "p50_us")
+    return light.model_copy(update={"sentence": f"{light.sentence} {full.sentence}", "at_rate": full.comparison})
+
+
+def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
         return Answer(sentence="No answer: the two were never measured in the same repetition.")
-    return Answer(sentence=_sentence(ours, theirs, comparison), comparison=comparison)
+    said = not comparison.hindrances and (comparison.better is not None or comparison.sense == "exact")
+    return Answer(sentence=_sentence(ours, theirs, comparison), said=said, comparison=comparison)
 
 
-def _sentence(ours: PointSummary, theirs: PointSummary, comparison: Comparison) -> str:
-    interval = comparison.interval
-    faster, slower = (ours, theirs) if interval.ratio >= 1 else (theirs, ours)
-    ratio = max(interval.ratio, 1 / interval.ratio)
-    figures = _latencies(faster, slower) if comparison.metric == "p50_us" else _rates(faster, slower, comparison.metric)
-    caution = _caution([*ours.by_repetition, *theirs.by_repetition])
-    names = f"{_long(faster.forwarder)} and {_long(slower.forwarder)}"
-    if interval.low is None or interval.high is None:
-        return (
-            f"{names}: {figures}, ratio {ratio:.3g}; whether they differ cannot be said from {interval.pairs} of the "
-            f"{MIN_PAIRS} repetitions that an interval needs.{caution}"
-        )
-    low, high = (interval.low, interval.high) if interval.ratio >= 1 else (1 / interval.high, 1 / interval.low)
-    spread = f"{interval.confidence:.0%} interval {low:.3g} to {high:.3g}, {interval.pairs} paired repeats"
-    if not interval.differs:
-        return f"{names} cannot be told apart: {figures}, ratio {ratio:.3g} ({spread}).{caution}"
-    verb = ("is", "as fast") if comparison.metric == "p50_us" else ("forwards", "as much")
-    who = f"{_long(faster.forwarder)} {verb[0]} {ratio:.3g} times {verb[1]} as {_long(slower.forwarder)}"
-    return f"{who}: {figures} ({spread}).{caution}"
+def _sentence(ours: PointSummary, theirs: PointSummary, found: Comparison) -> str:
+    names = f"{_long(ours.forwarder)} and {_long(theirs.forwarder)}"
+    remarks = "".join(f" ({remark})" for remark in found.remarks)
+    figures = _figures(ours, theirs, found.metric) + remarks
+    at = f"At {significant((ours.offered_pps or 0) / 1e3)} kpps " if found.metric not in RATES else ""
+    if found.hindrances:
+        return f"{at or 'Here '}no winner can be named, {'; '.join(found.hindrances)}. {names}: {figures}."
+    repeats = _repeats(found)
+    if found.better is None or found.interval is None:
+        why = "" if found.sense == "exact" else ", for a figure is a bound"
+        return f"{at}{names} cannot be told apart{why}: {figures}, ratio {found.text()}{repeats}."
+    ahead, behind = (ours, theirs) if found.better else (theirs, ours)
+    ratio = found.interval if found.better else found.interval.inverted()
+    verb, as_much = ("forwards", "as much") if found.metric in RATES else ("is", "as fast")
+    times, often, spread = f"{significant(ratio.ratio)} times", "", ""
+    if found.sense != "exact":
+        times = f"at least {significant(ratio.low or 1)} times"
+    elif ratio.method == "each-pair":
+        times, often = f"at least {significant(ratio.least or 1)} times", f" in each of {ratio.pairs} repetitions"
+    else:
+        spread = f" ({ratio.confidence:.0%} interval {ratio.spread()})"
+    who = f"{_long(ahead.forwarder)} {verb} {times} {as_much} as {_long(behind.forwarder)}"
+    return f"{at}{who}{often}: {figures}{spread}{repeats}."
+
+
+def _repeats(found: Comparison) -> str:
+    """How many pairs it stands on, and whether the first attempts alone say the same."""
+    stands = f", {found.clean} clean of {found.repetitions} paired repetitions"
+    if not found.depends_on_repeats or found.first is None:
+        return stands
+    alone = "tell them apart otherwise" if found.first.differs else "do not tell them apart"
+    return (
+        f"{stands}; this depends on repeats, the first attempts with the disturbed ones {alone} ({found.first.text()})"
+    )
+
+
+def _alone(one: PointSummary) -> str:
+    """What is known of a forwarder with nothing to compare it with."""
+    metric = next((each for each in (*RATES, "p50_us") if _has(one, each)), None)
+    if metric is None:
+        return ""
+    return f"{_long(one.forwarder)} alone: {_what(one, metric)} {_figure(one, metric)}."
+
+
+def _figures(ours: PointSummary, theirs: PointSummary, metric: str) -> str:
+    both = f"{_figure(ours, metric)} against {_figure(theirs, metric)}"
+    return f"{_what(ours, metric)} {both}, {ours.frame_bytes}-byte frames"
+
+
+def _what(one: PointSummary, metric: str) -> str:
+    if metric == "pdr_pps":
+        tolerated = [each.pdr_loss_ratio for each in one.by_repetition if each.pdr_loss_ratio is not None]
+        return f"throughput with at most {percent(tolerated[0])} loss" if tolerated else "throughput"
+    named = {"ndr_pps": "throughput without loss", "forwarding_rate_pps": "forwarding rate at overload"}
+    return named.get(metric, f"{one.quantity} p50")
+
+
+def _figure(one: PointSummary, metric: str) -> str:
+    """Median over the repetitions, as a bound where it is one."""
+    stands = [each for each in one.by_repetition if getattr(each, metric) is not None]
+    stands = [each for each in stands if not each.disturbed] or stands
+    if not stands:
+        return "(none)"
+    value = median(getattr(each, metric) for each in stands)
+    if metric not in RATES:
+        return f"{value:.2f} µs"
+    limits = {each.limited_by.get(metric, "forwarder") for each in stands}
+    below = [each.at_most[metric] for each in stands if metric in each.at_most]
+    if below and not value:
+        return f"below {significant(max(below) / 1e6)} Mpps"
+    return f"{'at least ' if limits & {'tester', 'budget'} else ''}{significant(value / 1e6)} Mpps"
+
+
+def _has(one: PointSummary, metric: str) -> bool:
+    return any(getattr(each, metric) is not None for each in one.by_repetition)
+
+
+def _told(sentence: str) -> Answer:
+    return Answer(sentence=sentence, said=not sentence.startswith("No answer"))
 
 
 def _breakdown(summaries: Sequence[PointSummary]) -> str:
@@ -102,36 +193,24 @@ def _tracing(summaries: Sequence[PointSummary], goal_us: float) -> str:
     return f"What tracing costs {name} at p50, {rate / 1000:g} kpps, goal below {goal_us:g} µs: {'; '.join(words)}."
 
 
-def _latencies(ours: PointSummary, theirs: PointSummary) -> str:
-    return (
-        f"{ours.quantity} p50 {ours.p50_us or 0:.2f} µs against {theirs.p50_us or 0:.2f} µs at "
-        f"{(ours.offered_pps or 0) / 1000:g} kpps of {ours.frame_bytes}-byte frames"
-    )
-
-
-def _rates(ours: PointSummary, theirs: PointSummary, metric: str) -> str:
-    known = [[getattr(one, metric) for one in summary.by_repetition] for summary in (ours, theirs)]
-    rates = [median(value / 1e6 for value in values if value) for values in known]
-    what = "throughput without loss" if metric == "ndr_pps" else "forwarding rate at overload"
-    return f"{what} {rates[0]:.3f} against {rates[1]:.3f} Mpps of {ours.frame_bytes}-byte frames"
-
-
-def _caution(figures: Sequence[RepetitionFigures]) -> str:
-    """Said beside the figures when the machine was not quiet enough for most of what they stand on."""
-    disturbed = sum(one.disturbed for one in figures)
-    if disturbed * 2 <= len(figures):
-        return ""
-    return f" The machine was disturbed in {disturbed} of these {len(figures)} measurements: repeat on a quieter one."
-
-
 def _long(title: str) -> str:
     names = {"ovs": "OVS", "vpp": "VPP"}, {"afxdp": "AF_XDP", "afpacket": "AF_PACKET"}
     switch, _, port = title.partition("-")
     return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
 
 
-def _find(title: str, summaries: Sequence[PointSummary]) -> PointSummary | None:
+def _pair(
+    first: str, second: str, summaries: Sequence[PointSummary]
+) -> tuple[PointSummary | None, PointSummary | None]:
+    """Two forwarders at one setting, measured if there is one at which both were; None for one that is not there."""
+    ours, theirs = _named(first, summaries), _named(second, summaries)
+    alike = [(one, other) for one in ours for other in theirs if one.setting == other.setting]
+    alike.sort(key=lambda pair: not all(each.repetitions for each in pair))
+    return alike[0] if alike else (ours[0] if ours else None, None if ours and theirs else next(iter(theirs), None))
+
+
+def _named(title: str, summaries: Sequence[PointSummary]) -> list[PointSummary]:
     """By title; a bare name also finds its first variant (`ovs-afxdp` finds `ovs-afxdp:xdp_mode=generic`)."""
     exact = [summary for summary in summaries if summary.forwarder == title]
     loose = [summary for summary in summaries if summary.forwarder.split(":")[0] == title]
-    return next(iter(exact + loose), None)
+    return exact or [summary for summary in loose if summary.forwarder == loose[0].forwarder]

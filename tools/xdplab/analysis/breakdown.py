@@ -32,7 +32,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
     paired = paired_trials(trials, *clauses)
     without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
-    interval = ratio_interval(pairs)
+    interval = ratio_interval(pairs, depth=None)  # one process in turns: a level of the machine meets both sides alike
     typical = {
         name: {stage: median(one["typical_us"][name][stage] for one in stages) for stage in known}
         for name, known in stages[0]["typical_us"].items()

@@ -1,55 +1,190 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons are paired: the same repetition of two points, taken minutes apart on the same machine."""
+"""Comparisons are paired: the same repetition of two points, taken minutes apart on the same machine.
 
-from collections.abc import Iterable
-from typing import Any
+What a comparison may say is decided here, once, by the rules of docs/claims.md; tables, answers and suites print it.
+"""
 
-from xdplab.analysis.stats import Interval, ratio_interval
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+from xdplab.analysis.digits import significant
+from xdplab.analysis.doubts import Pair, doubts_of
+from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval, together
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 from xdplab.model.sockets import SocketRunRecord
 
-METRICS = ("p50_us", "p99_us", "ndr_pps", "forwarding_rate_pps")
-#: Metrics of which more is better; of all others less is.
-MORE_IS_BETTER = ("ndr_pps", "forwarding_rate_pps")
+METRICS = ("p50_us", "p99_us", "ndr_pps", "pdr_pps", "forwarding_rate_pps")
+#: As people read them.
+METRIC_WORDS = {
+    "p50_us": "p50, µs",
+    "p99_us": "p99, µs",
+    "ndr_pps": "throughput without loss, kpps",
+    "pdr_pps": "throughput with a tolerated loss, kpps",
+    "forwarding_rate_pps": "forwarding rate at overload, kpps",
+}
+Key = TypeVar("Key")
+Sense = Literal["exact", "at least", "at most", "unknown"]
 
 
 class Comparison(Model):
-    """Point against a reference, as a ratio that is above 1 when the point is better, whatever the metric."""
+    """Point against a reference, as a ratio that is above 1 when the point is better, whatever the metric.
+
+    The ratio is of the pairs that the machine left undisturbed, of all where those are too few.
+    """
 
     point: str
     reference: str
     point_id: str
     reference_id: str
     metric: str
-    interval: Interval
+    #: `exact`: the ratio. `at least`, `at most`: what is known of it, for the figures of a side are bounds. `unknown`:
+    #: they are on both sides, and `interval` is None.
+    sense: Sense
+    interval: Interval | None
+    #: The same over the first attempts, disturbed or not; None where they are the same pairs.
+    first: Interval | None = None
+    clean: int
+    repetitions: int
+    #: Why no winner may be named whatever the interval says; each says what to do.
+    hindrances: tuple[str, ...] = ()
+    #: What has to be said beside it.
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def better(self) -> bool | None:
+        """True when the point is, False when the reference is, None when neither may be named."""
+        if self.hindrances or self.interval is None or not self.interval.differs:
+            return None
+        ahead = self.interval.ratio > 1
+        return None if self.sense == ("at most" if ahead else "at least") else ahead
+
+    @property
+    def depends_on_repeats(self) -> bool:
+        """True when the first attempts alone say something else."""
+        if self.first is None or self.interval is None:
+            return False
+        told = [(each.differs, each.differs and each.ratio > 1) for each in (self.first, self.interval)]
+        return told[0] != told[1]
 
     def verdict(self) -> str:
         """In words."""
-        if self.interval.low is None:
-            return "too few repetitions to say"
-        if not self.interval.differs:
-            return "cannot be told apart"
-        return f"{self.point} is faster" if self.interval.ratio > 1 else f"{self.reference} is faster"
+        if self.hindrances:
+            return f"cannot be said: {self.hindrances[0]}"
+        if self.better is None:
+            return "cannot be told apart" if self.sense == "exact" else "cannot be said: a figure is a bound"
+        words = "has more" if self.metric in MORE_IS_BETTER else "is faster"
+        return f"{self.point if self.better else self.reference} {words}"
+
+    @property
+    def figure(self) -> str:
+        """The ratio, or the bound of it."""
+        known = self.interval
+        if known is None:
+            return "–"
+        bound = {"at least": known.low, "at most": known.high}.get(self.sense)
+        return significant(known.ratio) if bound is None else f"{self.sense} {significant(bound)}"
+
+    @property
+    def spread(self) -> str:
+        """Its interval; empty for a bound."""
+        if self.interval is None or self.sense != "exact":
+            return ""
+        return self.interval.spread()
+
+    def text(self) -> str:
+        """Both."""
+        return f"{self.figure} ({self.spread})" if self.spread else self.figure
 
 
 def compare_points(point: PointSummary, reference: PointSummary, metric: str = "p50_us") -> Comparison | None:
     """Pairs repetitions of the same number; None when no repetition is there on both sides."""
-    ours = {figures.repetition: getattr(figures, metric) for figures in point.by_repetition}
-    theirs = {figures.repetition: getattr(figures, metric) for figures in reference.by_repetition}
-    common = sorted(ours.keys() & theirs.keys())
-    better, worse = (ours, theirs) if metric in MORE_IS_BETTER else (theirs, ours)
-    interval = ratio_interval([(better[r], worse[r]) for r in common if ours[r] and theirs[r]])
-    if interval is None:
+    ours = {figures.repetition: figures for figures in point.by_repetition}
+    theirs = {figures.repetition: figures for figures in reference.by_repetition}
+    pairs = [
+        (ours[number], theirs[number])
+        for number in sorted(ours.keys() & theirs.keys())
+        if getattr(ours[number], metric) is not None and getattr(theirs[number], metric) is not None
+    ]
+    if not pairs:
         return None
+    clean = [pair for pair in pairs if not any(figures.disturbed for figures in pair)]
+    used = clean if len(clean) >= MIN_PAIRS else pairs
+    first = [pair for pair in pairs if pair[0].repetition < point.planned]
+    sense, interval = _interval(used, metric)
+    doubts = doubts_of((point, reference), metric, used, len(clean))
+    bounds = ("both figures are bounds: the tester's top rate or the search's budget ended them",)
     return Comparison(
         point=point.forwarder,
         reference=reference.forwarder,
         point_id=point.point_id,
         reference_id=reference.point_id,
         metric=metric,
+        sense=sense,
         interval=interval,
+        first=None if first == used else _interval(first, metric)[1],
+        clean=len(clean),
+        repetitions=len(pairs),
+        hindrances=(*doubts.hindrances, *(bounds if sense == "unknown" else ())),
+        remarks=doubts.remarks,
     )
+
+
+def compare_all(
+    points: Iterable[PointSummary], reference: PointSummary | None, metric: str = "p50_us"
+) -> dict[str, Comparison]:
+    """Point id -> comparison with the reference's forwarder at the same setting: no ratio mixes paths, sizes or knobs.
+
+    `points` is what a table shows: its comparisons are a family and corrected together (Holm).
+    """
+    rows = list(points)
+    at_setting = {row.setting: row for row in rows if reference is not None and row.forwarder == reference.forwarder}
+    found = {
+        row.point_id: compare_points(row, at_setting[row.setting], metric)
+        for row in rows
+        if row.setting in at_setting and row.point_id != at_setting[row.setting].point_id
+    }
+    return corrected({point_id: one for point_id, one in found.items() if one is not None})
+
+
+def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
+    """The comparisons of one table, corrected together (Holm)."""
+    told = together([one.interval for one in family.values()])
+    return {
+        key: one.model_copy(update={"interval": interval})
+        for (key, one), interval in zip(family.items(), told, strict=True)
+    }
+
+
+def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | None]:
+    """What is known of the ratio, from what is known of each side of each pair."""
+    more = metric in MORE_IS_BETTER
+    known = [tuple(_bounds(figures, metric) for figures in pair) for pair in pairs]
+    over = [(ours, theirs) if more else (theirs, ours) for ours, theirs in known]
+    resolution = max((figures.resolution.get(metric, 0.0) for pair in pairs for figures in pair), default=0.0)
+    exact = all(low == high for pair in known for low, high in pair)
+    lowest = [(above[0], below[1]) for above, below in over]
+    highest = [(above[1], below[0]) for above, below in over]
+    if exact and all(above and below for above, below in lowest):
+        return "exact", ratio_interval(lowest, resolution=resolution)
+    if all(above > 0 and below < math.inf for above, below in lowest):
+        return "at least", ratio_interval(lowest, resolution=resolution)
+    if all(above < math.inf and below > 0 for above, below in highest):
+        return "at most", ratio_interval(highest, resolution=resolution)
+    return "unknown", None
+
+
+def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
+    """Between what and what the true figure lies."""
+    value = float(getattr(figures, metric))
+    match figures.limited_by.get(metric) if metric in MORE_IS_BETTER else None:
+        case "tester" | "budget":
+            return value, math.inf
+        case "below-minimum":
+            return 0.0, figures.at_most.get(metric, value)
+    return value, value
 
 
 def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
@@ -66,15 +201,43 @@ def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric
 
 
 def compare_runs(
-    first: Iterable[PointSummary], second: Iterable[PointSummary]
+    first: Iterable[PointSummary], second: Iterable[PointSummary], apart: Iterable[str] = ()
 ) -> list[tuple[PointSummary, PointSummary, dict[str, Comparison | None]]]:
-    """The points that two runs share. Runs are not interleaved: their difference includes the time between them."""
+    """The points that two runs share. Runs are not interleaved: their difference includes the time between them.
+
+    `apart`: what the runs differ in (`what_differs`); with more than one thing no ratio says which of them it is.
+    """
+    things = list(apart)
+    several = (f"the runs differ in {', '.join(things)}: nothing says which of them it is",) if len(things) > 1 else ()
     earlier = {summary.point_id: summary for summary in first}
-    return [
-        (earlier[s.point_id], s, {metric: compare_points(s, earlier[s.point_id], metric) for metric in METRICS})
-        for s in second
-        if s.point_id in earlier and s.repetitions and earlier[s.point_id].repetitions
-    ]
+    shared = [s for s in second if s.point_id in earlier and s.repetitions and earlier[s.point_id].repetitions]
+    found = {(s.point_id, metric): compare_points(s, earlier[s.point_id], metric) for s in shared for metric in METRICS}
+    told = corrected({key: one for key, one in found.items() if one is not None})
+    told = {key: one.model_copy(update={"hindrances": (*several, *one.hindrances)}) for key, one in told.items()}
+    return [(earlier[s.point_id], s, {metric: told.get((s.point_id, metric)) for metric in METRICS}) for s in shared]
+
+
+def what_differs(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
+    """What two runs were done by, where it differs: a ratio between them is of one such thing, or of none.
+
+    Machine, kernel, programs, method, tester; not what changes with each start, nor our own revision.
+    """
+    sides = []
+    for run in (first, second):
+        environment = run.environment
+        sides.append(
+            {
+                "method": run.study.method.model_dump(mode="json"),
+                "tester": run.study.all_testers,
+                "testbed": run.testbed.name,
+                "kernel": environment.kernel,
+                "cpu_model": environment.cpu_model,
+                "governor": environment.governor,
+                **{f"versions.{name}": v for name, v in environment.versions.items() if name != "xdplab"},
+            }
+        )
+    keys = [*sides[0], *(key for key in sides[1] if key not in sides[0])]
+    return {key: (sides[0].get(key), sides[1].get(key)) for key in keys if sides[0].get(key) != sides[1].get(key)}
 
 
 def environment_difference(

@@ -51,6 +51,21 @@ class Distribution:
         rank = max(1, math.ceil(percent * self.count / 100 - 1e-6))  # 99.9 % of 1000 is 999, not 999.0000000000001
         return float(self.values_ns[np.searchsorted(self._cumulative, rank)]) / 1000
 
+    def independent_above(self, value_us: float, pps: float) -> float:
+        """How many independent samples lie above a value, of frames that were sent at `pps`.
+
+        A stall of length L holds up the L x pps frames that are sent while it lasts, and they read between 0 and L:
+        a sample of latency l stands for 1 / max(1, l x pps) of a stall.
+        """
+        above = self.values_ns > value_us * 1000
+        return float(np.sum(self.counts[above] / np.maximum(1.0, self.values_ns[above] * 1e-9 * pps)))
+
+    @staticmethod
+    def resolution(value_us: float) -> float:
+        """Width of the bucket in which a value lies, over the value."""
+        value_ns = max(1, round(value_us * 1000))
+        return float(1 << max(0, value_ns.bit_length() - _HALF_MAGNITUDE - 1)) / value_ns
+
     @property
     def mean_us(self) -> float | None:
         """Arithmetic mean; None without samples."""

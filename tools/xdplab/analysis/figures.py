@@ -5,6 +5,9 @@ from typing import Literal
 
 from xdplab.model import Model
 
+#: Metrics of which more is better; of all others, latencies, less is.
+MORE_IS_BETTER = ("ndr_pps", "pdr_pps", "forwarding_rate_pps")
+
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: the forwarder may do better, the tester could not
 #: ask for more. `budget`: time ran out first, the forwarder may do better. `below-minimum`: worse than `at_most`.
 LimitedBy = Literal["forwarder", "tester", "budget", "below-minimum"]

@@ -4,10 +4,12 @@
 from collections.abc import Sequence
 
 from xdplab.analysis.calls import PerFrame, per_frame
-from xdplab.analysis.compare import MORE_IS_BETTER, Comparison, compare_points
+from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.digits import percent, significant
+from xdplab.analysis.figures import MORE_IS_BETTER
+from xdplab.analysis.stats import Interval
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods.search import PRESETS
-from xdplab.model import Model, Rfc2544Spec, RunRecord, TrialRecord
+from xdplab.model import Model, RunRecord, TrialRecord
 
 #: Metric -> how a gain in it is said.
 _GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", "p50_us": "p50", "p99_us": "p99"}
@@ -19,32 +21,36 @@ class Rung(Model):
 
     summary: PointSummary
     comparisons: dict[str, Comparison | None]
-    #: Two throughputs nearer than this ratio are one to the search that found them.
-    resolution: float
     per_frame: PerFrame | None = None
     note: str = ""
 
     def verdict(self) -> str:
         """What it contributes, in words: a ratio whose interval holds 1 is no contribution that was found."""
-        known = {metric: found.interval for metric, found in self.comparisons.items() if found is not None}
-        if not known or any(interval.low is None for interval in known.values()):
-            return "too few repetitions to say"
-        said = []
-        for metric, interval in known.items():
-            unresolved = metric == "ndr_pps" and abs(interval.ratio - 1) <= self.resolution
-            if interval.differs and not unresolved:
-                words = ("more", "less") if metric in MORE_IS_BETTER else ("lower", "higher")
-                said.append(f"{_GAINS[metric]} {abs(interval.ratio - 1):.1%} {words[interval.ratio < 1]}")
+        known = {metric: found for metric, found in self.comparisons.items() if found is not None}
+        said = [_gain(metric, found) for metric, found in known.items() if found.better is not None]
         if said:
             return "; ".join(said)
-        widest = {
-            _NAMES[metric]: max(self.resolution, (i.high or i.ratio) - 1, 1 / (i.low or i.ratio) - 1)
-            for metric, i in known.items()
-        }
-        seen = ", ".join(
-            f"{name} {ratio:.0%}" if ratio < 10 else f"{name} over 10 times" for name, ratio in widest.items()
-        )
+        able = {metric: found.interval for metric, found in known.items() if found.interval and not found.hindrances}
+        if not able:
+            reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
+            return f"cannot be said: {'; '.join(reasons) or 'never measured in the same repetition'}"
+        seen = ", ".join(f"{_NAMES[metric]} {_visible(interval)}" for metric, interval in able.items())
         return f"nil: told apart in nothing; what would have shown: {seen}"
+
+
+def _gain(metric: str, found: Comparison) -> str:
+    interval = found.interval
+    assert interval is not None
+    words = ("more", "less") if metric in MORE_IS_BETTER else ("lower", "higher")
+    ratio = (interval.low if found.better else interval.high) if found.sense != "exact" else interval.ratio
+    bound = "at least " if found.sense != "exact" else ""
+    return f"{_GAINS[metric]} {bound}{percent(abs((ratio or 1) - 1))} {words[not found.better]}"
+
+
+def _visible(interval: Interval) -> str:
+    """The smallest gain that would have been told apart."""
+    widest = max(interval.floor, (interval.high or interval.ratio) / interval.ratio) - 1
+    return percent(widest) if widest < 9 else f"over {significant(widest + 1)} times"
 
 
 class Ladder(Model):
@@ -65,7 +71,9 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
     reference = next((summary for summary in measured if summary.forwarder == wanted), None)
     if reference is None:
         return None
-    alike = [s for s in measured if _setting(s) == _setting(reference) and s.point_id != reference.point_id]
+    alike = [s for s in measured if s.setting == reference.setting and s.point_id != reference.point_id]
+    found = {(s.point_id, metric): compare_points(s, reference, metric) for s in alike for metric in _GAINS}
+    told = corrected({key: one for key, one in found.items() if one is not None})
     by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
     return Ladder(
         reference=reference,
@@ -73,20 +81,10 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
         rungs=tuple(
             Rung(
                 summary=summary,
-                comparisons={metric: compare_points(summary, reference, metric) for metric in _GAINS},
-                resolution=_resolution(run),
+                comparisons={metric: told.get((summary.point_id, metric)) for metric in _GAINS},
                 per_frame=per_frame(by_point[summary.point_id]),
                 note=run.study.notes.get(summary.forwarder, ""),
             )
             for summary in alike
         ),
     )
-
-
-def _resolution(run: RunRecord) -> float:
-    method = run.study.method
-    return PRESETS[method.preset].relative_width if isinstance(method, Rfc2544Spec) else 0.0
-
-
-def _setting(summary: PointSummary) -> tuple[object, ...]:
-    return (summary.path, summary.frame_bytes, sorted(summary.knobs.items()))

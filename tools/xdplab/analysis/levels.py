@@ -6,9 +6,11 @@ interval over both describe neither. The split is the one with the least spread 
 1979). It is told when both groups have two values, lie a tenth apart, and half as far again as either is wide.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
+from xdplab.analysis.digits import significant
 from xdplab.model import Model
 
 _APART, _WIDER = math.log(1.10), 1.5
@@ -24,10 +26,15 @@ class Levels(Model):
     low_count: int
     high_count: int
 
+    @property
+    def apart(self) -> float:
+        """The upper over the lower."""
+        return self.high / self.low
+
     def text(self, per: float = 1.0) -> str:
         """`752 (3 of 8 repetitions) and 1,056 (5)`, the values divided by `per`."""
         total = self.low_count + self.high_count
-        low, high = (f"{value / per:,.4g}" for value in (self.low, self.high))
+        low, high = (significant(value / per, 4) for value in (self.low, self.high))
         return f"{low} ({self.low_count} of {total} repetitions) and {high} ({self.high_count})"
 
 
@@ -36,18 +43,17 @@ def two_levels(values: Sequence[float]) -> Levels | None:
     logs = sorted(math.log(value) for value in values if value > 0)
     if len(logs) < _LEAST:
         return None
-    splits = range(2, len(logs) - 1)
-    at = min(splits, key=lambda place: _scatter(logs[:place]) + _scatter(logs[place:]))
+    whole, sums = sum(logs), list(itertools.accumulate(logs))
+    # the least spread within two groups is the most between them: the squares of their sums, each over its count
+    at = max(
+        range(2, len(logs) - 1),
+        key=lambda count: sums[count - 1] ** 2 / count + (whole - sums[count - 1]) ** 2 / (len(logs) - count),
+    )
     low, high = logs[:at], logs[at:]
     gap = high[0] - low[-1]
     if gap < _APART or gap < _WIDER * max(low[-1] - low[0], high[-1] - high[0]):
         return None
     return Levels(low=_mean(low), high=_mean(high), low_count=len(low), high_count=len(high))
-
-
-def _scatter(logs: Sequence[float]) -> float:
-    mean = sum(logs) / len(logs)
-    return sum((value - mean) ** 2 for value in logs)
 
 
 def _mean(logs: Sequence[float]) -> float:

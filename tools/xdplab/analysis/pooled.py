@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from xdplab.analysis.answer import answer
 from xdplab.analysis.compare import environment_difference
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import RunRecord
@@ -23,16 +22,13 @@ class PooledRun:
     folder: Path
     record: RunRecord
     summaries: tuple[PointSummary, ...]
+    #: What it found, as its own report says it.
+    sentence: str
 
     @property
     def testbed(self) -> str:
         """Name of its testbed."""
         return self.record.testbed.name
-
-    @property
-    def sentence(self) -> str:
-        """What it found, in one sentence."""
-        return answer(self.record, list(self.summaries)).sentence
 
     def count(self, status: str) -> int:
         """Points that ended so."""

@@ -3,11 +3,11 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from xdplab.analysis.compare import Comparison, compare_points
+from xdplab.analysis.compare import Comparison, compare_points, corrected
 from xdplab.analysis.summary import PointSummary
 from xdplab.knobs import make_knob
 from xdplab.model import Model
@@ -87,19 +87,20 @@ def reproduction(
 ) -> Reproduction:
     """Ours of the same kind: throughput without loss of the figure's forwarders, at each setting of the knobs."""
     names = figure.forwarders
-    settings = list(dict.fromkeys(_setting(summary) for summary in summaries))
+    settings = {summary.setting: tuple(summary.knobs.items()) for summary in summaries}
+    compared = _compare(figure, summaries)
     rows = []
-    for setting in settings:
-        here = {s.forwarder: s for s in summaries if _setting(s) == setting and s.forwarder in names}
+    for setting, knobs in settings.items():
+        here = {s.forwarder: s for s in summaries if s.setting == setting and s.forwarder in names}
         found = {name: value for name, summary in here.items() if (value := _mpps(summary)) is not None}
         rows.append(
             Row(
-                setting=", ".join(str(value) for _, value in setting) or "as it is",
-                detail="; ".join(make_knob(name).describe(value) for name, value in setting),
+                setting=", ".join(str(value) for _, value in knobs) or "as it is",
+                detail="; ".join(make_knob(name).describe(value) for name, value in knobs),
                 mpps=found,
                 missing={name: s.reason or s.status for name, s in here.items() if name not in found},
                 ratios=tuple(
-                    RatioHere(published=ratio, comparison=_compare(here.get(ratio.of), here.get(ratio.to)))
+                    RatioHere(published=ratio, comparison=compared.get((setting, ratio.of, ratio.to)))
                     for ratio in figure.ratios
                 ),
             )
@@ -112,14 +113,18 @@ def reproduction(
     )
 
 
-def _compare(ours: PointSummary | None, theirs: PointSummary | None) -> Comparison | None:
-    return compare_points(ours, theirs, "ndr_pps") if ours and theirs else None
+def _compare(figure: PublishedFigure, summaries: Sequence[PointSummary]) -> dict[tuple[str, str, str], Comparison]:
+    """(setting, of, to) -> ours, corrected together."""
+    found = {
+        (ours.setting, ratio.of, ratio.to): compare_points(ours, theirs, "ndr_pps")
+        for ratio in figure.ratios
+        for ours in summaries
+        for theirs in summaries
+        if (ours.forwarder, theirs.forwarder) == (ratio.of, ratio.to) and ours.setting == theirs.setting
+    }
+    return corrected({key: one for key, one in found.items() if one is not None})
 
 
 def _mpps(summary: PointSummary) -> float | None:
     known = [one.ndr_pps for one in summary.by_repetition if one.ndr_pps]
     return median(known) / 1e6 if known else None
-
-
-def _setting(summary: PointSummary) -> tuple[tuple[str, Any], ...]:
-    return tuple(summary.knobs.items())

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One summary per point. Percentiles are medians over repetitions of each trial's own percentile.
 
-Where a repetition was disturbed and measured anew, the undisturbed attempt counts; the fields ending in `_all` hold the
-same figure over every attempt, so that nothing is dropped in silence.
+They are of the repetitions that the machine left undisturbed, or of all where it disturbed each; the fields ending in
+`_all` hold the same figure over every repetition, so that nothing is dropped in silence. A percentile above which the
+data hold fewer than ten independent samples is None: one stall of the machine is one sample, however many frames wait.
 """
 
 from collections import Counter
@@ -11,14 +12,17 @@ from statistics import median
 from typing import Any
 
 from xdplab.analysis.breakdown import breakdown_figures
-from xdplab.analysis.distribution import distribution
+from xdplab.analysis.distribution import Distribution, distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
 from xdplab.analysis.tracing import tracing_figures
 from xdplab.forwarders.base import mode_name
+from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.model import Model, Point, RunRecord, TracingSpec, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
+#: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
+MIN_ABOVE = 10
 #: A trial whose tester left out more than this share of its schedule is limited by the tester.
 TESTER_LIMIT_RATIO = 0.005
 
@@ -28,6 +32,8 @@ class PointSummary(Model):
 
     point_id: str
     forwarder: str
+    #: The same for points that differ in the forwarder only: what may be divided by one another.
+    setting: str
     mode: str
     path: str
     quantity: str
@@ -48,13 +54,20 @@ class PointSummary(Model):
     samples: int
     duplicated: int
     out_of_order: int
+    #: Repetitions that the study asked for, that were measured, and those of them that the machine left undisturbed.
+    planned: int
     repetitions: int
+    clean: int
+    #: Trials that were disturbed, and that failed.
     disturbed: int
     failed: int
     loss_ratio_all: float | None
     p50_us_all: float | None
     p99_us_all: float | None
     p999_us_all: float | None
+    #: Percentiles that are this machine's: its core was gone from the forwarder for a larger share of the time than
+    #: lies above them.
+    machine_tail: tuple[str, ...]
     tester_limited: bool
     status: str
     reason: str
@@ -65,17 +78,28 @@ class PointSummary(Model):
     #: Who measured it, in a study with several testers.
     tester: str = ""
     by_repetition: tuple[RepetitionFigures, ...]
+    #: The same at the study's light load, which is measured in the same visits.
+    light: "PointSummary | None" = None
+
+    @property
+    def repeats(self) -> str:
+        """`5`, or `2 clean of 5`."""
+        return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"
 
 
-def counted(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The trials that stand for a point: per repetition the undisturbed attempt, or the last one when there is none."""
-    best: dict[int, TrialRecord] = {}
+def counted(trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
+    """The trials that stand for a point: those that were not disturbed, or all when each was."""
+    measured = _measured(trials, clause)
+    return [trial for trial in measured if trial.status == "ok"] or measured
+
+
+def _measured(trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
+    """The first of each repetition: a method may measure more than one thing in a visit, and has figures for these."""
+    first: dict[int, TrialRecord] = {}
     for trial in trials:
-        if trial.purpose == "measure" and trial.result is not None:
-            earlier = best.get(trial.repetition)
-            if earlier is None or earlier.status != "ok":
-                best[trial.repetition] = trial
-    return [best[key] for key in sorted(best)]
+        if trial.purpose == "measure" and trial.result and (trial.clause == LIGHT_LOAD) == (clause == LIGHT_LOAD):
+            first.setdefault(trial.repetition, trial)
+    return [first[repetition] for repetition in sorted(first)]
 
 
 def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummary]:
@@ -83,27 +107,32 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     by_point: dict[str, list[TrialRecord]] = {point_id: [] for point_id in run.points}
     for trial in trials:
         by_point.setdefault(trial.point_id, []).append(trial)
-    return [_summary(run, point_id, by_point[point_id]) for point_id in run.points]
+    found = []
+    for point_id in run.points:
+        own = by_point[point_id]
+        light = _summary(run, point_id, own, LIGHT_LOAD) if _measured(own, LIGHT_LOAD) else None
+        found.append(_summary(run, point_id, own).model_copy(update={"light": light}))
+    return found
 
 
-def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointSummary:
+def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: str = "") -> PointSummary:
     point = run.points[point_id]
-    measured = [trial for trial in trials if trial.purpose == "measure" and trial.result]
-    chosen = counted(trials)
-    figures = _repetitions(chosen, trials)
+    measured, chosen = _measured(trials, clause), counted(trials, clause)
+    figures = _repetitions(measured, [] if clause else trials)
+    clean = [figure for figure in figures if not figure.disturbed]
+    stands = clean or figures
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
     seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
-    failed = [trial for trial in trials if trial.status == "failed"]
-    status, reason = _status(run, point_id, trials, chosen)
-    if status == "ok" and figures and all(figure.disturbed for figure in figures):
+    status, reason = _status(run, point_id, trials, measured)
+    if status == "ok" and figures and not clean:
         status, reason = "disturbed", _last_disturbance(trials)
-    everything = [_figures(trial) for trial in measured]
-    p50s = [figure.p50_us for figure in figures if figure.p50_us is not None]
+    p50s = [figure.p50_us for figure in stands if figure.p50_us is not None]
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
         point_id=point_id,
         forwarder=point.title,
+        setting=point.setting,
         tester=point.tester,
         mode=mode_name(seen[-1].mode) if seen else "",
         path=point.path.value,
@@ -112,29 +141,62 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord]) -> PointS
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",
         offered_pps=_median(trial.offered_pps for trial in chosen),
-        achieved_pps=_median(figure.achieved_pps for figure in figures),
-        forwarded_pps=_median(figure.forwarded_pps for figure in figures),
+        achieved_pps=_median(figure.achieved_pps for figure in stands),
+        forwarded_pps=_median(figure.forwarded_pps for figure in stands),
         loss_ratio=_loss(chosen) if chosen else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
-        p99999_us=merged.percentile_us(99.999),
+        p99999_us=_carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (s.latency.min_ns for s in streams if s.latency)),
         max_us=_extreme(max, (s.latency.max_ns for s in streams if s.latency)),
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),
+        planned=run.study.repetitions,
         repetitions=len(figures),
+        clean=len(clean),
         disturbed=sum(trial.status == "disturbed" for trial in trials),
-        failed=len(failed),
+        failed=sum(trial.status == "failed" for trial in trials),
         loss_ratio_all=_loss(measured),
+        machine_tail=_machine_tail(chosen),
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
-        figures={**_method_figures(trials), **_tracing(run, point, trials)},
-        unsupported_clauses=unsupported_clauses(trials),
+        figures={} if clause else {**_method_figures(trials), **_tracing(run, point, trials)},
+        unsupported_clauses={} if clause else unsupported_clauses(trials),
         by_repetition=figures,
-        **{name: _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
-        **{f"{name}_all": _median(getattr(figure, name) for figure in everything) for name in _PERCENTILES},
+        **{
+            name: _carried(chosen, percent, _median(getattr(figure, name) for figure in stands))
+            for name, percent in _PERCENTILES.items()
+        },
+        **{f"{name}_all": _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
     )
+
+
+def _carried(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
+    """The percentile, where the trials hold enough independent samples above their own; else None."""
+    if percent < 99 or value_us is None:
+        return value_us
+    above = 0.0
+    for trial in trials:
+        found = distribution([trial])
+        above += found.independent_above(found.percentile_us(percent) or 0.0, _probe_pps(trial))
+    return value_us if above >= MIN_ABOVE else None
+
+
+def _probe_pps(trial: TrialRecord) -> float:
+    """Time-stamped frames per second."""
+    return sum(stream.achieved_pps for stream in trial.result.streams if stream.latency) if trial.result else 0.0
+
+
+def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
+    """Percentiles with less above them than the share of the time in which a core of the path was gone."""
+    gone = _median(
+        max(d.stalled_share, d.run_delay_share, *d.steal_share.values(), 0.0)
+        for trial in trials
+        if (d := trial.disturbance) is not None
+    )
+    upper = {**_PERCENTILES, "p99999_us": 99.999}
+    return tuple(name for name, percent in upper.items() if percent >= 99 and (gone or 0.0) >= 1 - percent / 100)
 
 
 def _method_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
@@ -150,35 +212,43 @@ def _tracing(run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dic
     return {"tracing": found} if found else {}
 
 
-def _repetitions(chosen: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -> tuple[RepetitionFigures, ...]:
+def _repetitions(measured: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -> tuple[RepetitionFigures, ...]:
     """Latency, throughput or both of each repetition: a method may measure the two in one visit."""
     found = {one.repetition: one for one in throughput_repetitions(trials)}
-    for trial in chosen:
+    for trial in measured:
         timed, searched = _figures(trial), found.get(trial.repetition)
         if searched is not None:
-            rates = {"ndr_pps": searched.ndr_pps, "forwarding_rate_pps": searched.forwarding_rate_pps}
-            timed = timed.model_copy(update={**rates, "disturbed": timed.disturbed or searched.disturbed})
+            latencies = {name: getattr(timed, name) for name in (*_PERCENTILES, *_LOADS)}
+            disturbed = timed.disturbed or searched.disturbed
+            resolution = {**searched.resolution, **timed.resolution}
+            timed = searched.model_copy(update={**latencies, "disturbed": disturbed, "resolution": resolution})
         found[trial.repetition] = timed
     return tuple(found[repetition] for repetition in sorted(found))
+
+
+#: What a trial at a stated load says beside its latencies.
+_LOADS = ("loss_ratio", "offered_pps", "achieved_pps", "forwarded_pps")
 
 
 def _figures(trial: TrialRecord) -> RepetitionFigures:
     result = trial.result
     assert result is not None
     latencies = distribution([trial])
+    percentiles = {name: latencies.percentile_us(percent) for name, percent in _PERCENTILES.items()}
     return RepetitionFigures(
         repetition=trial.repetition,
         disturbed=trial.status == "disturbed",
         loss_ratio=_loss([trial]) or 0.0,
+        offered_pps=trial.offered_pps,
         achieved_pps=sum(stream.achieved_pps for stream in result.streams),
         forwarded_pps=sum(stream.rx_pps for stream in result.streams),
-        p50_us=latencies.percentile_us(50),
-        p99_us=latencies.percentile_us(99),
-        p999_us=latencies.percentile_us(99.9),
+        limited_by=dict.fromkeys(_PERCENTILES, "tester") if _tester_limited(trial) else {},
+        resolution={name: Distribution.resolution(value) for name, value in percentiles.items() if value},
+        **percentiles,
     )
 
 
-def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], chosen: list[TrialRecord]) -> tuple[str, str]:
+def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], measured: list[TrialRecord]) -> tuple[str, str]:
     """`ok`, `disturbed`, `partial`, `failed`, `unsupported` or `not measured`, and why."""
     if point_id in run.unsupported:
         return "unsupported", run.unsupported[point_id]
@@ -186,10 +256,10 @@ def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], chosen: li
         reasons = Counter(trial.reason for trial in trials if trial.status == word)
         if reasons:
             reason = reasons.most_common(1)[0][0]
-            return ("partial" if chosen else word), reason
-    if any(trial.purpose == "end" and trial.status == "ok" for trial in trials) and not chosen:
+            return ("partial" if measured else word), reason
+    if any(trial.purpose == "end" and trial.status == "ok" for trial in trials) and not measured:
         return "ok", ""
-    if not chosen:
+    if not measured:
         return "not measured", run.ended_early or "the run has not come to it yet"
     return "ok", ""
 

@@ -17,7 +17,9 @@ _ALONE = 1.1
 
 
 def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int = 1) -> list[dict[str, Any]]:
-    """One entry for each way and rate, medians over the rounds; a way that is unsupported has a `reason` alone.
+    """One entry for each way and rate, medians over the rounds.
+
+    A way that is unsupported, or recorded nothing at a rate, has a `reason` alone: what was not traced has no cost.
 
     `trace_every`: of the forwarder's batches, the share that passes its probes.
     """
@@ -49,11 +51,16 @@ def _at_rate(
     pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
     if not pairs:
         return None
+    counts = {name: sum(one[name] for one in stages) for name in ("seen", "recorded", "unmatched", "unsent", "full")}
+    stages = [one for one in stages if one["recorded"]]  # a round answered from a resumed run's journal has none
+    if not stages:
+        return {"way": way, "reason": f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}"}
     without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
     costs: dict[str, dict[str, Any]] = {}
     for of in without:
         both = list(zip(traced[of], without[of], strict=True))
-        ratio, difference = ratio_interval(both), difference_interval(both)
+        # one process in turns: a level of the machine meets both sides alike
+        ratio, difference = ratio_interval(both, depth=None), difference_interval(both, depth=None)
         assert ratio is not None
         assert difference is not None
         costs[of.removesuffix("_us")] = {"ratio": ratio.model_dump(), "difference_us": difference.model_dump()}
@@ -75,8 +82,14 @@ def _at_rate(
         "probe_us": mean / _PROBES_ON_THE_WAY if alone and mean > 0 else None,
         "frames_per_batch": frames,
         "stages_us": _stages(stages),
-        **{name: sum(one[name] for one in stages) for name in ("seen", "recorded", "unmatched", "unsent", "full")},
+        **counts,
     }
+
+
+def _nothing(counts: dict[str, int]) -> str:
+    words = {"unmatched": "not matched to a redirect", "unsent": "not sent", "full": "lost by the recorder"}
+    seen = f"{counts['seen']} batches seen"
+    return ", ".join([seen, *(f"{counts[name]} {said}" for name, said in words.items() if counts[name])])
 
 
 def verdict(difference: dict[str, Any], goal_us: float) -> str:

@@ -6,14 +6,18 @@ from typing import Any, Literal, TypeVar
 
 import jumpavg
 
-from xdplab.analysis.compare import METRICS, MORE_IS_BETTER, environment_difference
+from xdplab.analysis.compare import METRICS, environment_difference, what_differs
+from xdplab.analysis.figures import MORE_IS_BETTER
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3
 #: jumpavg takes values as multiples of the precision they are worth telling: 1 ns, 1 packet per second.
-_UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0, "forwarding_rate_pps": 1.0}
+_UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0, "pdr_pps": 1.0, "forwarding_rate_pps": 1.0}
+
+#: Runs that differ in one of these do not continue each other.
+_BY = {"method", "tester", "testbed"}
 
 _Record = TypeVar("_Record")
 
@@ -43,8 +47,11 @@ class Trend(Model):
 def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> list[Trend]:
     """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
 
-    Every repetition counts as a sample of its run. A point that fewer than `MIN_RUNS` runs have is left out.
+    Every clean repetition counts as a sample of its run; figures that are bounds do not. A point that fewer than
+    `MIN_RUNS` runs have is left out, and so are runs by another method, tester or testbed than the last one's.
     """
+    last = runs[-1][1] if runs else None
+    runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
     found = []
     points = {summary.point_id: summary.forwarder for _, _, summaries in runs for summary in summaries}
     for point_id, forwarder in points.items():
@@ -61,8 +68,11 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
-    known = [getattr(one, metric) for s in summaries if s.point_id == point_id for one in s.by_repetition]
-    return [value for value in known if value]
+    figures = [one for s in summaries if s.point_id == point_id for one in s.by_repetition]
+    own = [
+        one for one in figures if metric not in MORE_IS_BETTER or one.limited_by.get(metric, "forwarder") == "forwarder"
+    ]
+    return [value for one in [each for each in own if not each.disturbed] or own if (value := getattr(one, metric))]
 
 
 def levels(

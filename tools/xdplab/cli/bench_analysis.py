@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from xdplab.analysis.sweep import analyse_sweep
+from xdplab.analysis.sweep.planted import DOMINATING, IDLE, MIDDLE, planted
 from xdplab.analysis.sweep.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
 from xdplab.cli.tables import columns
 from xdplab.model import Model
@@ -19,6 +20,14 @@ from xdplab.results import new_run
 
 #: Shares of a cluster's spread that lie between its configurations, and how many configurations are drawn (None: all).
 CASES: tuple[tuple[float, int | None], ...] = ((0.25, None), (0.25, 100), (0.5, None))
+
+#: What is different about the sweeps of one dominating, one middle and three idle settings.
+PLANTED: dict[str, dict[str, float]] = {
+    "quiet": {},
+    "the slow ones are outliers": {"outliers_above_us": 200.0},
+    "the slow ones are noisy": {"slow_noise": 0.6},
+    "busy machine": {"noise": 2.0, "disturbed": 1.0},
+}
 
 
 class Recovery(Model):
@@ -42,6 +51,18 @@ class Recovery(Model):
     invented: tuple[str, ...]
 
 
+class Order(Model):
+    """What is said of planted settings, over runs."""
+
+    case: str
+    runs: int
+    #: Runs in which the dominating one came first, the middle one second, and nothing else mattered.
+    right: int
+    #: Runs in which an idle one was said to matter, and in which one of the other two was said to have no effect.
+    invented: int
+    denied: int
+
+
 class Cost(Model):
     """Reading a run's journal, analysing it and drawing its report."""
 
@@ -55,6 +76,7 @@ class Bench(Model):
     """Everything."""
 
     recoveries: tuple[Recovery, ...]
+    orders: tuple[Order, ...]
     noise_runs: int
     #: Runs of pure noise in which a setting was said to matter, or groups were found.
     noise_alarms: int
@@ -68,13 +90,17 @@ def bench_analysis(seeds: int, progress: Callable[[str], None] = lambda text: No
     for nic, (between, count) in itertools.product(CLUSTERS, CASES):
         progress(f"{nic}, {count or 'all'} configurations, {between:g} of the spread between them")
         recoveries += [recover(nic, seed, between, count) for seed in range(seeds)]
+    orders = []
+    for case, changes in PLANTED.items():
+        progress(f"planted settings: {case}")
+        orders.append(order(case, changes, seeds))
     progress("noise")
     alarms = 0
     for seed in range(seeds):
         noise = simulate("mlx5", seed, noise=True)
         (found,) = analyse_sweep(noise.run, noise.trials)
         alarms += found.clustering.k > 1 or any(each.matters for each in found.importance)
-    return Bench(recoveries=tuple(recoveries), noise_runs=seeds, noise_alarms=alarms, cost=cost)
+    return Bench(recoveries=tuple(recoveries), orders=tuple(orders), noise_runs=seeds, noise_alarms=alarms, cost=cost)
 
 
 def recover(nic: str, seed: int, between: float, configurations: int | None) -> Recovery:
@@ -88,7 +114,7 @@ def recover(nic: str, seed: int, between: float, configurations: int | None) -> 
     # a configuration that was taken for an outlier is wrong as well
     right = sum(stands_for.get(group) == truth[p] for p, group in labels.items() if truth[p] in alone)
     matters = {each.factor for each in found.importance if each.matters}
-    real = _real(nic, made)
+    real = _real(made)
     return Recovery(
         nic=nic,
         seed=seed,
@@ -104,6 +130,19 @@ def recover(nic: str, seed: int, between: float, configurations: int | None) -> 
         missed=tuple(sorted(real - matters)),
         invented=tuple(sorted(matters - real)),
     )
+
+
+def order(case: str, changes: dict[str, float], seeds: int) -> Order:
+    """Planted settings with seeds 0, 1, 2, ..."""
+    right = invented = denied = 0
+    for seed in range(seeds):
+        (found,) = analyse_sweep(*planted(seed, **changes))
+        mattering = [each.factor for each in found.importance if each.matters]
+        idle = {each.factor for each in found.importance if each.verdict == "no effect seen"}
+        right += mattering == [DOMINATING, MIDDLE]
+        invented += not set(mattering).isdisjoint(IDLE)
+        denied += not idle.isdisjoint((DOMINATING, MIDDLE))
+    return Order(case=case, runs=seeds, right=right, invented=invented, denied=denied)
 
 
 def measure_cost(trials: int = 10_000) -> Cost:
@@ -147,8 +186,15 @@ def bench_text(found: Bench) -> str:
             ]
         )
     cost = found.cost
+    orders = [
+        ["one dominating setting, one middle, three idle", "order right", "an idle one matters", "an effect denied"]
+    ]
+    for each in found.orders:
+        counts = (each.right, each.invented, each.denied)
+        orders.append([each.case, *(f"{count} of {each.runs}" for count in counts)])
     return (
         f"{columns(rows)}\n"
+        f"{columns(orders)}\n"
         f"pure noise: {found.noise_alarms} of {found.noise_runs} runs say that something matters\n"
         f"{cost.trials} trials, journal to report: {cost.seconds:.1f} s ({cost.cpu_s:.1f} s CPU), "
         f"peak {cost.peak_mib:.0f} MiB"
@@ -167,10 +213,10 @@ def _matched(truth: dict[str, int], labels: dict[str, int]) -> dict[int, int]:
     return {groups[g]: clusters[c] for c, g in zip(rows, cells, strict=True)}
 
 
-def _real(nic: str, made: Simulated) -> set[str]:
-    """Settings that decide the (merged) cluster of some drawn configuration that is not an outlier."""
+def _real(made: Simulated) -> set[str]:
+    """Settings that decide the (merged) cluster of some drawn configuration; those that wait are a cluster as well."""
     levels = {point_id: point.knobs for point_id, point in made.run.points.items()}
-    known = {tuple(levels[p].values()): made.merged[c] for p, c in made.truth.items() if c is not None}
+    known = {tuple(levels[p].values()): None if c is None else made.merged[c] for p, c in made.truth.items()}
     real = set()
     for index, name in enumerate(FACTORS):
         for setting, cluster in known.items():

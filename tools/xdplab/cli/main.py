@@ -15,7 +15,10 @@ import yaml
 
 from xdplab import __version__, app
 from xdplab.analysis import answer, self_comparisons, summarise
+from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.sweep.follow_up import follow_up
+from xdplab.cli.bench_intervals import bench_intervals
+from xdplab.cli.bench_intervals import bench_table as intervals_table
 from xdplab.cli.bench_search import bench_search, bench_table
 from xdplab.cli.calibrate import measure_tester
 from xdplab.cli.changes import changes_of
@@ -64,9 +67,10 @@ def run(
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished)
-    summaries = summarise(outcome.record, made.trials())
+    trials = made.trials()
+    summaries = summarise(outcome.record, trials)
     print(summary_table(summaries))
-    print(answer(outcome.record, summaries).sentence)
+    print(answer(outcome.record, summaries, trials).sentence)
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:
@@ -140,17 +144,32 @@ def bench_of_analysis(
 @cli.command("false-alarms")
 def false_alarms(
     run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
-    group: Annotated[int, typer.Option(min=5, max=100, help="repetitions per comparison")] = 5,
+    group: Annotated[int, typer.Option(min=MIN_PAIRS, max=100, help="repetitions per comparison")] = 5,
+    simulated: Annotated[
+        int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
+    ] = None,
+    as_json: AsJson = False,
     results: Results = None,
 ) -> None:
-    """Count how often a forwarder is called different from itself."""
+    """Count how often a forwarder is called different from itself, or equal things under simulated noise are."""
+    if simulated:
+        rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else intervals_table(rows))
+        return
     folder, summaries = app.summaries_of(run, results or app.results_folder())
     if len(summaries) != 2:
         raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
-    for metric in ("p50_us", "p99_us"):
-        called = self_comparisons(summaries[0], summaries[1], group, metric)
-        different = [comparison.interval.text() for comparison in called if comparison.interval.differs]
-        print(f"{metric}: {len(different)} of {len(called)} comparisons of {group} pairs called different {different}")
+    called = {metric: self_comparisons(summaries[0], summaries[1], group, metric) for metric in ("p50_us", "p99_us")}
+    if as_json:
+        print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))
+        return
+    for metric, found in called.items():
+        different = [one.text() for one in found if one.better is not None]
+        unsaid = sum(bool(one.hindrances) for one in found)
+        print(
+            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
+            f"of {unsaid} nothing was said"
+        )
 
 
 @cli.command()

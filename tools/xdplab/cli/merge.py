@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from xdplab import app
-from xdplab.analysis import summarise
+from xdplab.analysis import answer, summarise
 from xdplab.analysis.pooled import PooledRun
 from xdplab.model import InputError
 from xdplab.results import RunFolder, find_run
@@ -51,5 +51,6 @@ def _run_folders(folder: Path) -> list[Path]:
 
 
 def _read(folder: RunFolder) -> PooledRun:
-    record = folder.load()
-    return PooledRun(folder.path, record, tuple(summarise(record, folder.trials())))
+    record, trials = folder.load(), folder.trials()
+    summaries = summarise(record, trials)
+    return PooledRun(folder.path, record, tuple(summaries), answer(record, summaries, trials).sentence)

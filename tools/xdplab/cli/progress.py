@@ -71,7 +71,7 @@ class ConsoleListener:
         self._left_s = left_s
         if self._progress is not None and self._task is not None:
             name = f"{point.title} #{repetition + 1}"
-            self._progress.update(self._task, completed=number - 1, description=name, left=duration(left_s))
+            self._progress.update(self._task, completed=number - 1, total=of, description=name, left=duration(left_s))
             self._progress.refresh()
 
     def trial(self, point: Point, record: TrialRecord) -> None:

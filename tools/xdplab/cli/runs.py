@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from xdplab import app
-from xdplab.analysis import answer, compare_runs, environment_difference, summarise, trends
+from xdplab.analysis import Comparison, answer, compare_runs, environment_difference, summarise, trends
+from xdplab.analysis.compare import what_differs
 from xdplab.analysis.socket_compare import SocketRunData, cell_trends, compare_cells, difference, left_out
 from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.sockets import comparison_text, socket_text
@@ -42,7 +43,7 @@ def show(
         _print_json([summary.model_dump(mode="json") for summary in summaries])
         return
     print(summary_table(summaries, trials))
-    print(answer(record, summaries).sentence)
+    print(answer(record, summaries, trials).sentence)
 
 
 def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
@@ -84,7 +85,7 @@ def _compare_forwarders(folders: Sequence[RunFolder], as_json: bool) -> None:
     (reference, before, baseline), *others = found
     output: list[dict[str, Any]] = []
     for name, record, summaries in others:
-        rows = compare_runs(baseline, summaries)
+        rows = compare_runs(baseline, summaries, what_differs(before, record))
         differences = environment_difference(before, record)
         output.append(
             {
@@ -92,7 +93,7 @@ def _compare_forwarders(folders: Sequence[RunFolder], as_json: bool) -> None:
                 "run": name,
                 "points": [
                     {"forwarder": second.forwarder, "point_id": second.point_id}
-                    | {metric: found and found.model_dump(mode="json") for metric, found in metrics.items()}
+                    | {metric: found and _with_verdict(found) for metric, found in metrics.items()}
                     for _, second, metrics in rows
                 ],
                 "environment": {key: list(values) for key, values in differences.items()},
@@ -131,6 +132,10 @@ def _compare_sockets(runs: Sequence[SocketRunData], as_json: bool) -> None:
         _print_json({"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]})
     elif trend:
         print(trend_table(((each.title, each.metric, each.levels) for each in trend), "cell"))
+
+
+def _with_verdict(found: Comparison) -> dict[str, Any]:
+    return {**found.model_dump(mode="json"), "verdict": found.verdict()}
 
 
 def _print_json(value: Any) -> None:

@@ -3,9 +3,11 @@
 
 from collections.abc import Sequence
 
+from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep import SweepAnalysis
+from xdplab.analysis.sweep.anova import p_words
 from xdplab.analysis.sweep.published import Beside
-from xdplab.cli.tables import columns, number
+from xdplab.cli.tables import columns
 
 #: Configurations listed at both ends.
 _LISTED = 5
@@ -35,8 +37,8 @@ def _settings(found: SweepAnalysis) -> str:
                 interval,
                 f"{each.main_share:.1%}",
                 f"{each.interaction_share:.1%}",
-                "-" if each.p is None else f"{each.p:.2g}",
-                "  ".join(f"{level.level}: {number(level.mean_us)}" for level in each.levels),
+                "-" if each.p is None else p_words(each.p),
+                "  ".join(f"{level.level}: {_us(level.mean_us)}" for level in each.levels),
             ]
         )
     return columns(rows)
@@ -51,8 +53,8 @@ def _groups(found: SweepAnalysis) -> str:
             [
                 str(group.number),
                 str(group.size),
-                number(group.mean_us),
-                number(group.std_us),
+                _us(group.mean_us),
+                _us(group.std_us),
                 f"{rule.precision:.0%}" if rule else "-",
                 f"{rule.coverage:.0%}" if rule else "-",
                 rule.text if rule else "-",
@@ -71,11 +73,11 @@ def _ends(found: SweepAnalysis) -> str:
         rows.append(
             [
                 row.title,
-                number(stats.median_us),
-                number(stats.mean_us),
-                number(stats.std_us),
-                number(stats.p99_us),
-                number(stats.p999_us),
+                _us(stats.median_us),
+                _us(stats.mean_us),
+                _us(stats.std_us),
+                _us(stats.p99_us),
+                _us(stats.p999_us),
                 str(label),
             ]
         )
@@ -87,7 +89,11 @@ def _beside(each: Beside) -> str:
     for row in each.rows:
         group = row.missing or ("outliers" if row.group is None else str(row.group))
         cluster = f"{row.published.cluster}: {row.published.rule}"
-        rows.append([cluster, number(row.published.mean_us), number(row.mean_us), str(row.configurations), group])
+        rows.append([cluster, _us(row.published.mean_us), _us(row.mean_us), str(row.configurations), group])
     claims = [["the study says", "this run", "verdict"]]
     claims += [[claim.statement, claim.ours, claim.verdict] for claim in each.claims]
     return "\n".join([f"beside {each.title}", columns(rows), columns(claims), *([each.note] if each.note else [])])
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else significant(value)

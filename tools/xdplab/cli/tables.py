@@ -3,9 +3,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
+from xdplab.analysis.compare import METRIC_WORDS
+from xdplab.analysis.digits import significant
+from xdplab.analysis.figures import MORE_IS_BETTER
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Level
 from xdplab.model import StudySpec, TrialRecord, plain
@@ -44,12 +48,13 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
                 "bytes": str(point.frame_bytes),
                 "NDR kpps": number(ndr and ndr["median"] / 1000),
                 "kpps at overload": number(rate and rate["median"] / 1000),
+                **_light(point),
                 "kpps": number(point.offered_pps and point.offered_pps / 1000),
                 "loss": ratio(point.loss_ratio),
                 "p50 us": number(point.p50_us),
                 "p99 us": number(point.p99_us),
                 "p99.9 us": number(point.p999_us),
-                "reps": str(point.repetitions) + (f"+{point.disturbed}d" if point.disturbed else ""),
+                "reps": point.repeats,
                 "status": point.status,
             }
         )
@@ -88,11 +93,12 @@ def comparison_table(
     differences: Mapping[str, tuple[Any, Any]],
 ) -> str:
     """Ratios of a run to the reference, then the environment's differences."""
-    table = [["forwarder", "p50 us before", "after", "p50 ratio (interval)", "verdict"]]
+    table = [["forwarder", "figure", "before", "after", "ratio (interval)", "verdict"]]
     for before, after, metrics in rows:
-        p50 = metrics["p50_us"]
-        text, verdict = (p50.interval.text(), _verdict(p50)) if p50 else ("-", "-")
-        table.append([after.forwarder, number(before.p50_us), number(after.p50_us), text, verdict])
+        for metric, found in metrics.items():
+            if found is not None:
+                figures = (_median(side, metric) for side in (before, after))
+                table.append([after.forwarder, METRIC_WORDS[metric], *figures, found.text(), found.verdict()])
     return "\n".join([f"{reference} -> {run}", columns(table), *environment_lines(differences)])
 
 
@@ -146,8 +152,8 @@ def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | st
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, or a dash."""
-    return "-" if value is None else f"{value:.4g}" if value >= 100 else f"{value:.3g}"
+    """Three significant digits, four from 100 on, or a dash."""
+    return "-" if value is None else significant(value, 4 if value >= 100 else 3)
 
 
 def ratio(value: float | None) -> str:
@@ -155,11 +161,23 @@ def ratio(value: float | None) -> str:
     return "-" if value is None else "0" if value == 0 else f"{value:.2e}"
 
 
-def _verdict(comparison: Comparison) -> str:
-    interval = comparison.interval
-    if interval.low is None:
-        return "too few repetitions"
-    return ("faster" if interval.ratio > 1 else "slower") if interval.differs else "no difference seen"
+def _median(summary: PointSummary, metric: str) -> str:
+    """Of the clean repetitions, or of all when there are none."""
+    known = [(one.disturbed, getattr(one, metric)) for one in summary.by_repetition]
+    values = [value for disturbed, value in known if value is not None and (not disturbed or not summary.clean)]
+    return number(median(values) / (1000 if metric in MORE_IS_BETTER else 1)) if values else "-"
+
+
+def _light(point: PointSummary) -> dict[str, str]:
+    """What it reads at the study's light load."""
+    light = point.light
+    if light is None:
+        return dict.fromkeys(("kpps, light", "p50 us, light", "loss, light"), "-")
+    return {
+        "kpps, light": number(light.offered_pps and light.offered_pps / 1000),
+        "p50 us, light": number(light.p50_us),
+        "loss, light": ratio(light.loss_ratio),
+    }
 
 
 def _changed(key: str, before: Any, now: Any) -> str:

@@ -133,13 +133,23 @@ def cpu_list(text: str) -> tuple[int, ...]:
     return tuple(cpus)
 
 
-def steal_ticks(host: Host) -> dict[int, int]:
-    """CPU -> clock ticks stolen by the hypervisor so far (/proc/stat, eighth column)."""
+@dataclass(frozen=True)
+class CpuTicks:
+    """Clock ticks of a CPU so far. Where the kernel takes them with its timer they are samples, not sums."""
+
+    softirq: int
+    #: Taken by the hypervisor.
+    steal: int
+
+
+def cpu_ticks(host: Host) -> dict[int, CpuTicks]:
+    """CPU -> its ticks (/proc/stat, seventh and eighth column; proc_stat(5))."""
     ticks = {}
     for line in host.read("/proc/stat").splitlines():
         match = re.match(r"cpu(\d+) (.*)", line)
         if match:
-            ticks[int(match.group(1))] = int(match.group(2).split()[7])
+            columns = match.group(2).split()
+            ticks[int(match.group(1))] = CpuTicks(softirq=int(columns[6]), steal=int(columns[7]))
     return ticks
 
 

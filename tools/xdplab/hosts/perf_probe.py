@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
@@ -60,8 +61,7 @@ def batches(lines: Iterable[str], every: int = 1, frames_argument: int = 2) -> "
 def _perf(*argv: str) -> str:
     done = subprocess.run(["perf", *argv], capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
-        words = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        sys.exit(f"perf {argv[-2]} {argv[-1]}: {words[0] if words else f'exit code {done.returncode}'}")
+        sys.exit(f"perf {argv[-2]} {argv[-1]}: {_first_line(done.stderr) or f'exit code {done.returncode}'}")
     return done.stdout
 
 
@@ -110,24 +110,48 @@ def _probes(program: str, names: "list[str]", folder: str) -> Iterator[str]:
         shutil.rmtree(ids, ignore_errors=True)
 
 
-def _record(group: str, tid: str, data: str, told_to_end: threading.Event) -> None:
-    """Record from the line `ready` on until told to end."""
+def read_back(data: str, every: int, frames_argument: int, said: str = "") -> "dict[str, object]":
+    """What `perf script` tells of a recording; `said`: what `perf record` had to say when it ended.
+
+    A recording that cannot be read ends the program with the words of both.
+    """
+    argv = ["perf", "script", "-i", data, "--ns", "-F", "trace:time,event,trace", "--show-lost-events"]
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=complaints, encoding="utf-8") as script:
+            assert script.stdout is not None
+            found = batches(script.stdout, every, frames_argument)
+        complaints.seek(0)
+        words = _first_line(complaints.read()) or f"exit code {script.returncode}"
+    if script.returncode:
+        sys.exit(f"perf script: {words}" + (f"; perf record: {said}" if said else ""))
+    return found
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def _record(group: str, tid: str, data: str, told_to_end: threading.Event) -> str:
+    """Record from the line `ready` on until told to end; what perf had to say then."""
     ask_read, ask = os.pipe()
     told, tell = os.pipe()
-    argv = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-e", f"{group}:*", "-t", tid, "-D", "-1", "-o", data,
-            "--control", f"fd:{ask_read},{tell}"]  # fmt: skip
-    perf = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(ask_read, tell))
+    # -B: build ids are of no use here, and perf 6.1 reads them in the mount namespace of the thread; it does not find
+    # back from there into a chroot, and leaves a file without a header ("assertion failed at util/namespaces.c:301")
+    argv = ["perf", "record", "-q", "-B", "-k", "CLOCK_MONOTONIC", "-e", f"{group}:*", "-t", tid, "-D", "-1",
+            "-o", data, "--control", f"fd:{ask_read},{tell}"]  # fmt: skip
+    perf = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=(ask_read, tell),
+                            encoding="utf-8", errors="replace")  # fmt: skip
     os.close(tell)
     try:
         os.write(ask, b"enable\n")
         if not os.read(told, 16).startswith(b"ack"):
-            words = perf.communicate()[1].decode(errors="replace").strip().splitlines()
-            sys.exit(f"perf record: {words[0] if words else 'it ended'}")
+            sys.exit(f"perf record: {_first_line(perf.communicate()[1]) or 'it ended'}")
         print('{"event":"ready"}', flush=True)
         told_to_end.wait()
     finally:
         perf.send_signal(signal.SIGINT)
-        perf.communicate()
+        said = _first_line(perf.communicate()[1])
+    return said
 
 
 def main(program: str, tid: str, every: str, folder: str, frames_argument: str, *names: str) -> None:
@@ -140,11 +164,8 @@ def main(program: str, tid: str, every: str, folder: str, frames_argument: str, 
         signal.signal(number, lambda *_: told_to_end.set())
     data = f"{folder}/perf.data"
     with _probes(program, list(names), folder) as group:
-        _record(group, tid, data, told_to_end)
-        argv = ["perf", "script", "-i", data, "--ns", "-F", "time,event,trace", "--show-lost-events"]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as script:
-            assert script.stdout is not None
-            found = batches(script.stdout, int(every), int(frames_argument))
+        said = _record(group, tid, data, told_to_end)
+        found = read_back(data, int(every), int(frames_argument), said)
     os.unlink(data)
     print(json.dumps({"event": "done", **found}), flush=True)
 

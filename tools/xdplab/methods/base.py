@@ -32,13 +32,16 @@ class Session(Protocol):
     def trial(
         self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
     ) -> TrialResult:
-        """Run a trial, repeat it while the machine disturbs it (bounded), and journal every attempt.
+        """Run a trial and journal it.
 
-        On a resumed run, trials that the journal holds are answered from it. With `restart_after_s` the forwarder is
-        stopped and started again that long after the trial's beginning.
+        A step of a search (`purpose="search"`) is repeated while the machine disturbs it (bounded), for what the
+        search asks next rests on it; every attempt is journaled. What is compared between forwarders
+        (`purpose="measure"`) is never repeated here: see `Method.repeats_whole`. On a resumed run, trials that the
+        journal holds are answered from it. With `restart_after_s` the forwarder is stopped and started again that long
+        after the trial's beginning.
 
         Returns:
-            The first undisturbed result, or the last one.
+            The result; of a step of a search the first undisturbed one, or the last.
         """
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
@@ -52,6 +55,10 @@ class Method(ABC):
     """Base of all methods."""
 
     name: ClassVar[str]
+    #: True where a visit takes seconds: a repetition in which the machine disturbed a point's measured trial is then
+    #: made anew for all points, so that no forwarder gets the best of several tries. Where a visit takes minutes,
+    #: such a trial is only marked.
+    repeats_whole: ClassVar[bool] = False
 
     @abstractmethod
     def trials(self, traffic: TrafficSpec) -> list[float]:

@@ -11,6 +11,8 @@ from xdplab.methods.base import Method, Session
 from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import LatencySpec, StreamSpec, TrafficSpec, TrialSpec
 
+#: Clause of the trial at the study's light load.
+LIGHT_LOAD = "light load"
 #: Length of the trial that measures the forwarding rate a load share refers to.
 _RATE_TRIAL_S = 0.5
 
@@ -19,28 +21,29 @@ class Latency(Method):
     """Probes beside a load, after a warm-up that is not counted."""
 
     name: ClassVar[str] = "latency"
+    repeats_whole: ClassVar[bool] = True
 
     def __init__(self, spec: LatencySpec) -> None:
         self.spec = spec
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
-        """One trial, and a short one before it when the load is a share of a rate still to be measured."""
+        """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
+        light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []
         extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []
-        return [*extra, self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s / 4]
+        return [*light, *extra, self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s / 4]
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """Find the load if it is a share, then take the trial."""
+        """The light load, then the load if it is a share, then the trial."""
+        spec = self.spec
+        if spec.light_pps:
+            session.trial(self._trial(probe_streams(traffic, spec.light_pps), spec.light_duration_s), clause=LIGHT_LOAD)
         load_pps = traffic.stated_load_pps
         if traffic.load_share is not None:
             load_pps = traffic.load_share * self._forwarding_rate(session, traffic)
-        session.trial(
-            TrialSpec(
-                streams=(*probe_streams(traffic), *load_streams(traffic, load_pps)),
-                duration_s=self.spec.duration_s,
-                warmup_s=self.spec.warmup_s,
-                drain_s=self.spec.drain_s,
-            )
-        )
+        session.trial(self._trial((*probe_streams(traffic), *load_streams(traffic, load_pps)), spec.duration_s))
+
+    def _trial(self, streams: tuple[StreamSpec, ...], duration_s: float) -> TrialSpec:
+        return TrialSpec(streams=streams, duration_s=duration_s, warmup_s=self.spec.warmup_s, drain_s=self.spec.drain_s)
 
     def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
         """Frames per second that come through when the tester's top rate is offered."""

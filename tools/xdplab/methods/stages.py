@@ -74,11 +74,12 @@ def stage_figures(found: ProbeRecords) -> dict[str, Any]:
 def traced_figures(found: ProbeRecords) -> dict[str, Any]:
     """Percentiles in us of each stage, and since the first time known (departure or redirect) until queued and kicked.
 
-    `seen` is 0 when there was no batch; the rest is then absent. Without a first time what begins there is None.
+    Where no batch was recorded from end to end the counts are all there is. Without a first time what begins there is
+    None.
     """
     times = np.array([tuple(record) for record in found.records], dtype=np.int64).reshape(-1, 7)
     counts = {
-        "seen": found.batches if len(times) else 0,
+        "seen": found.batches,
         "recorded": len(times),
         "unmatched": found.unmatched,
         "unsent": found.unsent,

@@ -14,7 +14,7 @@ from xdplab.methods.base import Method, Session
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
 from xdplab.methods.stages import ProbeRecords, traced_figures
 from xdplab.methods.streams import probe_streams
-from xdplab.model import TraceWay, TracingSpec, TrafficSpec, TrialSpec, Unsupported, XdplabError
+from xdplab.model import PointFailed, TraceWay, TracingSpec, TrafficSpec, TrialSpec, Unsupported, XdplabError
 
 CLAUSE = "tracing"
 WITHOUT = "without"
@@ -51,9 +51,10 @@ class Tracing(Method):
         reasons: dict[str, str] = {}
         for way in self.spec.ways:
             try:
-                with traced(session, way, 1):
-                    ways.append(way)
-            except Unsupported as exc:
+                with traced(session, way, 1) as end:
+                    end()
+                ways.append(way)
+            except (Unsupported, PointFailed) as exc:
                 reasons[way] = str(exc)
                 session.found(f"{CLAUSE} {way} unsupported", {"way": way, "reason": str(exc)})
         if not ways:
@@ -77,8 +78,7 @@ class Tracing(Method):
         with traced(session, way, every) as end:
             session.trial(trial, purpose="search", clause=clause)
             found = traced_figures(end())
-        if found["seen"]:  # none when the trial was answered from the journal of a resumed run
-            session.found(f"{clause} stages {pair}", {"rate_pps": rate, "way": way, **found})
+        session.found(f"{clause} stages {pair}", {"rate_pps": rate, "way": way, **found})
 
 
 @contextmanager

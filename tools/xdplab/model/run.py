@@ -29,6 +29,15 @@ class Environment(Model):
     clock: str = ""
 
 
+class Resumption(Model):
+    """When a run that had been cut off went on."""
+
+    started: str
+    #: What of its environment was no longer as in `RunRecord.environment`: value then, value now. None of it can
+    #: change a number; a run in which anything else differs is not resumed (`runner.resume`).
+    differences: dict[str, tuple[Shown, Shown]]
+
+
 class RunRecord(Model):
     """The head of a run folder."""
 
@@ -45,7 +54,9 @@ class RunRecord(Model):
     calibration: Calibration | None
     #: In a study with several testers, or with several settings of one: the calibration of each.
     calibrations: dict[str, Calibration] = {}
+    #: Of the run's beginning.
     environment: Environment
+    resumed: tuple[Resumption, ...] = ()
     finished: str | None = None
     wall_s: float | None = None
     measuring_s: float | None = None

@@ -129,6 +129,10 @@ class LatencySpec(Model):
 
     name: Literal["latency"] = "latency"
     duration_s: float = Field(default=2.0, ge=0.05, le=3600)
+    #: A light load in probes per second that is measured first, in the same visit: where a forwarder loses frames at
+    #: the study's rate, its latency there is that of a queue, and only the light load compares.
+    light_pps: float | None = Field(default=None, gt=0, le=100e6)
+    light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)
     warmup_s: float = Field(default=0.3, ge=0, le=60)
     drain_s: float = Field(default=0.2, ge=0.01, le=10)
 
@@ -304,5 +308,13 @@ class Point(Model):
     @property
     def id(self) -> str:
         """Stable short name: the same point has the same id in every run, also after a setting has been added."""
-        text = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+        return self._hash()
+
+    @property
+    def setting(self) -> str:
+        """Short name of all but the forwarder: points of one setting may be compared."""
+        return self._hash(exclude={"forwarder"})
+
+    def _hash(self, **parts: Any) -> str:
+        text = json.dumps(self.model_dump(mode="json", exclude_defaults=True, **parts), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -165,17 +165,22 @@ class DisturbanceRule(Model):
     max_stalled_share: float = Field(default=0.01, gt=0)
     max_steal_share: float = Field(default=0.01, gt=0)
     max_run_delay_share: float = Field(default=0.01, gt=0)
-    #: How often one repetition of a point is measured anew at the most.
+    #: How often a disturbed step of a search is measured anew within its visit at the most, and how often a disturbed
+    #: repetition as a whole, for all points, behind the planned ones (`Method.repeats_whole`).
     max_repeats: int = Field(default=2, ge=0, le=20)
-    #: And how many trials of a run are at the most, as a share of its trials: on a machine that is never quiet a run
-    #: ends in bounded time, with its disturbed trials marked.
-    max_repeats_share: float = Field(default=0.25, ge=0, le=20)
+    #: What both may take together, as a share of the traffic time that the study plans: a machine that is never quiet
+    #: ends a run in bounded time, with its disturbed trials marked. One of five repetitions made anew is a share of
+    #: 0.2, and one that does not fit is not begun.
+    max_repeats_share: float = Field(default=0.4, ge=0, le=20)
 
 
 class Disturbance(Model):
     """What the machine took away during a trial."""
 
+    #: The machine's part of the sender's stalls.
     stalled_share: float
+    #: The forwarder's part: its receive half, which on veth runs on the sender's core.
+    receive_half_share: float = 0.0
     steal_share: dict[int, float]
     run_delay_share: float
     reasons: tuple[str, ...] = ()

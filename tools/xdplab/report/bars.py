@@ -41,7 +41,10 @@ def ratio_plot(found: Reproduction) -> str:
         low, high = published.ratio
         told = f"published: {low:g} to {high:g}" if high > low else f"published: {low:g}"
         axes.axhspan(low * 0.995, high * 1.005, color=colour, alpha=0.2, label=told)
-        intervals = [(group, one.interval) for group, row in enumerate(rows) if (one := row.ratios[index].comparison)]
+        compared = [(group, row.ratios[index].comparison) for group, row in enumerate(rows)]
+        # a bound is no point with an interval, and what may not be said is not drawn
+        said = [(at, one) for at, one in compared if one and one.sense == "exact" and not one.hindrances]
+        intervals = [(at, one.interval) for at, one in said if one.interval]
         ratios = [interval.ratio for _, interval in intervals]
         below = [interval.ratio - (interval.low or interval.ratio) for _, interval in intervals]
         above = [(interval.high or interval.ratio) - interval.ratio for _, interval in intervals]

@@ -9,7 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, compare_points, summarise
+from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, summarise
+from xdplab.analysis.compare import METRIC_WORDS, compare_all
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.overhead import overhead
@@ -53,9 +54,9 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     environment = templates()
     summaries = summarise(run, trials)
     measured = [summary for summary in summaries if summary.repetitions]
-    found = answer(run, summaries)
     method = run.study.method
     sweeps = sweep_sections(run, trials)
+    found = answer(run, summaries, trials, [section["found"] for section in sweeps])
     single = [summary for summary in measured if summary.samples and not sweeps]  # a sweep has pictures of its own
     return environment.get_template("report.html.j2").render(
         run=run,
@@ -63,7 +64,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         summaries=summaries,
         measured=measured,
         unmeasured=[summary for summary in summaries if not summary.repetitions],
-        ratios=_ratios(measured, found.comparison),
+        ratios=_ratios(measured, found.at_rate or found.comparison),
+        light_ratios=_ratios([s.light for s in measured if s.light], found.at_rate and found.comparison),
         sweeps=sweeps,
         agreements=agreements(run, summaries),
         direct_plot=_direct_plot(run),
@@ -97,19 +99,16 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"fixed": _fixed, "loss": _loss, "kpps": _kpps}
-    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps}
+    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps, "metric": METRIC_WORDS.__getitem__}
     return environment
 
 
 def _ratios(measured: Sequence[PointSummary], compared: Comparison | None) -> dict[str, Comparison]:
-    """Point id -> comparison with the answer's reference."""
+    """Point id -> comparison with the answer's reference at the same setting."""
     if compared is None:
         return {}
     reference = next(summary for summary in measured if summary.point_id == compared.reference_id)
-    found = {
-        s.point_id: compare_points(s, reference, compared.metric) for s in measured if s.point_id != reference.point_id
-    }
-    return {point_id: comparison for point_id, comparison in found.items() if comparison is not None}
+    return compare_all(measured, reference, compared.metric)
 
 
 def _plots(measured: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:

@@ -8,9 +8,11 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
+from xdplab.analysis.digits import significant
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.summary import counted
 from xdplab.analysis.sweep import SHOWN, SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.analysis.sweep.anova import p_words
 from xdplab.analysis.sweep.published import Beside, PublishedStudy, PublishedTable, beside
 from xdplab.model import InputError, RunRecord, StudySpec, TrialRecord, validated
 
@@ -75,6 +77,8 @@ def sweep_sections(run: RunRecord, trials: Sequence[TrialRecord]) -> list[dict[s
                 "shown": len(best),
                 "importance": Markup(importance_plot(found.importance)),  # noqa: S704
                 "beside": beside_published(found, run.study),
+                "p_words": p_words,
+                "significant": significant,
             }
         )
     return sections

@@ -12,7 +12,7 @@ from robot.api import FatalError, SkipExecution, logger
 from robot.api.deco import keyword, library
 
 from xdplab import app
-from xdplab.analysis import PointSummary, answer, summarise
+from xdplab.analysis import Answer, PointSummary, answer, summarise
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
@@ -63,6 +63,7 @@ class XdplabLibrary:
         self._run: RunRecord | None = None
         self._summaries: list[PointSummary] = []
         self._sweeps: list[SweepAnalysis] = []
+        self._answer: Answer | None = None
 
     @keyword
     def run_study(self, path: str, only: Sequence[str] = (), **changes: Any) -> None:
@@ -87,9 +88,10 @@ class XdplabLibrary:
         trials = folder.trials()
         self._summaries = summarise(outcome.record, trials)
         self._sweeps = analyse_sweep(outcome.record, trials) if is_sweep(outcome.record.study) else []
+        self._answer = answer(outcome.record, self._summaries, trials, self._sweeps)
         path = str(folder.report)
         logger.info(f'<a href="file://{quote(path)}">{escape(path)}</a>', html=True)
-        logger.console(f"  {answer(outcome.record, self._summaries).sentence}\n  report {folder.report}")
+        logger.console(f"  {self._answer.sentence}\n  report {folder.report}")
         ended = outcome.interrupted or outcome.error
         if isinstance(ended, Interrupted):
             raise FatalError(str(ended))
@@ -153,7 +155,7 @@ class XdplabLibrary:
             for one in row.ratios:
                 published, compared = one.published, one.comparison
                 low, high = published.ratio
-                here = compared.interval.text() if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
+                here = compared.text() if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
                 told = f"{row.setting}: {published.of} over {published.to}: {here}"
                 logger.info(told)
                 logger.console(f"  {told}   [published {f'{low:g} to {high:g}' if high > low else f'{low:g}'}]")
@@ -222,7 +224,7 @@ class XdplabLibrary:
 
     @keyword
     def sweep_was_analysed(self) -> None:
-        """Log groups and rules; pass when there is an analysis and, with more than one group, each has its rule."""
+        """Log groups and rules; pass when, with more than one group, each has its rule; skip with too little to say."""
         for found in self._analysed():
             for line in (found.clustering.reason, *found.summary):
                 logger.info(line)
@@ -234,14 +236,16 @@ class XdplabLibrary:
 
     @keyword
     def setting_matters(self, name: str) -> None:
-        """Pass when the analysis finds that this setting matters; skip when it does not vary."""
+        """Pass when the analysis finds that this setting matters; skip when it does not vary or cannot be judged."""
         for found in self._analysed():
             one = next((each for each in found.importance if each.factor == name), None)
             if one is None:
                 raise SkipExecution(f"{name} does not vary in this run")
+            if one.undecided:
+                raise SkipExecution(f"{found.title}: {name}: {one.verdict}: {one.why}")
             logger.info(f"{name}: {one.verdict}, importance {one.permutation}, p {one.p}")
             if not one.matters:
-                raise AssertionError(f"{name}: {one.verdict}")
+                raise AssertionError(f"{name}: {one.verdict}: {one.why}")
 
     @keyword
     def published_tables_are_compared(self) -> None:
@@ -256,18 +260,18 @@ class XdplabLibrary:
 
     def _analysed(self) -> list[SweepAnalysis]:
         if not self._sweeps:
-            raise AssertionError("too few configurations were measured for an analysis")
+            assert self._answer is not None, "run a study first"
+            raise SkipExecution(self._answer.sentence)
         return self._sweeps
 
     @keyword
     def question_was_answered(self) -> str:
-        """Return the report's first sentence; skip when its two forwarders were not both asked for."""
-        assert self._run is not None, "run a study first"
-        found = answer(self._run, self._summaries)
-        if found.comparison is None:
-            raise SkipExecution(found.sentence)
-        logger.info(found.sentence)
-        return found.sentence
+        """Return the report's first sentence; skip with it when it says why nothing can be said."""
+        assert self._answer is not None, "run a study first"
+        if not self._answer.said:
+            raise SkipExecution(self._answer.sentence)
+        logger.info(self._answer.sentence)
+        return self._answer.sentence
 
 
 def _passed(point: PointSummary) -> None:
@@ -275,7 +279,7 @@ def _passed(point: PointSummary) -> None:
         raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
     logger.info(
         f"{point.forwarder} ({point.mode}): p50 {point.p50_us} us, p99 {point.p99_us} us, p99.9 {point.p999_us} us, "
-        f"loss {point.loss_ratio}, {point.repetitions} repetitions, {point.disturbed} disturbed"
+        f"loss {point.loss_ratio}, {point.repeats} repetitions"
     )
 
 

@@ -3,6 +3,7 @@
 
 import itertools
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +38,17 @@ class Plan:
     method: Method
     #: Combinations that the study's constraints leave out.
     left_out: int = 0
+    #: Of the order of visits.
+    seed: int = 1
 
-    def traffic_seconds(self) -> float:
-        """Seconds of traffic, without repeats of disturbed trials."""
-        return sum(sum(self.method.trials(visit.point.traffic)) for visit in self.visits)
+    def traffic_seconds(self, visits: Iterable[Visit] | None = None) -> float:
+        """Seconds of traffic of these visits (all that are planned), without repeats of disturbed trials."""
+        chosen = self.visits if visits is None else visits
+        return sum(sum(self.method.trials(visit.point.traffic)) for visit in chosen)
+
+    def repetition(self, number: int) -> tuple[Visit, ...]:
+        """Every point once, in the order that the seed gives to this repetition, also to one behind the planned."""
+        return _repetition(self.points, self.seed, number)
 
     def redirects(self) -> bool:
         """True when a forwarder of the plan transmits by XDP redirect."""
@@ -69,12 +77,14 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
-    visits: list[Visit] = []
-    for repetition in range(study.repetitions):
-        order = list(points)
-        random.Random(f"{study.seed}:{repetition}").shuffle(order)  # noqa: S311 - an order, not a secret
-        visits.extend(Visit(point, repetition) for point in order)
-    return Plan(points, tuple(visits), make_method(study.method), left_out)
+    visits = [visit for number in range(study.repetitions) for visit in _repetition(points, study.seed, number)]
+    return Plan(points, tuple(visits), make_method(study.method), left_out, study.seed)
+
+
+def _repetition(points: Sequence[Point], seed: int, number: int) -> tuple[Visit, ...]:
+    order = list(points)
+    random.Random(f"{seed}:{number}").shuffle(order)  # noqa: S311 - an order, not a secret
+    return tuple(Visit(point, number) for point in order)
 
 
 def _points(study: StudySpec) -> tuple[list[Point], int]:

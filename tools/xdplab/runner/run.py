@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
 
-import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders import make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.signals import deferred, interruptible
-from xdplab.knobs import KnobContext
 from xdplab.model import (
     Calibration,
     InputError,
     Interrupted,
     JournalFailed,
-    Path,
     Point,
     RunRecord,
     StudySpec,
@@ -27,9 +24,11 @@ from xdplab.model import (
     plain,
 )
 from xdplab.runner.environment import capture_environment
-from xdplab.runner.plan import OVERHEAD_S, Plan
-from xdplab.runner.restore import Settings
+from xdplab.runner.plan import OVERHEAD_S, Plan, Visit
+from xdplab.runner.repeats import Repeats
+from xdplab.runner.resume import resumed
 from xdplab.runner.team import Team
+from xdplab.runner.unsupported import unsupported
 from xdplab.runner.visit import PointVisit
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester
@@ -40,6 +39,9 @@ class Journal(Protocol):
 
     def head(self, record: RunRecord) -> None:
         """Write run.json anew."""
+
+    def mend(self) -> None:
+        """Cut off half a last line that a killed run left."""
 
     def append(self, record: TrialRecord) -> None:
         """Write one trial so that it survives kill -9.
@@ -62,7 +64,7 @@ class Listener(Protocol):
         """Something that changes often within a visit, worth showing and not worth keeping."""
 
     def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """A visit starts."""
+        """Visit `number` of `of` starts; there are more of them when a disturbed repetition is made anew."""
 
     def trial(self, point: Point, record: TrialRecord) -> None:
         """A trial has been journaled."""
@@ -99,11 +101,8 @@ class StudyRun:
         self._team = Team(study, tuple(testers), testbed)
         self._journal = journal
         self._listener = listener
-        done = {(trial.point_id, trial.repetition) for trial in earlier_trials if trial.purpose == "end"}
-        self._visits = [visit for visit in plan.visits if (visit.point.id, visit.repetition) not in done]
+        self._done = {(trial.point_id, trial.repetition) for trial in earlier_trials if trial.purpose == "end"}
         self._earlier_trials = earlier_trials
-        self._repeats = 0
-        self._trials = 0
         self._run_id = run_id
         self._earlier = earlier
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
@@ -168,7 +167,7 @@ class StudyRun:
         with interruptible():
             try:
                 self._testbed.up()
-                self._find_unsupported()
+                self._leave_out(unsupported(self._plan, self._testbed, self._team))
             finally:
                 with deferred():
                     self._testbed.down()
@@ -183,17 +182,17 @@ class StudyRun:
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
                     f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
                 )
-        self._find_unsupported()
+        environment = capture_environment(self._testbed, self._team.versions(), self._plan)
+        self._leave_out(unsupported(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
         earlier = _calibrations(self._earlier)
         refused = self._team.prepare(self._plan, supported, redirects, earlier, self._listener.note)
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
-        environment = capture_environment(self._testbed, self._team.versions(), self._plan)
         record = RunRecord(
             run_id=self._run_id,
-            started=self._earlier.started if self._earlier else _now(),
+            started=_now(),
             study=self._study,
             testbed=self._testbed.spec,
             layout=self._testbed.layout,
@@ -204,20 +203,12 @@ class StudyRun:
             calibration=self._team.calibration,
             calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
-            wall_s=self._earlier.wall_s if self._earlier else None,
         )
+        if self._earlier is not None:
+            record = resumed(self._earlier, record)
+            self._journal.mend()
         self._journal.head(record)
         return record
-
-    def _find_unsupported(self) -> None:
-        """Ask each point's knobs and forwarder before traffic, so that reasons come first and cost nothing."""
-        asked: dict[tuple[Any, ...], str | None] = {}
-        found: dict[str, str] = {}
-        for point in self._plan.points:
-            reason = self._no_tester(point, asked) or self._no_one_way(point) or self._reason(point, asked)
-            if reason:
-                found[point.id] = reason
-        self._leave_out(found)
 
     def _leave_out(self, points: dict[str, str]) -> None:
         """`points`: point -> why it cannot be measured here."""
@@ -226,77 +217,63 @@ class StudyRun:
         for reason, count in Counter(told.values()).items():
             self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
 
-    def _no_tester(self, point: Point, asked: dict[tuple[Any, ...], str | None]) -> str | None:
-        """Its tester is not here, or cannot measure the path."""
-        question: tuple[Any, ...] = ("tester", point.tester, point.path)
-        if question not in asked:
-            asked[question] = self._team.missing(point)
-        return asked[question]
-
-    def _no_one_way(self, point: Point) -> str | None:
-        """A one-way latency is the difference of two readings of one clock."""
-        one_clock, why = self._testbed.clock
-        if one_clock or point.path is not Path.THROUGH:
-            return None
-        return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
-
-    def _reason(self, point: Point, asked: dict[tuple[Any, ...], str | None]) -> str | None:
-        """Why a point cannot be measured. A sweep asks the same of many points: `asked` holds the answers so far."""
-        ports = tuple(self._testbed.ports[r] for r in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
-        forwarder = make_forwarder(point.forwarder)
-        context = KnobContext(self._testbed.dut, ports, self._testbed.layout, self._testbed.cpus)
-        wanted = {**forwarder.required_knobs(), **point.knobs}
-        settings = Settings(self._testbed.lock, context, wanted)
-        for name, value in settings.foreseeable().items():
-            question: tuple[Any, ...] = (point.path, name, value)
-            if question not in asked:
-                asked[question] = Settings(self._testbed.lock, context, {name: value}).unsupported()
-            if asked[question]:
-                return asked[question]
-        layout = settings.context.layout
-        question = (point.path, point.forwarder.model_dump_json(), layout)
-        if question not in asked:
-            folder = self._testbed.folder_on(self._testbed.dut)
-            dut = Dut(self._testbed.dut, ports, point.path, layout, folder)
-            asked[question] = forwarder.supported(dut)
-        return asked[question]
-
     def _carry_out(self, record: RunRecord) -> None:
-        visits = [visit for visit in self._visits if visit.point.id not in self._unsupported]
+        planned = [visit for visit in self._plan.visits if visit.point.id not in self._unsupported]
+        self._repeats = Repeats(self._study, self._plan, planned)
+        for trial in self._earlier_trials:
+            self._repeats.seen(trial)
+        visits = self._to_do(planned)
         if not visits and not self._earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise InputError(f"study {self._study.name}: nothing can be measured here: {reasons}")
-        left_s = sum(sum(self._plan.method.trials(v.point.traffic)) + OVERHEAD_S for v in visits)
+        left_s = self._plan.traffic_seconds(visits) + OVERHEAD_S * len(visits)
         self._listener.begin(self._plan, len(visits), left_s)
         began = time.monotonic()
-        for number, visit in enumerate(visits):
+        number = 0
+        while number < len(visits) or self._add_round(visits):
             if number:
                 left_s = (time.monotonic() - began) / number * (len(visits) - number)
-            tester, rx_program, ceiling_pps = self._team.take(visit.point)
-            self._listener.visiting(visit.point, visit.repetition, number + 1, len(visits), left_s)
-            PointVisit(
-                visit,
-                self._testbed,
-                tester,
-                rx_program,
-                self._study.disturbance,
-                self._emit,
-                self._may_repeat,
-                [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
-                ceiling_pps,
-                self._listener.progress,
-            ).carry_out(self._plan.method)
+            visit = visits[number]
+            number += 1
+            self._listener.visiting(visit.point, visit.repetition, number, len(visits), left_s)
+            self._visit(visit)
+        lacking = self._repeats.left()
+        if lacking:
+            self._listener.note(lacking)
 
-    def _may_repeat(self) -> bool:
-        """Take one repeat from the run's budget, which grows with its trials."""
-        allowed = math.ceil(self._study.disturbance.max_repeats_share * max(self._trials, len(self._visits)))
-        self._repeats += 1
-        return self._repeats <= allowed
+    def _to_do(self, visits: Iterable[Visit]) -> list[Visit]:
+        """Those that an earlier part of the run has not completed."""
+        return [visit for visit in visits if (visit.point.id, visit.repetition) not in self._done]
+
+    def _add_round(self, visits: list[Visit]) -> bool:
+        """Put a repetition behind the visits, in the place of a disturbed one; False when there is no more to do."""
+        while (found := self._repeats.next_round()) is not None:
+            more = self._to_do(visit for visit in found.visits if visit.point.id not in self._unsupported)
+            if more:
+                self._listener.note(found.told)
+                visits += more
+                return True
+        return False
+
+    def _visit(self, visit: Visit) -> None:
+        tester, rx_program, ceiling_pps = self._team.take(visit.point)
+        PointVisit(
+            visit,
+            self._testbed,
+            tester,
+            rx_program,
+            self._study.disturbance,
+            self._emit,
+            self._repeats.may_repeat,
+            [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
+            ceiling_pps,
+            self._listener.progress,
+        ).carry_out(self._plan.method)
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
+        self._repeats.seen(trial)
         if trial.result is not None:
-            self._trials += 1
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)

@@ -56,7 +56,7 @@ class PointVisit:
         rx_program: str,
         rule: DisturbanceRule,
         emit: Callable[[TrialRecord], None],
-        may_repeat: Callable[[], bool],
+        may_repeat: Callable[[float], bool],
         earlier: Sequence[TrialRecord] = (),
         ceiling_pps: float = 0.0,
         progress: Callable[[str], None] = lambda text: None,
@@ -126,7 +126,7 @@ class PointVisit:
     def trial(
         self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
     ) -> TrialResult:
-        """Run, judge, journal; repeat while disturbed, as often as the rule and the run's budget allow."""
+        """Run, judge, journal; a step of a search again while disturbed, as far as the rule and the budget allow."""
         number, attempt = self._trials, 0
         self._trials += 1
         while True:
@@ -138,8 +138,10 @@ class PointVisit:
                 raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
             assert record.result is not None
             attempt += 1
-            again = (number, attempt) in self._earlier
-            if not again and (record.status == "ok" or attempt > self._rule.max_repeats or not self._may_repeat()):
+            if (number, attempt) in self._earlier:
+                continue
+            final = record.status == "ok" or purpose != "search" or attempt > self._rule.max_repeats
+            if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
                 return record.result
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:

@@ -4,7 +4,14 @@
 scikit-learn and scipy.stats take a second to import and are imported by the functions that need them.
 """
 
-from xdplab.analysis.sweep.analyse import MIN_CONFIGURATIONS, SHOWN, SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.analysis.sweep.analyse import (
+    MIN_CONFIGURATIONS,
+    SHOWN,
+    SweepAnalysis,
+    analyse_sweep,
+    is_sweep,
+    sweep_sentence,
+)
 from xdplab.analysis.sweep.anova import Anova, Effect
 from xdplab.analysis.sweep.changes import Advice, Change
 from xdplab.analysis.sweep.clusters import Candidate, Cluster, Clustering
@@ -34,4 +41,5 @@ __all__ = [
     "Table",
     "analyse_sweep",
     "is_sweep",
+    "sweep_sentence",
 ]

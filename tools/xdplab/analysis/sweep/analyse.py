@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xdplab.analysis.sweep.anova import Anova, anova
 from xdplab.analysis.sweep.changes import Advice, advise
 from xdplab.analysis.sweep.clusters import Clustering, cluster
-from xdplab.analysis.sweep.importance import Importance, importances
+from xdplab.analysis.sweep.importance import Importance, importances, ratio_words
 from xdplab.analysis.sweep.outliers import Outlier, reference_us, split
 from xdplab.analysis.sweep.rules import Rule, RuleSet, find_rules
 from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
@@ -63,23 +63,25 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
     if limit_us is None and spec and spec.outliers_above:
         limit_us = reference_us(table, spec.outliers_above)
     kept, outliers = split(table, limit_us)
-    if len(kept.rows) < MIN_CONFIGURATIONS:  # the rules leave too little to group: all stay, and the reader is told
-        kept = table
+    # only the grouping leaves outliers out: what makes a configuration one may be the setting that matters most
+    everything = len(kept.rows) < MIN_CONFIGURATIONS
+    kept = table if everything else kept
     grouped = cluster(kept)
     rules = find_rules(kept, [grouped.labels[row.point_id] for row in kept.rows])
-    effects = anova(kept)
-    found = importances(kept, effects)
+    effects = anova(table)
+    found = importances(table, effects)
     advice = advise(table, [each.factor for each in found if each.matters])
     left_out = {outlier.point_id for outlier in outliers}
     outlier_rule = None
     if 0 < len(outliers) < len(table.rows):
         both = find_rules(table, [int(row.point_id in left_out) for row in table.rows])
         outlier_rule = both.rules[1] if both.explained else None
+    told = _outliers(outliers, outlier_rule, len(table.rows), everything) if outliers else ""
     return SweepAnalysis(
         title=table.title,
         quantity=table.quantity,
         statistic=table.statistic,
-        summary=_summary(grouped, rules, found, advice, len(outliers)),
+        summary=_summary(grouped, rules, found, advice, _caution(table), told),
         factors=table.factors,
         configurations=tuple(sorted(table.rows, key=table.value_us)),
         outliers=tuple(outliers),
@@ -94,27 +96,80 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
     )
 
 
+def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequence[SweepAnalysis] = ()) -> str:
+    """Which settings matter, in one sentence for each path and traffic profile, or why that cannot be said.
+
+    Args:
+        run: of a study whose settings vary.
+        trials: its trials.
+        found: what `analyse_sweep` says of them, by who has it already: that takes seconds.
+    """
+    if run.study.method.name != "latency":
+        return f"Which settings matter is not said of method {run.study.method.name}: a sweep is of method latency."
+    found = found or analyse_sweep(run, trials)
+    if not found:
+        most = max((len(table.rows) for table in tables(run, trials)), default=0)
+        return (
+            f"Which settings matter cannot be said: too few configurations: {most} {'was' if most == 1 else 'were'} "
+            f"measured on one path and traffic, {MIN_CONFIGURATIONS} are needed."
+        )
+    if len(found) == 1:
+        return found[0].summary[0]
+    return " ".join(f"{each.title}: {each.summary[0]}" for each in found)
+
+
 def _summary(
-    grouped: Clustering, rules: RuleSet, found: Sequence[Importance], advice: Advice, outliers: int
+    grouped: Clustering, rules: RuleSet, found: Sequence[Importance], advice: Advice, caution: str, outliers: str
 ) -> tuple[str, ...]:
-    mattering = [each.factor for each in found if each.matters]
-    others = [each.factor for each in found if not each.matters]
-    lines = []
-    if mattering:
-        without = f"; no effect seen of {', '.join(others)}" if others else ""
-        lines.append(f"What matters, most first: {', '.join(mattering)}{without}.")
-    else:
-        lines.append(f"No setting matters that can be told from chance ({', '.join(others)}).")
+    lines = [_what_matters(found) + caution]
     if grouped.k > 1:
         explained = "settings explain them" if rules.explained else "settings do not explain them"
         lines.append(f"The configurations fall into {grouped.k} groups; {explained}.")
     else:
         lines.append("The configurations are one group: none stands apart.")
-    if mattering:
+    if any(each.matters for each in found):
         lines.append(advice.sentence)
-    if outliers:
-        lines.append(f"{outliers} outliers are left out of the groups.")
-    return tuple(lines)
+    return tuple(lines) + ((outliers,) if outliers else ())
+
+
+def _what_matters(found: Sequence[Importance]) -> str:
+    """Every setting by name, under what can be said of it."""
+    mattering = [each.factor for each in found if each.matters]
+    idle = [each for each in found if each.verdict == "no effect seen"]
+    clauses = [f"what matters, most first: {', '.join(mattering)}"] if mattering else []
+    for verdict in ("too disturbed to say", "cannot be told from this design"):
+        named = [f"{each.factor} ({each.why})" for each in found if each.verdict == verdict]
+        clauses += [f"{verdict}: {', '.join(named)}"] if named else []
+    if not clauses:
+        clauses = ["no setting matters that can be told from chance"]
+    if idle:
+        least = ratio_words(max(each.visible or 0 for each in idle))
+        clauses.append(
+            f"no effect seen of {', '.join(each.factor for each in idle)}, where {least} would have been seen"
+        )
+    sentence = "; ".join(clauses)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _caution(table: Table) -> str:
+    """Said beside what matters as well when most visits were disturbed."""
+    disturbed, visits = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
+    if 2 * disturbed <= visits:
+        return ""
+    return f" The machine was disturbed in {disturbed} of {visits} visits: repeat on a quieter one."
+
+
+def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, grouped: bool) -> str:
+    """How many there are, by which rule, what they have in common, and where they are left out."""
+    reasons = "; ".join(dict.fromkeys(outlier.reason for outlier in found))
+    which = f"they are those with {rule.text}" if rule and rule.precision == rule.coverage == 1 else ""
+    if rule and not which:
+        which = (
+            f"most are those with {rule.text} ({rule.precision:.0%} of these are, {rule.coverage:.0%} of the outliers)"
+        )
+    left_out = "too few others are left, so they are grouped as well" if grouped else "only the groups leave them out"
+    clauses = [f"{len(found)} of {configurations} configurations are outliers ({reasons})", which, left_out]
+    return f"{'; '.join(clause for clause in clauses if clause)}."
 
 
 def _unmeasured(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, int]:

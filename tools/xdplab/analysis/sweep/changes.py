@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep.table import ABSENT, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.study import Scalar
@@ -115,7 +116,7 @@ def _sentence(statistic: str, before: float | None, after: float | None, changes
     if before is None or after is None:
         return "The default configuration was not measured."
     if not changes:
-        return f"The default is within {NEAR:.0%} of the best ({before:.3g} µs)."
+        return f"The default is within {NEAR:.0%} of the best ({significant(before)} µs)."
     words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
     verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
-    return f"{verb} the {statistic} from {before:.3g} to {after:.3g} µs, within {NEAR:.0%} of the best: {words}."
+    return f"{verb} the {statistic} from {significant(before)} to {significant(after)} µs, within {NEAR:.0%} of the best: {words}."

@@ -7,6 +7,7 @@ interval, or above the kernel ping RTT".
 
 from statistics import median
 
+from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep.table import Configuration, Table
 from xdplab.model import Model
 
@@ -47,7 +48,7 @@ def split(table: Table, limit_us: float | None) -> tuple[Table, list[Outlier]]:
 
 def _reason(row: Configuration, table: Table, limit_us: float | None) -> str:
     if row.statistics.median_us >= NEAR_INTERVAL * table.interval_us:
-        return f"median close to the interval between probes ({table.interval_us:.4g} µs): frames wait for the next one"
+        return f"median close to the interval between probes ({significant(table.interval_us)} µs): frames wait for the next one"
     if limit_us is not None and table.value_us(row) > limit_us:
-        return f"{table.statistic} above the kernel's own path ({limit_us:.4g} µs)"
+        return f"{table.statistic} above the kernel's own path ({significant(limit_us)} µs)"
     return ""

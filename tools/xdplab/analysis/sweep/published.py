@@ -140,8 +140,8 @@ def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable,
     used = list(dict.fromkeys(name for c in table.clusters for name in names_of(c.rule, study.stands_for)))
     importance = {theirs[each.factor]: each for each in found.importance}
     claims = [_order(rows), _number(found, table, rows)]
-    claims += [_matters(name, importance, known, matters=True) for name in used]
-    claims += [_matters(name, importance, known, matters=False) for name in table.insignificant]
+    claims += [_matters(name, importance, matters=True) for name in used]
+    claims += [_matters(name, importance, matters=False) for name in table.insignificant]
     claims += [_worse(name, importance) for name in table.worse]
     same = found.quantity == study.quantity
     note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.quantity}: only the order compares."
@@ -243,14 +243,11 @@ def _number(found: "SweepAnalysis", table: PublishedTable, rows: Sequence[Row]) 
     )
 
 
-def _matters(name: str, importance: Mapping[str, Importance], known: set[str], *, matters: bool) -> Claim:
+def _matters(name: str, importance: Mapping[str, Importance], *, matters: bool) -> Claim:
     statement = f"{name} {'matters' if matters else 'does not matter'}"
     ours = importance.get(name)
-    if ours is None or ours.verdict.startswith("cannot"):
-        reason = (
-            ours.verdict if ours else "outliers but at one of its levels" if name in known else "does not vary here"
-        )
-        return Claim(statement=statement, ours=reason, verdict="cannot be said")
+    if ours is None or ours.undecided:
+        return _unsaid(statement, ours)
     return Claim(statement=statement, ours=ours.verdict, verdict="agrees" if ours.matters == matters else "disagrees")
 
 
@@ -259,11 +256,16 @@ def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
     ours = importance.get(name)
     on = next((level for level in ours.levels if is_on(level.level)), None) if ours else None
     off = next((level for level in ours.levels if is_off(level.level)), None) if ours else None
-    if ours is None or on is None or off is None:
-        return Claim(statement=statement, ours="does not vary here", verdict="cannot be said")
+    if ours is None or on is None or off is None or ours.undecided:
+        return _unsaid(statement, ours)
     ratio = on.mean_us / off.mean_us
     return Claim(
         statement=statement,
         ours=f"{ratio:.2f} times the latency without it ({ours.verdict})",
         verdict="agrees" if ours.matters and ratio > 1 else "disagrees",
     )
+
+
+def _unsaid(statement: str, ours: Importance | None) -> Claim:
+    words = f"{ours.verdict}: {ours.why}" if ours and ours.undecided else "does not vary here"
+    return Claim(statement=statement, ours=words, verdict="cannot be said")

@@ -7,6 +7,7 @@ that all latencies of a cluster have the mean and standard deviation of the tabl
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,7 +117,7 @@ def simulate(
     rng = np.random.default_rng([seed, sorted(CLUSTERS).index(nic)])
     full = [dict(zip(FACTORS, map(int, f"{number:08b}"), strict=True)) for number in range(1 << len(FACTORS))]
     wanted = full if configurations is None else [full[i] for i in sorted(rng.choice(256, configurations, False))]
-    points = [_point(levels) for levels in wanted]
+    points = [a_point(levels) for levels in wanted]
     trials, truth = [], {}
     for point, levels in zip(points, wanted, strict=True):
         cluster = cluster_of(nic, levels)
@@ -129,9 +130,11 @@ def simulate(
             # noise has no configuration's own mean: it is drawn anew for each trial
             here = mean + between * std * rng.normal() if noise else own * math.exp(_REPETITION_SPREAD * rng.normal())
             spread = math.sqrt(1 - between**2) * std
-            trials.append(_trial(point, repetition, _lognormal(rng, here, spread, samples)))
+            trials.append(a_trial(point, repetition, lognormal(rng, here, spread, samples)))
     merged, apart, together = _overlaps(nic, between, repetitions * samples)
-    return Simulated(_run(nic, seed, points, repetitions), trials, truth, merged, apart, together)
+    title = f"Simulated from the delay study's table for {nic}, seed {seed}"
+    run = a_run(f"simulated-{nic}-{seed}", title, FACTORS, points, repetitions)
+    return Simulated(run, trials, truth, merged, apart, together)
 
 
 def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], float, float]:
@@ -158,7 +161,8 @@ def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], f
     return merged, apart, together
 
 
-def _point(levels: dict[str, int]) -> Point:
+def a_point(levels: Mapping[str, int]) -> Point:
+    """The configuration with these levels."""
     return Point(
         forwarder=ForwarderSpec(name="fake"),
         path=Path.HAIRPIN,
@@ -167,12 +171,14 @@ def _point(levels: dict[str, int]) -> Point:
     )
 
 
-def _lognormal(rng: np.random.Generator, mean: float, std: float, samples: int) -> np.ndarray:
+def lognormal(rng: np.random.Generator, mean: float, std: float, samples: int) -> np.ndarray:
+    """Latencies of that mean and standard deviation, shape (samples,)."""
     sigma = math.sqrt(math.log1p((std / mean) ** 2))
     return np.asarray(rng.lognormal(math.log(mean) - sigma**2 / 2, sigma, samples))
 
 
-def _trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialRecord:
+def a_trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialRecord:
+    """A visit in which pings took these us."""
     histogram = HdrHistogram(1, 10_000_000_000, 3)
     values = np.clip(latencies_us * 1000, 1, 10e9).astype(int)
     for value, times in zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True):
@@ -208,20 +214,24 @@ def _trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialReco
     )
 
 
-def _run(nic: str, seed: int, points: list[Point], repetitions: int) -> RunRecord:
+def a_run(
+    name: str, title: str, factors: Sequence[str], points: Sequence[Point], repetitions: int,
+    sweep: Mapping[str, Any] | None = None,
+) -> RunRecord:  # fmt: skip
+    """The head of a run of a sweep over switches."""
     study: dict[str, Any] = {
-        "name": f"simulated-{nic}",
-        "title": f"Simulated from the delay study's table for {nic}, seed {seed}",
+        "name": name,
+        "title": title,
         "testbed": "fake",
         "tester": "fake",
         "path": ["hairpin"],
         "forwarders": ["fake"],
-        "knobs": {name: [0, 1] for name in FACTORS},
+        "knobs": {name: [0, 1] for name in factors},
         "repetitions": repetitions,
-        "sweep": {},
+        "sweep": dict(sweep or {}),
     }
     return RunRecord(
-        run_id=f"simulated-{nic}-{seed}",
+        run_id=name,
         started="2026-01-01T00:00:00+00:00",
         study=StudySpec.model_validate(study),
         testbed=TestbedSpec(name="fake", kind="fake"),

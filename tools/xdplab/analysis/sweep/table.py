@@ -83,6 +83,8 @@ class Configuration(Model):
     levels: dict[str, Scalar]
     statistics: Statistics
     by_repetition: dict[int, Statistics]
+    #: Repetitions of which every attempt was disturbed.
+    disturbed: int
     loss_ratio: float
 
 
@@ -155,9 +157,9 @@ def _group(point: Point) -> str:
     traffic = point.traffic
     load = traffic.load_share and f", load {traffic.load_share:.0%}"
     stated = traffic.stated_load_pps
-    load = load or (f", load {stated:g} pps" if stated else "")
+    load = load or (f", load {stated:,.10g} pps" if stated else "")
     by = "" if point.tester_options or not point.tester else f", by {point.tester}"
-    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:g} pps{load}{by}"
+    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:,.10g} pps{load}{by}"
 
 
 def _settings(point: Point, several: bool) -> dict[str, Scalar]:
@@ -225,5 +227,6 @@ def _row(point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord])
         levels=levels,
         statistics=merged,
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
+        disturbed=sum(trial.status == "disturbed" for trial in chosen),
         loss_ratio=lost / sent if sent else 0.0,
     )

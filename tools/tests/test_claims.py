@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sentence may say (docs/claims.md): planted runs in which the obvious sentence is wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from lab.records import environment, point, result, run_record, stream, trial
+
+from xdplab.analysis import Answer, PointSummary, answer, compare_points, compare_runs, summarise
+from xdplab.analysis.compare import compare_all, what_differs
+from xdplab.analysis.figures import LimitedBy
+from xdplab.methods.latency import LIGHT_LOAD
+from xdplab.model import Disturbance, Path, Point, TrialRecord
+
+OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")
+#: Five repetitions that differ by a percent or two.
+NOISE = (1.0, 1.012, 0.991, 1.02, 0.985)
+LATENCY = {"method": {"name": "latency"}}
+
+
+def measured(at: Point, us: float, *, frames: int = 200, **fields: Any) -> list[TrialRecord]:
+    """A trial for each repetition, all frames about as fast."""
+    return [trial(at, n, [round(us * 1000 * noise)] * frames, **fields) for n, noise in enumerate(NOISE)]
+
+
+def asked(*trials: TrialRecord, **study: Any) -> tuple[Answer, list[PointSummary]]:
+    run = run_record(OURS, THEIRS, study={**LATENCY, "repetitions": 5, **study})
+    summaries = summarise(run, trials)
+    return answer(run, summaries, trials), summaries
+
+
+def test_a_clear_difference_over_clean_pairs_names_the_winner() -> None:
+    found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30))
+    assert found.said
+    assert found.sentence.startswith("At 0.2 kpps OVS on AF_XDP is ")
+    assert "times as fast as OVS on AF_PACKET" in found.sentence
+    assert "5 clean of 5 paired repetitions" in found.sentence
+
+
+def test_every_pair_disturbed_names_nobody_however_far_apart() -> None:
+    """Both cores were busy, and the answer said that AF_PACKET is 124 times as fast as AF_XDP."""
+    found, (ours, _) = asked(
+        *measured(OURS, 3000, status="disturbed", reason="stalled"), *measured(THEIRS, 30, status="disturbed")
+    )
+    assert not found.said
+    assert found.comparison
+    assert found.comparison.better is None
+    assert "no winner can be named, 0 clean of 5 paired repetitions, 3 are needed" in found.sentence
+    assert "quieter" in found.sentence
+    assert " times as fast" not in found.sentence
+    assert ours.repeats == "0 clean of 5"
+
+
+def test_a_pair_is_clean_on_both_sides() -> None:
+    ours = [*measured(OURS, 3)[:3], *measured(OURS, 3, status="disturbed")[3:]]
+    theirs = [*measured(THEIRS, 30, status="disturbed")[:1], *measured(THEIRS, 30)[1:]]
+    found, _ = asked(*ours, *theirs)
+    assert found.comparison
+    assert (found.comparison.clean, found.said) == (2, False)
+
+
+def test_a_failed_repetition_names_nobody() -> None:
+    found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30)[:4], trial(THEIRS, 4, status="failed", reason="it died"))
+    assert not found.said
+    assert "ovs-afpacket failed in 1 of 5 repetitions: it died" in found.sentence
+
+
+def test_a_load_that_was_not_sent_names_nobody() -> None:
+    short = result(stream([3000] * 180, intended=1000, offered_pps=1000.0))
+    ours = [trial(OURS, n, result=short, offered_pps=1000.0) for n in range(5)]
+    found, _ = asked(*ours, *measured(THEIRS, 30))
+    assert not found.said
+    assert "ovs-afxdp was sent 0.18 of 1 kpps" in found.sentence
+
+
+def test_a_schedule_that_the_tester_cut_names_nobody() -> None:
+    short = result(stream([3000] * 980, sent=980, intended=1000, offered_pps=1000.0))
+    found, _ = asked(*[trial(OURS, n, result=short, offered_pps=1000.0) for n in range(5)], *measured(THEIRS, 30))
+    assert not found.said
+    assert "the tester left out frames of ovs-afxdp's" in found.sentence
+
+
+@pytest.mark.parametrize(("lost", "said", "words"), [
+    (0, True, None),
+    (1, True, None),
+    (5, True, "of the frames that arrived: ovs-afpacket lost 0.5 %"),
+    (25, False, "ovs-afpacket lost 2.5 % of the frames"),
+])  # fmt: skip
+def test_loss_makes_latency_that_of_the_survivors(lost: int, said: bool, words: str | None) -> None:
+    found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30, frames=1000 - lost, sent=1000))
+    assert found.said == said
+    assert (" times as fast" in found.sentence) == said
+    assert words is None or words in found.sentence
+    assert ("arrived" in found.sentence) == (words is not None)
+
+
+def test_the_light_load_is_compared_where_the_rate_of_the_study_is_lost() -> None:
+    light = [
+        one.model_copy(update={"clause": LIGHT_LOAD}) for one in (*measured(OURS, 2), *measured(THEIRS, 24, frames=100))
+    ]
+    found, (ours, theirs) = asked(*light, *measured(OURS, 3), *measured(THEIRS, 36, frames=900, sent=1000))
+    assert found.said
+    assert found.comparison
+    assert found.comparison.better
+    assert "At 0.2 kpps OVS on AF_XDP is 12 times as fast as OVS on AF_PACKET" in found.sentence
+    assert "no winner can be named, ovs-afpacket lost 10 % of the frames at 1 kpps" in found.sentence
+    assert ours.light
+    assert theirs.light
+    assert (ours.light.p50_us, ours.p50_us) == pytest.approx((2, 3), rel=0.002)
+    assert (theirs.light.loss_ratio, theirs.loss_ratio) == (0, pytest.approx(0.1))
+
+
+def test_a_verdict_that_stands_on_repeats_says_so() -> None:
+    """The planned repetitions were disturbed and slow; those measured again tell another story."""
+    slow = [one for n, one in enumerate(measured(OURS, 60, status="disturbed")) if n < 3]
+    again = [one.model_copy(update={"repetition": 5 + n}) for n, one in enumerate(measured(OURS, 3)[:3])]
+    theirs = measured(THEIRS, 30)
+    more = [one.model_copy(update={"repetition": 5 + n}) for n, one in enumerate(theirs[:3])]
+    found, _ = asked(*slow, *measured(OURS, 3)[3:], *again, *theirs, *more)
+    assert found.comparison
+    assert found.comparison.depends_on_repeats
+    assert found.said
+    assert (
+        "this depends on repeats, the first attempts with the disturbed ones do not tell them apart" in found.sentence
+    )
+    steady, _ = asked(*measured(OURS, 3), *again, *theirs, *more)
+    assert "depends on repeats" not in steady.sentence
+
+
+def test_three_pairs_far_apart_and_unlike_are_at_least_so_far_apart() -> None:
+    """Figure 2 on a loud day: each pair above tenfold, and t alone said that they cannot be told apart."""
+    ours = [trial(OURS, n, [us * 1000] * 200) for n, us in enumerate((2, 3, 2))]
+    theirs = [trial(THEIRS, n, [us * 1000] * 200) for n, us in enumerate((24, 400, 26))]
+    found, _ = asked(*ours, *theirs)
+    assert found.said
+    assert "OVS on AF_XDP is at least 12 times as fast as OVS on AF_PACKET in each of 3 repetitions" in found.sentence
+
+
+def searched(summary: PointSummary, values: Sequence[float], limited: LimitedBy = "forwarder", **fields: Any) -> Any:
+    """A summary with these throughputs without loss."""
+    figures = tuple(
+        summary.by_repetition[0].model_copy(
+            update={"repetition": n, "ndr_pps": value, "limited_by": {"ndr_pps": limited}, **fields}
+        )
+        for n, value in enumerate(values)
+    )
+    return summary.model_copy(update={"by_repetition": figures, "repetitions": len(figures), "clean": len(figures)})
+
+
+RATE = [1.0e6, 1.01e6, 0.99e6, 1.02e6, 1.0e6]
+
+
+def two() -> tuple[PointSummary, PointSummary]:
+    _, (ours, theirs) = asked(trial(OURS, 0), trial(THEIRS, 0))
+    return ours, theirs
+
+
+def test_a_forwarder_that_lost_frames_at_the_lowest_load_stays_in_the_comparison() -> None:
+    ours, theirs = two()
+    nothing = searched(theirs, [0.0] * 5, "below-minimum", at_most={"ndr_pps": 2000.0})
+    found = compare_points(searched(ours, RATE), nothing, "ndr_pps")
+    assert found
+    assert (found.sense, found.better, found.repetitions) == ("at least", True, 5)
+    assert found.figure.startswith("at least 4")  # of 500, less the floor of five pairs
+    back = compare_points(nothing, searched(ours, RATE), "ndr_pps")
+    assert back
+    assert (back.sense, back.better) == ("at most", False)
+
+
+def test_a_top_rate_of_the_tester_is_a_bound_and_two_say_nothing() -> None:
+    ours, theirs = (searched(each, RATE, "tester") for each in two())
+    both = compare_points(ours, theirs, "ndr_pps")
+    assert both
+    assert (both.sense, both.interval, both.better) == ("unknown", None, None)
+    assert "both figures are bounds" in both.verdict()
+    half = searched(two()[1], [value / 2 for value in RATE])
+    faster = compare_points(ours, half, "ndr_pps")
+    assert faster
+    assert (faster.sense, faster.better) == ("at least", True)
+    slower = compare_points(half, searched(two()[0], RATE, "budget"), "ndr_pps")
+    assert slower
+    assert (slower.sense, slower.better) == ("at most", False)
+    above = compare_points(ours, searched(two()[1], [2 * value for value in RATE]), "ndr_pps")
+    assert above
+    assert above.better is None
+    assert "a figure is a bound" in above.verdict()
+
+
+def test_a_throughput_that_is_doubted_is_not_compared() -> None:
+    ours, theirs = two()
+    found = compare_points(
+        searched(ours, RATE, doubts={"ndr_pps": "its own loss curve has 7 % loss at 90 kpps"}),
+        searched(theirs, [value / 9 for value in RATE]), "ndr_pps",
+    )  # fmt: skip
+    assert found
+    assert found.better is None
+    assert "ovs-afxdp: its own loss curve has 7 % loss" in found.verdict()
+
+
+def test_paths_sizes_and_settings_are_never_divided_by_one_another() -> None:
+    """The report gave the ratio of a round trip to a one-way latency, and of 1518 bytes to 64."""
+    base, other = point("fake:seed=1"), point("fake:seed=2")
+    points = [
+        base, other, base.model_copy(update={"path": Path.HAIRPIN}), other.model_copy(update={"knobs": {"mtu": 1400}}),
+        point("fake:seed=2", frame_bytes=1518), point("fake:seed=1", frame_bytes=1518), point("fake:seed=2", flows=9),
+    ]  # fmt: skip
+    records = [one for at in points for one in measured(at, 10)]
+    summaries = summarise(run_record(*points), records)
+    pairs = {(key, found.reference_id) for key, found in compare_all(summaries, summaries[0]).items()}
+    assert pairs == {(points[1].id, points[0].id), (points[4].id, points[5].id)}
+
+
+def test_the_answer_compares_at_one_setting() -> None:
+    hairpin = THEIRS.model_copy(update={"path": Path.HAIRPIN})
+    run = run_record(hairpin, OURS, THEIRS, study={**LATENCY, "repetitions": 5})
+    records = [*measured(hairpin, 1), *measured(OURS, 3), *measured(THEIRS, 30)]
+    found = answer(run, summarise(run, records), records)
+    assert found.comparison
+    assert found.comparison.reference_id == THEIRS.id
+    only = run_record(hairpin, OURS, study={**LATENCY, "repetitions": 5})
+    assert "No answer" in answer(only, summarise(only, records), records).sentence
+
+
+def test_many_rows_are_corrected_together() -> None:
+    names = [point(f"fake:seed={n}") for n in range(60)]
+    records = [one for at in names for one in measured(at, 13.5 if at == names[1] else 10)]
+    summaries = summarise(run_record(*names), records)
+    assert compare_points(summaries[1], summaries[0]).better is False  # type: ignore[union-attr]
+    family = compare_all(summaries, summaries[0])
+    assert [key for key, found in family.items() if found.better is not None] in ([], [names[1].id])
+    assert {found.interval.family for found in family.values() if found.interval} == {59}
+    alone = compare_points(summaries[1], summaries[0])
+    assert alone
+    assert alone.interval
+    widened = family[names[1].id].interval
+    assert widened
+    assert (widened.low or 1) < (alone.interval.low or 0)
+
+
+def test_one_stall_is_one_sample_however_many_frames_wait_in_it() -> None:
+    """100 kpps for 0.2 s, one stall of 3 ms: 300 frames wait, and p99 was its middle."""
+    waiting = [3_000_000 - n * 10_000 for n in range(300)]
+    frames = stream([2000] * 19_700 + waiting, achieved_pps=100_000.0)
+    _, (one, _) = asked(trial(OURS, 0, result=result(frames)))
+    assert one.p50_us == pytest.approx(2, rel=0.01)
+    assert (one.p99_us, one.p999_us, one.p99999_us) == (None, None, None)
+    busy = stream([2000] * 98_000 + [20_000 + n for n in range(2_000)], achieved_pps=100_000.0)
+    _, (many, _) = asked(trial(OURS, 0, result=result(busy)))
+    assert many.p99_us == pytest.approx(21, rel=0.01)
+    assert many.p99999_us is None  # of 100,000 samples one lies above it
+
+
+def test_a_tail_that_the_machine_made_is_marked() -> None:
+    def tail(gone: float) -> tuple[str, ...]:
+        seen = Disturbance(stalled_share=0.0, steal_share={0: 0.0, 1: gone}, run_delay_share=0.0)
+        _, (one, _) = asked(*measured(OURS, 3, disturbance=seen))
+        return one.machine_tail
+
+    assert tail(0.0) == ()
+    assert tail(0.004) == ("p999_us", "p99999_us")
+    assert tail(0.02) == ("p99_us", "p999_us", "p99999_us")
+
+
+def test_runs_that_differ_in_two_things_give_no_ratio() -> None:
+    first, second = (run_record(OURS, study={**LATENCY, "tester": tester}) for tester in ("fake", "quick"))
+    third = second.model_copy(update={"environment": environment(kernel="6.19.0")})
+    assert set(what_differs(first, second)) == {"tester"}
+    assert set(what_differs(first, third)) == {"tester", "kernel"}
+    sides = summarise(first, measured(OURS, 3)), summarise(third, measured(OURS, 30))
+    ((_, _, metrics),) = compare_runs(*sides, what_differs(first, third))
+    assert metrics["p50_us"]
+    assert metrics["p50_us"].better is None
+    assert "differ in tester, kernel" in metrics["p50_us"].verdict()
+    ((_, _, metrics),) = compare_runs(*sides, what_differs(first, second))
+    assert metrics["p50_us"]
+    assert metrics["p50_us"].better is False
+
+
+def test_one_forwarder_alone_is_told_with_its_figure() -> None:
+    run = run_record(OURS, study={**LATENCY, "repetitions": 5})
+    records = measured(OURS, 3)
+    found = answer(run, summarise(run, records), records)
+    assert not found.said
+    assert found.sentence == ("No answer: ovs-afpacket not part of this run. OVS on AF_XDP alone: one-way p50 3.00 µs.")

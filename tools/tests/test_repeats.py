@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured anew: a disturbed repetition for all points behind the planned ones, a step of a search at once."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import studies
+from lab.command import Done
+from lab.records import result, stream
+
+from xdplab import app
+from xdplab.cli.progress import SilentListener
+from xdplab.model import Point, TrialRecord, TrialSpec
+from xdplab.runner import Visit, make_plan, visit
+from xdplab.runner.repeats import Repeats
+from xdplab.testers import make_tester
+
+Bad = Callable[[Visit, str, int], bool]
+SPEC = TrialSpec(streams=(), duration_s=1.0)
+
+
+@pytest.fixture(autouse=True)
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a second."""
+    monkeypatch.setattr("xdplab.report.html._plots", lambda *_: [])
+
+
+class Told(SilentListener):
+    """What a run tells its listener."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.visits: list[tuple[int, int, int]] = []
+        self.left_s: list[float] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        self.visits.append((repetition, number, of))
+        self.left_s.append(left_s)
+
+
+@pytest.fixture
+def disturb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bad], None]:
+    """Trials of which `bad(visit, purpose, attempt)` says so are disturbed."""
+    real = visit.PointVisit._one_trial
+
+    def install(bad: Bad) -> None:
+        def trial(self: Any, spec: Any, purpose: str, clause: str, number: int, attempt: int, *rest: Any) -> Any:
+            record = real(self, spec, purpose, clause, number, attempt, *rest)
+            if not bad(self._visit, purpose, attempt):
+                return record
+            return record.model_copy(update={"status": "disturbed", "reason": "sender stalled"})
+
+        monkeypatch.setattr(visit.PointVisit, "_one_trial", trial)
+
+    return install
+
+
+def carried_out(folder: Path, told: Told | None = None, **changes: Any) -> list[TrialRecord]:
+    """The journal of a study of two fake forwarders."""
+    study = app.read_study(studies.study_file(folder, **{"repetitions": 3, **changes}))
+    made, _ = app.run_study(app.prepare(study), told or Told(), folder / "results")
+    return made.trials()
+
+
+def by_repetition(trials: list[TrialRecord]) -> dict[int, int]:
+    """Repetition -> points that were measured in it."""
+    return dict(Counter(repetition for _, repetition in studies.measured(trials)))
+
+
+def slower(at: Visit) -> bool:
+    """Whether the visit is to the second forwarder of the study."""
+    return bool(at.point.forwarder.options)
+
+
+def test_a_repetition_in_which_one_forwarder_was_disturbed_is_made_anew_for_all(
+    tmp_path: Path, disturb: Callable[[Bad], None]
+) -> None:
+    disturb(lambda at, purpose, attempt: slower(at) and at.repetition == 1)
+    told = Told()
+    trials = carried_out(tmp_path, told)
+    assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert {trial.attempt for trial in trials} == {0}  # none of them had a second try
+    assert [(trial.repetition, trial.status) for trial in trials if trial.status == "disturbed"] == [(1, "disturbed")]
+    assert told.visits[5:] == [(2, 6, 6), (3, 7, 8), (3, 8, 8)]
+    assert told.notes[-1] == (
+        "repetition 2 is made anew for all 2 points, as repetition 4: fake:base_latency_us=9.0: sender stalled"
+    )
+    assert all(left_s > 0 for left_s in told.left_s)
+
+
+def test_a_repetition_made_anew_that_is_disturbed_too_is_made_anew_again(
+    tmp_path: Path, disturb: Callable[[Bad], None]
+) -> None:
+    disturb(lambda at, purpose, attempt: at.repetition in (0, 3))
+    told = Told()
+    trials = carried_out(tmp_path, told, disturbance={"max_repeats_share": 1})
+    assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}
+    assert [note.partition(":")[0] for note in told.notes[-2:]] == [
+        "repetition 1 is made anew for all 2 points, as repetition 4",
+        "repetition 4 is made anew for all 2 points, as repetition 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "rounds"),
+    [
+        ({"max_repeats": 1, "max_repeats_share": 20}, 3),
+        ({"max_repeats": 2, "max_repeats_share": 20}, 6),
+        ({"max_repeats": 0, "max_repeats_share": 20}, 0),
+        ({"max_repeats_share": 0.3}, 0),
+        ({"max_repeats_share": 0.34}, 1),
+        ({}, 1),
+        ({"max_repeats_share": 1}, 3),
+    ],
+)
+def test_on_a_machine_that_is_never_quiet_a_run_ends(
+    tmp_path: Path, disturb: Callable[[Bad], None], rule: dict[str, Any], rounds: int
+) -> None:
+    disturb(lambda at, purpose, attempt: True)
+    told = Told()
+    assert by_repetition(carried_out(tmp_path, told, disturbance=rule)) == dict.fromkeys(range(3 + rounds), 2)
+    assert told.notes[-1].startswith("0 of 3 repetitions are clean for every point; no more are made (disturbance: ")
+
+
+def test_the_default_budget_holds_two_of_five_repetitions_and_a_third_of_a_long_sweep() -> None:
+    forwarders = [f"fake:seed={number}" for number in range(8)]
+    assert len(rounds(forwarders=forwarders, repetitions=5)) == 2
+    assert len(rounds(forwarders=forwarders, repetitions=3)) == 1
+    assert len(rounds(forwarders=forwarders, repetitions=1)) == 0
+
+
+def rounds(**changes: Any) -> list[int]:
+    """Sizes of the rounds that a study gets where everything is disturbed."""
+    repeats, plan = decided(**changes)
+    for at in plan.visits:
+        repeats.seen(record(at))
+    found = []
+    while (more := repeats.next_round()) is not None:
+        found.append(len(more.visits))
+        for at in more.visits:
+            repeats.seen(record(at))
+    return found
+
+
+def decided(**changes: Any) -> tuple[Repeats, Any]:
+    study = studies.study(**changes)
+    plan = make_plan(study, studies.a_testbed(), make_tester("fake"))
+    return Repeats(study, plan, plan.visits), plan
+
+
+def record(at: Visit, status: str = "disturbed", **fields: Any) -> TrialRecord:
+    had = {} if status == "failed" else {"asked": SPEC, "result": result(stream([1000]))}
+    given = {"point_id": at.point.id, "repetition": at.repetition, "status": status, "started": "", **had, **fields}
+    return TrialRecord(**given)
+
+
+def test_steps_of_a_search_and_repetitions_share_one_budget() -> None:
+    method = {"name": "latency", "duration_s": 1.0, "warmup_s": 0.0, "drain_s": 0.01}
+    repeats, plan = decided(repetitions=5, method=method, disturbance={"max_repeats_share": 0.25})
+    assert repeats.may_repeat(2.5)  # a quarter of ten visits of 1 s
+    assert not repeats.may_repeat(2.6)
+    for at, status in zip(plan.visits, ("disturbed", "ok"), strict=False):
+        repeats.seen(record(at, status))
+    repeats.seen(record(plan.visits[1], "ok", purpose="search", attempt=1))
+    assert repeats.may_repeat(1.5)
+    assert not repeats.may_repeat(1.6)
+    assert repeats.next_round() is None  # two visits of 1 s
+
+
+def test_a_failed_visit_is_no_reason_for_another_and_a_point_without_figures_is_not_visited_again() -> None:
+    repeats, plan = decided(repetitions=5)
+    works, _ = plan.points
+    for at in plan.visits:
+        repeats.seen(record(at, "ok" if at.point == works else "failed"))
+    assert repeats.next_round() is None
+    assert repeats.left() is None
+    repeats.seen(record(Visit(works, 4)))
+    found = repeats.next_round()
+    assert found is not None
+    assert [at.point for at in found.visits] == [works]
+    assert found.told == "repetition 5 is made anew for 1 point, as repetition 6: fake: "
+
+
+def test_where_visits_are_long_measured_trials_are_marked_and_steps_of_a_search_are_repeated(
+    tmp_path: Path, disturb: Callable[[Bad], None]
+) -> None:
+    disturb(lambda at, purpose, attempt: attempt == 0)
+    method = {"name": "throughput", "preset": "quick", "budget_s": 20, "equal_load": {"latency_pps": 20000}}
+    told = Told()
+    trials = carried_out(
+        tmp_path, told, forwarders="fake", repetitions=1, method=method, disturbance={"max_repeats_share": 20}
+    )
+    attempts = {"measure": {0: 0, 1: 0}, "search": {0: 0, 1: 0}}
+    for trial in trials:
+        if trial.result:
+            attempts[trial.purpose][trial.attempt] += 1
+    assert attempts["measure"] == {0: 1, 1: 0}
+    assert attempts["search"][0] == attempts["search"][1] > 3
+    assert {trial.repetition for trial in trials} == {0}
+    assert not [note for note in told.notes if "made anew" in note]
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 3])
+def test_a_step_of_a_search_is_repeated_so_often_at_the_most(
+    tmp_path: Path, disturb: Callable[[Bad], None], repeats: int
+) -> None:
+    disturb(lambda at, purpose, attempt: purpose == "search")
+    trials = carried_out(
+        tmp_path,
+        forwarders="fake",
+        repetitions=1,
+        traffic={"load_share": 0.5},
+        disturbance={"max_repeats": repeats, "max_repeats_share": 20},
+    )
+    assert [each.attempt for each in trials if each.purpose == "search"] == list(range(repeats + 1))
+
+
+def test_a_run_that_was_cut_off_anywhere_goes_on_to_the_same_visits(
+    tmp_path: Path, results: Path, cli: Callable[..., Done], disturb: Callable[[Bad], None]
+) -> None:
+    disturb(lambda at, purpose, attempt: attempt == 0 and at.repetition in (0, 3) and slower(at))
+    rule = {"max_repeats_share": 1}  # a step of the search is repeated in each disturbed visit too, and takes its part
+    trials = carried_out(tmp_path, disturbance=rule, traffic={"load_share": 0.5})
+    whole = studies.measured(trials)
+    assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}
+    run = studies.only_run(results)
+    journal = run.path / "trials.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    begun = next(number for number, trial in enumerate(trials) if trial.repetition == 3)
+    for kept in (1, begun - 1, begun, begun + 1, begun + 3, begun + 5, len(lines) - 1, len(lines)):
+        journal.write_bytes(b"".join(lines[:kept]))
+        done = cli("run", "--resume", run.path)
+        assert (done.code, done.complaints) == (0, [])
+        assert studies.measured(run.trials()) == whole, f"cut off after {kept} of {len(lines)} lines"

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why no winner may be named between two points, and what has to be said beside their ratio (docs/claims.md)."""
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from xdplab.analysis.digits import percent, significant
+from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.stats import MIN_PAIRS
+from xdplab.analysis.summary import PointSummary
+
+#: Below this share of the load that was asked for, a latency is of another load.
+MIN_ACHIEVED = 0.95
+#: Loss above which latencies are those of the survivors, and above which they compare no longer.
+SURVIVORS_LOSS, MAX_LOSS = 0.001, 0.01
+
+Pair = tuple[RepetitionFigures, RepetitionFigures]
+
+
+class Doubts(NamedTuple):
+    """Each hindrance says what was wrong and what to do; each remark goes beside the figures."""
+
+    hindrances: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: Sequence[Pair], clean: int) -> Doubts:
+    """Of a comparison over `pairs`, the `clean` ones of which the machine left undisturbed on both sides."""
+    hindrances = [*_of_pairs(len(pairs), clean)]
+    remarks = []
+    for side, figures in zip(sides, zip(*pairs, strict=True), strict=True):
+        hindrances += _of_side(side, figures, metric)
+        if metric not in MORE_IS_BETTER:
+            hindrances += _of_load(side, figures, metric)
+            loss = fmean(one.loss_ratio for one in figures)
+            if SURVIVORS_LOSS < loss <= MAX_LOSS:
+                remarks.append(f"of the frames that arrived: {side.forwarder} lost {percent(loss)}")
+    return Doubts(tuple(hindrances), tuple(remarks))
+
+
+def _of_pairs(pairs: int, clean: int) -> Iterator[str]:
+    if pairs < MIN_PAIRS:
+        yield f"{pairs} of the {MIN_PAIRS} repetitions that an interval needs: ask for more"
+    elif clean < MIN_PAIRS:
+        yield (
+            f"{clean} clean of {pairs} paired repetitions, {MIN_PAIRS} are needed: the machine was disturbed, "
+            "repeat on a quieter one"
+        )
+
+
+def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
+    if side.failed:
+        yield f"{side.forwarder} failed in {side.failed} of {side.planned} repetitions: {side.reason}"
+    for said in dict.fromkeys(one.doubts[metric] for one in figures if metric in one.doubts):
+        yield f"{side.forwarder}: {said}"
+    if metric not in MORE_IS_BETTER and getattr(side, metric) is None:
+        yield f"{side.forwarder}: too few independent samples lie above its {metric.removesuffix('_us')}"
+
+
+def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
+    """A latency is of the load that was sent, and of the frames that arrived."""
+    asked = fmean(one.offered_pps or one.achieved_pps for one in figures)
+    sent = fmean(one.achieved_pps for one in figures)
+    loss = fmean(one.loss_ratio for one in figures)
+    at, advice = f"{significant(asked / 1e3)} kpps", "ask for less, or repeat on a quieter machine"
+    if sent < MIN_ACHIEVED * asked:
+        yield f"{side.forwarder} was sent {significant(sent / 1e3)} of {at}: {advice}"
+    elif any(one.limited_by.get(metric) == "tester" for one in figures):
+        yield f"the tester left out frames of {side.forwarder}'s at {at}: {advice}"
+    if loss > MAX_LOSS:
+        yield (
+            f"{side.forwarder} lost {percent(loss)} of the frames at {at}, and its latency is that of the frames that "
+            "arrived: compare at a load that both carry"
+        )

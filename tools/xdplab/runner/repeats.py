@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured anew where the machine disturbed it: a step of a search at once, a repetition for all points later.
+
+A forwarder whose threads spin can be seen to be late; one in softirq context cannot. So what is compared between
+forwarders is never repeated for one of them: a repetition in which any was disturbed is made anew for all.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdplab.model import StudySpec, TrialRecord
+from xdplab.runner.plan import Plan, Visit
+
+#: Shares of sums of decimal fractions: 0.4 of 5 rounds of 2.1 s are 2 rounds.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Round:
+    """A repetition behind the planned ones, and the one that it repeats."""
+
+    visits: tuple[Visit, ...]
+    number: int
+    repeats: int
+    reason: str
+
+    @property
+    def told(self) -> str:
+        """One line; repetitions are counted from 1."""
+        points = "1 point" if len(self.visits) == 1 else f"all {len(self.visits)} points"
+        return (
+            f"repetition {self.repeats + 1} is made anew for {points}, as repetition {self.number + 1}: {self.reason}"
+        )
+
+
+class Repeats:
+    """Decides by the journal alone, so that a resumed run goes on as the first part would have.
+
+    `visits`: the planned ones of the points that can be measured here.
+    """
+
+    def __init__(self, study: StudySpec, plan: Plan, visits: Iterable[Visit]) -> None:
+        self._rule = study.disturbance
+        self._plan = plan
+        self._planned = study.repetitions
+        self._next = study.repetitions
+        self._budget_s = self._rule.max_repeats_share * plan.traffic_seconds(visits) * (1 + _ROUNDING)
+        self._spent_s = 0.0
+        self._measured: set[str] = set()
+        self._begun: set[int] = set()
+        self._disturbed: dict[int, list[TrialRecord]] = defaultdict(list)
+
+    def seen(self, trial: TrialRecord) -> None:
+        """Take note of a journaled trial, of this part of the run or of an earlier one."""
+        self._begun.add(trial.repetition)
+        if trial.result is None or trial.asked is None:
+            return
+        if trial.attempt:
+            self._spent_s += trial.asked.warmup_s + trial.asked.duration_s
+        if trial.purpose == "measure":
+            self._measured.add(trial.point_id)
+            if trial.status == "disturbed":
+                self._disturbed[trial.repetition].append(trial)
+
+    def may_repeat(self, seconds: float) -> bool:
+        """Whether a step of a search may be measured anew, with so much traffic."""
+        return self._spent_s + seconds <= self._budget_s
+
+    def next_round(self) -> Round | None:
+        """One more repetition of the points that were measured, after all before it are over; None: no more.
+
+        It is made while fewer repetitions than the study asks for are clean for every point, and the rule's budget
+        holds it whole. A failed visit is no reason for one: the forwarder fails again.
+        """
+        disturbed = [number for number in sorted(self._disturbed) if number < self._next]
+        added = self._next - self._planned
+        if not self._plan.method.repeats_whole or len(disturbed) <= added:
+            return None
+        visits = tuple(visit for visit in self._plan.repetition(self._next) if visit.point.id in self._measured)
+        cost_s = self._plan.traffic_seconds(visits)
+        begun = self._next in self._begun  # a run that was cut off within it goes on there
+        if not begun and (added >= self._rule.max_repeats * self._planned or not self.may_repeat(cost_s)):
+            return None
+        self._spent_s += cost_s
+        repeated = disturbed[added]
+        trial = self._disturbed[repeated][0]
+        title = next(point.title for point in self._plan.points if point.id == trial.point_id)
+        found = Round(visits, self._next, repeated, f"{title}: {trial.reason}")
+        self._next += 1
+        return found
+
+    def left(self) -> str | None:
+        """What stays disturbed at the end, in a line; None where enough repetitions are clean."""
+        lacking = len(self._disturbed) - (self._next - self._planned)
+        if lacking <= 0 or not self._plan.method.repeats_whole:
+            return None
+        clean = self._next - len(self._disturbed)
+        return (
+            f"{clean} of {self._planned} repetitions are clean for every point; no more are made "
+            f"(disturbance: max_repeats {self._rule.max_repeats}, max_repeats_share {self._rule.max_repeats_share:g})"
+        )

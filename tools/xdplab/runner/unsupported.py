@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each point's knobs, forwarder and tester are asked before traffic, so that reasons come first and cost nothing."""
+
+from typing import Any
+
+from xdplab.forwarders import Dut, make_forwarder
+from xdplab.knobs import KnobContext
+from xdplab.model import Path, Point
+from xdplab.runner.plan import Plan
+from xdplab.runner.restore import Settings
+from xdplab.runner.team import Team
+from xdplab.testbed import Testbed
+
+
+def unsupported(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
+    """Point -> why it cannot be measured here. A sweep asks the same of many points: each question is asked once."""
+    asked: dict[tuple[Any, ...], str | None] = {}
+    found: dict[str, str] = {}
+    for point in plan.points:
+        reason = _no_tester(point, team, asked) or _no_one_way(point, testbed) or _reason(point, testbed, asked)
+        if reason:
+            found[point.id] = reason
+    return found
+
+
+def _no_tester(point: Point, team: Team, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+    """Its tester is not here, or cannot measure the path."""
+    question: tuple[Any, ...] = ("tester", point.tester, point.path)
+    if question not in asked:
+        asked[question] = team.missing(point)
+    return asked[question]
+
+
+def _no_one_way(point: Point, testbed: Testbed) -> str | None:
+    """A one-way latency is the difference of two readings of one clock."""
+    one_clock, why = testbed.clock
+    if one_clock or point.path is not Path.THROUGH:
+        return None
+    return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
+
+
+def _reason(point: Point, testbed: Testbed, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+    """One of its knobs or its forwarder cannot be."""
+    ports = tuple(testbed.ports[role] for role in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
+    forwarder = make_forwarder(point.forwarder)
+    context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
+    wanted = {**forwarder.required_knobs(), **point.knobs}
+    settings = Settings(testbed.lock, context, wanted)
+    for name, value in settings.foreseeable().items():
+        question: tuple[Any, ...] = (point.path, name, value)
+        if question not in asked:
+            asked[question] = Settings(testbed.lock, context, {name: value}).unsupported()
+        if asked[question]:
+            return asked[question]
+    layout = settings.context.layout
+    question = (point.path, point.forwarder.model_dump_json(), layout)
+    if question not in asked:
+        dut = Dut(testbed.dut, ports, point.path, layout, testbed.folder_on(testbed.dut))
+        asked[question] = forwarder.supported(dut)
+    return asked[question]

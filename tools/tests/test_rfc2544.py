@@ -114,6 +114,15 @@ def test_a_burst_that_did_not_leave_whole_is_not_counted(monkeypatch: pytest.Mon
     assert figures["limited_by"] == "tester"
 
 
+def test_a_burst_with_a_pause_is_not_back_to_back() -> None:
+    """The box has no end to its buffer; the sender stands still for a twentieth of each burst."""
+    session = SimulatedSession(steady(buffer_frames=10**9, sender_stall_ratio=0.05))
+    back_to_back(session, spec("back-to-back"), TrafficSpec(), TRUE_NDR)
+    figures = session.figures[BACK_TO_BACK]
+    assert (figures["limited_by"], figures["burst_rate_pps"]) == ("tester", None)
+    assert figures["reason"] == "no burst of 64 frames or more left the tester whole"
+
+
 # clauses that lack something
 
 

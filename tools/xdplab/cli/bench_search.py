@@ -212,7 +212,8 @@ def bench_table(bench: Bench) -> str:
     for row in bench.throughput:
         figures = [f"{row.median_error:+.2%}", f"{row.p5:.3f} to {row.p95:.3f}", "forwarder"]
         if row.limited_by != "forwarder":
-            figures = ["-", f"at least {row.p5:.3f}", row.limited_by]
+            words = "below the lowest load" if row.limited_by == "below-minimum" else f"at least {row.p5:.3f}"
+            figures = ["-", words, row.limited_by]
         share = f"{row.traffic_s / binary[row.shape]:.1%}"
         searched.append([row.shape, row.preset, *figures, f"{row.traffic_s:.1f}", share])
     buffers = [["bursts at most at", "left at", "longest burst", f"buffer (is {BUFFER_FRAMES})", ""]]

@@ -12,9 +12,8 @@ def throughput_plot(summaries: Sequence[PointSummary]) -> str:
     figure, axes = new_figure(3.4)
     sized = [s for s in summaries if "throughput" in s.figures and isinstance(s.frame_bytes, int)]
     for index, name in enumerate(dict.fromkeys(summary.forwarder for summary in sized)):
-        best = {
-            s.frame_bytes: s.figures["throughput"]["bounds"][0]["throughput_pps"] for s in sized if s.forwarder == name
-        }
+        bounds = {s.frame_bytes: s.figures["throughput"]["bounds"][0] for s in sized if s.forwarder == name}
+        best = {size: bound["throughput_pps"] for size, bound in bounds.items() if not bound["contradicted_by"]}
         points = sorted((size, found["median"] / 1e6) for size, found in best.items() if found)
         if points:
             axes.plot(*zip(*points, strict=True), marker="o", label=plain(name), **line_style(index))

@@ -186,10 +186,7 @@ class PointVisit:
         )
 
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
-        """A trial in the middle of which the forwarder is stopped and started again (RFC 2544 §26.6).
-
-        What is done between is not the forwarder's: the result says how long it took.
-        """
+        """A trial in which the forwarder is restarted (RFC 2544 §26.6); the time between stop and start is ours."""
         failures: list[XdplabError] = []
         own_ns: list[int] = []
 

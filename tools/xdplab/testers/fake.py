@@ -43,13 +43,13 @@ class FakeTester(Tester):
         fluid = flow(trial.streams, trial.duration_s, sender, capacity, box.buffer_frames)
         stalled = bool(rng.random() < trial.duration_s / box.stall_every_s) if box.stall_every_s else False
         # a trial of bursts is over with their last frame, as with the real testers
-        elapsed_s = fluid.last_sent_s if all(stream.count for stream in trial.streams) else trial.duration_s
+        elapsed_s = max(fluid.last_sent_s) if all(stream.count for stream in trial.streams) else trial.duration_s
         share = 1 - box.loss_floor
         if box.knee_ratio:
             load = sum(fluid.sent) / elapsed_s / capacity
             share *= 1 - KNEE_LOSS * min(1.0, math.exp((load - 1) / box.knee_ratio))
         streams = tuple(
-            _stream(trial, index, fluid, share, box.stall_frames if stalled and index == 0 else 0, elapsed_s, box, rng)
+            _stream(trial, index, fluid, share, box.stall_frames if stalled and index == 0 else 0, box, rng)
             for index in range(len(trial.streams))
         )
         return TrialResult(
@@ -67,20 +67,22 @@ def _stream(
     fluid: Fluid,
     share: float,
     stall_frames: int,
-    elapsed_s: float,
     box: Box,
     rng: np.random.Generator,
 ) -> StreamResult:
     """Of what came through the buffer, `share` leaves it, and `stall_frames` less."""
     stream = trial.streams[index]
+    start_s = stream.start_ns / 1e9
     sent = round(fluid.sent[index])
     intended = sent
     if stream.pps is not None:
-        intended = round(stream.pps * (trial.duration_s - stream.start_ns / 1e9))
+        intended = round(stream.pps * (trial.duration_s - start_s))
     if stream.count:
         intended = stream.count
     received = max(0, round((sent - round(fluid.lost[index])) * share) - stall_frames)
     full = received < sent
+    # a stream with a count is over with its last frame, the others with the trial
+    sending_s = (fluid.last_sent_s[index] if stream.count else trial.duration_s) - start_s
     return StreamResult(
         kind=stream.kind,
         direction=stream.direction,
@@ -91,8 +93,8 @@ def _stream(
         skipped=max(0, intended - sent),
         received=received,
         lost=sent - received,
-        achieved_pps=sent / elapsed_s,
-        rx_pps=received / elapsed_s,
+        achieved_pps=sent / sending_s,
+        rx_pps=received / sending_s,
         latency=_latency(received, full, box, rng) if stream.kind == "latency" and received else None,
         on_schedule=sent,
     )

@@ -28,28 +28,28 @@ class Sender:
 
 @dataclass(frozen=True)
 class Fluid:
-    """What became of the streams, in frames, and when the last frame left."""
+    """What became of the streams, in frames, and when the last one of each left."""
 
     sent: tuple[float, ...]
     lost: tuple[float, ...]
-    last_sent_s: float
+    last_sent_s: tuple[float, ...]
 
 
 def flow(streams: Sequence[StreamSpec], duration_s: float, sender: Sender, capacity: float, buffer: float) -> Fluid:
     """Send the streams' schedules through the box."""
-    sent, lost = [0.0] * len(streams), [0.0] * len(streams)
-    queued, time_s, last_sent_s = 0.0, 0.0, 0.0
+    sent, lost, last_sent_s = ([0.0] * len(streams) for _ in range(3))
+    queued, time_s = 0.0, 0.0
     for length_s, rates in _pieces(streams, duration_s, sender):
         time_s += length_s
         total = sum(rates)
         queued = max(0.0, queued + (total - capacity) * length_s)
         overrun, queued = max(0.0, queued - buffer), min(queued, buffer)
-        if total:
-            last_sent_s = time_s
         for index, rate in enumerate(rates):
-            sent[index] += rate * length_s
-            lost[index] += overrun * rate / total if total else 0.0
-    return Fluid(tuple(sent), tuple(lost), last_sent_s)
+            if rate:
+                last_sent_s[index] = time_s
+                sent[index] += rate * length_s
+                lost[index] += overrun * rate / total
+    return Fluid(tuple(sent), tuple(lost), tuple(last_sent_s))
 
 
 def _pieces(

@@ -95,7 +95,10 @@ _BUFFER_FIGURES = (
 
 
 def _longest_burst(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, longest: int, ceiling: float) -> Burst:
-    """Bisect the logarithm of the length, the longest burst first. A burst counts where all of it was sent."""
+    """Bisect the logarithm of the length, the longest burst first.
+
+    A burst shows what the forwarder holds where all of it was sent, and without a pause in which it could catch up.
+    """
     good = Burst(0, 0.0, "forwarder")
     bad, limited_by = longest, good.limited_by
     length = longest
@@ -107,6 +110,8 @@ def _longest_burst(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, lo
             bad, limited_by = length, "tester"
         elif result.lost:
             bad, limited_by = length, "forwarder"
+        elif result.stalled_share > LOAD_TOLERANCE:
+            bad, limited_by = length, "tester"
         else:
             good = Burst(length, result.achieved_pps / len(result.streams), limited_by)
         if good.frames == longest:

@@ -25,7 +25,7 @@ def recovery(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps:
     # the departure of the last frame lost after the change, at the rate at which its stream was sent
     times = [(stream.last_lost + 1) * duration / stream.sent for stream in tail if stream.last_lost is not None]
     lost = sum(stream.lost for stream in head)
-    sent_pps = sum(stream.sent for stream in head) / duration / len(traffic.directions)
+    sent_pps = sum(stream.achieved_pps for stream in head) / len(traffic.directions)
     session.found(
         RECOVERY,
         {

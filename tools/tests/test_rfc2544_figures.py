@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of RFC 2544: what limits them, what contradicts them, and what the report says of them."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import studies
+from lab.command import Done
+from lab.records import point, run_record
+
+from xdplab.analysis import summarise
+from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
+from xdplab.methods.rfc2544 import disruption
+from xdplab.methods.rfc2544.scale import QUICK
+from xdplab.model import Point, Rfc2544Spec, StreamResult, TrialRecord, TrialResult
+from xdplab.report import render
+
+AT = point()
+
+
+def found(limited_by: str = "forwarder", ratio: float = 0.0, **more: Any) -> TrialRecord:
+    """A search that ended at 334 kpps in each of two directions."""
+    bound = {"loss_ratio": ratio, "throughput_pps": 334e3, "lower_pps": 334e3, "upper_pps": 337e3}
+    steps = [{"load_pps": pps, "duration_s": 0.5, "offered_pps": pps, "sent": 9, "lost": 0} for pps in (2e3, 334e3)]
+    figures = {"preset": "quick", "steps": steps, "traffic_s": 9.0, "directions": 2, "top_load_pps": 5e6,
+               "line_rate_bps": None, "bounds": [{**bound, "limited_by": limited_by, **more}]}  # fmt: skip
+    return record(AT, purpose="figures", clause="RFC 2544 26.1", figures=figures)
+
+
+def curve(*points: tuple[float, float], status: str = "ok") -> list[TrialRecord]:
+    """Trials of a loss curve: load in pps over all directions, and what share was lost."""
+    trials = []
+    for number, (pps, share) in enumerate(points):
+        stream = StreamResult(
+            kind="load", frame_bytes=64, offered_pps=pps, intended=100_000, sent=100_000, achieved_pps=pps,
+            received=round(100_000 * (1 - share)), lost=round(100_000 * share), rx_pps=pps * (1 - share),
+        )  # fmt: skip
+        result = TrialResult(tester="fake", sender="fake", elapsed_s=1.0, streams=(stream,))
+        more = {"purpose": "search", "clause": "RFC 2544 26.3", "trial": 100 + number, "offered_pps": pps}
+        trials.append(record(AT, status=status, result=result, **more))
+    return trials
+
+
+def record(at: Point, **fields: Any) -> TrialRecord:
+    given = {"point_id": at.id, "repetition": 0, "status": "ok", "started": "2026-01-02T03:04:05.678+00:00"}
+    return TrialRecord(**{**given, **fields})
+
+
+def test_a_throughput_below_the_lowest_load_is_zero_and_at_most_that_load() -> None:
+    (one,) = throughput_repetitions([found("below-minimum", throughput_pps=None, lower_pps=None)])
+    assert (one.ndr_pps, one.limited_by, one.at_most) == (0.0, {"ndr_pps": "below-minimum"}, {"ndr_pps": 4e3})
+
+
+@pytest.mark.parametrize("limited_by", ["forwarder", "tester", "budget"])
+def test_who_set_a_throughput_and_what_it_resolves_go_with_it(limited_by: str) -> None:
+    (one,) = throughput_repetitions([found(limited_by)])
+    assert (one.ndr_pps, one.limited_by, one.doubts) == (668e3, {"ndr_pps": limited_by}, {})
+    assert one.resolution == {"ndr_pps": 0.01}
+
+
+def test_a_search_that_found_no_load_good_has_no_figure() -> None:
+    (one,) = throughput_repetitions([found("tester", throughput_pps=None, lower_pps=None, upper_pps=None)])
+    assert one.ndr_pps is None
+    assert one.doubts == {"ndr_pps": "no load was found good: limited by the tester"}
+
+
+def test_a_throughput_with_tolerated_loss_is_no_ndr() -> None:
+    (one,) = throughput_repetitions([found(ratio=0.005)])
+    assert (one.ndr_pps, one.pdr_pps, one.pdr_loss_ratio) == (None, 668e3, 0.005)
+    assert one.limited_by == {"pdr_pps": "forwarder"}
+
+
+@pytest.mark.parametrize(("overloaded", "limited_by"), [(True, "forwarder"), (False, "tester")])
+def test_a_forwarding_rate_without_overload_is_the_testers(overloaded: bool, limited_by: str) -> None:
+    clause = "RFC 2285 3.6.1"
+    flood = curve((1e6, 0.2))[0].model_copy(update={"clause": clause})
+    figures = {"forwarding_rate_pps": 8e5, "overloaded": overloaded}
+    (one,) = throughput_repetitions([flood, record(AT, purpose="figures", clause=clause, figures=figures), found()])
+    assert one.limited_by == {"forwarding_rate_pps": limited_by, "ndr_pps": "forwarder"}
+    assert one.resolution == {"forwarding_rate_pps": 1 / 80_000, "ndr_pps": 0.01}
+
+
+# what contradicts a search
+
+LOST = [(380e3, 0.24), (180e3, 0.07)]
+
+
+@pytest.mark.parametrize(
+    ("trials", "contradicted"),
+    [
+        pytest.param(curve(*LOST), True, id="loss below"),
+        pytest.param(curve(LOST[1]), True, id="one load is enough"),
+        pytest.param(curve((700e3, 0.24)), False, id="loss above"),
+        pytest.param(curve((665e3, 0.01)), False, id="within the search's width"),
+        pytest.param(curve((380e3, 0.0)), False, id="no loss"),
+        pytest.param(curve(LOST[0], status="disturbed"), False, id="one disturbed trial"),
+        pytest.param(curve(*LOST, status="disturbed"), True, id="two disturbed trials"),
+        pytest.param([*curve(LOST[0], status="disturbed"), *curve((380e3, 0.0))], False, id="a quiet second attempt"),
+    ],
+)
+def test_a_loss_curve_contradicts_a_search(trials: list[TrialRecord], contradicted: bool) -> None:
+    whole = [found(), *trials]
+    (bound,) = rfc2544_figures(whole)["throughput"]["bounds"]
+    (one,) = throughput_repetitions(whole)
+    assert bool(bound["contradicted_by"]) == contradicted
+    assert bool(one.doubts) == contradicted
+
+
+def test_tolerated_loss_contradicts_nothing() -> None:
+    (one,) = throughput_repetitions([found(ratio=0.1), *curve((180e3, 0.07))])
+    assert not one.doubts
+
+
+def test_a_contradicted_throughput_is_not_printed_as_a_fact() -> None:
+    page = text_of([found(), *curve(*LOST)])
+    assert "not a fact 668 by the search" in page
+    assert "NDR: the search found 668 kpps, but the loss curve of the same visit lost 24 % at 380 kpps" in page
+
+
+# the report
+
+
+@pytest.mark.parametrize(
+    ("preset", "sentence"),
+    [
+        ("rfc2544", "Complies with §26.1: the NDR rests on trials of 60 s or more without loss"),
+        ("tst009", "Deviates from §26.1: a load counts as good while trials with loss make up no more than 50%"),
+        ("quick", "Deviates from §26.1: trials are shorter than 60 s; a load counts as good while"),
+    ],
+)
+def test_the_report_says_what_complies(preset: str, sentence: str) -> None:
+    page = text_of([found()], preset=preset)
+    assert sentence in page
+    assert ("Complies with §26.1" in page) == (preset == "rfc2544")
+
+
+def test_a_search_with_tolerated_loss_does_not_comply() -> None:
+    page = text_of([found(ratio=0.005)], preset="rfc2544")
+    assert "Not a throughput as in §26.1: no search was without tolerated loss" in page
+    assert "Complies with §26.1" not in page
+
+
+@pytest.mark.parametrize(("drain_s", "said"), [(2.0, False), (0.1, True)])
+def test_the_report_says_what_of_the_rests_is_not_kept(drain_s: float, said: bool) -> None:
+    page = text_of([found()], drain_s=drain_s)
+    assert "Deviates from §23: the next trial begins without a rest of 5 s" in page
+    assert ("late frames are waited for 0.1 s at the most (2 s asked)" in page) == said
+
+
+def test_frames_are_waited_for_as_long_as_the_rfc_asks() -> None:
+    assert Rfc2544Spec(name="throughput").drain_s == 2.0
+
+
+def test_the_report_says_why_a_figure_is_not_there(
+    cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A tester that sends 0.9 Mpps beside a forwarder of 1 Mpps: no overload, no buffer, a throughput from below."""
+    monkeypatch.setattr(disruption, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": 0.02}))
+    slow = "fake:capacity_pps=1000000,jitter_ratio=0,tester_top_pps=900000"
+    study = studies.study_file(tmp_path, forwarders=slow, repetitions=1, method={"name": "rfc2544"})
+    assert not cli("run", study).complaints
+    folder = studies.only_run(tmp_path / "results")
+    page = plain(render(folder.load(), folder.trials()))
+    assert "≥ 900" in page
+    assert "no buffer is given; the forwarder forwards bursts of 900000 pps as they arrive" in page
+    assert "no time of recovery; was not overloaded: no frame was lost at 900000 pps" in page
+    (row,) = summarise(folder.load(), folder.trials())
+    assert [at["achieved_pps"] for at in row.figures["latency"]][-1] == pytest.approx(9e5, rel=0.001)
+
+
+def text_of(trials: list[TrialRecord], **method: Any) -> str:
+    """The report's text about these trials."""
+    study = {"method": {"name": "rfc2544", **method}}
+    run = run_record(AT, study=study)
+    preset = method.get("preset", "quick")
+    records = [
+        each.model_copy(update={"figures": {**each.figures, "preset": preset}}) if each.figures else each
+        for each in trials
+    ]
+    return plain(render(run, records))
+
+
+def plain(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace("&ge;", "≥")

@@ -44,6 +44,9 @@ Zero Copy    zero-copy
 AF_PACKET    AF_PACKET
 DPDK    DPDK, testpmd on net_af_xdp
 Xdpsock    xdpsock
+Who Is Ahead
+    [Template]    NONE
+    Who Is Ahead Is Said
 
 
 *** Keywords ***

@@ -85,6 +85,9 @@ Firewall And Load Balancer Combined With Busy Poll    firewall+load_balancer    
 Orders Beside The Published Ones
     [Template]    NONE
     Orders Are Compared
+Who Is Ahead
+    [Template]    NONE
+    Who Is Ahead Is Said
 
 
 *** Keywords ***

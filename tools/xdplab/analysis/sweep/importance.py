@@ -7,10 +7,10 @@ logarithm of the latency. The interval is the middle 95 % over folds and their r
 setting does not vary (a rare level may not be among them): they say nothing about it.
 
 A setting *matters* when its term or an interaction by two with it is significant in the analysis of variance (1 % after
-Holm), or the interval of its permutation importance leaves out 0, which also sees what acts in one combination of three or
-more settings only. Of one that does not, *no effect seen* is said only where an effect of `EFFECT` would have been seen; else it was *too
-disturbed to say*, by the visits that were marked as disturbed or by what repetitions differ by, or the design is too small
-for what its configurations differ by.
+Holm), or the interval of its permutation importance leaves out 0, which also sees what acts in one combination of three
+or more settings only. Of one that does not, *no effect seen* is said only where an effect of `EFFECT` would have been
+seen; else it was *too disturbed to say*, by the visits that were marked as disturbed or by what repetitions differ by,
+or the design is too small for what its configurations differ by.
 """
 
 from collections.abc import Sequence

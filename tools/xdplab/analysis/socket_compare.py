@@ -87,7 +87,7 @@ class CellTrend(Model):
 def cell_title(key: CellKey) -> str:
     """A cell in one phrase."""
     workload, case, rate = key
-    return f"{workload}: {case}" + (f" at {rate:g} pps" if rate else "")
+    return f"{workload}: {case}" + (f" at {rate:.10g} pps" if rate else "")
 
 
 def compare_cells(first: SocketRunData, later: SocketRunData) -> list[CellComparison]:

@@ -54,7 +54,7 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
 
 def title_of(row: SocketRow) -> str:
     """A row's label."""
-    return row.case + (f", {row.rate_pps:g} pps" if row.rate_pps else "")
+    return row.case + (f", {row.rate_pps:.10g} pps" if row.rate_pps else "")
 
 
 def _rate_plot(rows: Sequence[SocketRow]) -> str:

@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Literal
 
 from xdplab.analysis.compare import environment_difference
-from xdplab.analysis.distribution import Distribution
-from xdplab.analysis.sockets import SocketRow, more_is_better, socket_rows
+from xdplab.analysis.sockets import SocketRow, figure_of, more_is_better, socket_rows
 from xdplab.analysis.stats import Interval, ratio_interval
 from xdplab.analysis.trend import MIN_RUNS, Level, levels
 from xdplab.model import Model, Shown
@@ -182,18 +181,9 @@ def _metrics(row: SocketRow, other: SocketRow) -> tuple[SocketMetric, ...]:
 
 
 def _value(trial: SocketTrial, metric: SocketMetric) -> float | None:
-    if metric == "mpps":
-        return None if trial.pps is None else trial.pps / 1e6
-    if metric == "figure":
-        return trial.figure
-    complete = trial.stages.get("complete")
-    if complete is None:
-        return None
-    return complete.mean_ns / 1000 if metric == "complete_mean_us" else _median_us(complete.hdr)
-
-
-def _median_us(hdr: str) -> float | None:
-    return Distribution.merged([hdr]).percentile_us(50)
+    if metric == "complete_mean_us":
+        return trial.stages["complete"].mean_ns / 1000 if trial.stages else None
+    return figure_of(trial)
 
 
 def _unit(metric: SocketMetric, row: SocketRow) -> str:

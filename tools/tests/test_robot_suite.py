@@ -134,3 +134,26 @@ def test_a_variant_that_cannot_be_measured_is_skipped_and_one_that_fails_fails(t
     assert tests["Figure 2: AF_XDP Against AF_PACKET"][0] == "SKIP"
     assert "did not start" in tests["Patched With Its Defaults"][1]
     assert "Smaller Rings" in {name for name, (status, _) in tests.items() if status == "SKIP"}
+
+
+def test_a_sweep_of_five_configurations_is_skipped_with_how_many_are_needed(tmp_path: Path, results: Path) -> None:
+    study = {
+        "schema": 1,
+        "name": "five",
+        "testbed": "fake",
+        "tester": "fake",
+        "forwarders": ["fake"],
+        "options": {"fake": {"base_latency_us": [5.0, 6.0, 7.0, 8.0, 9.0]}},
+        "sweep": {},
+    }
+    path = tmp_path / "five.yaml"
+    path.write_text(yaml.safe_dump(study), encoding="utf-8")
+    code, tests = robot(tmp_path, "sweep.robot", STUDY=str(path), MATTERS="base_latency_us")
+    words = (
+        "Which settings matter cannot be said: too few configurations: 5 were measured on one path and traffic, 6 are "
+        "needed."
+    )
+    assert code == 0
+    for name in ("Groups Have Rules", "What Is Known To Matter Shows"):
+        assert tests[name] == ("SKIP", words)
+    assert tests["Every Configuration Was Measured"][0] == "PASS"

@@ -73,7 +73,9 @@ def test_a_busy_machine_is_named_and_nothing_is_denied(changes: dict[str, Any], 
     found = analysed(0, **changes)
     middle = next(each for each in found.importance if each.factor == MIDDLE)
     assert (middle.verdict, middle.why) == ("too disturbed to say", why)
-    assert f"{MIDDLE} ({why})" in found.summary[0]
+    named = [each.factor for each in found.importance if each.why == why and not each.matters]
+    assert MIDDLE in named
+    assert f"oo disturbed to say: {', '.join(named)} ({why})" in found.summary[0]
     assert "no effect seen" not in found.summary[0]
     assert ("disturbed in 96 of 96 visits" in found.summary[0]) == ("disturbed" in changes)
 

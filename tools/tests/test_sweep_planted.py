@@ -9,6 +9,7 @@ from lab import records
 from robot.api import SkipExecution
 from test_sweep_parts import factorial, table
 
+from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.anova import anova
 from xdplab.analysis.sweep.importance import EFFECT, importances
@@ -114,7 +115,7 @@ def test_too_few_configurations_are_counted_in_one_sentence() -> None:
     assert analyse_sweep(run, few) == []
     assert sweep_sentence(run, few) == words
     library = XdplabLibrary()
-    library._run, library._trials = run, few
+    library._run, library._answer = run, answer(run, [], few)
     for ask in (library.sweep_was_analysed, lambda: library.setting_matters(DOMINATING)):
         with pytest.raises(SkipExecution, match=words):
             ask()

@@ -96,6 +96,20 @@ def test_a_tester_that_cannot_send_the_top_load_credits_what_it_sent(preset: Pre
     assert (bound.lower_pps, bound.throughput_pps) == (2e6, 2e6)
 
 
+@pytest.mark.parametrize("preset", ["rfc2544", "quick", "binary"])
+def test_loss_at_a_load_that_was_not_offered_bounds_the_tester(preset: PresetName) -> None:
+    """A sender that leaves out a fifth of each load and, as TRex, does not say that it stood still."""
+
+    def measure(load_pps: float, duration_s: float) -> Step:
+        whole = box(1e6)(0.8 * load_pps, duration_s)
+        return whole.model_copy(update={"load_pps": load_pps})
+
+    (bound,) = search(preset, [0.0], 2000, 5e6, measure).bounds
+    assert (bound.limited_by, bound.upper_pps) == ("tester", None)
+    assert bound.throughput_pps is not None
+    assert 0.99e6 < bound.throughput_pps <= 1e6
+
+
 @pytest.mark.parametrize("top", [0.9995e6, 0.999e6])
 def test_a_figure_is_no_more_than_what_left(top: float) -> None:
     """Within the tolerance the load counts as offered, and still only what left is credited."""

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.cli.bench_search import bench_search, search_on, steady
+from xdplab.cli.bench_search import bench_search, bench_table, search_on, steady
 from xdplab.methods.mlr import so_far
 from xdplab.methods.search import PRESETS, Measure, Step, search
 from xdplab.model import PresetName
@@ -95,6 +96,20 @@ def test_a_tester_that_cannot_send_the_top_load_credits_what_it_sent(preset: Pre
     assert (bound.lower_pps, bound.throughput_pps) == (2e6, 2e6)
 
 
+@pytest.mark.parametrize("preset", ["rfc2544", "quick", "binary"])
+def test_loss_at_a_load_that_was_not_offered_bounds_the_tester(preset: PresetName) -> None:
+    """A sender that leaves out a fifth of each load and, as TRex, does not say that it stood still."""
+
+    def measure(load_pps: float, duration_s: float) -> Step:
+        whole = box(1e6)(0.8 * load_pps, duration_s)
+        return whole.model_copy(update={"load_pps": load_pps})
+
+    (bound,) = search(preset, [0.0], 2000, 5e6, measure).bounds
+    assert (bound.limited_by, bound.upper_pps) == ("tester", None)
+    assert bound.throughput_pps is not None
+    assert 0.99e6 < bound.throughput_pps <= 1e6
+
+
 @pytest.mark.parametrize("top", [0.9995e6, 0.999e6])
 def test_a_figure_is_no_more_than_what_left(top: float) -> None:
     """Within the tolerance the load counts as offered, and still only what left is credited."""
@@ -140,11 +155,17 @@ def test_several_loss_ratios_come_from_one_search() -> None:
 
 
 def test_quick_needs_a_tenth_of_the_traffic_of_bisection_and_spreads_less() -> None:
-    rows = {(row.shape, row.preset): row for row in bench_search(10).throughput}
+    bench = bench_search(10)
+    rows = {(row.shape, row.preset): row for row in bench.throughput}
     quick, binary = (rows["stall of 300 frames each 100 s", preset] for preset in ("quick", "binary"))
     assert quick.traffic_s <= binary.traffic_s / 10
     assert quick.p95 - quick.p5 < binary.p95 - binary.p5
     assert abs(quick.median_error) < 0.03
+    table = bench_table(bench)
+    for share in ("5%", "10%", "25%"):
+        for kind in ("skips", "catches up"):
+            assert re.search(rf"sender stalls {share}, {kind} +quick +- +at least 0\.\d+ +tester", table)
+    assert re.search(r"1\.2 Mpps +1\.200 Mpps +\d+ frames +50\d ± 11", table)
 
 
 def test_a_search_killed_in_the_middle_goes_on_and_finds_the_same(tmp_path: Path) -> None:

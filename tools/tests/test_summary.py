@@ -94,6 +94,11 @@ def test_loss_is_lost_over_sent_and_unsent_frames_are_the_testers() -> None:
     assert not row(trial(A, 0, [1000] * 100)).tester_limited
 
 
+def test_frames_that_fell_into_a_stall_of_the_sender_were_not_offered() -> None:
+    stalled = result(stream([1000] * 95, sent=95, intended=100, skipped=5), stalled_ns=100_000_000)
+    assert row(trial(A, 0, result=stalled)).tester_limited
+
+
 def test_a_point_that_lost_everything_has_loss_and_no_latency() -> None:
     found = row(trial(A, 0, [], sent=100))
     assert (found.loss_ratio, found.p50_us, found.samples, found.status) == (1.0, None, 0, "ok")

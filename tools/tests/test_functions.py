@@ -146,6 +146,17 @@ def test_what_differs_is_named_and_overlap_is_no_verdict() -> None:
     assert "af_xdp > xdp > combined > af_xdp-poll" in rank_table([found])
 
 
+def test_disturbed_repetitions_agree_with_nothing() -> None:
+    chosen = study({"xdp": 2.0, "af_xdp": 1.0})
+    trials = [
+        trial(f"macswap, {mode}", mpps * 1e6, status="disturbed" if mode == "xdp" else "ok")
+        for mode, mpps in (("xdp", 5), ("af_xdp", 4))
+        for _ in range(4)
+    ]
+    (found,) = rank_agreements(chosen, socket_rows(chosen, trials))
+    assert (found.agree, found.unclear) == ((), (("xdp", "af_xdp"),))
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_fewer_than_four_repetitions_agree_with_nothing(times: int) -> None:
     """Three each of two that are the same do not overlap in one study of ten."""

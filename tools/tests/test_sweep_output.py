@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep as a user meets it: the command, JSON, the report, and what it costs to have it installed."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,7 @@ def test_the_command_prints_groups_rules_importance_and_the_published_table(
         "not measured: 1: no <b>such</b> thing here",
     ):
         assert words in done.out
+    assert not re.search(r"\de[+-]\d", done.out)  # numbers as a person reads them
     (found,) = cli("sweep", "simulated", "--json").json()
     assert len(found["configurations"]) == 255
     first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in found["published"])

@@ -29,7 +29,7 @@ class RankAgreement(Model):
 
     `tau` is Kendall's tau-b over the modes that both have: 1 is the same order, -1 the reverse; None with fewer than
     two of them. Each pair of them that the publication tells apart is in one of the three lists, the published winner
-    first: `unclear` where our repetitions overlap or are fewer than `MIN_REPETITIONS`.
+    first: `unclear` where our repetitions overlap, are fewer than `MIN_REPETITIONS`, or were mostly disturbed.
     """
 
     workload: Workload
@@ -110,7 +110,7 @@ def _agreement(
     common = sorted(ours.keys() & published.keys(), key=lambda mode: -published[mode])
     for first, second in itertools.combinations(common, 2):
         if published[first] > published[second]:
-            lists[_verdict(measured[first].values, measured[second].values)].append((first, second))
+            lists[_verdict(measured[first], measured[second])].append((first, second))
     modes = [*modes_of, *(mode for mode in published if mode not in modes_of)]
     return RankAgreement(
         workload=workload,
@@ -125,9 +125,9 @@ def _agreement(
     )
 
 
-def _verdict(first: Sequence[float], second: Sequence[float]) -> str:
-    if min(len(first), len(second)) < MIN_REPETITIONS:
+def _verdict(first: SocketRow, second: SocketRow) -> str:
+    if any(len(row.values) < MIN_REPETITIONS or row.mostly_disturbed for row in (first, second)):
         return "unclear"
-    if min(first) > max(second):
+    if min(first.values) > max(second.values):
         return "agree"
-    return "differ" if max(first) < min(second) else "unclear"
+    return "differ" if max(first.values) < min(second.values) else "unclear"

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from xdplab.analysis.compare import environment_difference
 from xdplab.analysis.sockets import SocketRow, figure_of, more_is_better, socket_rows
-from xdplab.analysis.stats import Interval, ratio_interval
+from xdplab.analysis.stats import Interval, ratio_interval, together
 from xdplab.analysis.trend import MIN_RUNS, Level, levels
 from xdplab.model import Model, Shown
 from xdplab.model.sockets import SocketRunRecord, SocketTrial, Workload
@@ -118,8 +118,8 @@ def compare_cells(first: SocketRunData, later: SocketRunData) -> list[CellCompar
 
 
 def _family(pairs: Sequence[Sequence[tuple[float, float]]]) -> list[Interval | None]:
-    """The intervals of one table; None without a pair."""
-    return [ratio_interval(each) for each in pairs]
+    """The intervals of one table, corrected together (Holm); None without a pair."""
+    return together([ratio_interval(each) for each in pairs])
 
 
 def left_out(first: SocketRunData, later: SocketRunData, compared: Sequence[CellComparison]) -> dict[str, str]:

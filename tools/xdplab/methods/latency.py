@@ -30,7 +30,7 @@ class Latency(Method):
         """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
         light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []
         extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []
-        return [*light, *extra, self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s / 4]
+        return [*light, *extra, self.spec.warmup_s + self.spec.duration_s]
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """The light load, then the load if it is a share, then the trial."""

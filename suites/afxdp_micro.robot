@@ -8,7 +8,8 @@ Documentation    What one AF_XDP socket does before there is a switch: rxdrop, t
 ...
 ...              [Cfg] suites/studies/sockets/afxdp-micro.yaml: its cases, interleaved in random order.
 ...              [Ver] Each row passes when its case was measured at every workload that it takes part in; what this
-...              machine cannot do is skipped with the reason.
+...              machine cannot do is skipped with the reason. The last row says who is ahead, or is skipped with why
+...              that cannot be said.
 ...              [Ref] Karlsson, Topel: The Path to DPDK Speeds for AF_XDP (Linux Plumbers 2018); the report prints its
 ...              figures beside ours.
 ...
@@ -44,6 +45,9 @@ Zero Copy    zero-copy
 AF_PACKET    AF_PACKET
 DPDK    DPDK, testpmd on net_af_xdp
 Xdpsock    xdpsock
+Who Is Ahead
+    [Template]    NONE
+    Who Is Ahead Is Said
 
 
 *** Keywords ***

@@ -8,8 +8,8 @@ Documentation    Network functions, each written once, as XDP program, as AF_XDP
 ...
 ...              [Cfg] suites/studies/sockets/network-functions.yaml: functions x modes, interleaved in random order.
 ...              [Ver] Each row passes when its function was measured in its mode with all kinds of traffic that are
-...              its; what this machine cannot do is skipped with the reason. The last row states how the order of the
-...              modes agrees with the published one.
+...              its; what this machine cannot do is skipped with the reason. The last rows state how the order of
+...              the modes agrees with the published one, and which is ahead.
 ...              [Ref] Parola, Procopio, Risso (CoNEXT 2021) and the measurements of their library xsknf; the report
 ...              prints their figures beside ours.
 ...
@@ -85,6 +85,9 @@ Firewall And Load Balancer Combined With Busy Poll    firewall+load_balancer    
 Orders Beside The Published Ones
     [Template]    NONE
     Orders Are Compared
+Who Is Ahead
+    [Template]    NONE
+    Who Is Ahead Is Said
 
 
 *** Keywords ***

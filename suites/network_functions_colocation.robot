@@ -35,6 +35,9 @@ Firewall As XDP Program    firewall    xdp
 Firewall On AF_XDP    firewall    af_xdp
 Firewall On AF_XDP With Poll    firewall    af_xdp-poll
 Firewall Combined With Poll    firewall    combined-poll
+Who Is Ahead
+    [Template]    NONE
+    Who Is Ahead Is Said
 
 
 *** Keywords ***

@@ -9,7 +9,8 @@ Documentation    Which settings matter: every combination of a study's settings 
 ...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs. Or another
 ...              STUDY: pings.yaml sweeps the sockets of two applications, where MATTERS is tester.wait.
 ...              [Ver] Every configuration that this machine has was measured, the others have a reason; where NAPI
-...              runs shows as what matters, which is known of veth and so tests the sweep itself.
+...              runs shows as what matters, which is known of veth and so tests the sweep itself. On a machine too
+...              disturbed to say, or with fewer than six configurations, that test is skipped with the sentence.
 ...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
 ...              beside ours (xdplab/report/published/understanding-delays-afxdp.yaml).
 ...

@@ -39,6 +39,9 @@ AF_XDP With System Poll Not Pinned    AF_XDP, system poll, not pinned
 AF_PACKET With Software Poll    AF_PACKET, software poll
 AF_PACKET With System Poll    AF_PACKET, system poll
 AF_PACKET With System Poll And SCHED_FIFO    AF_PACKET, system poll, SCHED_FIFO
+Who Is Ahead
+    [Template]    NONE
+    Who Is Ahead Is Said
 
 
 *** Keywords ***

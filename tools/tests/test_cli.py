@@ -30,7 +30,8 @@ def test_a_run_writes_its_folder_and_show_reads_it(cli: Callable[..., Done], tmp
         assert row.keys() >= KEYS
         assert (row["mode"], row["path"], row["frame_bytes"], row["repetitions"]) == ("simulated", "through", 64, 2)
         assert (row["status"], row["reason"], row["offered_pps"], row["loss_ratio"]) == ("ok", "", 20000, 0)
-        assert row["p50_us"] < row["p99_us"] < row["p999_us"]
+        assert row["p50_us"] < row["p99_us"]
+        assert row["p999_us"] is None  # 4,000 samples hold no p99.9
     assert rows[0]["p50_us"] * 2 < rows[1]["p50_us"]
 
 

@@ -77,4 +77,4 @@ def test_the_command_counts_in_a_run_what_is_called_different(cli: Callable[...,
     assert counted.out.splitlines()[0].startswith("p50_us: 2 of 2 comparisons of 3 pairs called different")
     found = cli("false-alarms", "--group", 3, "--json").json()
     assert [len(found[metric]) for metric in ("p50_us", "p99_us")] == [2, 2]
-    assert all(each["pairs"] == 3 and each["low"] for each in found["p50_us"])
+    assert all(each["interval"]["pairs"] == 3 and each["interval"]["low"] for each in found["p50_us"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured anew: a disturbed repetition for all points behind the planned ones, a step of a search at once."""
 
+import io
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from lab import studies
 from lab.command import Done
 from lab.records import result, stream
+from rich.console import Console
 
 from xdplab import app
-from xdplab.cli.progress import SilentListener
+from xdplab.cli.progress import ConsoleListener, SilentListener
 from xdplab.model import Point, TrialRecord, TrialSpec
 from xdplab.runner import Visit, make_plan, visit
 from xdplab.runner.repeats import Repeats
@@ -107,6 +109,17 @@ def test_a_repetition_made_anew_that_is_disturbed_too_is_made_anew_again(
     ]
 
 
+def test_the_bar_on_a_terminal_grows_with_a_round() -> None:
+    with ConsoleListener() as listener:
+        listener._console = Console(file=io.StringIO(), force_terminal=True)
+        _, plan = decided()
+        listener.begin(plan, 4, 1.0)
+        listener.visiting(plan.points[0], 2, 5, 6, 1.0)
+        assert listener._progress is not None
+        (bar,) = listener._progress.tasks
+        assert (bar.completed, bar.total) == (4, 6)
+
+
 @pytest.mark.parametrize(
     ("rule", "rounds"),
     [
@@ -171,6 +184,22 @@ def test_steps_of_a_search_and_repetitions_share_one_budget() -> None:
     assert repeats.may_repeat(1.5)
     assert not repeats.may_repeat(1.6)
     assert repeats.next_round() is None  # two visits of 1 s
+
+
+def test_a_round_that_was_begun_goes_on_whatever_was_spent_in_it() -> None:
+    method = {"name": "latency", "duration_s": 1.0, "warmup_s": 0.0, "drain_s": 0.01}
+    changes = {"repetitions": 3, "method": method, "disturbance": {"max_repeats_share": 0.34}}
+    first, plan = decided(**changes)
+    second, _ = decided(**changes)
+    step = record(Visit(plan.points[0], 3), "ok", purpose="search", attempt=1)
+    for repeats in (first, second):
+        for at in plan.visits:
+            repeats.seen(record(at))
+    begun = first.next_round()
+    assert begun is not None
+    second.seen(step)
+    assert second.next_round() == begun
+    assert second.next_round() is None
 
 
 def test_a_failed_visit_is_no_reason_for_another_and_a_point_without_figures_is_not_visited_again() -> None:

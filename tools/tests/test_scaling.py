@@ -103,14 +103,17 @@ def test_a_queue_without_frames_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert made.idle_cores() is None
 
 
-def found(rates: dict[int, float | None]) -> Scaling:
+def found(rates: dict[int, float | None], noise: tuple[float, ...] = (1.0, 1.01, 0.99, 1.0)) -> Scaling:
     chosen = study(modes=["xdp"], cores=sorted(rates))
     mode = {"xdp": {"b0": {"mode": "native"}}, "xsk": []}
     fields = {"workload": "dropped", "repetition": 0, "started": "now", "mode": mode}
     trials = []
     for cores, mpps in rates.items():
-        told = {"status": "ok", "pps": mpps * 1e6} if mpps else {"status": "unsupported", "reason": "no CPUs"}
-        trials.append(SocketTrial.model_validate({**fields, "case": f"macswap, {cores} cores, xdp", **told}))
+        for times in noise:
+            told = (
+                {"status": "ok", "pps": mpps * times * 1e6} if mpps else {"status": "unsupported", "reason": "no CPUs"}
+            )
+            trials.append(SocketTrial.model_validate({**fields, "case": f"macswap, {cores} cores, xdp", **told}))
     (only,) = scalings(socket_rows(chosen, trials))
     return only
 
@@ -130,6 +133,14 @@ def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) 
     assert scaling.sentence == words
     assert (scaling.title, [figure.cores for figure in scaling.figures]) == ("macswap, xdp", sorted(rates))
     assert {figure.reason for figure in scaling.figures if figure.mpps is None} <= {"no CPUs"}
+
+
+def test_too_few_repetitions_and_too_unlike_ones_say_so() -> None:
+    assert found({1: 2.0, 2: 4.0}, noise=(1.0,)).sentence == "too few: 1 repetition, 4 are needed"
+    assert found({1: 2.0, 2: 4.0}, noise=(1.0,) * 3).sentence == "too few: 3 repetitions, 4 are needed"
+    assert found({1: 2.0, 2: 3.0, 4: 8.0}, noise=(1.0, 1.2, 0.9, 1.1)).sentence == (
+        "whether it scales past 1 cores cannot be told: the repetitions differ too much"
+    )
 
 
 @given(st.floats(0.01, 50), st.lists(st.integers(2, 16), min_size=1, max_size=6, unique=True))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from xdplab.cli.bench_search import bench_search, bench_table, search_on, steady
-from xdplab.methods.mlr import highest_good
+from xdplab.methods.mlr import so_far
 from xdplab.methods.search import PRESETS, Measure, Step, search
 from xdplab.model import PresetName
 
@@ -141,9 +141,9 @@ def test_a_budget_too_small_for_the_librarys_bound_gives_the_highest_load_that_w
 def test_a_good_trial_above_a_load_that_failed_suggests_nothing() -> None:
     steps = [Step(load_pps=pps, duration_s=0.5, offered_pps=pps, sent=1000, lost=lost)
              for pps, lost in ((1e5, 0), (2e5, 0), (2e5, 9), (3e5, 9), (3e5, 9), (3e5, 0), (4e5, 0))]  # fmt: skip
-    assert highest_good(0.0, 0.5, steps) == 2e5
-    assert highest_good(0.0, 0.0, steps) == 1e5
-    assert highest_good(0.0, 0.5, steps[3:5]) is None
+    assert so_far(0.0, 0.5, steps) == (2e5, 3e5)
+    assert so_far(0.0, 0.0, steps) == (1e5, 2e5)
+    assert so_far(0.0, 0.5, steps[3:5]) == (None, 3e5)
 
 
 def test_several_loss_ratios_come_from_one_search() -> None:

@@ -42,7 +42,8 @@ def test_a_suite_has_a_row_for_each_case_of_its_study(suite: str) -> None:
     text = (project_root() / "suites" / f"{suite}.robot").read_text(encoding="utf-8")
     rows = text.partition("*** Test Cases ***    CASE\n")[2].partition("\n\n")[0].splitlines()
     study = app.read_socket_study(STUDIES / f"{suite.replace('_', '-')}.yaml")
-    assert {re.split(r"\s{2,}", row)[1] for row in rows} == {case.title for case in study.cases}
+    cells = [re.split(r"\s{2,}", row) for row in rows if not row.startswith((" ", "Who Is Ahead"))]
+    assert {case for _, case in cells} == {case.title for case in study.cases}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from lab import records
 from robot.api import SkipExecution
 from test_sweep_parts import factorial, table
 
+from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.anova import anova
 from xdplab.analysis.sweep.importance import EFFECT, importances
@@ -73,7 +74,9 @@ def test_a_busy_machine_is_named_and_nothing_is_denied(changes: dict[str, Any], 
     found = analysed(0, **changes)
     middle = next(each for each in found.importance if each.factor == MIDDLE)
     assert (middle.verdict, middle.why) == ("too disturbed to say", why)
-    assert f"{MIDDLE} ({why})" in found.summary[0]
+    named = [each.factor for each in found.importance if each.why == why and not each.matters]
+    assert MIDDLE in named
+    assert f"oo disturbed to say: {', '.join(named)} ({why})" in found.summary[0]
     assert "no effect seen" not in found.summary[0]
     assert ("disturbed in 96 of 96 visits" in found.summary[0]) == ("disturbed" in changes)
 
@@ -112,7 +115,7 @@ def test_too_few_configurations_are_counted_in_one_sentence() -> None:
     assert analyse_sweep(run, few) == []
     assert sweep_sentence(run, few) == words
     library = XdplabLibrary()
-    library._run, library._trials = run, few
+    library._run, library._answer = run, answer(run, [], few)
     for ask in (library.sweep_was_analysed, lambda: library.setting_matters(DOMINATING)):
         with pytest.raises(SkipExecution, match=words):
             ask()

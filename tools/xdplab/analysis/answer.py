@@ -80,7 +80,8 @@ def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
         return Answer(sentence="No answer: the two were never measured in the same repetition.")
-    said = not comparison.hindrances and (comparison.better is not None or comparison.sense == "exact")
+    known = comparison.better is not None or comparison.sense in ("exact", "within")
+    said = not comparison.hindrances and known
     return Answer(sentence=_sentence(ours, theirs, comparison), said=said, comparison=comparison)
 
 
@@ -93,7 +94,7 @@ def _sentence(ours: PointSummary, theirs: PointSummary, found: Comparison) -> st
         return f"{at or 'Here '}no winner can be named, {'; '.join(found.hindrances)}. {names}: {figures}."
     repeats = _repeats(found)
     if found.better is None or found.interval is None:
-        why = "" if found.sense == "exact" else ", for a figure is a bound"
+        why = "" if found.sense == "exact" else ", for figures are bounds"
         return f"{at}{names} cannot be told apart{why}: {figures}, ratio {found.text()}{repeats}."
     ahead, behind = (ours, theirs) if found.better else (theirs, ours)
     ratio = found.interval if found.better else found.interval.inverted()
@@ -154,7 +155,11 @@ def _figure(one: PointSummary, metric: str) -> str:
     below = [each.at_most[metric] for each in stands if metric in each.at_most]
     if below and not value:
         return f"below {significant(max(below) / 1e6)} Mpps"
-    return f"{'at least ' if limits & {'tester', 'budget'} else ''}{significant(value / 1e6)} Mpps"
+    if not limits & {"tester", "budget"}:
+        return f"{significant(value / 1e6)} Mpps"
+    if len(below) < len(stands):
+        return f"at least {significant(value / 1e6)} Mpps"
+    return f"{significant(value / 1e6)} to {significant(median(below) / 1e6)} Mpps"
 
 
 def _has(one: PointSummary, metric: str) -> bool:

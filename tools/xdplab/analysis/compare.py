@@ -26,7 +26,7 @@ METRIC_WORDS = {
     "forwarding_rate_pps": "forwarding rate at overload, kpps",
 }
 Key = TypeVar("Key")
-Sense = Literal["exact", "at least", "at most", "unknown"]
+Sense = Literal["exact", "at least", "at most", "within", "unknown"]
 
 
 class Comparison(Model):
@@ -40,8 +40,8 @@ class Comparison(Model):
     point_id: str
     reference_id: str
     metric: str
-    #: `exact`: the ratio. `at least`, `at most`: what is known of it, for the figures of a side are bounds. `unknown`:
-    #: they are on both sides, and `interval` is None.
+    #: `exact`: the ratio. `at least`, `at most`, `within`: what is known of it, for figures of a side are bounds.
+    #: `unknown`: nothing is, and `interval` is None.
     sense: Sense
     interval: Interval | None
     #: The same over the first attempts, disturbed or not; None where they are the same pairs.
@@ -56,7 +56,7 @@ class Comparison(Model):
     @property
     def better(self) -> bool | None:
         """True when the point is, False when the reference is, None when neither may be named."""
-        if self.hindrances or self.interval is None or not self.interval.differs:
+        if self.hindrances or self.interval is None or self.sense == "within" or not self.interval.differs:
             return None
         ahead = self.interval.ratio > 1
         return None if self.sense == ("at most" if ahead else "at least") else ahead
@@ -74,7 +74,9 @@ class Comparison(Model):
         if self.hindrances:
             return f"cannot be said: {self.hindrances[0]}"
         if self.better is None:
-            return "cannot be told apart" if self.sense == "exact" else "cannot be said: a figure is a bound"
+            return (
+                "cannot be told apart" if self.sense in ("exact", "within") else "cannot be said: a figure is a bound"
+            )
         words = "has more" if self.metric in MORE_IS_BETTER else "is faster"
         return f"{self.point if self.better else self.reference} {words}"
 
@@ -82,8 +84,8 @@ class Comparison(Model):
     def figure(self) -> str:
         """The ratio, or the bound of it."""
         known = self.interval
-        if known is None:
-            return "–"
+        if known is None or self.sense == "within":
+            return "–" if known is None else f"within {significant(known.low or 0)} to {significant(known.high or 0)}"
         bound = {"at least": known.low, "at most": known.high}.get(self.sense)
         return significant(known.ratio) if bound is None else f"{self.sense} {significant(bound)}"
 
@@ -115,7 +117,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric)
     doubts = doubts_of((point, reference), metric, used, len(clean))
-    bounds = ("both figures are bounds: the tester's top rate or the search's budget ended them",)
+    bounds = ("both figures are bounds, which the tester's top rate or the search's budget set",)
     return Comparison(
         point=point.forwarder,
         reference=reference.forwarder,
@@ -160,20 +162,28 @@ def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
 
 def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | None]:
     """What is known of the ratio, from what is known of each side of each pair."""
-    more = metric in MORE_IS_BETTER
     known = [tuple(_bounds(figures, metric) for figures in pair) for pair in pairs]
-    over = [(ours, theirs) if more else (theirs, ours) for ours, theirs in known]
+    over = [pair if metric in MORE_IS_BETTER else pair[::-1] for pair in known]
     resolution = max((figures.resolution.get(metric, 0.0) for pair in pairs for figures in pair), default=0.0)
-    exact = all(low == high for pair in known for low, high in pair)
-    lowest = [(above[0], below[1]) for above, below in over]
-    highest = [(above[1], below[0]) for above, below in over]
-    if exact and all(above and below for above, below in lowest):
-        return "exact", ratio_interval(lowest, resolution=resolution)
-    if all(above > 0 and below < math.inf for above, below in lowest):
-        return "at least", ratio_interval(lowest, resolution=resolution)
-    if all(above < math.inf and below > 0 for above, below in highest):
-        return "at most", ratio_interval(highest, resolution=resolution)
-    return "unknown", None
+    lowest = _ratio([(above[0], below[1]) for above, below in over], resolution)
+    highest = _ratio([(above[1], below[0]) for above, below in over], resolution)
+    if all(low == high for pair in known for low, high in pair):
+        return "exact", lowest
+    if highest is None or (lowest is not None and lowest.differs and lowest.ratio > 1):
+        return ("at least", lowest) if lowest else ("unknown", None)
+    if lowest is None or (highest.differs and highest.ratio < 1):
+        return "at most", highest
+    if lowest.low is None or highest.high is None:
+        return "unknown", None
+    # neither end tells: all that is known is where it lies, and no correction makes that wider or narrower
+    middle = math.sqrt(lowest.ratio * highest.ratio)
+    return "within", Interval(ratio=middle, low=lowest.low, high=highest.high, pairs=len(pairs))
+
+
+def _ratio(pairs: Sequence[tuple[float, float]], resolution: float) -> Interval | None:
+    """None when a pair is without bound: it may not be left out."""
+    usable = all(0 < value < math.inf for pair in pairs for value in pair)
+    return ratio_interval(pairs, resolution=resolution) if usable else None
 
 
 def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
@@ -181,7 +191,7 @@ def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
     value = float(getattr(figures, metric))
     match figures.limited_by.get(metric) if metric in MORE_IS_BETTER else None:
         case "tester" | "budget":
-            return value, math.inf
+            return value, figures.at_most.get(metric, math.inf)
         case "below-minimum":
             return 0.0, figures.at_most.get(metric, value)
     return value, value

@@ -9,7 +9,8 @@ from xdplab.model import Model
 MORE_IS_BETTER = ("ndr_pps", "pdr_pps", "forwarding_rate_pps")
 
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: the forwarder may do better, the tester could not
-#: ask for more. `budget`: time ran out first, the forwarder may do better. `below-minimum`: worse than `at_most`.
+#: ask for more. `budget`: time ran out first, the forwarder may do better, up to `at_most` where that is known.
+#: `below-minimum`: worse than `at_most`.
 LimitedBy = Literal["forwarder", "tester", "budget", "below-minimum"]
 
 
@@ -35,7 +36,7 @@ class RepetitionFigures(Model):
     forwarding_rate_pps: float | None = None
     #: Who set the figure; a metric that is not here is exact.
     limited_by: dict[str, LimitedBy] = {}
-    #: What the figure is below, for one that is `below-minimum`.
+    #: What the true figure is below, for one that is `below-minimum` or was ended by the budget.
     at_most: dict[str, float] = {}
     #: Smallest relative difference that the measure tells apart (width of a histogram's bucket, of a search).
     resolution: dict[str, float] = {}

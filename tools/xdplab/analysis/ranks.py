@@ -4,9 +4,10 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Literal
 
-from xdplab.analysis.sockets import SocketRow
+from xdplab.analysis.sockets import MIN_REPETITIONS, SocketRow
 from xdplab.model import Model
 from xdplab.model.functions import NfMode
 from xdplab.model.sockets import SocketStudy, Workload
@@ -28,7 +29,7 @@ class RankAgreement(Model):
 
     `tau` is Kendall's tau-b over the modes that both have: 1 is the same order, -1 the reverse; None with fewer than
     two of them. Each pair of them that the publication tells apart is in one of the three lists, the published winner
-    first: `unclear` where our repetitions overlap.
+    first: `unclear` where our repetitions overlap or are fewer than `MIN_REPETITIONS`.
     """
 
     workload: Workload
@@ -39,6 +40,8 @@ class RankAgreement(Model):
     agree: tuple[tuple[NfMode, NfMode], ...]
     differ: tuple[tuple[NfMode, NfMode], ...]
     unclear: tuple[tuple[NfMode, NfMode], ...]
+    #: The fewest of a mode that was compared; 0: none was.
+    repetitions: int
 
     @property
     def order(self) -> tuple[NfMode, ...]:
@@ -62,7 +65,9 @@ class RankAgreement(Model):
             if pairs:
                 parts.append(f"{name}: {', '.join(f'{first} above {second}' for first, second in pairs)}")
         if self.unclear:
-            parts.append(f"not told apart here: {', '.join(f'{first} and {second}' for first, second in self.unclear)}")
+            few = f" ({self.repetitions} repetitions, {MIN_REPETITIONS} are needed)"
+            told = ", ".join(f"{first} and {second}" for first, second in self.unclear)
+            parts.append(f"not told apart here{few if self.repetitions < MIN_REPETITIONS else ''}: {told}")
         return "; ".join(parts)
 
 
@@ -98,22 +103,15 @@ def _published_group(workload: Workload, group: str) -> str:
 def _agreement(
     workload: Workload, group: str, rows: Sequence[SocketRow], published: Mapping[NfMode, float]
 ) -> RankAgreement:
-    ours: dict[NfMode, float] = {}
-    spans: dict[NfMode, tuple[float, float]] = {}
-    asked: list[NfMode] = []
-    for row in rows:
-        assert row.function is not None
-        asked.append(row.function.mode)
-        if row.mpps is not None and row.mpps_range is not None:
-            ours[row.function.mode], spans[row.function.mode] = row.mpps, row.mpps_range
-        if row.figure is not None and row.figure_range is not None:
-            ours[row.function.mode], spans[row.function.mode] = row.figure, row.figure_range
+    modes_of = {row.function.mode: row for row in rows if row.function is not None}
+    measured = {mode: row for mode, row in modes_of.items() if row.values}
+    ours = {mode: median(row.values) for mode, row in measured.items()}
     lists: dict[str, list[tuple[NfMode, NfMode]]] = {"agree": [], "differ": [], "unclear": []}
     common = sorted(ours.keys() & published.keys(), key=lambda mode: -published[mode])
     for first, second in itertools.combinations(common, 2):
         if published[first] > published[second]:
-            lists[_verdict(spans[first], spans[second])].append((first, second))
-    modes = [*asked, *(mode for mode in published if mode not in asked)]
+            lists[_verdict(measured[first].values, measured[second].values)].append((first, second))
+    modes = [*modes_of, *(mode for mode in published if mode not in modes_of)]
     return RankAgreement(
         workload=workload,
         group=group,
@@ -123,10 +121,13 @@ def _agreement(
         agree=tuple(lists["agree"]),
         differ=tuple(lists["differ"]),
         unclear=tuple(lists["unclear"]),
+        repetitions=min((len(measured[mode].values) for mode in common), default=0),
     )
 
 
-def _verdict(first: tuple[float, float], second: tuple[float, float]) -> str:
-    if first[0] > second[1]:
+def _verdict(first: Sequence[float], second: Sequence[float]) -> str:
+    if min(len(first), len(second)) < MIN_REPETITIONS:
+        return "unclear"
+    if min(first) > max(second):
         return "agree"
-    return "differ" if first[1] < second[0] else "unclear"
+    return "differ" if max(first) < min(second) else "unclear"

@@ -72,6 +72,8 @@ def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, An
     at_most, doubts = {}, {}
     if limited_by == "below-minimum":
         at_most[metric] = min(step["load_pps"] for step in figures["steps"]) * figures["directions"]
+    elif limited_by == "budget" and rate and bound["upper_pps"]:
+        at_most[metric] = bound["upper_pps"] * figures["directions"]
     elif not rate:
         doubts[metric] = f"no load was found good: limited by the {limited_by}"
     contradicted_by = contradiction(trials, trial.repetition, figures, bound)

@@ -3,8 +3,9 @@
 
 import itertools
 from collections.abc import Sequence
+from statistics import median
 
-from xdplab.analysis.sockets import SocketRow
+from xdplab.analysis.sockets import MIN_REPETITIONS, SocketRow
 from xdplab.model import Model
 from xdplab.model.functions import NfPoint
 from xdplab.model.sockets import Workload
@@ -19,6 +20,8 @@ class CoresFigure(Model):
     cores: int
     mpps: float | None
     times: float | None
+    #: Mpps of each repetition.
+    values: tuple[float, ...]
     reason: str
 
 
@@ -32,14 +35,25 @@ class Scaling(Model):
     @property
     def sentence(self) -> str:
         """Up to how many cores it scales, by what was measured."""
-        known = [(figure.cores, figure.times) for figure in self.figures if figure.times is not None]
+        known = [figure for figure in self.figures if figure.times is not None]
         if len(known) < 2:
             return "one number of cores was measured" if known else "not measured"
-        for (fewer, before), (more, after) in itertools.pairwise(known):
-            if (after - before) / (more - fewer) < _WORTH:
-                return f"stops scaling at {fewer} cores"
-        cores, times = known[-1]
-        return f"scales up to {cores} cores: {times:.2f} times one core"
+        fewest = min(len(figure.values) for figure in known)
+        if fewest < MIN_REPETITIONS:
+            return f"too few: {fewest} {'repetition' if fewest == 1 else 'repetitions'}, {MIN_REPETITIONS} are needed"
+        for fewer, more in itertools.pairwise(known):
+            least, most = _gain(fewer, more, known[0])
+            if most < _WORTH:
+                return f"stops scaling at {fewer.cores} cores"
+            if least < _WORTH:
+                return f"whether it scales past {fewer.cores} cores cannot be told: the repetitions differ too much"
+        return f"scales up to {known[-1].cores} cores: {known[-1].times:.2f} times one core"
+
+
+def _gain(fewer: CoresFigure, more: CoresFigure, one: CoresFigure) -> tuple[float, float]:
+    """What a core more brings, as a part of one core's rate: between any repetitions the least and the most."""
+    cores = (more.cores - fewer.cores) * median(one.values)
+    return (min(more.values) - max(fewer.values)) / cores, (max(more.values) - min(fewer.values)) / cores
 
 
 def scalings(rows: Sequence[SocketRow]) -> list[Scaling]:
@@ -63,5 +77,5 @@ def _figures(by_cores: dict[int, SocketRow]) -> list[CoresFigure]:
     found = []
     for cores, row in sorted(by_cores.items()):
         times = row.mpps / one if row.mpps is not None and one else None
-        found.append(CoresFigure(cores=cores, mpps=row.mpps, times=times, reason=row.reason))
+        found.append(CoresFigure(cores=cores, mpps=row.mpps, times=times, values=row.values, reason=row.reason))
     return found

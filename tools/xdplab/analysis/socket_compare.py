@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Literal
 
 from xdplab.analysis.compare import environment_difference
-from xdplab.analysis.distribution import Distribution
-from xdplab.analysis.sockets import SocketRow, socket_rows
+from xdplab.analysis.sockets import SocketRow, figure_of, more_is_better, socket_rows
 from xdplab.analysis.stats import Interval, ratio_interval
 from xdplab.analysis.trend import MIN_RUNS, Level, levels
 from xdplab.model import Model, Shown
@@ -87,33 +86,40 @@ class CellTrend(Model):
 def cell_title(key: CellKey) -> str:
     """A cell in one phrase."""
     workload, case, rate = key
-    return f"{workload}: {case}" + (f" at {rate:g} pps" if rate else "")
+    return f"{workload}: {case}" + (f" at {rate:.10g} pps" if rate else "")
 
 
 def compare_cells(first: SocketRunData, later: SocketRunData) -> list[CellComparison]:
     """The cells that both have measured. Runs are not interleaved: what differs includes the time between them."""
     there = later.rows
-    found = []
-    for key, row in first.rows.items():
-        for metric in _metrics(row, there[key]) if key in there else ():
-            ours, theirs = first.values(key, metric), later.values(key, metric)
-            interval = ratio_interval([(theirs[r], ours[r]) for r in sorted(ours.keys() & theirs.keys())])
-            if interval is not None:
-                workload, case, rate = key
-                found.append(
-                    CellComparison(
-                        workload=workload,
-                        case=case,
-                        rate_pps=rate,
-                        metric=metric,
-                        unit=_unit(metric, row),
-                        more_is_better=_more_is_better(metric, row),
-                        before=median(ours.values()),
-                        after=median(theirs.values()),
-                        interval=interval,
-                    )
-                )
-    return found
+    asked = [
+        (key, row, metric, first.values(key, metric), later.values(key, metric))
+        for key, row in first.rows.items()
+        for metric in (_metrics(row, there[key]) if key in there else ())
+    ]
+    intervals = _family(
+        [[(theirs[r], ours[r]) for r in sorted(ours.keys() & theirs.keys())] for *_, ours, theirs in asked]
+    )
+    return [
+        CellComparison(
+            workload=key[0],
+            case=key[1],
+            rate_pps=key[2],
+            metric=metric,
+            unit=_unit(metric, row),
+            more_is_better=more_is_better(row.workload),
+            before=median(ours.values()),
+            after=median(theirs.values()),
+            interval=interval,
+        )
+        for (key, row, metric, ours, theirs), interval in zip(asked, intervals, strict=True)
+        if interval is not None
+    ]
+
+
+def _family(pairs: Sequence[Sequence[tuple[float, float]]]) -> list[Interval | None]:
+    """The intervals of one table; None without a pair."""
+    return [ratio_interval(each) for each in pairs]
 
 
 def left_out(first: SocketRunData, later: SocketRunData, compared: Sequence[CellComparison]) -> dict[str, str]:
@@ -158,7 +164,7 @@ def cell_trends(runs: Sequence[SocketRunData]) -> list[CellTrend]:
         for metric in _metrics(row, row):
             series = [(run.name, run.record, values) for run in runs if (values := [*run.values(key, metric).values()])]
             if len(series) >= MIN_RUNS:
-                better = _more_is_better(metric, row)
+                better = more_is_better(row.workload)
                 workload, case, rate = key
                 steps = levels(series, _precision(metric, row), better, difference)
                 found.append(CellTrend(workload=workload, case=case, rate_pps=rate, metric=metric, levels=steps))
@@ -175,18 +181,9 @@ def _metrics(row: SocketRow, other: SocketRow) -> tuple[SocketMetric, ...]:
 
 
 def _value(trial: SocketTrial, metric: SocketMetric) -> float | None:
-    if metric == "mpps":
-        return None if trial.pps is None else trial.pps / 1e6
-    if metric == "figure":
-        return trial.figure
-    complete = trial.stages.get("complete")
-    if complete is None:
-        return None
-    return complete.mean_ns / 1000 if metric == "complete_mean_us" else _median_us(complete.hdr)
-
-
-def _median_us(hdr: str) -> float | None:
-    return Distribution.merged([hdr]).percentile_us(50)
+    if metric == "complete_mean_us":
+        return trial.stages["complete"].mean_ns / 1000 if trial.stages else None
+    return figure_of(trial)
 
 
 def _unit(metric: SocketMetric, row: SocketRow) -> str:
@@ -198,11 +195,6 @@ def _precision(metric: SocketMetric, row: SocketRow) -> float:
     if metric == "figure":
         return 1e6 if row.workload == "job" else 1.0
     return 1e6 if metric == "mpps" else 1e3
-
-
-def _more_is_better(metric: SocketMetric, row: SocketRow) -> bool:
-    """Of frames and requests; not of latencies, nor of the seconds that a job takes for a round."""
-    return metric == "mpps" or (metric == "figure" and row.workload != "job")
 
 
 def _set(run: SocketRunRecord) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from xdplab.results import new_run
 CASES: tuple[tuple[float, int | None], ...] = ((0.25, None), (0.25, 100), (0.5, None))
 
 #: What is different about the sweeps of one dominating, one middle and three idle settings.
-PLANTED: dict[str, dict[str, float]] = {
+PLANTED: dict[str, dict[str, Any]] = {
     "quiet": {},
     "the slow ones are outliers": {"outliers_above_us": 200.0},
     "the slow ones are noisy": {"slow_noise": 0.6},
@@ -132,7 +133,7 @@ def recover(nic: str, seed: int, between: float, configurations: int | None) -> 
     )
 
 
-def order(case: str, changes: dict[str, float], seeds: int) -> Order:
+def order(case: str, changes: dict[str, Any], seeds: int) -> Order:
     """Planted settings with seeds 0, 1, 2, ..."""
     right = invented = denied = 0
     for seed in range(seeds):

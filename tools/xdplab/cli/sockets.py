@@ -12,10 +12,12 @@ from xdplab import app
 from xdplab.analysis import CONFIDENCE
 from xdplab.analysis.overhead import socket_overhead
 from xdplab.analysis.ranks import RankAgreement, rank_agreements
+from xdplab.analysis.socket_answer import socket_answer
 from xdplab.analysis.socket_compare import CellComparison
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows
+from xdplab.analysis.stats import significant
 from xdplab.cli.changes import changes_of
-from xdplab.cli.tables import columns, dead_time, number, reason_lines
+from xdplab.cli.tables import columns, dead_time, reason_lines
 from xdplab.model import plain
 from xdplab.model.sockets import SocketStudy, SocketTrial
 
@@ -28,15 +30,15 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
         table = [["workload", "case", "mode", "Mpps", "from", "to", "reps"]]
         for row in rates:
             low, high = row.mpps_range or (None, None)
-            reps = str(row.repetitions) + (f"+{row.disturbed}d" if row.disturbed else "")
-            table.append([row.workload, row.case, row.mode, number(row.mpps), number(low), number(high), reps])
+            reps = _repetitions(row)
+            table.append([row.workload, row.case, row.mode, _number(row.mpps), _number(low), _number(high), reps])
         parts.append(columns(table))
     served = [row for row in rows if row.figure is not None]
     if served:
         table = [["workload", "case", "mode", "figure", "from", "to", "unit", "reps"]]
         for row in served:
             figures = (row.figure, *(row.figure_range or ()))
-            table.append([row.workload, row.case, row.mode, *map(number, figures), row.unit, str(row.repetitions)])
+            table.append([row.workload, row.case, row.mode, *map(_number, figures), row.unit, _repetitions(row)])
         parts.append(columns(table))
     staged = [row for row in rows if row.stages]
     if staged:
@@ -45,7 +47,7 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
             for name in STAGES:
                 stage = row.stages[name]
                 figures = (stage.min_us, stage.max_us, stage.peak_to_peak_us, stage.mean_us, stage.rms_us)
-                table.append([row.case, number(row.rate_pps), name, *map(number, figures), str(stage.count)])
+                table.append([row.case, _number(row.rate_pps), name, *map(_number, figures), str(stage.count)])
         parts.append(columns(table))
     parts += [
         f"{row.workload}: {row.case}: two levels, Mpps: {row.two_levels_mpps}" for row in rows if row.two_levels_mpps
@@ -57,7 +59,7 @@ def socket_table(rows: Sequence[SocketRow]) -> str:
 
 def rank_table(ranks: Sequence[RankAgreement]) -> str:
     """Network functions: our order of the modes, and how it agrees with the published one."""
-    table = [["traffic", "function", "order here", "published order", "tau"]]
+    table = [["traffic", "function", "order of our medians", "published order", "tau"]]
     for rank in ranks:
         orders = (" > ".join(order) or "-" for order in (rank.order, rank.published_order))
         table.append([rank.workload, rank.group, *orders, "-" if rank.tau is None else f"{rank.tau:+.2f}"])
@@ -65,10 +67,10 @@ def rank_table(ranks: Sequence[RankAgreement]) -> str:
 
 
 def socket_text(study: SocketStudy, trials: Sequence[SocketTrial]) -> str:
-    """All that is printed of a run: its cells, the order of the modes, the dead time."""
+    """All that is printed of a run: its cells, who is ahead, the order of the modes, the dead time."""
     rows = socket_rows(study, trials)
     ranks = rank_agreements(study, rows)
-    parts = [socket_table(rows) if rows else "no cell was visited"]
+    parts = [socket_table(rows), socket_answer(rows).sentence] if rows else ["no cell was visited"]
     parts += [f"{case}: {note}" for case, note in study.notes.items()]
     parts += [rank_table(ranks)] if ranks else []
     dead = socket_overhead(study, trials).items()
@@ -80,7 +82,7 @@ def comparison_text(reference: str, run: str, cells: Sequence[CellComparison], m
     """Figures of two runs: their ratio with its interval, what it means, and what has none."""
     table = [["cell", "figure", "before", "after", f"after / before ({CONFIDENCE:.0%} interval)", "verdict"]]
     for cell in cells:
-        figures = (number(cell.before), number(cell.after))
+        figures = (_number(cell.before), _number(cell.after))
         table.append([cell.title, cell.unit, *figures, cell.interval.text(), cell.verdict()])
     reasons = [f"not compared: {title}: {reason}" for title, reason in missing.items()]
     return "\n".join([f"{reference} -> {run}", *([columns(table)] if cells else ["no cell in common"]), *reasons])
@@ -101,6 +103,15 @@ def sockets(
     if record.interrupted:
         raise typer.Exit(130)
     raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in socket_rows(spec, trials)) else 0)
+
+
+def _repetitions(row: SocketRow) -> str:
+    clean = row.repetitions - row.disturbed
+    return f"{clean} clean of {row.repetitions}" if row.disturbed else str(row.repetitions)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else significant(value)
 
 
 def _note(text: str) -> None:

@@ -67,23 +67,29 @@ def mlrsearch(settings: Preset, ratios: Sequence[float], low: float, high: float
 def _partial(
     controller: Any, ratio: float, goal: SearchGoal, steps: Sequence[Step]
 ) -> tuple[float | None, float | None]:
-    """What the library's database knows when the budget was spent; without a lower bound, what its trials suggest."""
+    """What the library's database knows when the budget was spent; for a bound it lacks, what the trials suggest."""
     target = controller.scaling.goal_to_final_target[goal]
     bounds = controller.database.get_relevant_bounds(target)
-    lower = _load(bounds.clo)
-    return highest_good(ratio, goal.exceed_ratio, steps) if lower is None else lower, _load(bounds.chi)
+    lower, upper = _load(bounds.clo), _load(bounds.chi)
+    good, bad = so_far(ratio, goal.exceed_ratio, steps, above=lower or 0.0)
+    return good if lower is None else lower, bad if upper is None else upper
 
 
-def highest_good(ratio: float, exceed_ratio: float, steps: Sequence[Step]) -> float | None:
-    """The highest load of which, as of all measured below it, no more of the trial time than tolerated went badly."""
+def so_far(
+    ratio: float, exceed_ratio: float, steps: Sequence[Step], above: float = 0.0
+) -> tuple[float | None, float | None]:
+    """The highest load of which, as of all measured below it, no more of the trial time than tolerated went badly.
+
+    And the next higher one, which did; None for one that was not measured. Loads up to `above` are known to be good.
+    """
     found = None
-    for load in sorted({step.load_pps for step in steps}):
+    for load in sorted({step.load_pps for step in steps if step.load_pps > above}):
         here = [step for step in steps if step.load_pps == load]
         bad = sum(step.duration_s for step in here if step.loss_ratio > ratio)
         if bad > exceed_ratio * sum(step.duration_s for step in here):
-            break
+            return found, load
         found = load
-    return found
+    return found, None
 
 
 def _load(value: Any) -> float | None:

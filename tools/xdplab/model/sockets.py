@@ -149,6 +149,8 @@ class SocketTrial(Model):
     visit_s: float = 0.0
     traffic_s: float = 0.0
     pps: float | None = None
+    #: What the tester sent meanwhile; None: it sent nothing, or in journals before this field.
+    sent_pps: float | None = None
     #: Of workloads `local`, `web` (requests/s) and `job` (s per round).
     figure: float | None = None
     unit: Shown = ""

@@ -10,7 +10,9 @@ from markupsafe import Markup
 from xdplab.analysis.overhead import socket_overhead
 from xdplab.analysis.ranks import rank_agreements
 from xdplab.analysis.scaling import scalings
+from xdplab.analysis.socket_answer import socket_answer
 from xdplab.analysis.sockets import STAGES, SocketRow, socket_rows, stage_distribution
+from xdplab.analysis.stats import significant
 from xdplab.knobs import make_knob
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
 from xdplab.report.plots import distribution_plot, line_style, new_figure, plain, to_svg
@@ -28,6 +30,8 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
     scaling = scalings(rows)
     text = environment.get_template("sockets.html.j2").render(
         run=run,
+        answer=socket_answer(rows),
+        significant=significant,
         rates=rates,
         misses=sorted({str(trial.counters["cache_misses"]) for trial in trials if "cache_misses" in trial.counters}),
         settings=[make_knob(name).describe(value) for name, value in run.study.knobs.items()],
@@ -50,7 +54,7 @@ def write_socket_report(path: Path, run: SocketRunRecord, trials: Sequence[Socke
 
 def title_of(row: SocketRow) -> str:
     """A row's label."""
-    return row.case + (f", {row.rate_pps:g} pps" if row.rate_pps else "")
+    return row.case + (f", {row.rate_pps:.10g} pps" if row.rate_pps else "")
 
 
 def _rate_plot(rows: Sequence[SocketRow]) -> str:

@@ -9,6 +9,7 @@ from robot.api.deco import keyword, library
 
 from xdplab import app
 from xdplab.analysis.ranks import RankAgreement, rank_agreements
+from xdplab.analysis.socket_answer import socket_answer
 from xdplab.analysis.sockets import SocketRow, socket_rows
 from xdplab.model import XdplabError
 from xdplab.model.functions import NfMatrix
@@ -38,7 +39,7 @@ class SocketLibrary:
         self._rows = socket_rows(study, folder.load()[1])
         self._ranks = rank_agreements(study, self._rows)
         logger.info(f'<a href="file://{folder.report}">{folder.report}</a>', html=True)
-        logger.console(f"  report {folder.report}")
+        logger.console(f"  {socket_answer(self._rows).sentence}\n  report {folder.report}")
         if record.interrupted:
             raise FatalError("interrupted; what was measured is kept")
 
@@ -82,6 +83,15 @@ class SocketLibrary:
             raise SkipExecution("nothing published about these functions and sizes")
         for rank in ranks:
             _note(f"{rank.workload}: {rank.group}: {rank.sentence}")
+
+    @keyword
+    def who_is_ahead_is_said(self) -> str:
+        """Return the report's first sentence; skip with it when it compares nothing."""
+        found = socket_answer(self._rows)
+        if not found.said:
+            raise SkipExecution(found.sentence)
+        _note(found.sentence)
+        return found.sentence
 
     def _measured(self, case: str, rows: list[SocketRow]) -> None:
         if not rows:

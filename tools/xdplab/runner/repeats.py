@@ -5,7 +5,6 @@ A forwarder whose threads spin can be seen to be late; one in softirq context ca
 forwarders is never repeated for one of them: a repetition in which any was disturbed is made anew for all.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -49,7 +48,8 @@ class Repeats:
         self._spent_s = 0.0
         self._measured: set[str] = set()
         self._begun: set[int] = set()
-        self._disturbed: dict[int, list[TrialRecord]] = defaultdict(list)
+        #: Repetition -> the first trial in it that was disturbed.
+        self._disturbed: dict[int, TrialRecord] = {}
 
     def seen(self, trial: TrialRecord) -> None:
         """Take note of a journaled trial, of this part of the run or of an earlier one."""
@@ -61,7 +61,7 @@ class Repeats:
         if trial.purpose == "measure":
             self._measured.add(trial.point_id)
             if trial.status == "disturbed":
-                self._disturbed[trial.repetition].append(trial)
+                self._disturbed.setdefault(trial.repetition, trial)
 
     def may_repeat(self, seconds: float) -> bool:
         """Whether a step of a search may be measured anew, with so much traffic."""
@@ -73,7 +73,7 @@ class Repeats:
         It is made while fewer repetitions than the study asks for are clean for every point, and the rule's budget
         holds it whole. A failed visit is no reason for one: the forwarder fails again.
         """
-        disturbed = [number for number in sorted(self._disturbed) if number < self._next]
+        disturbed = sorted(self._disturbed)
         added = self._next - self._planned
         if not self._plan.method.repeats_whole or len(disturbed) <= added:
             return None
@@ -84,7 +84,7 @@ class Repeats:
             return None
         self._spent_s += cost_s
         repeated = disturbed[added]
-        trial = self._disturbed[repeated][0]
+        trial = self._disturbed[repeated]
         title = next(point.title for point in self._plan.points if point.id == trial.point_id)
         found = Round(visits, self._next, repeated, f"{title}: {trial.reason}")
         self._next += 1

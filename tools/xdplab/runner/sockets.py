@@ -215,6 +215,7 @@ class SocketRun:
             "reason": "; ".join(found.reasons),
             "traffic_s": round(self._traffic_s(cell), 3),
             "pps": pps,
+            "sent_pps": result.sent / result.elapsed_s if result.streams else None,
             "figure": figure,
             "unit": unit,
             "stages": {name: StageSummary(**told[name]) for name in ("driver", "stack", "complete") if told},

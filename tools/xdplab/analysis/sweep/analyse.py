@@ -138,8 +138,11 @@ def _what_matters(found: Sequence[Importance]) -> str:
     idle = [each for each in found if each.verdict == "no effect seen"]
     clauses = [f"what matters, most first: {', '.join(mattering)}"] if mattering else []
     for verdict in ("too disturbed to say", "cannot be told from this design"):
-        named = [f"{each.factor} ({each.why})" for each in found if each.verdict == verdict]
-        clauses += [f"{verdict}: {', '.join(named)}"] if named else []
+        reasons: dict[str, list[str]] = {}
+        for each in found:
+            if each.verdict == verdict:
+                reasons.setdefault(each.why, []).append(each.factor)
+        clauses += [f"{verdict}: {', '.join(names)} ({why})" for why, names in reasons.items()]
     if not clauses:
         clauses = ["no setting matters that can be told from chance"]
     if idle:

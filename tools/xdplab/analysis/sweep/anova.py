@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analysis of variance of the settings, with their interactions by two.
 
-Each term is asked of two responses of a configuration, both averaged over its repetitions: the logarithm of the latency,
-by which an effect is a factor and not a difference, and the rank among all visits (Conover and Iman 1981). Logarithms
-alone lose every other setting behind a slow level that is noisy as well, or behind visits that met a stall; ranks alone
-lose what is far apart in a small design, for they do not tell how far. The better answer counts, at Bonferroni's price of
-two questions; `xdplab bench-analysis` has the figures. Shares of the variation are of the logarithms: a ranking never
-gives one setting all of it.
+Each term is asked of two responses of a configuration, both averaged over its repetitions: the logarithm of the
+latency, by which an effect is a factor and not a difference, and the rank among all visits (Conover and Iman 1981).
+Logarithms alone lose every other setting behind a slow level that is noisy as well, or behind visits that met a stall;
+ranks alone lose what is far apart in a small design, for they do not tell how far. The better answer counts, at
+Bonferroni's price of two questions; `tests/test_sweep_planted.py` and `test_sweep_parts.py` have a case of each. Shares
+of the variation are of the logarithms: a ranking never gives one setting all of it.
 
-Sums of squares are of type II: a term is judged beside all others that do not contain it. What a design cannot tell apart
-(aliased terms of a fractional design, interactions of one-at-a-time) has no degrees of freedom left and is reported as not
-estimable. The error is what the model leaves between configurations; where it leaves none (a saturated design), it is what
-repetitions of one configuration differ by.
+Sums of squares are of type II: a term is judged beside all others that do not contain it. What a design cannot tell
+apart (aliased terms of a fractional design, interactions of one-at-a-time) has no degrees of freedom left and is
+reported as not estimable. The error is what the model leaves between configurations; where it leaves none (a saturated
+design), it is what repetitions of one configuration differ by.
 """
 
 import itertools

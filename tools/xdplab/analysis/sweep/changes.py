@@ -119,4 +119,5 @@ def _sentence(statistic: str, before: float | None, after: float | None, changes
         return f"The default is within {NEAR:.0%} of the best ({significant(before)} µs)."
     words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
     verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
-    return f"{verb} the {statistic} from {significant(before)} to {significant(after)} µs, within {NEAR:.0%} of the best: {words}."
+    figures = f"from {significant(before)} to {significant(after)} µs"
+    return f"{verb} the {statistic} {figures}, within {NEAR:.0%} of the best: {words}."

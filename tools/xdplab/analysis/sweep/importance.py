@@ -7,10 +7,10 @@ logarithm of the latency. The interval is the middle 95 % over folds and their r
 setting does not vary (a rare level may not be among them): they say nothing about it.
 
 A setting *matters* when its term or an interaction by two with it is significant in the analysis of variance (1 % after
-Holm), or the interval of its permutation importance leaves out 0, which also sees what acts in one combination of three or
-more settings only. Of one that does not, *no effect seen* is said only where an effect of `EFFECT` would have been seen; else it was *too
-disturbed to say*, by the visits that were marked as disturbed or by what repetitions differ by, or the design is too small
-for what its configurations differ by.
+Holm), or the interval of its permutation importance leaves out 0, which also sees what acts in one combination of three
+or more settings only. Of one that does not, *no effect seen* is said only where an effect of `EFFECT` would have been
+seen; else it was *too disturbed to say*, by the visits that were marked as disturbed or by what repetitions differ by,
+or the design is too small for what its configurations differ by.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,6 @@ EFFECT = 1.25
 _FOLDS, _REPEATS, _SHUFFLES, _TREES = 5, 4, 5, 60
 #: Fewer configurations than this are too few for folds.
 MIN_CONFIGURATIONS = 10
-
 
 Verdict = Literal["matters", "no effect seen", "too disturbed to say", "cannot be told from this design"]
 
@@ -57,7 +56,7 @@ class Importance(Model):
     #: Share of the variance: of the setting alone, and of its interactions.
     main_share: float
     interaction_share: float
-    #: Smallest p of the setting's term and of interactions with it, after Holm.
+    #: Smallest p of the setting's term and of interactions with it, after Holm; None: not estimable.
     p: float | None
     strongest_interaction: str
     matters: bool
@@ -92,7 +91,7 @@ class Importance(Model):
     def why(self) -> str:
         """What the verdict on a setting that does not matter rests on."""
         if self.p is None:
-            return "no configurations differ in it alone"
+            return "the design leaves nothing to judge it by"
         if 2 * self.disturbed > self.visits:
             return f"{self.disturbed} of {self.visits} visits at one level were disturbed"
         if self.visible is None:
@@ -117,7 +116,7 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
         alone = [effect for effect in own if len(effect.factors) == 1]
         pairs = [effect for effect in own if len(effect.factors) == 2]
         known = [effect.p for effect in own if effect.p is not None]
-        significant = [effect for effect in pairs if effect.p is not None and effect.p < ALPHA]
+        clear = [effect for effect in pairs if effect.p is not None and effect.p < ALPHA]
         told = drawn[number][~np.isnan(drawn[number])] if drawn is not None else np.array([])
         values = told if len(told) >= _REPEATS else None
         low, high = (float(np.quantile(values, q)) for q in (0.025, 0.975)) if values is not None else (None, None)
@@ -133,7 +132,7 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
                 main_share=sum(effect.share for effect in alone),
                 interaction_share=sum(effect.share for effect in pairs),
                 p=min(known) if known else None,
-                strongest_interaction=max(significant, key=lambda e: e.share).name if significant else "",
+                strongest_interaction=max(clear, key=lambda e: e.share).name if clear else "",
                 matters=matters,
                 visible=None if matters or not known else smallest_visible(design, table, factor, ALPHA),
                 disturbed=disturbed,

@@ -48,7 +48,8 @@ def split(table: Table, limit_us: float | None) -> tuple[Table, list[Outlier]]:
 
 def _reason(row: Configuration, table: Table, limit_us: float | None) -> str:
     if row.statistics.median_us >= NEAR_INTERVAL * table.interval_us:
-        return f"median close to the interval between probes ({significant(table.interval_us)} µs): frames wait for the next one"
+        interval = f"{significant(table.interval_us)} µs"
+        return f"median close to the interval between probes ({interval}): frames wait for the next one"
     if limit_us is not None and table.value_us(row) > limit_us:
         return f"{table.statistic} above the kernel's own path ({significant(limit_us)} µs)"
     return ""

@@ -227,6 +227,6 @@ def _row(point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord])
         levels=levels,
         statistics=merged,
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
-        disturbed=sum(trial.status == "disturbed" for trial in chosen),
+        disturbed=sum(trial.status == "disturbed" for trial in chosen if repetitions[trial.repetition] is not None),
         loss_ratio=lost / sent if sent else 0.0,
     )

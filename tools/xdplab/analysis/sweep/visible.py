@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How small an effect of a setting would have been seen: effects are planted in what was measured, and asked for again."""
+"""How small an effect of a setting would have been seen: effects are planted in the data, and asked for again."""
 
 import math
 

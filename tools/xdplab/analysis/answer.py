@@ -16,6 +16,8 @@ from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_
 from xdplab.model import Model, RunRecord, TracingSpec, TrialRecord
 
 _DEFAULT = ("ovs-afxdp", "ovs-afpacket")
+#: Hindrances that the sentence names; the report lists all.
+_TOLD = 2
 
 
 class Answer(Model):
@@ -91,7 +93,8 @@ def _sentence(ours: PointSummary, theirs: PointSummary, found: Comparison) -> st
     figures = _figures(ours, theirs, found.metric) + remarks
     at = f"At {significant((ours.offered_pps or 0) / 1e3)} kpps " if found.metric not in RATES else ""
     if found.hindrances:
-        return f"{at or 'Here '}no winner can be named, {'; '.join(found.hindrances)}. {names}: {figures}."
+        why = "; ".join(found.hindrances[:_TOLD])
+        return f"{at or 'Here '}no winner can be named, {why}. {names}: {figures}."
     repeats = _repeats(found)
     if found.better is None or found.interval is None:
         why = "" if found.sense == "exact" else ", for figures are bounds"

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of one repetition, which comparisons pair."""
 
-from typing import Literal
-
+from xdplab.methods.search import LimitedBy
 from xdplab.model import Model
 
 #: Metrics of which more is better; of all others, latencies, less is.
 MORE_IS_BETTER = ("ndr_pps", "pdr_pps", "forwarding_rate_pps")
-
-#: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: the forwarder may do better, the tester could not
-#: ask for more. `budget`: time ran out first, the forwarder may do better, up to `at_most` where that is known.
-#: `below-minimum`: worse than `at_most`.
-LimitedBy = Literal["forwarder", "tester", "budget", "below-minimum"]
 
 
 class RepetitionFigures(Model):
@@ -34,7 +28,8 @@ class RepetitionFigures(Model):
     pdr_loss_ratio: float | None = None
     #: Forwarding rate at the study's overload (RFC 2285 §3.6.1), where the method measured it.
     forwarding_rate_pps: float | None = None
-    #: Who set the figure; a metric that is not here is exact.
+    #: Who set the figure; a metric that is not here is exact. With `tester` or `budget` the forwarder may do better, up
+    #: to `at_most` where that is known.
     limited_by: dict[str, LimitedBy] = {}
     #: What the true figure is below, for one that is `below-minimum` or was ended by the budget.
     at_most: dict[str, float] = {}

@@ -23,8 +23,9 @@ from xdplab.model import Model, Point, RunRecord, TracingSpec, TrialRecord
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
 MIN_ABOVE = 10
-#: A trial whose tester left out more than this share of its schedule is limited by the tester.
-TESTER_LIMIT_RATIO = 0.005
+#: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
+#: stalls that leave a trial undisturbed is less.
+TESTER_LIMIT_RATIO = 0.01
 
 
 class PointSummary(Model):

@@ -38,7 +38,7 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
     for point in points:
         bounds = point.figures.get("throughput", {}).get("bounds", [])
         rate = point.figures.get("forwarding_rate", {}).get("forwarding_rate_pps")
-        ndr = next((each["throughput_pps"] for each in bounds if each["loss_ratio"] == 0), None)
+        ndr = next((each for each in bounds if each["loss_ratio"] == 0), None)
         rows.append(
             {
                 "forwarder": point.forwarder,
@@ -46,7 +46,7 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
                 "mode": point.mode or "-",
                 "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
                 "bytes": str(point.frame_bytes),
-                "NDR kpps": number(ndr and ndr["median"] / 1000),
+                "NDR kpps": _throughput(ndr) if ndr else "-",
                 "kpps at overload": number(rate and rate["median"] / 1000),
                 **_light(point),
                 "kpps": number(point.offered_pps and point.offered_pps / 1000),
@@ -166,6 +166,16 @@ def _median(summary: PointSummary, metric: str) -> str:
     known = [(one.disturbed, getattr(one, metric)) for one in summary.by_repetition]
     values = [value for disturbed, value in known if value is not None and (not disturbed or not summary.clean)]
     return number(median(values) / (1000 if metric in MORE_IS_BETTER else 1)) if values else "-"
+
+
+def _throughput(bound: Mapping[str, Any]) -> str:
+    """As what it may be taken for: `>=953` where tester or budget ended the search."""
+    found = bound["throughput_pps"]
+    if found is None:
+        return "below all" if bound["limited_by"] == ["below-minimum"] else "not known"
+    limited = {"tester", "budget"}.intersection(bound["limited_by"])
+    text = f"{'>=' if limited else ''}{number(found['median'] / 1000)}"
+    return f"{text}, doubted" if bound["contradicted_by"] else text
 
 
 def _light(point: PointSummary) -> dict[str, str]:

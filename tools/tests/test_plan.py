@@ -144,7 +144,9 @@ def test_redirecting_forwarders_are_seen_before_the_receive_program_is_chosen() 
 
 def test_traffic_seconds_count_every_visit() -> None:
     found = plan(repetitions=4, method={"name": "latency", "duration_s": 2.0, "warmup_s": 0.5, "drain_s": 0.4})
-    assert found.traffic_seconds() == pytest.approx(2 * 4 * 2.6)
+    assert found.traffic_seconds() == pytest.approx(2 * 4 * 2.5)  # a trial without loss waits for nothing
+    light = plan(repetitions=4, method={"name": "latency", "duration_s": 2.0, "warmup_s": 0.5, "light_pps": 1000})
+    assert light.traffic_seconds() == pytest.approx(2 * 4 * (2.5 + 1.5))
     with_rate = plan(
         repetitions=1, forwarders="fake", traffic={"load_share": 0.5}, method={"name": "latency", "duration_s": 2.0}
     )

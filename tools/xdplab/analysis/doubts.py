@@ -27,7 +27,8 @@ class Doubts(NamedTuple):
 
 def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: Sequence[Pair], clean: int) -> Doubts:
     """Of a comparison over `pairs`, the `clean` ones of which the machine left undisturbed on both sides."""
-    hindrances, remarks = [], []
+    hindrances: list[str] = []
+    remarks: list[str] = []
     for side, figures in zip(sides, zip(*pairs, strict=True), strict=True):
         hindrances += _of_side(side, figures, metric)
         if metric not in MORE_IS_BETTER:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from xdplab.analysis.digits import significant
-from xdplab.analysis.doubts import Pair, doubts_of
+from xdplab.analysis.doubts import doubts_of
 from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval, together
 from xdplab.analysis.summary import PointSummary
@@ -26,6 +26,7 @@ METRIC_WORDS = {
     "forwarding_rate_pps": "forwarding rate at overload, kpps",
 }
 Key = TypeVar("Key")
+Pair = tuple[RepetitionFigures, RepetitionFigures]
 Sense = Literal["exact", "at least", "at most", "within", "unknown"]
 
 
@@ -116,7 +117,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     used = clean if len(clean) >= MIN_PAIRS else pairs
     first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric)
-    doubts = doubts_of((point, reference), metric, used, len(clean))
+    doubts = doubts_of((point, reference), metric, len(pairs), len(clean))
     bounds = ("both figures are bounds, which the tester's top rate or the search's budget set",)
     return Comparison(
         point=point.forwarder,
@@ -158,6 +159,15 @@ def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
         key: one.model_copy(update={"interval": interval})
         for (key, one), interval in zip(family.items(), told, strict=True)
     }
+
+
+def unsaid(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
+    """Why a table has no ratio -> of which points."""
+    found: dict[str, list[str]] = {}
+    for one in filter(None, comparisons):
+        for hindrance in one.hindrances:
+            found.setdefault(hindrance, []).append(one.point)
+    return found
 
 
 def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | None]:

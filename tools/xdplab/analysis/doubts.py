@@ -15,8 +15,6 @@ MIN_ACHIEVED = 0.95
 #: Loss above which latencies are those of the survivors, and above which they compare no longer.
 SURVIVORS_LOSS, MAX_LOSS = 0.001, 0.01
 
-Pair = tuple[RepetitionFigures, RepetitionFigures]
-
 
 class Doubts(NamedTuple):
     """Each hindrance says what was wrong and what to do; each remark goes beside the figures."""
@@ -25,11 +23,13 @@ class Doubts(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: Sequence[Pair], clean: int) -> Doubts:
-    """Of a comparison over `pairs`, the `clean` ones of which the machine left undisturbed on both sides."""
+def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int, clean: int) -> Doubts:
+    """Of a comparison over `pairs` pairs, `clean` of which the machine left undisturbed on both sides."""
     hindrances: list[str] = []
     remarks: list[str] = []
-    for side, figures in zip(sides, zip(*pairs, strict=True), strict=True):
+    for side in sides:
+        figures = [one for one in side.by_repetition if getattr(one, metric) is not None]
+        figures = [one for one in figures if not one.disturbed] or figures
         hindrances += _of_side(side, figures, metric)
         if metric not in MORE_IS_BETTER:
             hindrances += _of_load(side, figures, metric)
@@ -37,7 +37,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: Sequ
             if SURVIVORS_LOSS < loss <= MAX_LOSS:
                 remarks.append(f"of the frames that arrived: {side.forwarder} lost {percent(loss)}")
     # what another run would not change comes first
-    return Doubts((*hindrances, *_of_pairs(len(pairs), clean)), tuple(remarks))
+    return Doubts((*hindrances, *_of_pairs(pairs, clean)), tuple(remarks))
 
 
 def _of_pairs(pairs: int, clean: int) -> Iterator[str]:

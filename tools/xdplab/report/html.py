@@ -10,7 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, summarise
-from xdplab.analysis.compare import METRIC_WORDS, compare_all
+from xdplab.analysis.compare import compare_all, unsaid
+from xdplab.analysis.digits import percent
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.overhead import overhead
@@ -99,7 +100,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"fixed": _fixed, "loss": _loss, "kpps": _kpps}
-    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps, "metric": METRIC_WORDS.__getitem__}
+    environment.filters |= {"spread": _spread, "spread_kpps": _spread_kpps, "unsaid": unsaid, "percent": percent}
     return environment
 
 

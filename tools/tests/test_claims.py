@@ -11,7 +11,7 @@ from xdplab.analysis import Answer, PointSummary, answer, compare_points, compar
 from xdplab.analysis.compare import compare_all, what_differs
 from xdplab.analysis.figures import LimitedBy
 from xdplab.methods.latency import LIGHT_LOAD
-from xdplab.model import Disturbance, Path, Point, TrialRecord
+from xdplab.model import Disturbance, Path, Point, ThreadUse, TrialRecord
 
 OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")
 #: Five repetitions that differ by a percent or two.
@@ -270,14 +270,17 @@ def test_one_stall_is_one_sample_however_many_frames_wait_in_it() -> None:
 
 
 def test_a_tail_that_the_machine_made_is_marked() -> None:
-    def tail(gone: float) -> tuple[str, ...]:
-        seen = Disturbance(stalled_share=0.0, steal_share={0: 0.0, 1: gone}, run_delay_share=0.0)
-        _, (one, _) = asked(*measured(OURS, 3, disturbance=seen))
+    pmd = ThreadUse(name="pmd", cpu=1, allowed=(1,), ran_ns=0, run_delay_ns=0, nonvoluntary_switches=0)
+
+    def tail(gone: float, waited: float = 0.0, *threads: ThreadUse) -> tuple[str, ...]:
+        seen = Disturbance(stalled_share=0.02, steal_share={0: 0.02, 1: gone}, run_delay_share=waited)
+        _, (one, _) = asked(*measured(OURS, 3, disturbance=seen, threads=threads))
         return one.machine_tail
 
-    assert tail(0.0) == ()
-    assert tail(0.004) == ("p999_us", "p99999_us")
-    assert tail(0.02) == ("p99_us", "p999_us", "p99999_us")
+    assert tail(0.0, 0.0, pmd) == ()  # what the sender's core lost makes nobody wait
+    assert tail(0.004, 0.0, pmd) == ("p999_us", "p99999_us")
+    assert tail(0.0, 0.02, pmd) == ("p99_us", "p999_us", "p99999_us")
+    assert tail(0.02) == ()  # no thread: it forwards on the sender's core
 
 
 def test_runs_that_differ_in_two_things_give_no_ratio() -> None:

@@ -66,8 +66,8 @@ class PointSummary(Model):
     p50_us_all: float | None
     p99_us_all: float | None
     p999_us_all: float | None
-    #: Percentiles that are this machine's: its core was gone from the forwarder for a larger share of the time than
-    #: lies above them.
+    #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
+    #: than lies above them.
     machine_tail: tuple[str, ...]
     tester_limited: bool
     status: str
@@ -190,14 +190,20 @@ def _probe_pps(trial: TrialRecord) -> float:
 
 
 def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
-    """Percentiles with less above them than the share of the time in which a core of the path was gone."""
-    gone = _median(
-        max(d.stalled_share, d.run_delay_share, *d.steal_share.values(), 0.0)
-        for trial in trials
-        if (d := trial.disturbance) is not None
-    )
+    """Percentiles with less above them than the share of the time in which a forwarding thread's core was gone.
+
+    A forwarder in softirq context has no thread: while its core is gone, the sender's is, and no frame waits for it.
+    """
+    gone = _median(_gone(trial) for trial in trials)
     upper = {**_PERCENTILES, "p99999_us": 99.999}
     return tuple(name for name, percent in upper.items() if percent >= 99 and (gone or 0.0) >= 1 - percent / 100)
+
+
+def _gone(trial: TrialRecord) -> float:
+    if trial.disturbance is None or not trial.threads:
+        return 0.0
+    stolen = [trial.disturbance.steal_share.get(thread.cpu, 0.0) for thread in trial.threads]
+    return max(trial.disturbance.run_delay_share, *stolen)
 
 
 def _method_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:

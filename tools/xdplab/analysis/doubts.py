@@ -6,14 +6,14 @@ from statistics import fmean
 from typing import NamedTuple
 
 from xdplab.analysis.digits import percent, significant
-from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.figures import MAX_LOSS, MORE_IS_BETTER, RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
-#: Loss above which latencies are those of the survivors, and above which they compare no longer.
-SURVIVORS_LOSS, MAX_LOSS = 0.001, 0.01
+#: Loss above which latencies are those of the survivors.
+SURVIVORS_LOSS = 0.001
 
 Pair = tuple[RepetitionFigures, RepetitionFigures]
 
@@ -39,6 +39,17 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: Sequ
     return Doubts(tuple(hindrances), tuple(remarks))
 
 
+def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
+    """What is wrong with the figure of a point by itself."""
+    found = [one for one in side.by_repetition if one.was_searched(metric)]
+    figures = [one for one in found if not one.was_disturbed(metric)]
+    if not figures:
+        yield f"the machine disturbed each of its {len(found)} repetitions"
+    yield from _of_side(side, figures or found, metric)
+    if metric not in MORE_IS_BETTER:
+        yield from _of_load(side, figures or found, metric)
+
+
 def _of_pairs(pairs: int, clean: int) -> Iterator[str]:
     if pairs < MIN_PAIRS:
         yield f"{pairs} of the {MIN_PAIRS} repetitions that an interval needs: ask for more"
@@ -51,7 +62,10 @@ def _of_pairs(pairs: int, clean: int) -> Iterator[str]:
 
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
-        yield f"{side.forwarder} failed in {side.failed} of {side.planned} repetitions: {side.reason}"
+        yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
+    silent = sum(one.loss_ratio >= 1 and getattr(one, metric) is None for one in side.by_repetition)
+    if metric not in MORE_IS_BETTER and silent:
+        yield f"no frame of {side.forwarder}'s arrived in {silent} of {side.repetitions} repetitions"
     for said in dict.fromkeys(one.doubts[metric] for one in figures if metric in one.doubts):
         yield f"{side.forwarder}: {said}"
     if metric not in MORE_IS_BETTER and getattr(side, metric) is None:
@@ -73,3 +87,12 @@ def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
             f"{side.forwarder} lost {percent(loss)} of the frames at {at}, and its latency is that of the frames that "
             "arrived: compare at a load that both carry"
         )
+
+
+def doubtful(one: RepetitionFigures, metric: str) -> bool:
+    """Whether the figure of one repetition is no fact by itself: disturbed, a bound, doubted, or of another load."""
+    if one.was_disturbed(metric) or metric in one.doubts or one.limited_by.get(metric, "forwarder") != "forwarder":
+        return True
+    if metric in MORE_IS_BETTER:
+        return False
+    return one.loss_ratio > MAX_LOSS or one.achieved_pps < MIN_ACHIEVED * (one.offered_pps or 0.0)

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, summarise
 from xdplab.analysis.compare import METRIC_WORDS, compare_all
+from xdplab.analysis.digits import significant
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.overhead import overhead
@@ -219,4 +220,4 @@ def _loss(value: float | None) -> str:
 
 
 def _kpps(value: float | None) -> str:
-    return "–" if value is None else f"{value / 1000:,.5g}"
+    return "–" if value is None else significant(value / 1000, 5)

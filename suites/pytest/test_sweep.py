@@ -10,6 +10,7 @@ import pytest
 
 from xdplab import app
 from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis.doubts import doubts_of_one
 from xdplab.cli.progress import ConsoleListener
 from xdplab.model import Point, StudySpec
 from xdplab.tools import project_root
@@ -50,4 +51,8 @@ def test_a_configuration_is_measured(
         pytest.skip(found.reason)
     assert found.status in ("ok", "disturbed"), found.reason
     limit = pytestconfig.getoption("--max-p50-us")
-    assert found.p50_us is not None and (limit is None or found.p50_us <= limit)
+    assert found.p50_us is not None, "no frame arrived"
+    if limit is not None:
+        doubts = "; ".join(doubts_of_one(found, "p50_us"))
+        assert not doubts, f"p50 {found.p50_us:.2f} us cannot be held against {limit:g} us: {doubts}"
+        assert found.p50_us <= limit, f"p50 {found.p50_us:.2f} us, not {limit:g} us or less"

@@ -200,3 +200,12 @@ def test_few_batches_still_have_a_typical_one(batches: int) -> None:
     figures = stage_figures(ProbeRecords(records, batches, 0, 0, 0))
     for stages in figures["typical_us"].values():
         assert sum(stages.values()) == pytest.approx(3.0, rel=0.5)
+
+
+def test_stages_of_a_disturbed_machine_are_no_answer(session: FakeSession) -> None:
+    make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+    noisy = [one.model_copy(update={"status": "disturbed"}) if one.result else one for one in session.records]
+    run = run_record(session.at, study={"method": SPEC})
+    found = answer(run, summarise(run, noisy))
+    assert not found.said
+    assert found.sentence.startswith("No answer: 0 clean of 3 pairs of trials, 3 are needed. fake, median frame at ")

@@ -1,33 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sentence may say (docs/claims.md): planted runs in which the obvious sentence is wrong."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two
 from lab.records import environment, point, result, run_record, stream, trial
 
-from xdplab.analysis import Answer, PointSummary, answer, compare_points, compare_runs, summarise
+from xdplab.analysis import PointSummary, answer, compare_points, compare_runs, summarise
 from xdplab.analysis.compare import compare_all, what_differs
-from xdplab.analysis.figures import LimitedBy
 from xdplab.methods.latency import LIGHT_LOAD
-from xdplab.model import Disturbance, Path, Point, ThreadUse, TrialRecord
-
-OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")
-#: Five repetitions that differ by a percent or two.
-NOISE = (1.0, 1.012, 0.991, 1.02, 0.985)
-LATENCY = {"method": {"name": "latency"}}
-
-
-def measured(at: Point, us: float, *, frames: int = 200, **fields: Any) -> list[TrialRecord]:
-    """A trial for each repetition, all frames about as fast."""
-    return [trial(at, n, [round(us * 1000 * noise)] * frames, **fields) for n, noise in enumerate(NOISE)]
-
-
-def asked(*trials: TrialRecord, **study: Any) -> tuple[Answer, list[PointSummary]]:
-    run = run_record(OURS, THEIRS, study={**LATENCY, "repetitions": 5, **study})
-    summaries = summarise(run, trials)
-    return answer(run, summaries, trials), summaries
+from xdplab.model import Disturbance, Path, ThreadUse
 
 
 def test_a_clear_difference_over_clean_pairs_names_the_winner() -> None:
@@ -135,25 +118,6 @@ def test_three_pairs_far_apart_and_unlike_are_at_least_so_far_apart() -> None:
     found, _ = asked(*ours, *theirs)
     assert found.said
     assert "OVS on AF_XDP is at least 12 times as fast as OVS on AF_PACKET in each of 3 repetitions" in found.sentence
-
-
-def searched(summary: PointSummary, values: Sequence[float], limited: LimitedBy = "forwarder", **fields: Any) -> Any:
-    """A summary with these throughputs without loss."""
-    figures = tuple(
-        summary.by_repetition[0].model_copy(
-            update={"repetition": n, "ndr_pps": value, "limited_by": {"ndr_pps": limited}, **fields}
-        )
-        for n, value in enumerate(values)
-    )
-    return summary.model_copy(update={"by_repetition": figures, "repetitions": len(figures), "clean": len(figures)})
-
-
-RATE = [1.0e6, 1.01e6, 0.99e6, 1.02e6, 1.0e6]
-
-
-def two() -> tuple[PointSummary, PointSummary]:
-    _, (ours, theirs) = asked(trial(OURS, 0), trial(THEIRS, 0))
-    return ours, theirs
 
 
 def test_a_forwarder_that_lost_frames_at_the_lowest_load_stays_in_the_comparison() -> None:
@@ -303,4 +267,11 @@ def test_one_forwarder_alone_is_told_with_its_figure() -> None:
     records = measured(OURS, 3)
     found = answer(run, summarise(run, records), records)
     assert not found.said
-    assert found.sentence == ("No answer: ovs-afpacket not part of this run. OVS on AF_XDP alone: one-way p50 3.00 µs.")
+    assert found.sentence == (
+        "No answer: ovs-afpacket not part of this run. OVS on AF_XDP alone at 0.2 kpps: one-way p50 3.00 µs, "
+        "5 repetitions."
+    )
+    lossy = measured(OURS, 3, frames=500, sent=1000)
+    assert "not to be taken for a fact: ovs-afxdp lost 50 %" in answer(run, summarise(run, lossy), lossy).sentence
+    noisy = measured(OURS, 3, status="disturbed")
+    assert "the machine disturbed each of its 5" in answer(run, summarise(run, noisy), noisy).sentence

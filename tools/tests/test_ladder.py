@@ -80,7 +80,51 @@ def test_every_variant_is_compared_with_the_reference_in_all_metrics() -> None:
     assert more.interval.ratio == pytest.approx(1.30, abs=0.005)
     assert by_name["more"].verdict() == "forwards 30 % more"
     assert by_name["more"].note == "Because."
-    assert by_name["slow"].verdict().startswith("forwards 20 % less; p50 50 % higher")
+    # 2 µs became 4 µs: the ratio of 0.5 is no "50 % higher"
+    assert by_name["slow"].verdict().startswith("forwards 20 % less; p50 99.8 % higher; p99 ")
+
+
+def test_a_latency_of_a_third_is_67_percent_lower() -> None:
+    quick = named("quick")
+    trials = [*MEASURED, *records(quick, [9.0e6, 9.1e6, 9.0e6, 8.9e6], [667, 673, 663, 670])]
+    run = run_record(STOCK, quick, study={"answer": ["quick", "stock"], "method": METHOD})
+    found = ladder(run, summarise(run, trials))
+    assert found
+    assert found.rungs[0].verdict().startswith("forwards 9 times as much; p50 66.7 % lower; p99 ")
+
+
+def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ladder() -> None:
+    broken = named("broken")
+    lost = []
+    for one in records(broken, [0.0] * 4, [2000] * 4):
+        if one.purpose == "figures":
+            (bound,) = one.figures["bounds"]
+            below = {**bound, "throughput_pps": None, "lower_pps": None, "limited_by": "below-minimum"}
+            figures = {**one.figures, "bounds": [below], "steps": [{"load_pps": 2000.0}]}
+            one = one.model_copy(update={"figures": figures})
+        lost.append(one)
+    run = run_record(STOCK, broken, study={"answer": ["broken", "stock"], "method": METHOD})
+    found = ladder(run, summarise(run, [*MEASURED, *lost]))
+    assert found
+    (rung,) = found.rungs
+    assert rung.verdict().startswith("forwards at least 99.")
+    page = render(run, [*(one for one in MEASURED if one.point_id == STOCK.id), *lost])
+    assert "<b>below 2</b>" in page
+
+
+def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
+    """It stood in the table in bold, as did a lower limit that the tester set."""
+    ours, theirs = named("ovs-afxdp"), named("ovs-afpacket")
+    limited = [
+        one if one.purpose == "measure" else one.model_copy(
+            update={"figures": {**one.figures, "bounds": [{**one.figures["bounds"][0], "limited_by": "tester"}]}}
+        )
+        for one in records(ours, [1e6] * 3, [2000] * 3)
+    ]  # fmt: skip
+    trials = [*limited, *records(theirs, [2e5] * 3, [9000] * 3)]
+    run = run_record(ours, theirs, study={"method": METHOD})
+    (row,) = reproduction(*published_figure(f"{GUIDE}/figure-2"), summarise(run, trials)).rows
+    assert (row.mpps, row.missing) == ({"ovs-afpacket": 0.2}, {"ovs-afxdp": "at least 1"})
 
 
 def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
@@ -175,7 +219,7 @@ def test_the_report_holds_both_sections() -> None:
     trials = [*records(points[0], [1e6, 1.1e6, 1e6], [2000] * 3), *records(points[1], [2e5, 2.1e5, 2e5], [9000] * 3)]
     study = {"method": METHOD, "answer": ["ovs-afxdp", "ovs-afpacket"], "reproduces": [f"{GUIDE}/figure-2"]}
     html = render(run_record(*points, study=study), trials)
-    for words in ("Beside a published figure", "3.69 to 7.07", "What each variant contributes", "forwards 4"):
+    for words in ("Beside a published figure", "3.69 to 7.07", "What each variant contributes", "forwards 5.08 times"):
         assert words in html
     assert html.index("Beside a published figure") < html.index("Throughput (RFC 2544")
 

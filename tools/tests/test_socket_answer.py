@@ -42,9 +42,7 @@ def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
 
 def test_overlapping_repetitions_are_not_told_apart() -> None:
     found = told(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
-    assert found == SocketAnswer(
-        sentence="rxdrop: two (4 Mpps) and one (2.05 Mpps) cannot be told apart.", said=True
-    )
+    assert found == SocketAnswer(sentence="rxdrop: two (4 Mpps) and one (2.05 Mpps) cannot be told apart.", said=True)
 
 
 @pytest.mark.parametrize(("count", "times"), [(1, "1 repetition"), (3, "3 repetitions")])

@@ -261,3 +261,21 @@ def test_a_recorder_that_cannot_end_is_found_before_the_first_trial(
 
     monkeypatch.setattr(tracing, "recorded_by_perf", attach)
     assert measured(session)["perf", 0]["reason"] == "perf_probe: perf script: incompatible file format"
+
+
+def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session: Session) -> None:
+    """ "met" and "missed" were said of rounds that the machine had disturbed, and of the frames that survived."""
+    make_method(TracingSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+
+    def told(**changes: Any) -> tuple[str, Any]:
+        spoilt = [one.model_copy(update=changes) if one.result and one.trial > 4 else one for one in session.records]
+        run = run_record(session.at, study={"method": SPEC})
+        summaries = summarise(run, spoilt)
+        return summaries[0].figures["tracing"][0]["verdict"], answer(run, summaries)
+
+    verdict_of_noise, said = told(status="disturbed")
+    assert verdict_of_noise.startswith("too disturbed to say: ")
+    assert said.sentence.startswith("No answer: too few clean rounds. ")
+    assert not said.said
+    lossy = result(stream([2000] * 90, sent=100))
+    assert told(result=lossy)[0].startswith("not said: ")

@@ -10,6 +10,8 @@ forwarder less often, by sending in bursts).
 from collections.abc import Sequence
 from statistics import median
 
+from xdplab.analysis.compare import paired_repetitions
+from xdplab.analysis.doubts import doubts_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Calibration, Model, RunRecord
 
@@ -20,8 +22,9 @@ class Differing(Model):
     path: str
     first_p50_us: float
     second_p50_us: float
-    first_jitter_us: float
-    second_jitter_us: float
+    #: None where too few independent samples lie above a p99.
+    first_jitter_us: float | None
+    second_jitter_us: float | None
     first_loss_ratio: float | None
     second_loss_ratio: float | None
     difference_us: float
@@ -29,6 +32,8 @@ class Differing(Model):
     range_us: tuple[float, float] | None
     #: What is left of the difference without that on the direct link; None without a direct link.
     rest_us: float | None
+    #: Why the difference is no fact.
+    hindrances: tuple[str, ...] = ()
 
 
 class Agreement(Model):
@@ -37,6 +42,8 @@ class Agreement(Model):
     first: str
     second: str
     sentence: str
+    #: False where nothing can be said of any path; the sentence then says why.
+    said: bool
     direct: Differing | None
     paths: tuple[Differing, ...]
     top_pps: tuple[float, float] | None
@@ -63,6 +70,7 @@ def _agreement(run: RunRecord, summaries: Sequence[PointSummary], first: str, se
         first=first,
         second=second,
         sentence=_sentence(first, second, direct, measured),
+        said=direct is not None and any(not path.hindrances for path in measured),
         direct=direct,
         paths=tuple(measured),
         top_pps=(alone[0].top_pps, alone[1].top_pps) if alone[0] and alone[1] else None,
@@ -92,26 +100,24 @@ def _direct(ours: Calibration, theirs: Calibration) -> Differing:
 
 
 def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None) -> Differing | None:
-    if ours.p50_us is None or theirs.p50_us is None or ours.p99_us is None or theirs.p99_us is None:
+    """By the repetitions and rules of a comparison; None where no repetition is there on both sides."""
+    paired = paired_repetitions(ours, theirs, "p50_us")
+    if paired is None or ours.p50_us is None or theirs.p50_us is None:
         return None
-    by_repetition = {each.repetition: each.p50_us for each in ours.by_repetition}
-    pairs = [
-        each.p50_us - before
-        for each in theirs.by_repetition
-        if each.p50_us is not None and (before := by_repetition.get(each.repetition)) is not None
-    ]
-    difference = median(pairs) if pairs else theirs.p50_us - ours.p50_us
+    pairs = [(second.p50_us or 0.0) - (first.p50_us or 0.0) for first, second in paired.used]
+    difference = median(pairs)
     return Differing(
         path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.frame_bytes} bytes, {ours.path}",
         first_p50_us=ours.p50_us,
         second_p50_us=theirs.p50_us,
-        first_jitter_us=ours.p99_us - ours.p50_us,
-        second_jitter_us=theirs.p99_us - theirs.p50_us,
+        first_jitter_us=None if ours.p99_us is None else ours.p99_us - ours.p50_us,
+        second_jitter_us=None if theirs.p99_us is None else theirs.p99_us - theirs.p50_us,
         first_loss_ratio=ours.loss_ratio,
         second_loss_ratio=theirs.loss_ratio,
         difference_us=difference,
         range_us=(min(pairs), max(pairs)) if len(pairs) > 1 else None,
         rest_us=None if own_us is None else difference - own_us,
+        hindrances=doubts_of((ours, theirs), "p50_us", len(paired.pairs), len(paired.clean)).hindrances,
     )
 
 
@@ -125,6 +131,11 @@ def _sentence(first: str, second: str, direct: Differing | None, paths: Sequence
     )
     if not paths:
         return f"{own} No path was measured by both."
-    rests = sorted(path.rest_us or 0.0 for path in paths)
+    rests = sorted(path.rest_us or 0.0 for path in paths if not path.hindrances)
+    unsaid = len(paths) - len(rests)
+    reasons = "; ".join(dict.fromkeys(reason for path in paths for reason in path.hindrances))
+    left = f" Nothing can be said of {unsaid} of {len(paths)} paths: {reasons}." if unsaid else ""
+    if not rests:
+        return f"{own}{left}"
     span = f"{rests[0]:+.2f} µs" if len(rests) == 1 else f"between {rests[0]:+.2f} and {rests[-1]:+.2f} µs"
-    return f"{own} Through a forwarder they differ by that and {span}."
+    return f"{own} Through a forwarder they differ by that and {span}.{left}"

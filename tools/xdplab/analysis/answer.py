@@ -10,7 +10,10 @@ from statistics import median
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.digits import percent, significant
+from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import MORE_IS_BETTER as RATES
+from xdplab.analysis.figures import rate_of
+from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_sentence
 from xdplab.model import Model, RunRecord, TracingSpec, TrialRecord
@@ -44,7 +47,8 @@ def answer(
     """
     found_agreement = agreements(run, summaries)
     if found_agreement:
-        return Answer(sentence=" ".join(each.sentence for each in found_agreement), said=True)
+        said = all(each.said for each in found_agreement)
+        return Answer(sentence=" ".join(each.sentence for each in found_agreement), said=said)
     if run.study.method.name == "breakdown":
         return _told(_breakdown(summaries))
     if isinstance(run.study.method, TracingSpec):
@@ -75,13 +79,18 @@ def _latency(ours: PointSummary, theirs: PointSummary) -> Answer:
     if ours.light is None or theirs.light is None:
         return _compared(ours, theirs, "p50_us")
     light, full = _compared(ours.light, theirs.light, "p50_us"), _compared(ours, theirs, "p50_us")
-    return light.model_copy(update={"sentence": f"{light.sentence} {full.sentence}", "at_rate": full.comparison})
+    both = {"sentence": f"{light.sentence} {full.sentence}", "said": light.said or full.said}
+    return light.model_copy(update={**both, "at_rate": full.comparison})
 
 
 def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
-        return Answer(sentence="No answer: the two were never measured in the same repetition.")
+        silent = [one.forwarder for one in (ours, theirs) if one.loss_ratio_all == 1]
+        why = "the two were never measured in the same repetition"
+        if silent:
+            why = f"no frame of {' and '.join(silent)} arrived"
+        return Answer(sentence=f"No answer: {why}.")
     known = comparison.better is not None or comparison.sense in ("exact", "within")
     said = not comparison.hindrances and known
     return Answer(sentence=_sentence(ours, theirs, comparison), said=said, comparison=comparison)
@@ -118,18 +127,21 @@ def _repeats(found: Comparison) -> str:
     stands = f", {found.clean} clean of {found.repetitions} paired repetitions"
     if not found.depends_on_repeats or found.first is None:
         return stands
-    alone = "tell them apart otherwise" if found.first.differs else "do not tell them apart"
-    return (
-        f"{stands}; this depends on repeats, the first attempts with the disturbed ones {alone} ({found.first.text()})"
-    )
+    first = found.first.text()
+    alone = f"say {first}" if found.first.differs else f"do not tell them apart ({first})"
+    return f"{stands}; this depends on repeats, the first attempts with the disturbed ones {alone}"
 
 
 def _alone(one: PointSummary) -> str:
-    """What is known of a forwarder with nothing to compare it with."""
+    """What is known of a forwarder with nothing to compare it with, and what is wrong with it."""
     metric = next((each for each in (*RATES, "p50_us") if _has(one, each)), None)
     if metric is None:
         return ""
-    return f"{_long(one.forwarder)} alone: {_what(one, metric)} {_figure(one, metric)}."
+    doubts = [*doubts_of_one(one, metric)]
+    wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
+    at = "" if metric in RATES else f" at {significant((one.offered_pps or 0) / 1e3)} kpps"
+    repeats = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
+    return f"{_long(one.forwarder)} alone{at}: {_what(one, metric)} {_figure(one, metric)}{repeats}{wrong}."
 
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: str) -> str:
@@ -147,26 +159,16 @@ def _what(one: PointSummary, metric: str) -> str:
 
 def _figure(one: PointSummary, metric: str) -> str:
     """Median over the repetitions, as a bound where it is one."""
+    if metric in RATES:
+        rate = rate_of(one.by_repetition, metric)
+        return rate.text(unit=" Mpps") if rate else "(none)"
     stands = [each for each in one.by_repetition if getattr(each, metric) is not None]
-    stands = [each for each in stands if not each.disturbed] or stands
-    if not stands:
-        return "(none)"
-    value = median(getattr(each, metric) for each in stands)
-    if metric not in RATES:
-        return f"{value:.2f} µs"
-    limits = {each.limited_by.get(metric, "forwarder") for each in stands}
-    below = [each.at_most[metric] for each in stands if metric in each.at_most]
-    if below and not value:
-        return f"below {significant(max(below) / 1e6)} Mpps"
-    if not limits & {"tester", "budget"}:
-        return f"{significant(value / 1e6)} Mpps"
-    if len(below) < len(stands):
-        return f"at least {significant(value / 1e6)} Mpps"
-    return f"{significant(value / 1e6)} to {significant(median(below) / 1e6)} Mpps"
+    stands = [each for each in stands if not each.was_disturbed(metric)] or stands
+    return f"{median(getattr(each, metric) for each in stands):.2f} µs" if stands else "(none)"
 
 
 def _has(one: PointSummary, metric: str) -> bool:
-    return any(getattr(each, metric) is not None for each in one.by_repetition)
+    return any(each.was_searched(metric) for each in one.by_repetition)
 
 
 def _told(sentence: str) -> Answer:
@@ -179,10 +181,13 @@ def _breakdown(summaries: Sequence[PointSummary]) -> str:
     if not found:
         return "No answer: no frame was followed by the probes alone in its batch."
     name = found[0][0]
-    rate, stages = [(one["rate_pps"], one["typical_less_us"]) for forwarder, one in found if forwarder == name][-1]
-    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in stages.items())
+    last = [one for forwarder, one in found if forwarder == name][-1]
+    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in last["typical_less_us"].items())
+    pairs = f"{last['clean']} clean of {last['pairs']} pairs of trials"
+    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if last["clean"] < MIN_PAIRS else ""
     return (
-        f"{name}, median frame at {rate / 1000:g} kpps: {words} (what the probes cost has been taken off, an estimate)."
+        f"{few}{name}, median frame at {significant(last['rate_pps'] / 1000)} kpps: {words} (what the probes cost has "
+        f"been taken off, an estimate), {pairs}."
     )
 
 
@@ -194,11 +199,13 @@ def _tracing(summaries: Sequence[PointSummary], goal_us: float) -> str:
     name, rate = found[0][0], min(one["rate_pps"] for forwarder, one in found if forwarder == found[0][0])
     rows = [one for forwarder, one in found if (forwarder, one["rate_pps"]) == (name, rate)]
     words = []
+    few = "" if any(one["clean"] >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
     for one in rows:
         cost = one["cost"]["p50"]["difference_us"]
         spread = f" ({cost['low']:.2f} to {cost['high']:.2f})" if cost["low"] is not None else ""
         words.append(f"{one['way']} {cost['mean']:.2f} µs{spread}, {one['verdict']}")
-    return f"What tracing costs {name} at p50, {rate / 1000:g} kpps, goal below {goal_us:g} µs: {'; '.join(words)}."
+    at = f"{significant(rate / 1000)} kpps"
+    return f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
 
 
 def _long(title: str) -> str:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from xdplab.analysis.distribution import distribution
-from xdplab.analysis.stats import ratio_interval
+from xdplab.analysis.stats import MIN_PAIRS, ratio_interval
 from xdplab.methods.breakdown import CLAUSE
 from xdplab.model import TrialRecord
 
@@ -43,6 +43,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
     return {
         "rate_pps": rate,
         "pairs": len(pairs),
+        "clean": clean_pairs(paired),
         "without_us": {name: median(values) for name, values in without.items() if values},
         "with_us": {name: median(values) for name, values in traced.items() if values},
         "cost": interval.model_dump() if interval else None,
@@ -66,7 +67,7 @@ def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
 
 
 def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:
-    """Last attempts of each clause, paired in their order; undisturbed pairs alone if there are any."""
+    """Last attempts of each clause, paired in their order; undisturbed pairs alone if there are enough of them."""
     chosen = []
     for clause in clauses:
         last: dict[tuple[int, int], TrialRecord] = {}
@@ -75,7 +76,17 @@ def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[Tr
                 last[(trial.repetition, trial.trial)] = trial
         chosen.append([trial for _, trial in sorted(last.items(), key=lambda item: item[0])])
     pairs = list(zip(*chosen, strict=False))
-    return [pair for pair in pairs if all(trial.status == "ok" for trial in pair)] or pairs
+    undisturbed = [pair for pair in pairs if _undisturbed(pair)]
+    return undisturbed if len(undisturbed) >= MIN_PAIRS else pairs
+
+
+def clean_pairs(pairs: Iterable[tuple[TrialRecord, ...]]) -> int:
+    """How many of them the machine disturbed on neither side."""
+    return sum(_undisturbed(pair) for pair in pairs)
+
+
+def _undisturbed(pair: tuple[TrialRecord, ...]) -> bool:
+    return all(trial.status == "ok" for trial in pair)
 
 
 def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:

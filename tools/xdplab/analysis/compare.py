@@ -6,7 +6,7 @@ What a comparison may say is decided here, once, by the rules of docs/claims.md;
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from xdplab.analysis.digits import significant
 from xdplab.analysis.doubts import doubts_of
@@ -79,7 +79,8 @@ class Comparison(Model):
                 "cannot be told apart" if self.sense in ("exact", "within") else "cannot be said: a figure is a bound"
             )
         words = "has more" if self.metric in MORE_IS_BETTER else "is faster"
-        return f"{self.point if self.better else self.reference} {words}"
+        repeats = ", but the first attempts do not say so" if self.depends_on_repeats else ""
+        return f"{self.point if self.better else self.reference} {words}{repeats}"
 
     @property
     def figure(self) -> str:
@@ -102,19 +103,33 @@ class Comparison(Model):
         return f"{self.figure} ({self.spread})" if self.spread else self.figure
 
 
-def compare_points(point: PointSummary, reference: PointSummary, metric: str = "p50_us") -> Comparison | None:
-    """Pairs repetitions of the same number; None when no repetition is there on both sides."""
+class Paired(NamedTuple):
+    """Repetitions that both sides have: all, those that the machine disturbed on neither, and those that stand."""
+
+    pairs: list[Pair]
+    clean: list[Pair]
+    used: list[Pair]
+
+
+def paired_repetitions(point: PointSummary, reference: PointSummary, metric: str) -> Paired | None:
+    """By their number; None when no repetition is there on both sides."""
     ours = {figures.repetition: figures for figures in point.by_repetition}
     theirs = {figures.repetition: figures for figures in reference.by_repetition}
     pairs = [
         (ours[number], theirs[number])
         for number in sorted(ours.keys() & theirs.keys())
-        if getattr(ours[number], metric) is not None and getattr(theirs[number], metric) is not None
+        if ours[number].was_searched(metric) and theirs[number].was_searched(metric)
     ]
-    if not pairs:
+    clean = [pair for pair in pairs if not any(figures.was_disturbed(metric) for figures in pair)]
+    return Paired(pairs, clean, clean if len(clean) >= MIN_PAIRS else pairs) if pairs else None
+
+
+def compare_points(point: PointSummary, reference: PointSummary, metric: str = "p50_us") -> Comparison | None:
+    """Pairs repetitions of the same number; None when no repetition is there on both sides."""
+    paired = paired_repetitions(point, reference, metric)
+    if paired is None:
         return None
-    clean = [pair for pair in pairs if not any(figures.disturbed for figures in pair)]
-    used = clean if len(clean) >= MIN_PAIRS else pairs
+    pairs, clean, used = paired
     first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric)
     doubts = doubts_of((point, reference), metric, len(pairs), len(clean))
@@ -130,7 +145,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         first=None if first == used else _interval(first, metric)[1],
         clean=len(clean),
         repetitions=len(pairs),
-        hindrances=(*doubts.hindrances, *(bounds if sense == "unknown" else ())),
+        hindrances=doubts.hindrances or (bounds if sense == "unknown" else ()),
         remarks=doubts.remarks,
     )
 
@@ -155,9 +170,10 @@ def compare_all(
 def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     """The comparisons of one table, corrected together (Holm)."""
     told = together([one.interval for one in family.values()])
+    first = together([one.first or one.interval for one in family.values()])
     return {
-        key: one.model_copy(update={"interval": interval})
-        for (key, one), interval in zip(family.items(), told, strict=True)
+        key: one.model_copy(update={"interval": interval, "first": one.first and alone})
+        for (key, one), interval, alone in zip(family.items(), told, first, strict=True)
     }
 
 
@@ -198,6 +214,8 @@ def _ratio(pairs: Sequence[tuple[float, float]], resolution: float) -> Interval 
 
 def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
     """Between what and what the true figure lies."""
+    if getattr(figures, metric) is None:  # searched, and no load was found good
+        return 0.0, figures.at_most.get(metric, math.inf)
     value = float(getattr(figures, metric))
     match figures.limited_by.get(metric) if metric in MORE_IS_BETTER else None:
         case "tester" | "budget":
@@ -231,10 +249,19 @@ def compare_runs(
     several = (f"the runs differ in {', '.join(things)}: nothing says which of them it is",) if len(things) > 1 else ()
     earlier = {summary.point_id: summary for summary in first}
     shared = [s for s in second if s.point_id in earlier and s.repetitions and earlier[s.point_id].repetitions]
-    found = {(s.point_id, metric): compare_points(s, earlier[s.point_id], metric) for s in shared for metric in METRICS}
+    found = {
+        (s.point_id, metric): compare_points(_called(s, "after"), _called(earlier[s.point_id], "before"), metric)
+        for s in shared
+        for metric in METRICS
+    }
     told = corrected({key: one for key, one in found.items() if one is not None})
     told = {key: one.model_copy(update={"hindrances": (*several, *one.hindrances)}) for key, one in told.items()}
     return [(earlier[s.point_id], s, {metric: told.get((s.point_id, metric)) for metric in METRICS}) for s in shared]
+
+
+def _called(summary: PointSummary, when: str) -> PointSummary:
+    """The two sides are of one forwarder: a verdict has to say of which run."""
+    return summary.model_copy(update={"forwarder": f"{summary.forwarder} ({when})"})
 
 
 def what_differs(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:

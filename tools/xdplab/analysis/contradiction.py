@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xdplab.analysis.digits import percent, significant
 from xdplab.methods.search import PRESETS
 from xdplab.model import Model, TrialRecord
 
@@ -22,8 +23,8 @@ class Contradiction(Model):
     def text(self) -> str:
         """In words."""
         noise = ", on a disturbed machine" if self.disturbed else ""
-        where = f"{self.load_pps / 1e3:.4g} kpps{noise}"
-        return f"the loss curve of the same visit lost {100 * self.loss_ratio:.2g} % at {where}"
+        where = f"{significant(self.load_pps / 1e3, 4)} kpps{noise}"
+        return f"the loss curve of the same visit lost {percent(self.loss_ratio)} at {where}"
 
 
 def contradiction(

@@ -15,6 +15,8 @@ LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
 #: That layout in counters: 24 buckets that halve in resolution, the upper half of 2048 sub-buckets each.
 _HALF_MAGNITUDE = 10
 _COUNTS = 25 << _HALF_MAGNITUDE
+#: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
+MIN_ABOVE = 10
 
 
 class Distribution:
@@ -140,3 +142,19 @@ def distribution(trials: Iterable[TrialRecord]) -> Distribution:
     return Distribution.merged(
         stream.latency.hdr for trial in trials if trial.result for stream in trial.result.streams if stream.latency
     )
+
+
+def carried(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
+    """The percentile, where the trials hold enough independent samples above their own; else None."""
+    if percent < 99 or value_us is None:
+        return value_us
+    above = 0.0
+    for trial in trials:
+        found = distribution([trial])
+        above += found.independent_above(found.percentile_us(percent) or 0.0, _probe_pps(trial))
+    return value_us if above >= MIN_ABOVE else None
+
+
+def _probe_pps(trial: TrialRecord) -> float:
+    """Time-stamped frames per second."""
+    return sum(stream.achieved_pps for stream in trial.result.streams if stream.latency) if trial.result else 0.0

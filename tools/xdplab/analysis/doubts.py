@@ -6,14 +6,14 @@ from statistics import fmean
 from typing import NamedTuple
 
 from xdplab.analysis.digits import percent, significant
-from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.figures import MAX_LOSS, MORE_IS_BETTER, RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
-#: Loss above which latencies are those of the survivors, and above which they compare no longer.
-SURVIVORS_LOSS, MAX_LOSS = 0.001, 0.01
+#: Loss above which latencies are those of the survivors.
+SURVIVORS_LOSS = 0.001
 
 
 class Doubts(NamedTuple):
@@ -28,8 +28,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
     hindrances: list[str] = []
     remarks: list[str] = []
     for side in sides:
-        figures = [one for one in side.by_repetition if getattr(one, metric) is not None]
-        figures = [one for one in figures if not one.disturbed] or figures
+        figures = _standing(side, metric)
         hindrances += _of_side(side, figures, metric)
         if metric not in MORE_IS_BETTER:
             hindrances += _of_load(side, figures, metric)
@@ -38,6 +37,22 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
                 remarks.append(f"of the frames that arrived: {side.forwarder} lost {percent(loss)}")
     # what another run would not change comes first
     return Doubts((*hindrances, *_of_pairs(pairs, clean)), tuple(remarks))
+
+
+def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
+    """What is wrong with the figure of a point by itself."""
+    figures = _standing(side, metric)
+    if all(one.was_disturbed(metric) for one in figures):
+        yield f"the machine disturbed each of its {len(figures)} repetitions"
+    yield from _of_side(side, figures, metric)
+    if metric not in MORE_IS_BETTER:
+        yield from _of_load(side, figures, metric)
+
+
+def _standing(side: PointSummary, metric: str) -> list[RepetitionFigures]:
+    """The repetitions that its figure is of: the clean ones, or all when there are none."""
+    found = [one for one in side.by_repetition if one.was_searched(metric)]
+    return [one for one in found if not one.was_disturbed(metric)] or found
 
 
 def _of_pairs(pairs: int, clean: int) -> Iterator[str]:
@@ -52,7 +67,10 @@ def _of_pairs(pairs: int, clean: int) -> Iterator[str]:
 
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
-        yield f"{side.forwarder} failed in {side.failed} of {side.planned} repetitions: {side.reason}"
+        yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
+    silent = sum(one.loss_ratio >= 1 and getattr(one, metric) is None for one in side.by_repetition)
+    if metric not in MORE_IS_BETTER and silent:
+        yield f"no frame of {side.forwarder}'s arrived in {silent} of {side.repetitions} repetitions"
     for said in dict.fromkeys(one.doubts[metric] for one in figures if metric in one.doubts):
         yield f"{side.forwarder}: {said}"
     if metric not in MORE_IS_BETTER and getattr(side, metric) is None:
@@ -74,3 +92,12 @@ def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"{side.forwarder} was sent {significant(sent / 1e3)} of {at}: {advice}"
     elif any(one.limited_by.get(metric) == "tester" for one in figures):
         yield f"the tester left out frames of {side.forwarder}'s at {at}: {advice}"
+
+
+def doubtful(one: RepetitionFigures, metric: str) -> bool:
+    """Whether the figure of one repetition is no fact by itself: disturbed, a bound, doubted, or of another load."""
+    if one.was_disturbed(metric) or metric in one.doubts or one.limited_by.get(metric, "forwarder") != "forwarder":
+        return True
+    if metric in MORE_IS_BETTER:
+        return False
+    return one.loss_ratio > MAX_LOSS or one.achieved_pps < MIN_ACHIEVED * (one.offered_pps or 0.0)

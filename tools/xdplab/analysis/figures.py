@@ -1,18 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of one repetition, which comparisons pair."""
 
+from collections.abc import Sequence
+from statistics import median
+
+from xdplab.analysis.digits import significant
 from xdplab.methods.search import LimitedBy
 from xdplab.model import Model
 
 #: Metrics of which more is better; of all others, latencies, less is.
 MORE_IS_BETTER = ("ndr_pps", "pdr_pps", "forwarding_rate_pps")
 
+#: Above this share of lost frames latencies compare no longer: they are those of the survivors.
+MAX_LOSS = 0.01
+
 
 class RepetitionFigures(Model):
     """What one repetition of a point gave. The dictionaries are by metric, as `ndr_pps`."""
 
     repetition: int
+    #: The machine disturbed some of it.
     disturbed: bool
+    #: Metrics that it did not disturb, where what else the repetition measured was disturbed.
+    clean_metrics: tuple[str, ...] = ()
     p50_us: float | None
     p99_us: float | None
     p999_us: float | None
@@ -37,3 +47,72 @@ class RepetitionFigures(Model):
     resolution: dict[str, float] = {}
     #: Why a figure is not to be taken for a fact.
     doubts: dict[str, str] = {}
+
+    def was_disturbed(self, metric: str) -> bool:
+        """Whether the machine disturbed what this metric is of."""
+        return self.disturbed and metric not in self.clean_metrics
+
+    def was_searched(self, metric: str) -> bool:
+        """Whether it was looked for, found or not."""
+        return getattr(self, metric) is not None or (metric in MORE_IS_BETTER and metric in self.limited_by)
+
+
+class Rate(Model):
+    """What the repetitions say of a rate: the median of those left undisturbed, or of all, and its bounds."""
+
+    #: None: no load was found good, and nothing else is known.
+    pps: float | None
+    at_least: bool
+    #: The true rate is below.
+    below_pps: float | None
+    #: Why it is not to be taken for a fact.
+    doubt: str
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is the forwarder's own, and a fact."""
+        return not (self.at_least or self.below_pps or self.doubt or self.pps is None)
+
+    def text(self, per: float = 1e6, unit: str = "", digits: int = 3) -> str:
+        """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`."""
+        if self.pps is None:
+            return "not known"
+        value = significant(self.pps / per, digits)
+        above = significant(self.below_pps / per, digits) if self.below_pps else ""
+        if above:
+            return f"{value} to {above}{unit}" if self.pps else f"below {above}{unit}"
+        return f"at least {value}{unit}" if self.at_least else f"{value}{unit}"
+
+
+def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
+    """None where it was not looked for."""
+    searched = [one for one in figures if one.was_searched(metric)]
+    if not searched:
+        return None
+    stands = [one for one in searched if not one.was_disturbed(metric)] or searched
+    known = [value for one in stands if (value := getattr(one, metric)) is not None]
+    value = median(known) if known else None
+    below = [one.at_most[metric] for one in stands if metric in one.at_most]
+    limits = {one.limited_by.get(metric, "forwarder") for one in stands}
+    at_least = bool(limits & {"tester", "budget"})
+    below_pps = None
+    if value == 0:
+        below_pps = max(below, default=None)
+    elif value is not None and at_least and len(below) == len(stands):
+        below_pps = median(below)
+    doubt = next((one.doubts[metric] for one in stands if metric in one.doubts), "")
+    return Rate(pps=value, at_least=at_least, below_pps=below_pps, doubt=doubt)
+
+
+def not_reached(figures: Sequence[RepetitionFigures], metric: str, wanted_pps: float) -> str:
+    """Why a rate cannot be said to be reached; empty where it can. A lower limit reaches what lies below it."""
+    rate = rate_of(figures, metric)
+    if rate is None:
+        return "it was not measured"
+    found, wanted = rate.text(1000, " kpps"), f"{significant(wanted_pps / 1000)} kpps"
+    if rate.doubt:
+        return f"{found}, not to be taken for a fact: {rate.doubt}"
+    if (rate.pps or 0.0) >= wanted_pps:
+        return ""
+    open_above = rate.at_least and (rate.below_pps or wanted_pps) >= wanted_pps
+    return f"{found}; whether it reaches {wanted} is not known" if open_above else f"{found}, not {wanted}"

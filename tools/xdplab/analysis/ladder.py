@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xdplab.analysis.calls import PerFrame, per_frame
 from xdplab.analysis.compare import Comparison, compare_points, corrected
 from xdplab.analysis.digits import percent, significant
-from xdplab.analysis.figures import MORE_IS_BETTER
+from xdplab.analysis.figures import MORE_IS_BETTER, Rate, rate_of
 from xdplab.analysis.stats import Interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord, TrialRecord
@@ -16,10 +16,16 @@ _GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", 
 _NAMES = {"ndr_pps": "NDR", "forwarding_rate_pps": "rate at overload", "p50_us": "p50", "p99_us": "p99"}
 
 
+#: Above, a figure is told as so many times the other one, below as so many percent more.
+_TIMES = 3.0
+
+
 class Rung(Model):
     """One point against the reference; ratios are above 1 when the point is better."""
 
     summary: PointSummary
+    #: What is said of its throughput without loss, and why that is doubted.
+    ndr: Rate
     comparisons: dict[str, Comparison | None]
     per_frame: PerFrame | None = None
     note: str = ""
@@ -41,10 +47,14 @@ class Rung(Model):
 def _gain(metric: str, found: Comparison) -> str:
     interval = found.interval
     assert interval is not None
-    words = ("more", "less") if metric in MORE_IS_BETTER else ("lower", "higher")
-    ratio = (interval.low if found.better else interval.high) if found.sense != "exact" else interval.ratio
-    bound = "at least " if found.sense != "exact" else ""
-    return f"{_GAINS[metric]} {bound}{percent(abs((ratio or 1) - 1))} {words[not found.better]}"
+    bounded = found.sense != "exact" or interval.method == "each-pair"
+    ratio = ((interval.low if found.better else interval.high) if bounded else interval.ratio) or 1.0
+    more, less = ("more", "less") if metric in MORE_IS_BETTER else ("higher", "lower")
+    # a ratio is of the better over the worse; what is said is of the figure, and a latency gains by being less
+    figure = ratio if metric in MORE_IS_BETTER else 1 / ratio
+    times = f"{significant(figure)} times as {'much' if metric in MORE_IS_BETTER else 'high'}"
+    change = times if figure > _TIMES else f"{percent(abs(figure - 1))} {more if figure > 1 else less}"
+    return f"{_GAINS[metric]} {'at least ' if bounded else ''}{change}"
 
 
 def _visible(interval: Interval) -> str:
@@ -57,6 +67,7 @@ class Ladder(Model):
     """The reference and everything that was measured beside it at the same load, size, path and knobs."""
 
     reference: PointSummary
+    reference_ndr: Rate
     reference_per_frame: PerFrame | None
     rungs: tuple[Rung, ...]
 
@@ -66,7 +77,7 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
 
     None when the study names no reference, or it was not measured with both throughput and latency.
     """
-    measured = [s for s in summaries if any(one.ndr_pps and one.p50_us for one in s.by_repetition)]
+    measured = [s for s in summaries if any(one.was_searched("ndr_pps") and one.p50_us for one in s.by_repetition)]
     wanted = run.study.answer[1] if run.study.answer else None
     reference = next((summary for summary in measured if summary.forwarder == wanted), None)
     if reference is None:
@@ -77,10 +88,12 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
     by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
     return Ladder(
         reference=reference,
+        reference_ndr=_ndr(reference),
         reference_per_frame=per_frame(by_point[reference.point_id]),
         rungs=tuple(
             Rung(
                 summary=summary,
+                ndr=_ndr(summary),
                 comparisons={metric: told.get((summary.point_id, metric)) for metric in _GAINS},
                 per_frame=per_frame(by_point[summary.point_id]),
                 note=run.study.notes.get(summary.forwarder, ""),
@@ -88,3 +101,9 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
             for summary in alike
         ),
     )
+
+
+def _ndr(summary: PointSummary) -> Rate:
+    found = rate_of(summary.by_repetition, "ndr_pps")
+    assert found is not None, "only what was searched stands in a ladder"
+    return found

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from xdplab.analysis.compare import environment_difference
+from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.figures import Rate, rate_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import RunRecord
 
@@ -49,14 +51,21 @@ class SharedPoint:
         return max(self.values.values()) / min(self.values.values())
 
 
-def ndr_pps(summary: PointSummary) -> float | None:
-    """Median over repetitions of the throughput without loss."""
-    found = [each.ndr_pps for each in summary.by_repetition if each.ndr_pps is not None]
-    return median(found) if found else None
+def ndr(summary: PointSummary) -> Rate | None:
+    """The throughput without loss; None where it was not searched."""
+    return rate_of(summary.by_repetition, "ndr_pps")
+
+
+def _fact(summary: PointSummary, metric: str) -> float | None:
+    """A figure that is the forwarder's own; None for bounds, doubts and what a disturbed machine left."""
+    if any(doubts_of_one(summary, metric)):
+        return None
+    rate = ndr(summary) if metric == "ndr_pps" else None
+    return (rate.pps if rate and rate.exact else None) if metric == "ndr_pps" else summary.p50_us
 
 
 def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
-    """Points that at least two testbeds measured, with the median of each testbed's runs."""
+    """Points of which at least two testbeds have a figure that is no bound, with the median of each testbed's runs."""
     found = []
     by_point: dict[str, list[tuple[str, PointSummary]]] = {}
     for run in runs:
@@ -67,7 +76,7 @@ def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
         for metric in ("p50_us", "ndr_pps"):
             values: dict[str, list[float]] = {}
             for testbed, summary in measured:
-                value = summary.p50_us if metric == "p50_us" else ndr_pps(summary)
+                value = _fact(summary, metric)
                 if value:
                     values.setdefault(testbed, []).append(value)
             if len(values) > 1:

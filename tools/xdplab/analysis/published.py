@@ -2,12 +2,12 @@
 """Figures that others published, carried over into `report/published/*.yaml`, and ours of the same kind beside them."""
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Annotated
 
 from pydantic import Field
 
 from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.figures import rate_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.knobs import make_knob
 from xdplab.model import Model
@@ -69,6 +69,7 @@ class Row(Model):
     #: What the setting means.
     detail: str
     mpps: dict[str, float]
+    #: What is said of the others: a bound, a doubt, why it was not measured.
     missing: dict[str, str]
     ratios: tuple[RatioHere, ...]
 
@@ -98,7 +99,7 @@ def reproduction(
                 setting=", ".join(str(value) for _, value in knobs) or "as it is",
                 detail="; ".join(make_knob(name).describe(value) for name, value in knobs),
                 mpps=found,
-                missing={name: s.reason or s.status for name, s in here.items() if name not in found},
+                missing={name: _instead(s) for name, s in here.items() if name not in found},
                 ratios=tuple(
                     RatioHere(published=ratio, comparison=compared.get((setting, ratio.of, ratio.to)))
                     for ratio in figure.ratios
@@ -126,5 +127,14 @@ def _compare(figure: PublishedFigure, summaries: Sequence[PointSummary]) -> dict
 
 
 def _mpps(summary: PointSummary) -> float | None:
-    known = [one.ndr_pps for one in summary.by_repetition if one.ndr_pps]
-    return median(known) / 1e6 if known else None
+    """None where it is no figure of the forwarder's: `_instead` says what it is."""
+    rate = rate_of(summary.by_repetition, "ndr_pps")
+    return rate.pps / 1e6 if rate and rate.exact and rate.pps else None
+
+
+def _instead(summary: PointSummary) -> str:
+    """What stands in the place of a throughput: a bound of it, why it is doubted, why it was not measured."""
+    rate = rate_of(summary.by_repetition, "ndr_pps")
+    if rate is None:
+        return summary.reason or summary.status
+    return f"{rate.text()}: {rate.doubt}" if rate.doubt else rate.text()

@@ -6,8 +6,8 @@ from statistics import median
 from typing import Any
 
 from xdplab.analysis.contradiction import contradiction, last_attempts, worst
-from xdplab.analysis.distribution import distribution
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.distribution import carried, distribution
+from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
 from xdplab.analysis.levels import two_levels
 from xdplab.methods.search import PRESETS
 from xdplab.model import TrialRecord
@@ -47,7 +47,9 @@ def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFig
         new |= {name: getattr(earlier, name) | new.get(name, {}) for name in _PER_METRIC}
         searched = last_attempts(trials, trial.repetition, trial.clause)
         disturbed = sum(one.status == "disturbed" for one in searched) * 2 > len(searched)
-        whole = earlier.model_copy(update={**new, "disturbed": disturbed or earlier.disturbed})
+        clean = () if disturbed else tuple(name for name in new if name in MORE_IS_BETTER)
+        machine = {"disturbed": disturbed or earlier.disturbed, "clean_metrics": (*earlier.clean_metrics, *clean)}
+        whole = earlier.model_copy(update={**new, **machine})
         best = whole.ndr_pps or whole.pdr_pps or whole.forwarding_rate_pps or 0.0
         found[trial.repetition] = whole.model_copy(update={"achieved_pps": best, "forwarded_pps": best})
     return tuple(found.values())
@@ -168,8 +170,8 @@ def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]
                 "samples": merged.count,
                 "loss_ratio": lost / sent if sent else None,
                 "p50_us": merged.percentile_us(50),
-                "p99_us": merged.percentile_us(99),
-                "p999_us": merged.percentile_us(99.9),
+                "p99_us": carried(quiet, 99, merged.percentile_us(99)),
+                "p999_us": carried(quiet, 99.9, merged.percentile_us(99.9)),
             }
         )
     return rows

@@ -12,8 +12,8 @@ from statistics import median
 from typing import Any
 
 from xdplab.analysis.breakdown import breakdown_figures
-from xdplab.analysis.distribution import Distribution, distribution
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.distribution import Distribution, carried, distribution
+from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
 from xdplab.analysis.tracing import tracing_figures
 from xdplab.forwarders.base import mode_name
@@ -21,8 +21,6 @@ from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.model import Model, Point, RunRecord, TracingSpec, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
-#: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
-MIN_ABOVE = 10
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
 #: stalls that leave a trial undisturbed is less.
 TESTER_LIMIT_RATIO = 0.01
@@ -59,8 +57,10 @@ class PointSummary(Model):
     planned: int
     repetitions: int
     clean: int
-    #: Trials that were disturbed, and that failed.
+    #: Trials that were disturbed.
     disturbed: int
+    #: Repetitions that were begun, those made anew included, and in how many of them a trial failed.
+    begun: int
     failed: int
     loss_ratio_all: float | None
     p50_us_all: float | None
@@ -121,7 +121,7 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
     measured, chosen = _measured(trials, clause), counted(trials, clause)
     figures = _repetitions(measured, [] if clause else trials)
     clean = [figure for figure in figures if not figure.disturbed]
-    stands = clean or figures
+    stands = [figure for figure in figures if not figure.was_disturbed("p50_us")] or figures
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
     seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
@@ -146,7 +146,7 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
         forwarded_pps=_median(figure.forwarded_pps for figure in stands),
         loss_ratio=_loss(chosen) if chosen else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
-        p99999_us=_carried(chosen, 99.999, merged.percentile_us(99.999)),
+        p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (s.latency.min_ns for s in streams if s.latency)),
         max_us=_extreme(max, (s.latency.max_ns for s in streams if s.latency)),
         samples=merged.count,
@@ -156,7 +156,8 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
         repetitions=len(figures),
         clean=len(clean),
         disturbed=sum(trial.status == "disturbed" for trial in trials),
-        failed=sum(trial.status == "failed" for trial in trials),
+        begun=len({trial.repetition for trial in trials}),
+        failed=len({trial.repetition for trial in trials if trial.status == "failed"}),
         loss_ratio_all=_loss(measured),
         machine_tail=_machine_tail(chosen),
         tester_limited=any(_tester_limited(trial) for trial in chosen),
@@ -166,27 +167,11 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
         unsupported_clauses={} if clause else unsupported_clauses(trials),
         by_repetition=figures,
         **{
-            name: _carried(chosen, percent, _median(getattr(figure, name) for figure in stands))
+            name: carried(chosen, percent, _median(getattr(figure, name) for figure in stands))
             for name, percent in _PERCENTILES.items()
         },
         **{f"{name}_all": _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
     )
-
-
-def _carried(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
-    """The percentile, where the trials hold enough independent samples above their own; else None."""
-    if percent < 99 or value_us is None:
-        return value_us
-    above = 0.0
-    for trial in trials:
-        found = distribution([trial])
-        above += found.independent_above(found.percentile_us(percent) or 0.0, _probe_pps(trial))
-    return value_us if above >= MIN_ABOVE else None
-
-
-def _probe_pps(trial: TrialRecord) -> float:
-    """Time-stamped frames per second."""
-    return sum(stream.achieved_pps for stream in trial.result.streams if stream.latency) if trial.result else 0.0
 
 
 def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
@@ -225,12 +210,17 @@ def _repetitions(measured: Sequence[TrialRecord], trials: Sequence[TrialRecord])
     for trial in measured:
         timed, searched = _figures(trial), found.get(trial.repetition)
         if searched is not None:
-            latencies = {name: getattr(timed, name) for name in (*_PERCENTILES, *_LOADS)}
-            disturbed = timed.disturbed or searched.disturbed
-            resolution = {**searched.resolution, **timed.resolution}
-            timed = searched.model_copy(update={**latencies, "disturbed": disturbed, "resolution": resolution})
+            clean = (*_clean(searched, MORE_IS_BETTER), *_clean(timed, _PERCENTILES))
+            own = {name: getattr(timed, name) for name in (*_PERCENTILES, *_LOADS)}
+            both = {name: getattr(searched, name) | getattr(timed, name) for name in ("limited_by", "resolution")}
+            disturbed = {"disturbed": timed.disturbed or searched.disturbed, "clean_metrics": clean}
+            timed = searched.model_copy(update={**own, **both, **disturbed})
         found[trial.repetition] = timed
     return tuple(found[repetition] for repetition in sorted(found))
+
+
+def _clean(figures: RepetitionFigures, metrics: Iterable[str]) -> list[str]:
+    return [name for name in metrics if getattr(figures, name) is not None and not figures.was_disturbed(name)]
 
 
 #: What a trial at a stated load says beside its latencies.

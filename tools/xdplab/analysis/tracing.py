@@ -2,11 +2,13 @@
 """What each way of tracing costs a frame, and whether the traced stages agree with the time stamps in the frames."""
 
 from collections.abc import Iterable, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
-from xdplab.analysis.breakdown import paired_trials, percentiles
-from xdplab.analysis.stats import difference_interval, ratio_interval
+from xdplab.analysis.breakdown import clean_pairs, paired_trials, percentiles
+from xdplab.analysis.digits import percent
+from xdplab.analysis.figures import MAX_LOSS
+from xdplab.analysis.stats import MIN_PAIRS, difference_interval, ratio_interval
 from xdplab.methods.tracing import CLAUSE, WITHOUT
 from xdplab.model import TraceWay, TracingSpec, TrialRecord
 
@@ -71,6 +73,7 @@ def _at_rate(
         "way": way,
         "rate_pps": rate,
         "pairs": len(pairs),
+        "clean": clean_pairs(pairs),
         "disturbed": sum(trial.status != "ok" for pair in pairs for trial in pair),
         "without_us": {name.removesuffix("_us"): median(values) for name, values in without.items()},
         "with_us": {name.removesuffix("_us"): median(values) for name, values in traced.items()},
@@ -78,7 +81,7 @@ def _at_rate(
         "lowest_us": {"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
         "cost": costs,
         "goal_us": spec.goal_us,
-        "verdict": verdict(costs["p50"]["difference_us"], spec.goal_us),
+        "verdict": _doubt(pairs) or verdict(costs["p50"]["difference_us"], spec.goal_us),
         "probe_us": mean / _PROBES_ON_THE_WAY if alone and mean > 0 else None,
         "frames_per_batch": frames,
         "stages_us": _stages(stages),
@@ -90,6 +93,15 @@ def _nothing(counts: dict[str, int]) -> str:
     words = {"unmatched": "not matched to a redirect", "unsent": "not sent", "full": "lost by the recorder"}
     seen = f"{counts['seen']} batches seen"
     return ", ".join([seen, *(f"{counts[name]} {said}" for name, said in words.items() if counts[name])])
+
+
+def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
+    """Why a cost is not held against the goal; empty where it may be."""
+    if len(pairs) >= MIN_PAIRS > clean_pairs(pairs):
+        return f"too disturbed to say: {clean_pairs(pairs)} clean of {len(pairs)} rounds"
+    results = [trial.result for pair in pairs for trial in pair if trial.result]
+    lost = fmean(result.lost / result.sent for result in results if result.sent)
+    return f"not said: {percent(lost)} of the frames were lost" if lost > MAX_LOSS else ""
 
 
 def verdict(difference: dict[str, Any], goal_us: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 import jumpavg
 
 from xdplab.analysis.compare import METRICS, environment_difference, what_differs
+from xdplab.analysis.doubts import doubtful
 from xdplab.analysis.figures import MORE_IS_BETTER
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
@@ -47,8 +48,9 @@ class Trend(Model):
 def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> list[Trend]:
     """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
 
-    Every clean repetition counts as a sample of its run; figures that are bounds do not. A point that fewer than
-    `MIN_RUNS` runs have is left out, and so are runs by another method, tester or testbed than the last one's.
+    Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A point
+    that fewer than `MIN_RUNS` runs have is left out, and so are runs by another method, tester or testbed than the last
+    one's.
     """
     last = runs[-1][1] if runs else None
     runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
@@ -69,10 +71,7 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
     figures = [one for s in summaries if s.point_id == point_id for one in s.by_repetition]
-    own = [
-        one for one in figures if metric not in MORE_IS_BETTER or one.limited_by.get(metric, "forwarder") == "forwarder"
-    ]
-    return [value for one in [each for each in own if not each.disturbed] or own if (value := getattr(one, metric))]
+    return [value for one in figures if not doubtful(one, metric) and (value := getattr(one, metric))]
 
 
 def levels(

@@ -9,7 +9,7 @@ from typing import Any
 from xdplab.analysis import Comparison, PointSummary
 from xdplab.analysis.compare import METRIC_WORDS
 from xdplab.analysis.digits import significant
-from xdplab.analysis.figures import MORE_IS_BETTER
+from xdplab.analysis.figures import MORE_IS_BETTER, rate_of
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Level
 from xdplab.model import StudySpec, TrialRecord, plain
@@ -36,9 +36,8 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
     several_paths = len({point.path for point in points}) > 1
     rows = []
     for point in points:
-        bounds = point.figures.get("throughput", {}).get("bounds", [])
         rate = point.figures.get("forwarding_rate", {}).get("forwarding_rate_pps")
-        ndr = next((each for each in bounds if each["loss_ratio"] == 0), None)
+        ndr = rate_of(point.by_repetition, "ndr_pps")
         rows.append(
             {
                 "forwarder": point.forwarder,
@@ -46,7 +45,7 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
                 "mode": point.mode or "-",
                 "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
                 "bytes": str(point.frame_bytes),
-                "NDR kpps": _throughput(ndr) if ndr else "-",
+                "NDR kpps": f"{ndr.text(1000, digits=4)}{' ?' if ndr.doubt else ''}" if ndr else "-",
                 "kpps at overload": number(rate and rate["median"] / 1000),
                 **_light(point),
                 "kpps": number(point.offered_pps and point.offered_pps / 1000),
@@ -64,6 +63,8 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
     for point in points:
         told = point.figures.get("forwarding_rate", {}).get("two_levels_kpps")
         notes += [f"{point.forwarder}, {point.frame_bytes} bytes: at overload two levels, kpps: {told}"] if told else []
+        ndr = rate_of(point.by_repetition, "ndr_pps")
+        notes += [f"{point.forwarder}, {point.frame_bytes} bytes: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else []
     dead = overhead(trials)
     if dead:
         notes.append(dead_time("a visit", "the visits'", dead))
@@ -163,19 +164,12 @@ def ratio(value: float | None) -> str:
 
 def _median(summary: PointSummary, metric: str) -> str:
     """Of the clean repetitions, or of all when there are none."""
-    known = [(one.disturbed, getattr(one, metric)) for one in summary.by_repetition]
-    values = [value for disturbed, value in known if value is not None and (not disturbed or not summary.clean)]
-    return number(median(values) / (1000 if metric in MORE_IS_BETTER else 1)) if values else "-"
-
-
-def _throughput(bound: Mapping[str, Any]) -> str:
-    """As what it may be taken for: `>=953` where tester or budget ended the search."""
-    found = bound["throughput_pps"]
-    if found is None:
-        return "below all" if bound["limited_by"] == ["below-minimum"] else "not known"
-    limited = {"tester", "budget"}.intersection(bound["limited_by"])
-    text = f"{'>=' if limited else ''}{number(found['median'] / 1000)}"
-    return f"{text}, doubted" if bound["contradicted_by"] else text
+    if metric in MORE_IS_BETTER:
+        rate = rate_of(summary.by_repetition, metric)
+        return rate.text(1000, digits=4) if rate else "-"
+    known = [one for one in summary.by_repetition if getattr(one, metric) is not None]
+    stands = [one for one in known if not one.was_disturbed(metric)] or known
+    return number(median(getattr(one, metric) for one in stands)) if stands else "-"
 
 
 def _light(point: PointSummary) -> dict[str, str]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from xdplab.analysis import Comparison, Distribution, PointSummary, agreements, answer, summarise
 from xdplab.analysis.compare import compare_all, unsaid
-from xdplab.analysis.digits import percent
+from xdplab.analysis.digits import percent, significant
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.ladder import ladder
 from xdplab.analysis.overhead import overhead
@@ -220,4 +220,4 @@ def _loss(value: float | None) -> str:
 
 
 def _kpps(value: float | None) -> str:
-    return "–" if value is None else f"{value / 1000:,.5g}"
+    return "–" if value is None else significant(value / 1000, 5)

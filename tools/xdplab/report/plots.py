@@ -65,7 +65,7 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
         for figures in summary.by_repetition:
             if figures.p50_us is None or figures.p99_us is None:
                 continue
-            face = "none" if figures.disturbed else style["color"]
+            face = "none" if figures.was_disturbed("p50_us") else style["color"]
             axes.plot(figures.p50_us, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
             axes.plot(figures.p99_us, row, "|", markersize=9, color=style["color"])
     axes.set_xscale("log")

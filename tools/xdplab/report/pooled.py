@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from xdplab.analysis.pooled import PooledRun, ndr_pps, shared_points, testbed_differences
+from xdplab.analysis.pooled import PooledRun, ndr, shared_points, testbed_differences
 from xdplab.report.html import templates
 
 
 def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> None:
     """Render into `path`; `left_out`: folder -> why it is not in it."""
     environment = templates()
-    environment.filters["ndr"] = ndr_pps
+    environment.filters["ndr"] = ndr
     text = environment.get_template("pooled.html.j2").render(
         runs=runs,
         links=[_link(run.folder / "report.html", path) for run in runs],

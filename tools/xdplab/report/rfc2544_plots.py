@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graphs that RFC 2544 asks for: throughput by frame size, frame loss rate by load, latency by load."""
 
+import math
 from collections.abc import Sequence
 
 from xdplab.analysis import PointSummary
@@ -57,7 +58,9 @@ def latency_at_load_plot(summaries: Sequence[PointSummary]) -> str:
         shares = [100 * row["share"] for row in rows]
         label = plain(f"{summary.forwarder}, {summary.frame_bytes} bytes")
         axes.plot(shares, [row["p50_us"] for row in rows], marker="o", label=label, color=colour)
-        axes.plot(shares, [row["p99_us"] for row in rows], marker=".", linestyle=":", linewidth=1, color=colour)
+        axes.plot(
+            shares, [row["p99_us"] or math.nan for row in rows], marker=".", linestyle=":", linewidth=1, color=colour
+        )
     axes.set_yscale("log")
     axes.set_xlabel("load (% of the throughput)")
     axes.set_ylabel("latency (µs, log axis)")

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sentence may say where two rules meet, or a figure is missing (docs/claims.md)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two
+from lab.records import result, run_record, stream, trial
+
+from xdplab.analysis import Answer, answer, compare_points, compare_runs, summarise, trends
+from xdplab.analysis.contradiction import Contradiction
+from xdplab.analysis.figures import not_reached
+from xdplab.analysis.pooled import PooledRun, shared_points
+from xdplab.analysis.rfc2544 import rfc2544_figures
+from xdplab.methods.latency import LIGHT_LOAD
+from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
+
+
+def test_a_verdict_between_runs_says_of_which_run() -> None:
+    """Both sides bear the same name: "ovs-afxdp is faster" was the verdict of a run that had become slower."""
+    run = run_record(OURS, study=LATENCY)
+    ((_, _, metrics),) = compare_runs(summarise(run, measured(OURS, 3)), summarise(run, measured(OURS, 30)))
+    assert metrics["p50_us"]
+    assert metrics["p50_us"].verdict() == "ovs-afxdp (before) is faster"
+    lossy = summarise(run, measured(OURS, 30, frames=900, sent=1000))
+    ((_, _, metrics),) = compare_runs(summarise(run, measured(OURS, 3)), lossy)
+    assert metrics["p50_us"]
+    assert "ovs-afxdp (after) lost 10 %" in metrics["p50_us"].verdict()
+
+
+def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
+    """Its pair vanished, and with all of them "the two were never measured in the same repetition"."""
+    ours, theirs = two()
+    some = searched(ours, RATE).by_repetition
+    unknown = {"ndr_pps": None, "limited_by": {"ndr_pps": "tester"}, "doubts": {"ndr_pps": "no load was found good"}}
+    part = ours.model_copy(update={"by_repetition": (*some[:4], some[4].model_copy(update=unknown))})
+    found = compare_points(part, searched(theirs, RATE), "ndr_pps")
+    assert found
+    assert (found.repetitions, found.better) == (5, None)
+    assert "no load was found good" in found.verdict()
+    none = ours.model_copy(update={"by_repetition": tuple(one.model_copy(update=unknown) for one in some)})
+    alone = compare_points(none, searched(theirs, RATE), "ndr_pps")
+    assert alone
+    assert (alone.sense, alone.verdict()) == ("unknown", "cannot be said: ovs-afxdp: no load was found good")
+
+
+def test_a_forwarder_that_let_nothing_through_has_no_latency_to_compare() -> None:
+    nothing = [trial(THEIRS, n, [], sent=1000) for n in range(2)]
+    found, _ = asked(*measured(OURS, 3), *nothing, *measured(THEIRS, 30)[2:])
+    assert not found.said
+    assert "no frame of ovs-afpacket's arrived in 2 of 5 repetitions" in found.sentence
+    all_lost, _ = asked(*measured(OURS, 3), *[trial(THEIRS, n, [], sent=1000) for n in range(5)])
+    assert all_lost.sentence == "No answer: no frame of ovs-afpacket arrived."
+
+
+def test_a_failure_is_counted_by_repetitions() -> None:
+    """Two failed trials of one repetition were two repetitions, and with those made anew more than were planned."""
+    failed = [trial(THEIRS, 5, status="failed", reason="it died", trial=n) for n in range(2)]
+    found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30), *failed)
+    assert "ovs-afpacket failed in 1 of 6 repetitions: it died" in found.sentence
+
+
+def test_what_can_be_said_at_the_rate_of_the_study_is_an_answer() -> None:
+    """Robot skipped a run whose light load alone was too disturbed."""
+    light = [
+        one.model_copy(update={"clause": LIGHT_LOAD})
+        for one in (*measured(OURS, 2, status="disturbed"), *measured(THEIRS, 24))
+    ]
+    found, _ = asked(*light, *measured(OURS, 3), *measured(THEIRS, 36))
+    assert found.said
+    assert "no winner can be named, 0 clean of 5" in found.sentence
+    assert "12 times as fast" in found.sentence
+
+
+def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
+    """Each is a trial of its own: the machine disturbed the one, and said nothing of the other."""
+
+    def visit(at: Point, n: int, status: str, searched_status: str) -> list[TrialRecord]:
+        bound = {"loss_ratio": 0.0, "throughput_pps": 1e6, "lower_pps": 1e6, "upper_pps": 1.01e6}
+        figures = {"preset": "quick", "bounds": [{**bound, "limited_by": "forwarder"}], "steps": [], "directions": 1,
+                   "traffic_s": 1.0, "top_load_pps": 5e6, "line_rate_bps": None}  # fmt: skip
+        cut = result(stream([3000] * 980, sent=980, intended=1000, offered_pps=1000.0))
+        clause = {"clause": "RFC 2544 26.1"}
+        return [
+            trial(at, n, purpose="search", status=searched_status, **clause),
+            trial(at, n, result=cut, offered_pps=1000.0, status=status),
+            trial(at, n, purpose="figures", result=None, figures=figures, **clause),
+        ]
+
+    def clean(status: str, searched_status: str) -> tuple[int, int]:
+        ours, theirs = summarise(
+            run_record(OURS, THEIRS),
+            [one for at in (OURS, THEIRS) for n in range(5) for one in visit(at, n, status, searched_status)],
+        )
+        ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
+        assert ndr
+        assert p50
+        # who limited the latency's load is not forgotten beside a search
+        assert any("the tester left out frames" in reason for reason in p50.hindrances)
+        assert not any("the tester left out frames" in reason for reason in ndr.hindrances)
+        return ndr.clean, p50.clean
+
+    assert clean("ok", "ok") == (5, 5)
+    assert clean("disturbed", "ok") == (5, 0)
+    assert clean("ok", "disturbed") == (0, 5)
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({}, "1,000 kpps, not 2,000 kpps"),
+    ({"limited_by": {"ndr_pps": "tester"}}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
+    ({"limited_by": {"ndr_pps": "budget"}, "at_most": {"ndr_pps": 1.1e6}}, "1,000 to 1,100 kpps, not 2,000 kpps"),
+    ({"doubts": {"ndr_pps": "its curve says no"}}, "1,000 kpps, not to be taken for a fact: its curve says no"),
+    ({"ndr_pps": 0.0, "limited_by": {"ndr_pps": "below-minimum"}, "at_most": {"ndr_pps": 2e3}},
+     "below 2 kpps, not 2,000 kpps"),
+    ({"ndr_pps": None, "limited_by": {"ndr_pps": "tester"}}, "not known; whether it reaches 2,000 kpps is not known"),
+    ({"ndr_pps": 2e6, "limited_by": {"ndr_pps": "tester"}}, ""),
+])  # fmt: skip
+def test_a_gate_says_what_is_known_of_a_rate(changes: dict[str, Any], words: str) -> None:
+    """It said "0 pps without loss (limited by ['tester'])", and took a throughput that was contradicted."""
+    figures = searched(two()[0], RATE).by_repetition
+    assert not_reached([one.model_copy(update={"ndr_pps": 1e6, **changes}) for one in figures], "ndr_pps", 2e6) == words
+
+
+def by_two_testers(*disturbed: int, **fields: Any) -> Answer:
+    """The same path by two testers, one of which adds 50 µs, and 0.2 µs more through a forwarder."""
+    first, second = (OURS.model_copy(update={"tester": name}) for name in ("fake", "quick"))
+    alone = {
+        name: Calibration(
+            link="a0-c0", p50_ns=p50, p99_ns=p50, p999_ns=p50, jitter_ns=0, top_pps=5e6, on_schedule_ratio=1.0,
+            achieved_error_ratio=0.0, at_pps=1e4, frame_bytes=64, rx_program="none",
+        )
+        for name, p50 in (("fake", 300), ("quick", 50_300))
+    }  # fmt: skip
+    study = {**LATENCY, "testers": ["fake", "quick"], "repetitions": 5}
+    run = run_record(first, second, study=study, calibrations=alone)
+    late = [
+        one.model_copy(update={"status": "disturbed"}) if one.repetition in disturbed else one
+        for one in measured(second, 53.2, **fields)
+    ]
+    trials = [*measured(first, 3), *late]
+    return answer(run, summarise(run, trials), trials)
+
+
+def test_testers_agree_by_the_rules_of_a_comparison() -> None:
+    """One repetition, disturbed ones and the frames that survived agreed like any other."""
+    fine = by_two_testers()
+    assert fine.said
+    assert "Through a forwarder they differ by that and +0.2" in fine.sentence
+    noisy = by_two_testers(0, 1, 2)
+    assert not noisy.said
+    assert "Nothing can be said of 1 of 1 paths: 2 clean of 5 paired repetitions" in noisy.sentence
+    assert "they differ by that" not in noisy.sentence
+    lossy = by_two_testers(frames=900, sent=1000)
+    assert not lossy.said
+    assert "lost 10 % of the frames" in lossy.sentence
+
+
+def test_testbeds_share_facts_only() -> None:
+    """A lower limit of one testbed over a figure of another was told as how far a figure depends on the machine."""
+
+    def runs(**changes: Any) -> list[PooledRun]:
+        made = []
+        for name in ("one", "two"):
+            run = run_record(OURS, study=LATENCY, testbed=TestbedSpec(name=name, kind="fake"))
+            summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **(changes if name == "two" else {}))
+            made.append(PooledRun(Path(name), run, (summary,), ""))
+        return made
+
+    assert {point.metric for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
+    assert {point.metric for point in shared_points(runs(limited="tester"))} == {"p50_us"}
+    assert {point.metric for point in shared_points(runs(doubts={"ndr_pps": "its curve says no"}))} == {"p50_us"}
+    assert shared_points(runs(disturbed=True)) == []
+    assert {point.metric for point in shared_points(runs(loss_ratio=0.2))} == {"ndr_pps"}
+
+
+def test_a_trend_is_of_facts_only() -> None:
+    """Runs that were disturbed, lossy or doubted were "better" and "worse" than those before."""
+
+    def told(**changes: Any) -> set[str]:
+        run = run_record(OURS, study=LATENCY)
+        summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **changes)
+        return {found.metric for found in trends([(str(n), run, [summary]) for n in range(3)])}
+
+    assert told() == {"p50_us", "p99_us", "ndr_pps"}
+    assert told(disturbed=True) == set()
+    assert told(loss_ratio=0.2) == {"ndr_pps"}
+    assert told(doubts={"ndr_pps": "its curve says no"}) == {"p50_us", "p99_us"}
+
+
+def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
+    clause = "RFC 2544 26.2"
+    loads = {"loads": [{"share": 0.5, "load_pps": 1000.0}]}
+    trials = [
+        trial(OURS, 0, list(range(1000, 2000)), clause=f"{clause} at 0.50", purpose="search"),
+        trial(OURS, 0, purpose="figures", result=None, clause=clause, figures=loads),
+    ]
+    (row,) = rfc2544_figures(trials)["latency"]
+    assert row["p99_us"] == pytest.approx(1.99, abs=0.01)
+    assert row["p999_us"] is None  # one frame of a thousand lies above
+
+
+def test_a_contradiction_is_told_without_exponents() -> None:
+    found = Contradiction(load_pps=14_880_000, loss_ratio=0.999, disturbed=False)
+    assert found.text() == "the loss curve of the same visit lost 99.9 % at 14,880 kpps"

@@ -13,6 +13,7 @@ from xdplab.analysis.contradiction import Contradiction
 from xdplab.analysis.figures import not_reached
 from xdplab.analysis.pooled import PooledRun, shared_points
 from xdplab.analysis.rfc2544 import rfc2544_figures
+from xdplab.cli.tables import comparison_table
 from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
 
@@ -27,6 +28,22 @@ def test_a_verdict_between_runs_says_of_which_run() -> None:
     ((_, _, metrics),) = compare_runs(summarise(run, measured(OURS, 3)), lossy)
     assert metrics["p50_us"]
     assert "ovs-afxdp (after) lost 10 %" in metrics["p50_us"].verdict()
+
+
+def test_a_ratio_that_may_not_be_said_is_not_printed_beside_the_reason() -> None:
+    run = run_record(OURS, study=LATENCY)
+    rows = compare_runs(summarise(run, measured(OURS, 3)), summarise(run, measured(OURS, 30, status="disturbed")))
+    printed = comparison_table("one", "two", rows, {})
+    assert "not said" in printed
+    assert "0 clean of 5" in printed
+    assert "0.1 (" not in printed
+
+
+def test_two_that_lost_frames_at_the_lowest_load_were_not_limited_by_the_tester() -> None:
+    ours, theirs = (searched(each, [0.0] * 5, "below-minimum", at_most={"ndr_pps": 2e3}) for each in two())
+    found = compare_points(ours, theirs, "ndr_pps")
+    assert found
+    assert found.verdict() == "cannot be said: both figures are bounds, and nothing says which is higher"
 
 
 def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:

@@ -133,7 +133,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric)
     doubts = doubts_of((point, reference), metric, len(pairs), len(clean))
-    bounds = ("both figures are bounds, which the tester's top rate or the search's budget set",)
+    bounds = ("both figures are bounds, and nothing says which is higher",)
     return Comparison(
         point=point.forwarder,
         reference=reference.forwarder,

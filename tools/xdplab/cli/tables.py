@@ -99,7 +99,15 @@ def comparison_table(
         for metric, found in metrics.items():
             if found is not None:
                 figures = (_median(side, metric) for side in (before, after))
-                table.append([after.forwarder, METRIC_WORDS[metric], *figures, found.text(), found.verdict()])
+                table.append(
+                    [
+                        after.forwarder,
+                        METRIC_WORDS[metric],
+                        *figures,
+                        "not said" if found.hindrances else found.text(),
+                        found.verdict(),
+                    ]
+                )
     return "\n".join([f"{reference} -> {run}", columns(table), *environment_lines(differences)])
 
 

@@ -97,6 +97,7 @@ class EmbeddedTestbed:
         self.lock.acquire()
         try:
             _remove(self.lock)
+            self.lock.remember_boots(self.system)
             self.lock.remember(netns=list(self._netns.values()))
             for host, netns in self._netns.items():
                 LocalHost().run(["ip", "netns", "add", netns])

@@ -32,6 +32,11 @@ class VppAfxdpOptions(VppOptions):
     tx_queue_size: RingSize = 512
     multi_buffer: bool = False
 
+    @property
+    def ring_size(self) -> int:
+        """A buffer for each descriptor."""
+        return self.rx_queue_size
+
 
 class VppAfxdp(VppForwarder[VppAfxdpOptions]):
     """VPP with interfaces of its af_xdp plugin, polled by a worker on the forwarder's CPU."""
@@ -176,6 +181,11 @@ class VppDpdkOptions(VppOptions):
     busy_budget: int = Field(default=64, ge=0, le=65535)
     rx_queue_size: RingSize = 1024
     tx_queue_size: RingSize = 1024
+
+    @property
+    def ring_size(self) -> int:
+        """A buffer for each descriptor."""
+        return self.rx_queue_size
 
 
 class VppDpdk(VppForwarder[VppDpdkOptions]):

@@ -4,7 +4,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -43,45 +43,53 @@ class Machine:
         self.files[BOOT_ID] = "second"
 
 
+class Played:
+    """A host without SSH; `machines` has what it plays."""
+
+    machines: ClassVar[dict[str, Machine]] = {}
+
+    def __init__(self, name: str, spec: Any, controller: str) -> None:
+        self.name, self._machine = name, self.machines[name]
+        self.facts: dict[str, Any] = {}
+
+    def open(self) -> None:
+        self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3]}
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        return (0, 1, 2, 3)
+
+    def hold_cpus(self, cpus: Sequence[int]) -> None:
+        pass
+
+    def read(self, path: str) -> str:
+        return "1" if path.endswith("/carrier") else self._machine.files[path]
+
+    def write(self, path: str, text: str) -> None:
+        self._machine.files[path] = text
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
+        out = ""
+        if argv[0] == "ip" and "show" in argv:
+            name = argv[-1]
+            link = {"address": self._machine.mac[name], "mtu": self._machine.mtu[name], "flags": ["UP"]}
+            out = json.dumps([link])
+        elif argv[:4] == ["ip", "link", "set", "dev"] and argv[5] == "mtu":
+            self._machine.mtu[argv[4]] = int(argv[6])
+        return Completed(tuple(argv), 0, out, "")
+
+
 @pytest.fixture
 def machines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Machine]:
     """The machines of `SPEC`, by name, as each new testbed object finds them."""
     found = {"t": Machine(), "dut": Machine()}
-
-    class Played:
-        """A host without SSH."""
-
-        def __init__(self, name: str, spec: Any, controller: str) -> None:
-            self.name, self._machine = name, found[name]
-            self.facts: dict[str, Any] = {}
-
-        def open(self) -> None:
-            self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3]}
-
-        close = open
-
-        def read(self, path: str) -> str:
-            return "1" if path.endswith("/carrier") else self._machine.files[path]
-
-        def write(self, path: str, text: str) -> None:
-            self._machine.files[path] = text
-
-        def exists(self, path: str) -> bool:
-            return False
-
-        def ask(self, op: str, **asked: Any) -> None:
-            assert op == "hold_cpus"
-
-        def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
-            out = ""
-            if argv[0] == "ip" and "show" in argv:
-                name = argv[-1]
-                link = {"address": self._machine.mac[name], "mtu": self._machine.mtu[name], "flags": ["UP"]}
-                out = json.dumps([link])
-            elif argv[:4] == ["ip", "link", "set", "dev"] and argv[5] == "mtu":
-                self._machine.mtu[argv[4]] = int(argv[6])
-            return Completed(tuple(argv), 0, out, "")
-
+    monkeypatch.setattr(Played, "machines", found)
     monkeypatch.setattr(real, "SshHost", Played)
     return found
 
@@ -142,7 +150,7 @@ def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch:
     spec = TestbedSpec(name="here", kind="fake")
     lock = TestbedLock("here")
     lock.remember(settings={"hugepages_2m": 1 << 20}, boots={"local": "an earlier one"})
-    assert recover(spec) == ["hugepages_2m: not put back: local was started anew since, which reset it"]
+    assert recover(spec) == ["hugepages_2m: local was started anew since, which reset it"]
     assert not lock.path.exists()
 
 

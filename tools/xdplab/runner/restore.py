@@ -130,7 +130,7 @@ def _recover(testbed: Testbed) -> list[str]:
         context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
         left = dict(state.get("settings", {}))
         if left and testbed.lock.rebooted(testbed.system):
-            done.append(f"{', '.join(left)}: not put back: {testbed.system.name} was started anew since, which reset it")
+            done.append(f"{', '.join(left)}: {testbed.system.name} was started anew since, which reset it")
             testbed.lock.remember(settings={})
             left = {}
         for name in reversed(list(left)):  # in the reverse order of how they were set

@@ -102,13 +102,14 @@ class HostsTestbed:
         return host.folder
 
     def up(self) -> None:
-        """Connect, check that the ports are free, remember how they are, and make them fit for tests."""
+        """Connect, check that CPUs and ports are free, remember how they are, and make them fit for tests."""
         self.lock.acquire()
         if self._changed():
             self.lock.release()
             raise InputError(f"testbed {self.spec.name}: a run left it changed; `xdplab restore` puts it back")
         try:
             self._connect()
+            self._hold_cpus()
             for role, given in self.spec.ports.items():
                 port = self.ports[role]
                 link = port_settings.read_link(port.host, port.ifname)
@@ -173,13 +174,14 @@ class HostsTestbed:
         return done
 
     def _forget_what_a_boot_reset(self) -> list[str]:
-        """Ports, links and settings of a host that was started anew are not put back: they are as its start made them."""
+        """Ports, links and settings of a host that was started anew are as its start made them, and stay so."""
         state = self.lock.state()
+        ports = state.get("ports", {})
         again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
         if self.dut in again:
             state.update(links=[], settings={}, settings_ports=[])
-        state["ports"] = {role: kept for role, kept in state.get("ports", {}).items() if self._host_of[role] not in again}
-        self.lock.remember(**state)
+        left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
+        self.lock.remember(**{**state, "ports": left})
         return [f"{host.name}: started anew since, which reset what a run had changed" for host in again]
 
     def notes(self) -> list[str]:
@@ -206,6 +208,15 @@ class HostsTestbed:
         for host in self._hosts.values():
             host.open()
         self.find_ports()
+
+    def _hold_cpus(self) -> None:
+        """No other testbed measures on the CPUs of any host; of hosts that are one machine, each CPU is taken once."""
+        held: dict[str, set[int]] = {}
+        for host in self._hosts.values():
+            there = held.setdefault(host.facts["boot_id"], set())
+            cpus = set(self._cpus(host, 1)) - there
+            host.hold_cpus(sorted(cpus))
+            there |= cpus
 
     def _changed(self) -> bool:
         """Whether the state file names something that is to be put back."""

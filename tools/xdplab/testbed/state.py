@@ -127,7 +127,7 @@ class TestbedLock:
         self.remember(boots={host.name: host.read(_BOOT_ID) for host in hosts})
 
     def rebooted(self, host: Host) -> bool:
-        """Whether the host was started anew since: what was changed on it is as its start made it, not as remembered."""
+        """Whether the host was started anew since: what was changed on it is then as its start made it."""
         boot = self.state().get("boots", {}).get(host.name)
         return boot is not None and host.read(_BOOT_ID) != boot
 

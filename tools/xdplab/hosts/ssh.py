@@ -159,9 +159,13 @@ class SshHost:
             InputError: somebody else measures on one of them.
         """
         taken = self.ask("hold_cpus", cpus=list(cpus))
-        if taken is not None:
+        if taken is None:
+            return
+        try:
             cpu, pid = map(int, taken)
-            raise InputError(cpu_in_use(self._name, cpu, pid))
+        except (TypeError, ValueError):
+            raise XdplabError(f"{self._name}: the agent's answer to hold_cpus cannot be understood") from None
+        raise InputError(cpu_in_use(self._name, cpu, pid))
 
     def ask(self, op: str, **asked: Any) -> Any:
         """A request to the agent.

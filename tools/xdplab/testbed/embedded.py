@@ -99,9 +99,7 @@ class EmbeddedTestbed:
             raise InputError("network namespaces and XDP need root; run it with sudo")
         self.lock.acquire()
         try:
-            taken = self._held.hold(self.cpus)
-            if taken is not None:
-                raise InputError(cpu_in_use(f"testbed {self.spec.name}", *taken))
+            self._hold_cpus()
             _remove(self.lock)
             self.lock.remember_boots(self.system)
             for host, netns in self._netns.items():
@@ -137,6 +135,15 @@ class EmbeddedTestbed:
     def direct_ports(self) -> TesterPorts | None:
         """The direct link between A and C."""
         return TesterPorts(self.ports["d0"], self.ports["d1"])
+
+    def _hold_cpus(self) -> None:
+        """No other testbed measures on them."""
+        try:
+            taken = self._held.hold(self.cpus)
+        except OSError as exc:
+            raise InputError(f"testbed {self.spec.name}: {exc.filename}: {exc.strerror}; is /sys mounted?") from None
+        if taken is not None:
+            raise InputError(cpu_in_use(f"testbed {self.spec.name}", *taken))
 
     def _add_netns(self, netns: str) -> None:
         """Make it, remembering it first: but one that is there already is somebody else's, and stays."""

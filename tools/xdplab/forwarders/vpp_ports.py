@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.vpp import Interface, VppForwarder, VppOptions
+from xdplab.forwarders.vpp import Interface, VppForwarder
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
+from xdplab.forwarders.vpp_options import VppOptions
 from xdplab.forwarders.vpp_program import numbers
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xsk_sockets

@@ -158,8 +158,8 @@ class AgentLink:
             raise InputError(f"{self._name}: {said[-1][:200]}{hint}") from None
         facts = _object(line)
         if facts is None:
-            said = plain(line.decode("utf-8", "replace").strip())[:80]
-            raise InputError(f"{self._name}: its shell says {said!r} instead of the agent's answer; {SILENT_SHELL}")
+            shell = plain(line.decode("utf-8", "replace").strip())[:80]
+            raise InputError(f"{self._name}: its shell says {shell!r} instead of the agent's answer; {SILENT_SHELL}")
         if "error" in facts:
             raise InputError(f"{self._name}: {facts['error']}")
         return _checked(facts, self._name)

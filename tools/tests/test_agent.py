@@ -186,6 +186,47 @@ def test_when_nobody_comes_back_the_lease_ends_everything(folder: Path) -> None:
     assert not (folder / "agent.sock").exists()
 
 
+def test_a_controller_that_is_not_heard_is_gone_though_nobody_closed_its_connection(folder: Path) -> None:
+    """A pulled cable leaves sshd connected for hours."""
+    agent = Session(folder, lease_s=0.5)
+    agent.ask(op="start", argv=["sleep", "79"], log=str(folder / "log"))
+    for _ in range(6):
+        time.sleep(0.25)
+        agent.line({"op": "beat"})
+    assert agent.ask(op="exists", path="/") is True
+    wait_for(lambda: not Path(f"/proc/{agent.facts['pid']}").exists(), "the agent's end", 10)
+    assert not any("sleep\0" + "79" in command for command in commands())
+    assert agent.process.wait(5) == 0
+
+
+def test_a_reply_belongs_to_the_session_that_asked(folder: Path) -> None:
+    first = Session(folder)
+    first.send(op="run", argv=["sleep", "80"], timeout_s=60)
+    wait_for(lambda: any("sleep\0" + "80" in command for command in commands()), "the command")
+    second = Session(folder, session="new")  # ends it, and takes the same number again
+    assert second.facts["ended"] == ["sleep"]
+    time.sleep(0.2)
+    assert second.ask(op="run", argv=["echo", "mine"], timeout_s=5)["stdout"] == "mine\n"
+
+
+def test_a_cpu_is_measured_on_by_one_testbed_at_a_time(folder: Path) -> None:
+    """Whatever folders their agents have."""
+    other = folder.parent / "other"
+    first, second = Session(folder), Session(other)
+    cpu = first.facts["cpus"][-1]
+    assert first.ask(op="hold_cpus", cpus=[cpu]) is None
+    assert first.ask(op="hold_cpus", cpus=[cpu]) is None
+    assert second.ask(op="hold_cpus", cpus=first.facts["cpus"]) == [cpu, first.facts["pid"]]
+    if cpu != first.facts["cpus"][0]:  # those that were free are not kept
+        assert first.ask(op="hold_cpus", cpus=first.facts["cpus"]) is None
+    Session(folder, session="new")  # the first is dead
+    assert second.ask(op="hold_cpus", cpus=[cpu]) is None
+    assert "No such file" in second.refused(op="hold_cpus", cpus=[4095])
+    second.ask(op="end")
+    second.cut()
+    wait_for(lambda: not Path(f"/proc/{second.facts['pid']}").exists(), "the other agent's end")
+
+
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir(mode=0o755)

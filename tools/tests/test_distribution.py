@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Merged histograms against numpy on the raw values."""
 
+import base64
+import struct
+import tracemalloc
+import zlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.records import encoded
+from lab.records import encoded, point, trial
 
 from xdplab.analysis import Distribution
+from xdplab.model import InputError
+from xdplab.results import RunFolder
 
 VALUES = st.lists(st.integers(1, 10_000_000_000), min_size=1, max_size=60)
 #: Three significant digits: a value is off by less than a thousandth.
@@ -67,3 +75,56 @@ def test_density_is_finite_and_integrates_to_about_one(values: list[int]) -> Non
         np.trapezoid(density, np.log10(latency)) if hasattr(np, "trapezoid") else np.trapz(density, np.log10(latency))
     )
     assert 0.5 < area < 1.05
+
+
+def packed(data: bytes) -> str:
+    """Unpacked bytes as the text of a record."""
+    inside = zlib.compress(data)
+    return base64.b64encode(struct.pack(">ii", 0x1C849304, len(inside)) + inside).decode()
+
+
+def laid_out(counters: bytes, layout: tuple[int, int, int] = (3, 1, 10_000_000_000)) -> bytes:
+    """A histogram of this layout (digits, lowest, highest) with these bytes for its counters."""
+    return struct.pack(">iiiiqqd", 0x1C849303, len(counters), 0, *layout, 1.0) + counters
+
+
+BAD = {
+    "no base64": ("*", "cannot be read"),
+    "half a text": (encoded([1000])[:-8], "cannot be read"),
+    "nothing packed": (packed(b""), "cannot be read"),
+    "unpacks to 16 MiB": (packed(laid_out(bytes(16 << 20))), "unpacks to more than the"),
+    "a long text": ("A" * (1 << 20), "1048576 characters are more than"),
+    "counters cut off": (packed(laid_out(b"\1\1")[:-1]), "its counters are cut off"),
+    "5 digits up to 2^62": (packed(laid_out(b"", (5, 1, 1 << 62))), "with 5 digits instead of 1 to 10000000000 with 3"),
+    "more counters than there are": (packed(laid_out(b"\2" * 30_000)), "cannot be read"),
+    "a run of zeros beyond the last": (packed(laid_out(b"\xff\xff\xff\x7f\2")), "cannot be read"),
+    "another cookie": (packed(bytes(4) + laid_out(b"\2")[4:]), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BAD.values(), ids=BAD)
+def test_a_broken_or_huge_histogram_is_one_line_and_never_unpacked(text: str, words: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(InputError) as caught:
+        Distribution.merged([text])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert most < 4 << 20
+
+
+@pytest.mark.parametrize("name", ["unpacks to 16 MiB", "5 digits up to 2^62", "half a text"])
+def test_a_record_with_such_a_histogram_is_refused_when_it_is_read(name: str, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    good = trial(point("fake"), 0, [1000, 2000])
+    run.append(good)
+    line = good.model_dump_json()
+    assert good.result
+    assert good.result.streams[0].latency
+    whole = good.result.streams[0].latency.hdr
+    with (tmp_path / "trials.jsonl").open("a", encoding="utf-8") as file:
+        file.write(line.replace(whole, BAD[name][0]) + "\n")
+    with pytest.raises(InputError, match=r"trials\.jsonl:2: not a trial record: .*latency\.hdr: .*histogram") as caught:
+        run.trials()
+    assert "\n" not in str(caught.value)

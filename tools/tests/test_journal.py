@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab import studies
+from lab import socket_records, studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
-from xdplab.model import InputError, TrialRecord, XdplabError
-from xdplab.results import RunFolder, find_run, folder, new_run
+from xdplab.model import InputError, JournalFailed, TrialRecord, XdplabError
+from xdplab.results import RunFolder, find_run, new_run, writing
+from xdplab.results.sockets import SocketFolder
 
 A = point("fake")
 
@@ -62,9 +63,28 @@ def test_each_line_is_on_the_disk_before_append_returns(run: RunFolder, monkeypa
         real(fd)
         synced.append(os.fstat(fd).st_size)
 
-    monkeypatch.setattr(folder.os, "fsync", fsync)
+    monkeypatch.setattr(writing.os, "fsync", fsync)
     run.append(trial(A, 3))
     assert synced == [journal(run).stat().st_size]
+
+
+def test_the_head_of_a_socket_study_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(writing.os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    made = SocketFolder(tmp_path)
+    made.head(socket_records.record())
+    assert synced == [(tmp_path / "run.json").stat().st_size]
+    assert (tmp_path / "run.json").stat().st_mode & 0o077 == 0
+
+
+def test_a_full_disk_keeps_the_trials_of_a_socket_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = SocketFolder(tmp_path)
+    made.append(socket_records.trial())
+    before = (tmp_path / "trials.jsonl").read_bytes()
+    monkeypatch.setattr(writing.os, "write", FullDisk(100))
+    with pytest.raises(JournalFailed, match="No space left on device; the trials before are kept"):
+        made.append(socket_records.trial())
+    assert (tmp_path / "trials.jsonl").read_bytes() == before
 
 
 def test_a_run_folder_is_private_and_latest_points_at_the_newest(tmp_path: Path) -> None:
@@ -146,7 +166,7 @@ class FullDisk:
 @pytest.mark.parametrize("room", [0, 1, 100])
 def test_a_full_disk_keeps_the_trials_before(run: RunFolder, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     before = journal(run).read_bytes()
-    monkeypatch.setattr(folder.os, "write", FullDisk(room))
+    monkeypatch.setattr(writing.os, "write", FullDisk(room))
     with pytest.raises(
         XdplabError, match="No space left on device; the trials before are kept; make room and use"
     ) as caught:
@@ -174,7 +194,7 @@ def trials_on_a_disk(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, whole: float
 ) -> tuple[Done, list[TrialRecord]]:
     room = int(whole * whole_trial(tmp_path, cli))
-    monkeypatch.setattr(folder.os, "write", FullDisk(room))
+    monkeypatch.setattr(writing.os, "write", FullDisk(room))
     done = cli("run", studies.study_file(tmp_path, repetitions=5))
     return done, studies.only_run(results).trials()
 

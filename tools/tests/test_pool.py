@@ -2,6 +2,7 @@
 """Studies shared out over a pool of testbeds by pabot, and one report of what came of it."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,21 @@ def test_a_pool_that_cannot_be_used_says_why(
 def test_nothing_to_merge_is_said(cli: Callable[..., Done], results: Path) -> None:
     results.mkdir()
     cli("merge").refused("no run in")
+
+
+def test_a_merged_report_is_not_written_through_a_link_of_somebody_else(
+    tmp_path: Path, results: Path, cli: Callable[..., Done]
+) -> None:
+    """Who can write into the folder and knows the name in advance could have any file of ours overwritten."""
+    assert cli("run", studies.study_file(tmp_path)).code == 0
+    victim = tmp_path / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    (results / f".merged.html.{os.getpid()}").symlink_to(victim)
+    (results / "merged.html").symlink_to(victim)
+    assert cli("merge").code == 0
+    assert victim.read_text(encoding="utf-8") == "precious"
+    assert "1 runs on 1 testbeds" in (results / "merged.html").read_text(encoding="utf-8")
+    assert not (results / "merged.html").is_symlink()
 
 
 def test_names_in_a_merged_report_do_nothing(tmp_path: Path, results: Path, cli: Callable[..., Done]) -> None:

@@ -2,13 +2,21 @@
 """The embedded testbed on this machine: what `up` builds, and that `down` leaves nothing."""
 
 import json
+import os
+import secrets
 import signal
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.command import finish, wait_for
 from lab.rooted import Lab
+
+from xdplab.hosts.agent.cpus import HeldCpus
+from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.testbed import EmbeddedTestbed, TestbedLock, embedded
 
 pytestmark = pytest.mark.root
 
@@ -77,3 +85,42 @@ def test_a_run_after_kill_9_needs_no_down(lab: Lab) -> None:
     assert f"left by a killed run: namespace xdplab-{lab.tag}-A removed" in done.err
     assert [row["status"] for row in lab.rows()] == ["ok"]
     lab.assert_nothing_left()
+
+
+@pytest.fixture
+def theirs() -> Iterator[str]:
+    """A tag of which somebody else has the namespace of host B."""
+    tag = secrets.token_hex(2)
+    subprocess.run(["ip", "netns", "add", f"xdplab-{tag}-B"], check=True)
+    yield tag
+    subprocess.run(["ip", "netns", "delete", f"xdplab-{tag}-B"], check=True)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["there before", "made meanwhile"])
+def test_a_namespace_of_somebody_else_stays(theirs: str, seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _: theirs)
+    testbed = EmbeddedTestbed(TestbedSpec(name="taken", kind="embedded"))
+    if not seen:
+        there = embedded._is_taken
+        monkeypatch.setattr(embedded, "_is_taken", lambda netns: netns[-1] != "B" and there(netns))
+    with pytest.raises(XdplabError, match=f"xdplab-{theirs}-B.*" + ("is there already" if seen else "File exists")):
+        testbed.up()
+    assert [path.name for path in Path("/run/netns").glob(f"xdplab-{theirs}-*")] == [f"xdplab-{theirs}-B"]
+    assert not TestbedLock("taken").path.exists()
+
+
+def test_two_testbeds_do_not_measure_on_the_same_cpu() -> None:
+    spec = TestbedSpec(name="second", kind="embedded")
+    testbed = EmbeddedTestbed(spec)
+    first = HeldCpus()
+    assert first.hold([testbed.cpus[1]]) is None
+    words = f"testbed second: CPU {testbed.cpus[1]} is measured on by process {os.getpid()}; wait for it, or give"
+    with pytest.raises(InputError, match=words):
+        testbed.up()
+    assert not TestbedLock("second").path.exists()
+    first.release()
+    testbed.up()
+    assert first.hold(testbed.cpus) is not None
+    testbed.down()
+    assert first.hold(testbed.cpus) is None
+    first.release()

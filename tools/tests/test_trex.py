@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from xdplab.hosts import LocalHost
 from xdplab.hosts.lines import converse
-from xdplab.model import CpuLayout, PointFailed, StreamSpec, TrialSpec, XdplabError
-from xdplab.testbed import Port
+from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, XdplabError
+from xdplab.testbed import FakeTestbed, Port
 from xdplab.testers import trex_server
+from xdplab.testers.trex import Trex, TrexOptions
 from xdplab.testers.trex_bridge import Bridge, bridge_command
 from xdplab.testers.trex_result import intended_frames, latency_of, trial_result
 
@@ -213,6 +214,11 @@ def test_it_is_found_by_option_by_setting_and_on_path(tmp_path: Path, monkeypatc
     assert by_setting is not None
     assert by_option is not None
     assert (by_setting.folder, by_option.folder) == (second, first)
+    # what was asked for by name is not replaced by another release
+    assert trex_server.find(str(tmp_path / "nowhere")) is None
+    nowhere = Trex(TrexOptions(path=str(tmp_path / "nowhere")))
+    reason = nowhere.supported(FakeTestbed(TestbedSpec(name="t", kind="fake")))
+    assert reason == f"path={tmp_path}/nowhere: no TRex release there: t-rex-64 and its client library are missing"
 
 
 def spoken(*lines: str) -> list[dict[str, Any]]:

@@ -182,6 +182,29 @@ def test_hugepages_cover_the_buffers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "buffers"),
+    [
+        ("vpp-afxdp", {}, 16384),
+        ("vpp-afxdp", {"rx_queue_size": 16384}, 65536),
+        ("vpp-dpdk", {"rx_queue_size": 32768, "n_rxq": 2}, 262_144),
+        ("vpp-afxdp", {"rx_queue_size": 16384, "buffers": 40_000}, 40_000),
+        ("vpp-afpacket", {"n_rxq": 8}, 16384),
+    ],
+)
+def test_buffers_are_more_than_the_receive_rings_of_two_ports_take(
+    name: str, options: dict[str, Any], buffers: int
+) -> None:
+    """With 16,384 of them, the fill ring of the first port took all, and no frame came through."""
+    assert make_forwarder(ForwarderSpec(name=name, options=options)).options.buffer_count == buffers
+
+
+@pytest.mark.parametrize("options", [{"rx_queue_size": 16384, "buffers": 16384}, {"rx_queue_size": 32768, "n_rxq": 16}])
+def test_rings_that_leave_no_buffer_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"buffers: the receive rings of two ports take \d+, and 1000000"):
+        make_forwarder(ForwarderSpec(name="vpp-afxdp", options=options))
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("vpp-afxdp:rx_queue_size=500", "rx_queue_size: .*power of two"),

@@ -6,15 +6,12 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 
 import numpy as np
+from hdrh.codec import HdrCookieException, HdrLengthException
 from hdrh.histogram import HdrHistogram
 
 from xdplab.model import InputError, TrialRecord
+from xdplab.model.histogram import COUNTERS, HALF_MAGNITUDE, checked_histogram
 
-#: Layout of every histogram that xdplab writes: 1 ns to 10 s, three significant digits.
-LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
-#: That layout in counters: 24 buckets that halve in resolution, the upper half of 2048 sub-buckets each.
-_HALF_MAGNITUDE = 10
-_COUNTS = 25 << _HALF_MAGNITUDE
 #: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
 MIN_ABOVE = 10
 
@@ -66,7 +63,7 @@ class Distribution:
     def resolution(value_us: float) -> float:
         """Width of the bucket in which a value lies, over the value."""
         value_ns = max(1, round(value_us * 1000))
-        return float(1 << max(0, value_ns.bit_length() - _HALF_MAGNITUDE - 1)) / value_ns
+        return float(1 << max(0, value_ns.bit_length() - HALF_MAGNITUDE - 1)) / value_ns
 
     @property
     def mean_us(self) -> float | None:
@@ -109,10 +106,10 @@ class Distribution:
 @lru_cache(maxsize=1 << 14)
 def _recorded(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the counters that are not zero, and their counts. The library's own iterator takes 0.1 s for this."""
-    histogram = HdrHistogram.decode(text)
-    layout = (histogram.lowest_trackable_value, histogram.highest_trackable_value, histogram.significant_figures)
-    if layout != (LOWEST_NS, HIGHEST_NS, DIGITS):
-        raise InputError(f"histogram: layout {layout} instead of {(LOWEST_NS, HIGHEST_NS, DIGITS)}; not of this xdplab")
+    try:
+        histogram = HdrHistogram.decode(checked_histogram(text))
+    except (ValueError, IndexError, OverflowError, HdrLengthException, HdrCookieException) as exc:
+        raise InputError(f"histogram: cannot be read: {exc or type(exc).__name__}") from None
     if not histogram.total_count:
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
     first, last = _counter_of(histogram.min_value), _counter_of(histogram.max_value)
@@ -123,16 +120,16 @@ def _recorded(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _counter_of(value_ns: int) -> int:
     """Index of the counter of a value."""
-    bucket = max(0, int(value_ns).bit_length() - _HALF_MAGNITUDE - 1)
-    return (bucket << _HALF_MAGNITUDE) + (int(value_ns) >> bucket)
+    bucket = max(0, int(value_ns).bit_length() - HALF_MAGNITUDE - 1)
+    return (bucket << HALF_MAGNITUDE) + (int(value_ns) >> bucket)
 
 
 @cache
 def _highest_values() -> np.ndarray:
     """Counter -> the highest value that it counts, in ns."""
-    index = np.arange(_COUNTS)
-    half = 1 << _HALF_MAGNITUDE
-    bucket = np.maximum((index >> _HALF_MAGNITUDE) - 1, 0)
+    index = np.arange(COUNTERS)
+    half = 1 << HALF_MAGNITUDE
+    bucket = np.maximum((index >> HALF_MAGNITUDE) - 1, 0)
     sub = np.where(index < half, index, (index & (half - 1)) + half)
     return np.asarray(((sub + 1) << bucket) - 1, dtype=np.int64)
 

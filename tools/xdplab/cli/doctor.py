@@ -12,7 +12,7 @@ from xdplab.cli.doctor_hosts import hosts_checks
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, TestbedSpec
+from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed import TestbedLock, usable_cpus
 from xdplab.tools import bpf_program
 
@@ -58,7 +58,7 @@ def _lock(spec: TestbedSpec) -> Check:
         lock.acquire()
         left = lock.state()
         lock.release()
-    except InputError as exc:
+    except XdplabError as exc:
         return check("testbed", False, str(exc), "xdplab down")
     dirty = bool(left.get("netns") or left.get("settings"))
     return check("testbed", not dirty, "left by a killed run" if dirty else "free", "xdplab down")

@@ -65,6 +65,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     in_kernel: ClassVar[bool] = False
     #: Links it makes on its host, for removing them when it was killed.
     own_links: ClassVar[tuple[str, ...]] = ()
+    #: True when every number of `counters` only grows: the record then also has what each trial added to it.
+    cumulative: ClassVar[bool] = False
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
     summary: ClassVar[str] = ""

@@ -102,6 +102,7 @@ class LinuxBridge(Forwarder[NoOptions]):
 
     name: ClassVar[str] = "linux-bridge"
     in_kernel: ClassVar[bool] = True
+    cumulative: ClassVar[bool] = True
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE,)
     summary: ClassVar[str] = "Linux bridge"
 

@@ -41,6 +41,7 @@ OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
 class OvsForwarder(Forwarder[OvsOptionsT]):
     """What all OVS forwarders share; a subclass says how a port is made and which threads forward."""
 
+    cumulative: ClassVar[bool] = True
     #: Path of the stock build's daemon; Debian keeps the DPDK one beside the plain one.
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"

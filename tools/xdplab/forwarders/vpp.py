@@ -8,33 +8,19 @@ VPP is an optional program, found by the option `vpp`, by XDPLAB_VPP or on PATH.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
-
-from pydantic import Field
+from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
+from xdplab.forwarders.vpp_options import VppOptions
 from xdplab.forwarders.vpp_process import VppProcess
 from xdplab.forwarders.vpp_program import OLDEST, find_vpp, installed_version, numbers, rendered
 from xdplab.hosts import Host, SshHost
-from xdplab.model import Model, PointFailed, Unsupported
+from xdplab.model import PointFailed, Unsupported
 
 #: vl_api_rx_mode_t of vnet/interface_types.api.
 _RX_MODES = {"polling": 1, "interrupt": 2, "adaptive": 3}
 _ADMIN_UP, _LINK_UP = 1, 2
-
-
-class VppOptions(Model):
-    """What every VPP forwarder takes."""
-
-    #: The program; empty: XDPLAB_VPP, else `vpp` on PATH.
-    vpp: str = ""
-    rx_mode: Literal["polling", "interrupt", "adaptive"] = "polling"
-    n_rxq: int = Field(default=1, ge=1, le=64)
-    #: Worker threads; 0: the main thread forwards, on the forwarder's CPU.
-    workers: int = Field(default=1, ge=0, le=64)
-    buffers: int = Field(default=16384, ge=1024, le=1_000_000)
-    page_size: Literal["4K", "2M"] = "4K"
 
 
 @dataclass(frozen=True)
@@ -52,6 +38,7 @@ VppOptionsT = TypeVar("VppOptionsT", bound=VppOptions)
 class VppForwarder(Forwarder[VppOptionsT]):
     """What all VPP forwarders share; a subclass says how a port becomes an interface."""
 
+    cumulative: ClassVar[bool] = True
     #: The plugin that makes the interfaces, and FD.io's Debian package that it comes in.
     plugin: ClassVar[str]
     package: ClassVar[str] = "vpp-plugin-core"
@@ -92,7 +79,8 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages for the buffers, reserved and given back by the run; 2,560 bytes are more than one takes."""
-        return {"hugepages_2m": self.options.buffers * 2560 // (2 << 20) + 8} if self.options.page_size == "2M" else {}
+        pages = self.options.buffer_count * 2560 // (2 << 20) + 8
+        return {"hugepages_2m": pages} if self.options.page_size == "2M" else {}
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be there and within reach, and a CPU for each worker."""
@@ -210,7 +198,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
         main = dut.layout.housekeeping[0] if self.options.workers else dut.layout.forwarder
         workers = self._worker_cpus(dut)[: self.options.workers]
         variables = {
-            "buffers": self.options.buffers,
+            "buffers": self.options.buffer_count,
             "page_size": self.options.page_size,
             "main_cpu": main,
             "worker_cpus": workers,

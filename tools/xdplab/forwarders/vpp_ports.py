@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.vpp import Interface, VppForwarder, VppOptions
+from xdplab.forwarders.vpp import Interface, VppForwarder
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
+from xdplab.forwarders.vpp_options import VppOptions
 from xdplab.forwarders.vpp_program import numbers
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xsk_sockets
@@ -31,6 +32,11 @@ class VppAfxdpOptions(VppOptions):
     rx_queue_size: RingSize = 512
     tx_queue_size: RingSize = 512
     multi_buffer: bool = False
+
+    @property
+    def ring_size(self) -> int:
+        """A buffer for each descriptor."""
+        return self.rx_queue_size
 
 
 class VppAfxdp(VppForwarder[VppAfxdpOptions]):
@@ -176,6 +182,11 @@ class VppDpdkOptions(VppOptions):
     busy_budget: int = Field(default=64, ge=0, le=65535)
     rx_queue_size: RingSize = 1024
     tx_queue_size: RingSize = 1024
+
+    @property
+    def ring_size(self) -> int:
+        """A buffer for each descriptor."""
+        return self.rx_queue_size
 
 
 class VppDpdk(VppForwarder[VppDpdkOptions]):

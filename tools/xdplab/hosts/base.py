@@ -23,6 +23,12 @@ class Completed:
         return lines[-1].strip() if lines else f"exit code {self.returncode}"
 
 
+def cpu_in_use(host: str, cpu: int, pid: int) -> str:
+    """What is told of a CPU that another testbed measures on; `pid` 0: its process is not to be seen."""
+    who = f"process {pid}" if pid else "a process of another container"
+    return f"{host}: CPU {cpu} is measured on by {who}; wait for it, or give this testbed other `cpus` in its file"
+
+
 class Running(Protocol):
     """A started process."""
 

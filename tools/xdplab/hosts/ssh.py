@@ -10,9 +10,9 @@ from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
-from xdplab.hosts.base import Completed
+from xdplab.hosts.base import Completed, cpu_in_use
 from xdplab.hosts.signals import started
-from xdplab.model import HostSpec, XdplabError
+from xdplab.model import HostSpec, InputError, XdplabError
 
 _T = TypeVar("_T")
 _loop: asyncio.AbstractEventLoop | None = None
@@ -151,6 +151,21 @@ class SshHost:
     def cpus(self) -> tuple[int, ...]:
         """CPUs that programs may run on there."""
         return tuple(self.facts["cpus"])
+
+    def hold_cpus(self, cpus: Sequence[int]) -> None:
+        """Have these CPUs for this testbed alone, until `close`.
+
+        Raises:
+            InputError: somebody else measures on one of them.
+        """
+        taken = self.ask("hold_cpus", cpus=list(cpus))
+        if taken is None:
+            return
+        try:
+            cpu, pid = map(int, taken)
+        except (TypeError, ValueError):
+            raise XdplabError(f"{self._name}: the agent's answer to hold_cpus cannot be understood") from None
+        raise InputError(cpu_in_use(self._name, cpu, pid))
 
     def ask(self, op: str, **asked: Any) -> Any:
         """A request to the agent.

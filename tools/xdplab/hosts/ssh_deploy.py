@@ -14,6 +14,8 @@ import asyncssh
 from xdplab.model import HostSpec, InputError
 
 _MAIN = "from xdplab.hosts.agent.attach import main\n\nmain()\n"
+#: Why something else comes than what was asked for, and what mends it.
+SILENT_SHELL = "what ~/.bashrc and the like print there must be for terminals only: `[ -t 1 ] || return` before it"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -57,6 +59,10 @@ async def deploy(connection: asyncssh.SSHClientConnection, spec: HostSpec, host:
                 if await _content(sftp, path) != data:
                     raise InputError(f"{host}: {path} does not hold what was put there; is the disk full?")
             return path
+    except asyncssh.SFTPConnectionLost:
+        raise
+    except asyncssh.SFTPBadMessage as exc:
+        raise InputError(f"{host}: what it sends is not SFTP ({exc.reason}); {SILENT_SHELL}") from None
     except asyncssh.SFTPError as exc:
         raise InputError(f"{host}: {spec.deploy}: {exc.reason}; choose another folder with `deploy`") from None
 

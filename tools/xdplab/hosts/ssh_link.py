@@ -14,11 +14,14 @@ from typing import Any
 import asyncssh
 
 from xdplab.hosts.ssh_connect import Unreachable, connect
-from xdplab.hosts.ssh_deploy import agent_zip, deploy
+from xdplab.hosts.ssh_deploy import SILENT_SHELL, agent_zip, deploy
 from xdplab.model import HostLost, HostSpec, InputError, MissingProgram, XdplabError, plain
 
 _RETRY_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _HELLO_TIMEOUT_S = 15.0
+#: Lines that only say that we are there, within the time after which the agent gives us up.
+_BEAT = json.dumps({"op": "beat"}).encode() + b"\n"
+_BEATS_PER_LEASE = 4
 _RESTORE = "`xdplab restore` puts back what is still changed there"
 
 
@@ -40,7 +43,7 @@ class AgentLink:
         self._acknowledge: list[int] = []
         self._connection: asyncssh.SSHClientConnection | None = None
         self._process: asyncssh.SSHClientProcess[bytes] | None = None
-        self._keeper: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._lost: XdplabError | None = None
         #: What the agent says of its host; empty until `open`.
         self.facts: dict[str, Any] = {}
@@ -57,14 +60,14 @@ class AgentLink:
             await self._connect()
         except Unreachable as exc:
             raise InputError(str(exc)) from None
-        self._keeper = asyncio.create_task(self._keep())
+        self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._beat())]
 
     async def close(self) -> None:
         """Hang up; the agent stays until its lease is over, or ends when it was asked to."""
-        if self._keeper is not None:
-            self._keeper.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._keeper
+                await task
         if self._connection is not None:
             self._connection.abort()
 
@@ -153,7 +156,10 @@ class AgentLink:
                 raise Unreachable(f"{self._name}: the connection was closed before the agent answered") from None
             hint = "; `sudo -n` must work: see docs/security.md" if said[-1].startswith("sudo:") else ""
             raise InputError(f"{self._name}: {said[-1][:200]}{hint}") from None
-        facts = json.loads(line)
+        facts = _object(line)
+        if facts is None:
+            shell = plain(line.decode("utf-8", "replace").strip())[:80]
+            raise InputError(f"{self._name}: its shell says {shell!r} instead of the agent's answer; {SILENT_SHELL}")
         if "error" in facts:
             raise InputError(f"{self._name}: {facts['error']}")
         return _checked(facts, self._name)
@@ -168,10 +174,21 @@ class AgentLink:
                 self._connection = self._process = None
                 await self._reconnect()
         except (XdplabError, Unreachable) as exc:
-            self._lost = exc if isinstance(exc, HostLost) else HostLost(f"{exc}; {_RESTORE}")
-            for _, future in self._pending.values():
-                if not future.done():
-                    future.set_exception(self._lost)
+            self._give_up(exc if isinstance(exc, HostLost) else HostLost(f"{exc}; {_RESTORE}"))
+        except Exception as exc:  # whatever it is: nobody may wait for ever
+            self._give_up(HostLost(f"{self._name}: {type(exc).__name__}: {exc}; {_RESTORE}"))
+
+    def _give_up(self, lost: HostLost) -> None:
+        self._lost = lost
+        for _, future in self._pending.values():
+            if not future.done():
+                future.set_exception(lost)
+
+    async def _beat(self) -> None:
+        """Be heard by the agent also while nothing is asked."""
+        while True:
+            await asyncio.sleep(self._spec.lease_s / _BEATS_PER_LEASE)
+            self._send(_BEAT)
 
     async def _read(self) -> None:
         """Replies, until the connection ends."""
@@ -184,9 +201,13 @@ class AgentLink:
                     return
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._take(json.loads(line))
+                    self._take(line)
 
-    def _take(self, reply: dict[str, Any]) -> None:
+    def _take(self, line: bytes) -> None:
+        reply = _object(line)
+        if reply is None or type(reply.get("id")) is not int or not ("ok" in reply or {"error", "kind"} <= set(reply)):
+            said = plain(line.decode("utf-8", "replace"))[:80]
+            raise HostLost(f"{self._name}: {said!r} came instead of a reply of the agent; {_RESTORE}")
         _, future = self._pending.get(reply["id"], (b"", None))
         if future is None or future.done():
             return  # nobody waits any more, or it was sent twice
@@ -218,6 +239,15 @@ class AgentLink:
         if self._process is not None:
             with contextlib.suppress(OSError, asyncssh.Error):
                 self._process.stdin.write(line)
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    """A line as a JSON object; None when it is something else."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _checked(facts: Any, name: str) -> dict[str, Any]:

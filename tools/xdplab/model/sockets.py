@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Model, Shown
 from xdplab.model.functions import KEEP_ADDRESSES, NfMatrix, NfMode, NfPoint
+from xdplab.model.histogram import Histogram
 from xdplab.model.inventory import Name
 from xdplab.model.run import Environment
 from xdplab.model.study import Scalar
@@ -124,14 +125,14 @@ class SocketStudy(Model):
 
 
 class StageSummary(Model):
-    """One stage of one trial, in ns; `rms_ns` is about the mean; `hdr` is a base64 HdrHistogram V2."""
+    """One stage of one trial, in ns; `rms_ns` is about the mean."""
 
     count: int = Field(ge=1)
     min_ns: int
     max_ns: int
     mean_ns: float
     rms_ns: float
-    hdr: str
+    hdr: Histogram
 
 
 class SocketTrial(Model):

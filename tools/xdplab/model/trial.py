@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from xdplab.model.base import SCHEMA_VERSION, Model, Shown
+from xdplab.model.histogram import Histogram
 
 Purpose = Literal["measure", "search", "figures", "end"]
 
@@ -44,13 +45,13 @@ class TrialSpec(Model):
 
 
 class LatencySummary(Model):
-    """A latency distribution. `hdr` is a base64 HdrHistogram V2 in nanoseconds (1 ns to 10 s, 3 digits)."""
+    """A latency distribution."""
 
     count: int
     min_ns: int
     max_ns: int
     mean_ns: float
-    hdr: str
+    hdr: Histogram
 
 
 class StreamResult(Model):
@@ -248,5 +249,7 @@ class TrialRecord(Model):
     threads: tuple[ThreadUse, ...] = ()
     softirq_cpus: dict[int, int] = {}
     counters: dict[str, Any] = {}
+    #: What this trial added to the counters, of forwarders whose counters only grow.
+    counted: dict[str, Any] = {}
     knobs: dict[str, Any] = {}
     log_tail: tuple[Shown, ...] = ()

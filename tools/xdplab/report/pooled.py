@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from xdplab.analysis.pooled import PooledRun, ndr, shared_points, testbed_differences
 from xdplab.report.html import templates
+from xdplab.results.writing import write_whole
 
 
 def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> None:
@@ -22,10 +23,7 @@ def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping
         differences=testbed_differences(runs),
         left_out=left_out,
     )
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    partial.replace(path)
+    write_whole(path, text)
 
 
 def _link(to: Path, page: Path) -> str:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run folder on disk. A trial is safe once `append` has returned: it is on the disk before the next one starts."""
 
-import contextlib
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord
 from xdplab.results.reading import head_as, read_head, read_trials
+from xdplab.results.writing import append_whole, write_whole
 
 
 class RunFolder:
@@ -30,7 +30,7 @@ class RunFolder:
     def head(self, record: RunRecord) -> None:
         """Write run.json, atomically."""
         try:
-            self._write("run.json", record.model_dump_json(indent=1, by_alias=True))
+            write_whole(self.path / "run.json", record.model_dump_json(indent=1, by_alias=True) + "\n")
         except OSError as exc:
             raise JournalFailed(f"{self.path / 'run.json'}: {exc.strerror}; what was measured is kept") from None
 
@@ -42,18 +42,12 @@ class RunFolder:
         """
         line = record.model_dump_json().encode() + b"\n"
         try:
-            fd = os.open(self._trials, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as exc:
-            raise JournalFailed(f"{self._trials}: {exc.strerror}") from None
-        try:
-            _append_whole(fd, line)
+            append_whole(self._trials, line)
         except OSError as exc:
             raise JournalFailed(
                 f"{self._trials}: {exc.strerror}; the trials before are kept; make room and use "
                 f"`xdplab run --resume {self.path}`"
             ) from None
-        finally:
-            os.close(fd)
 
     def load(self) -> RunRecord:
         """run.json as a model.
@@ -81,32 +75,6 @@ class RunFolder:
             whole = data.rfind(b"\n") + 1
             if whole < len(data):
                 os.truncate(self._trials, whole)
-
-    def _write(self, name: str, text: str) -> None:
-        partial = self.path / f".{name}.partial"
-        try:
-            with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
-
-
-def _append_whole(fd: int, line: bytes) -> None:
-    """All of a line on the disk, or none of it."""
-    before = os.fstat(fd).st_size
-    try:
-        written = os.write(fd, line)
-        if written < len(line):
-            os.write(fd, line[written:])  # a full disk says so on the second call
-        os.fsync(fd)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.ftruncate(fd, before)
-        raise
 
 
 def new_run(results: Path, study: str) -> RunFolder:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run folder of a socket study: run.json, trials.jsonl, report.html, as for any run."""
 
-import os
 from pathlib import Path
 
 from xdplab.model import InputError, JournalFailed
 from xdplab.model.sockets import SocketRunRecord, SocketTrial
 from xdplab.results.reading import head_as, read_head, read_trials
+from xdplab.results.writing import append_whole, write_whole
 
 
 class SocketFolder:
@@ -21,23 +21,25 @@ class SocketFolder:
         return self.path / "report.html"
 
     def head(self, record: SocketRunRecord) -> None:
-        """Write run.json, atomically."""
-        partial = self.path / ".run.json.partial"
-        partial.write_text(record.model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8")
-        partial.replace(self.path / "run.json")
+        """Write run.json, atomically.
+
+        Raises:
+            JournalFailed: it cannot be written; what was there stays.
+        """
+        try:
+            write_whole(self.path / "run.json", record.model_dump_json(indent=1, by_alias=True) + "\n")
+        except OSError as exc:
+            raise JournalFailed(f"{self.path / 'run.json'}: {exc.strerror}; what was measured is kept") from None
 
     def append(self, trial: SocketTrial) -> None:
         """Append one line and wait for the disk.
 
         Raises:
-            JournalFailed: it cannot be written.
+            JournalFailed: it cannot be written; the file is cut back to its last whole line.
         """
         path = self.path / "trials.jsonl"
         try:
-            with path.open("ab") as file:
-                file.write(trial.model_dump_json().encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_whole(path, trial.model_dump_json().encode() + b"\n")
         except OSError as exc:
             raise JournalFailed(f"{path}: {exc.strerror}; the trials before are kept") from None
 

@@ -129,6 +129,10 @@ def _recover(testbed: Testbed) -> list[str]:
         ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
         context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
         left = dict(state.get("settings", {}))
+        if left and testbed.lock.rebooted(testbed.system):
+            done.append(f"{', '.join(left)}: {testbed.system.name} was started anew since, which reset it")
+            testbed.lock.remember(settings={})
+            left = {}
         for name in reversed(list(left)):  # in the reverse order of how they were set
             make_knob(name).restore(context, left[name])
             done.append(f"{name} back to {left.pop(name)}")

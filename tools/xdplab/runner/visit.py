@@ -30,6 +30,7 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.model.trial import Purpose
+from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
 from xdplab.runner.plan import Visit
@@ -106,8 +107,7 @@ class PointVisit:
         try:
             self._prepare()
             self._prove()
-            idle = self._forwarder.ineffective()
-            if idle:
+            if idle := self._forwarder.ineffective():
                 raise Unsupported(idle)
             self._setup_s = time.monotonic() - self._began
             method.measure(self, self._visit.point.traffic)
@@ -154,6 +154,7 @@ class PointVisit:
         self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, restart_after_s: float | None
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
+        counters = self._forwarder.counters() if self._forwarder.cumulative else None
         before = snapshot(self._forwarder, self._dut)
         if restart_after_s is None:
             result = self._tester.run(self._context(f"{number}.{attempt}"), spec)
@@ -161,8 +162,7 @@ class PointVisit:
             result = self._run_with_restart(spec, restart_after_s, f"{number}.{attempt}")
         self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
-        ended = self._forwarder.crashed()
-        if ended:
+        if ended := self._forwarder.crashed():
             raise PointFailed(ended)
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
@@ -181,7 +181,8 @@ class PointVisit:
             mode=mode,
             threads=use.threads,
             softirq_cpus=use.softirqs,
-            counters=self._forwarder.counters(),
+            counters=(now := self._forwarder.counters()),
+            counted=added(counters, now) if counters is not None else {},
             knobs=self._settings.read_back(),
         )
 

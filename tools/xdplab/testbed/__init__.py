@@ -6,7 +6,7 @@ from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testbed.load import load_yaml, open_testbed, read_testbed
 from xdplab.testbed.real import HostsTestbed
-from xdplab.testbed.state import TestbedLock, state_dir, working_folder
+from xdplab.testbed.state import TestbedLock, working_folder
 
 __all__ = [
     "EmbeddedTestbed",
@@ -20,7 +20,6 @@ __all__ = [
     "load_yaml",
     "open_testbed",
     "read_testbed",
-    "state_dir",
     "usable_cpus",
     "working_folder",
 ]

@@ -17,6 +17,8 @@ import time
 from pathlib import Path as FilePath
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
+from xdplab.hosts.agent.cpus import HeldCpus
+from xdplab.hosts.base import cpu_in_use
 from xdplab.model import InputError, Path, TestbedSpec, XdplabError
 from xdplab.testbed.base import Port, TesterPorts, default_layout, ports_of_path, usable_cpus
 from xdplab.testbed.state import TestbedLock, working_folder
@@ -36,6 +38,7 @@ class EmbeddedTestbed:
         self.spec = spec
         self.layout = default_layout(spec)
         self.lock = TestbedLock(spec.name)
+        self._held = HeldCpus()
         tag = secrets.token_hex(2)
         self._netns = {host: f"xdplab-{tag}-{host}" for host in "ABC"}
         self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
@@ -91,15 +94,16 @@ class EmbeddedTestbed:
         return [f"namespace {netns} removed" for netns in _remove(self.lock)]
 
     def up(self) -> None:
-        """Build namespaces and links, holding the testbed's lock."""
+        """Build namespaces and links, holding the testbed's lock and its CPUs."""
         if os.geteuid() != 0:
             raise InputError("network namespaces and XDP need root; run it with sudo")
         self.lock.acquire()
         try:
+            self._hold_cpus()
             _remove(self.lock)
-            self.lock.remember(netns=list(self._netns.values()))
+            self.lock.remember_boots(self.system)
             for host, netns in self._netns.items():
-                LocalHost().run(["ip", "netns", "add", netns])
+                self._add_netns(netns)
                 self._hosts[host].write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
                 self._hosts[host].write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
             for left, right in _LINKS:
@@ -117,6 +121,7 @@ class EmbeddedTestbed:
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
             if not self.lock.state().get("settings"):
                 self.lock.forget()
+            self._held.release()
             self.lock.release()
 
     def notes(self) -> list[str]:
@@ -130,6 +135,27 @@ class EmbeddedTestbed:
     def direct_ports(self) -> TesterPorts | None:
         """The direct link between A and C."""
         return TesterPorts(self.ports["d0"], self.ports["d1"])
+
+    def _hold_cpus(self) -> None:
+        """No other testbed measures on them."""
+        try:
+            taken = self._held.hold(self.cpus)
+        except OSError as exc:
+            raise InputError(f"testbed {self.spec.name}: {exc.filename}: {exc.strerror}; is /sys mounted?") from None
+        if taken is not None:
+            raise InputError(cpu_in_use(f"testbed {self.spec.name}", *taken))
+
+    def _add_netns(self, netns: str) -> None:
+        """Make it, remembering it first: but one that is there already is somebody else's, and stays."""
+        before = self.lock.state().get("netns", [])
+        if _is_taken(netns):
+            raise XdplabError(f"namespace {netns} is there already; run it again, which takes another name")
+        self.lock.remember(netns=[*before, netns])
+        try:
+            LocalHost().run(["ip", "netns", "add", netns])
+        except XdplabError:  # somebody was faster, or there is no such thing here: in no case is it ours
+            self.lock.remember(netns=before)
+            raise
 
     def _add_link(self, left: Port, right: Port) -> None:
         queues = ["numrxqueues", str(self.spec.queues), "numtxqueues", str(self.spec.queues)]
@@ -150,18 +176,22 @@ class EmbeddedTestbed:
         port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
 
 
+def _is_taken(netns: str) -> bool:
+    return FilePath("/run/netns", netns).exists()
+
+
 def _remove(lock: TestbedLock) -> list[str]:
     """Kill what runs in the namespaces of the state file, remove them, and verify that they are gone."""
     removed = []
     local = LocalHost()
     for netns in lock.state().get("netns", ()):
-        if not FilePath("/run/netns", netns).exists():
+        if not _is_taken(netns):
             continue
         _kill_all(netns)
         local.run(["ip", "netns", "delete", netns])
         removed.append(netns)
     for netns in removed:
-        if FilePath("/run/netns", netns).exists():
+        if _is_taken(netns):
             raise XdplabError(f"namespace {netns} is still there; `ip netns delete {netns}` says why")
     lock.remember(netns=[])
     return removed

@@ -65,6 +65,7 @@ class FakeTestbed:
     def up(self) -> None:
         """Take the lock."""
         self.lock.acquire()
+        self.lock.remember_boots(self.system)
 
     def down(self) -> None:
         """Give the lock back."""

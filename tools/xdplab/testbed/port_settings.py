@@ -65,6 +65,7 @@ def snapshot(host: Host, ifname: str) -> dict[str, Any]:
     """Everything that `prepare` may change, in a form that JSON keeps."""
     link = read_link(host, ifname)
     return {
+        "mac": link["address"],
         "mtu": link["mtu"],
         "up": _UP in link["flags"],
         "promisc": link.get("promiscuity", 0) > 0 and _PROMISC in link["flags"],
@@ -85,12 +86,27 @@ def prepare(port: Port, *, napi: bool) -> None:
         host.run(["ethtool", "-K", ifname, "gro", "on"])
 
 
+def refuse_other_card(host: Host, ifname: str, saved: dict[str, Any]) -> None:
+    """What is saved of one card is not put on another that has its name now.
+
+    Raises:
+        XdplabError: it is another one.
+    """
+    found = read_link(host, ifname)["address"]
+    if found != saved["mac"]:
+        raise XdplabError(
+            f"{host.name}: {ifname} has MAC {found}, but what is to be put back is of {saved['mac']}: "
+            f"give that card its name again, or start the host anew, which resets it"
+        )
+
+
 def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     """Put everything back and verify it.
 
     Raises:
-        XdplabError: something stays changed.
+        XdplabError: something stays changed, or it is another card.
     """
+    refuse_other_card(host, ifname, saved)
     if saved["disable_ipv6"] is not None:
         host.write(_ipv6(ifname), saved["disable_ipv6"])
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]

@@ -18,7 +18,7 @@ from xdplab.model import CpuLayout, InputError, Path, PortSpec, TestbedSpec, Xdp
 from xdplab.model.inventory import Role
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port, TesterPorts, ports_of_path
-from xdplab.testbed.state import TestbedLock, state_dir
+from xdplab.testbed.state import TestbedLock, lasting_dir
 
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
 _REDIRECTED_TO = ("b0", "b1", "d0", "d1")
@@ -102,18 +102,21 @@ class HostsTestbed:
         return host.folder
 
     def up(self) -> None:
-        """Connect, check that the ports are free, remember how they are, and make them fit for tests."""
+        """Connect, check that CPUs and ports are free, remember how they are, and make them fit for tests."""
         self.lock.acquire()
+        if self._changed():
+            self.lock.release()
+            raise InputError(f"testbed {self.spec.name}: a run left it changed; `xdplab restore` puts it back")
         try:
-            if self._changed():
-                raise InputError(f"testbed {self.spec.name}: a run left it changed; `xdplab restore` puts it back")
             self._connect()
+            self._hold_cpus()
             for role, given in self.spec.ports.items():
                 port = self.ports[role]
                 link = port_settings.read_link(port.host, port.ifname)
                 port_settings.refuse_if_needed(port.host, port.ifname, link)
                 _refuse_wrong(port, given, link)
             before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
+            self.lock.remember_boots(*self._hosts.values())
             self.lock.remember(ports=before)
             for port in self.ports.values():
                 port_settings.prepare(port, napi=port.role in _REDIRECTED_TO)
@@ -153,6 +156,10 @@ class HostsTestbed:
             return []
         self._connect()
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts.get("ended", ())]
+        done += self._forget_what_a_boot_reset()
+        saved = self.lock.state().get("ports", {})
+        for role in saved:  # before a knob is put back on it
+            port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
         for port in self.ports.values():
             if xdp_attachment(port.host, port.ifname) is not None:
                 for flag in ("xdp", "xdpgeneric"):
@@ -163,8 +170,19 @@ class HostsTestbed:
                 self.dut.run(["ip", "link", "delete", "dev", name])
                 done.append(f"{self.dut.name}: link {name} removed")
         self.lock.remember(links=[])
-        done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
+        done += [f"{self.ports[role].host.name}: {self.ports[role].ifname} as before" for role in saved]
         return done
+
+    def _forget_what_a_boot_reset(self) -> list[str]:
+        """Ports, links and settings of a host that was started anew are as its start made them, and stay so."""
+        state = self.lock.state()
+        ports = state.get("ports", {})
+        again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
+        if self.dut in again:
+            state.update(links=[], settings={}, settings_ports=[])
+        left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
+        self.lock.remember(**{**state, "ports": left})
+        return [f"{host.name}: started anew since, which reset what a run had changed" for host in again]
 
     def notes(self) -> list[str]:
         """Hosts whose connection had to be made again."""
@@ -190,6 +208,15 @@ class HostsTestbed:
         for host in self._hosts.values():
             host.open()
         self.find_ports()
+
+    def _hold_cpus(self) -> None:
+        """No other testbed measures on the CPUs of any host; of hosts that are one machine, each CPU is taken once."""
+        held: dict[str, set[int]] = {}
+        for host in self._hosts.values():
+            there = held.setdefault(host.facts["boot_id"], set())
+            cpus = set(self._cpus(host, 1)) - there
+            host.hold_cpus(sorted(cpus))
+            there |= cpus
 
     def _changed(self) -> bool:
         """Whether the state file names something that is to be put back."""
@@ -253,7 +280,7 @@ def _refuse_wrong(port: Port, given: PortSpec, link: dict[str, Any]) -> None:
 
 def controller_id() -> str:
     """What tells the agents that two sessions are of this machine and its locks, and not of somebody else."""
-    path = state_dir() / "controller"
+    path = lasting_dir() / "controller"
     if not path.exists():
         partial = path.with_suffix(f".{secrets.token_hex(4)}")
         partial.write_text(secrets.token_hex(16), encoding="ascii")

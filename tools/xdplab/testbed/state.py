@@ -7,12 +7,29 @@ import os
 from pathlib import Path
 from typing import Any, TextIO
 
-from xdplab.model import InputError
+from xdplab.hosts import Host
+from xdplab.model import InputError, XdplabError
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-def state_dir() -> Path:
-    """Directory of locks and state files, private to root (`XDPLAB_STATE` overrides it)."""
-    path = Path(os.environ.get("XDPLAB_STATE", "/run/xdplab"))
+def volatile_dir() -> Path:
+    """Directory of what ends with this boot: locks and working folders, private to root."""
+    return _private("/run/xdplab")
+
+
+def lasting_dir() -> Path:
+    """Directory of what a reboot of this machine must not take: what is to be put back on hosts that stayed up."""
+    return _private("/var/lib/xdplab")
+
+
+def _private(default: str) -> Path:
+    """That folder, or the one that `XDPLAB_STATE` names, made if it is missing.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    path = Path(os.environ.get("XDPLAB_STATE", default))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
@@ -22,7 +39,7 @@ def state_dir() -> Path:
 
 def working_folder(name: str) -> Path:
     """Where a run on testbed `name` keeps sockets, databases and logs of forwarders; gone with the run."""
-    return state_dir() / f"{name}.dut"
+    return volatile_dir() / f"{name}.dut"
 
 
 class TestbedLock:
@@ -36,7 +53,7 @@ class TestbedLock:
     def __init__(self, name: str) -> None:
         self.name = name
         self._file: TextIO | None = None
-        self._path = state_dir() / f"{name}.json"
+        self.path = lasting_dir() / f"{name}.json"
 
     @property
     def held(self) -> bool:
@@ -49,7 +66,7 @@ class TestbedLock:
         Raises:
             InputError: another process holds it.
         """
-        file = (state_dir() / f"{self.name}.lock").open("a+", encoding="utf-8")
+        file = (volatile_dir() / f"{self.name}.lock").open("a+", encoding="utf-8")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -72,23 +89,48 @@ class TestbedLock:
             self._file = None
 
     def state(self) -> dict[str, Any]:
-        """What the last holder left; empty when it cleaned up."""
+        """What the last holder left; empty when it cleaned up.
+
+        Raises:
+            XdplabError: the file cannot be understood: what it named is to be put back by hand.
+        """
         try:
-            loaded = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            loaded = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
             return {}
-        return loaded if isinstance(loaded, dict) else {}
+        except (OSError, ValueError) as exc:
+            raise XdplabError(f"{self.path}: {exc}; put back what it names, and remove it") from None
+        if not isinstance(loaded, dict):
+            raise XdplabError(f"{self.path}: no object; put back what it names, and remove it")
+        return loaded
 
     def remember(self, **state: Any) -> None:
-        """Merge into the state file, atomically and before the thing itself is done."""
-        merged = {**self.state(), **state}
-        partial = self._path.with_suffix(".partial")
+        """Merge into the state file, atomically and before the thing itself is done; it survives a loss of power."""
+        before = self.state()
+        merged = {**before, **state}
+        if merged == before and self.path.exists():
+            return
+        partial = self.path.with_suffix(".partial")
         with partial.open("w", encoding="utf-8") as file:
             json.dump(merged, file)
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(self._path)
+        partial.replace(self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def remember_boots(self, *hosts: Host) -> None:
+        """Which boot of each host what is remembered belongs to."""
+        self.remember(boots={host.name: host.read(_BOOT_ID) for host in hosts})
+
+    def rebooted(self, host: Host) -> bool:
+        """Whether the host was started anew since: what was changed on it is then as its start made it."""
+        boot = self.state().get("boots", {}).get(host.name)
+        return boot is not None and host.read(_BOOT_ID) != boot
 
     def forget(self) -> None:
         """Everything has been removed and put back."""
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)

@@ -75,6 +75,8 @@ class Trex(Tester):
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be there, and its two ports on one host."""
         if find(self.options.path) is None:
+            if self.options.path:
+                return f"path={self.options.path}: no TRex release there: t-rex-64 and its client library are missing"
             needed = "the client library of " if self.options.server else ""
             return needed + HOW_TO_GET
         if self.options.server:

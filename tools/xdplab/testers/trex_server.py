@@ -46,9 +46,10 @@ class Installation:
 
 
 def find(setting: str = "") -> Installation | None:
-    """TRex in the folder of a tester option, of XDPLAB_TREX, or where `t-rex-64` on PATH is; None without any."""
+    """TRex in the folder of a tester option, and in no other when there is one; else of XDPLAB_TREX or of PATH."""
     on_path = shutil.which("t-rex-64")
-    for folder in (setting, os.environ.get("XDPLAB_TREX"), str(Path(on_path).resolve().parent) if on_path else None):
+    elsewhere = (os.environ.get("XDPLAB_TREX"), str(Path(on_path).resolve().parent) if on_path else None)
+    for folder in (setting,) if setting else elsewhere:
         if not folder:
             continue
         root = Path(folder).resolve()

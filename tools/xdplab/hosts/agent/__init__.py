@@ -6,8 +6,9 @@ to it. The agent listens on a socket in FOLDER, which only its user may enter, a
 
 One request is one line of JSON `{"id", "op", "ack", ...}`, one reply `{"id", "ok"}` or `{"id", "error", "kind"}`. A
 reply is kept until it has been acknowledged, and a request whose id is known is not carried out again: after a dropped
-connection the other side repeats what it has no reply to, and nothing happens twice. When nobody has come back after
-as long as it said, or `end` is asked for, every process that the agent started is ended, and then the agent itself.
+connection the other side repeats what it has no reply to, and nothing happens twice. When no line has come for as long
+as it said (`{"op": "beat"}` is one without a reply), also over a connection that nobody closed, or `end` is asked for,
+every process that the agent started is ended, and then the agent itself.
 
 Standard library only (Python 3.9): nothing needs to be installed on the host; the modules travel as one zip file.
 Argument lists only: no shell.

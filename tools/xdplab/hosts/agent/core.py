@@ -34,14 +34,16 @@ class Agent:
         self._processes = Processes(folder)
         self._controller = self._session = self._label = ""
         self._connection: socket.socket | None = None
-        self._left_at = time.monotonic()
+        #: When the controller was heard last: a network that falls silent does not close its connection.
+        self._heard_at = time.monotonic()
         self._ended = False
         self._listener: socket.socket | None = None
-        #: Request -> its reply, None while it is being carried out; gone once acknowledged.
+        #: Request -> its reply, None while it is being carried out; gone once acknowledged. Of this session: a request
+        #: of an earlier one that ends late finds that these are not its own.
         self._replies: dict[int, str | None] = {}
 
     def serve(self, listener: socket.socket) -> None:
-        """Take connections until nobody has come for as long as the lease."""
+        """Take connections until nobody has been heard for as long as the lease."""
         self._listener = listener
         while True:
             listener.settimeout(min(5.0, self._lease_s / 4))
@@ -56,8 +58,8 @@ class Agent:
             threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
 
     def _left(self) -> bool:
-        gone_s = time.monotonic() - self._left_at
-        return self._connection is None and (self._ended or gone_s > self._lease_s)
+        silent_s = time.monotonic() - self._heard_at
+        return silent_s > self._lease_s or (self._ended and self._connection is None)
 
     def _listen(self, connection: socket.socket) -> None:
         """Read the requests of one connection; the first must be `hello`."""
@@ -73,7 +75,7 @@ class Agent:
                     break  # cut off in the middle: it will be repeated
                 request = json.loads(line)
                 if greeted:
-                    self._take(request)
+                    self._take(connection, request)
                 elif self._greet(connection, request):
                     greeted = True
                 else:
@@ -81,7 +83,6 @@ class Agent:
         with self._lock:
             if self._connection is connection:
                 self._connection = None
-                self._left_at = time.monotonic()
                 if self._ended and self._listener is not None:
                     self._listener.shutdown(socket.SHUT_RDWR)  # wakes `serve`
 
@@ -97,10 +98,10 @@ class Agent:
                 answer["error"] = f"in use by {self._label}"
             elif hello["session"] != self._session:
                 answer["ended"] = self._processes.end_all()
-                self._replies.clear()
+                self._replies = {}
                 self._controller, self._session, self._label = hello["controller"], hello["session"], hello["label"]
             if "error" not in answer:
-                self._lease_s = float(hello["lease_s"])
+                self._lease_s, self._heard_at = float(hello["lease_s"]), time.monotonic()
                 before, self._connection = self._connection, connection
                 if before is not None:
                     with contextlib.suppress(OSError):
@@ -122,21 +123,26 @@ class Agent:
             "cpus": self._cpus,
         }
 
-    def _take(self, request: dict[str, Any]) -> None:
-        """Carry a request out once, however often it comes."""
-        number = request["id"]
+    def _take(self, connection: socket.socket, request: dict[str, Any]) -> None:
+        """Carry a request out once, however often it comes; `beat` only says that the controller is there."""
         with self._lock:
+            if connection is not self._connection:
+                return  # it was made anew meanwhile: its session repeats what has no reply
+            self._heard_at = time.monotonic()
+            if request["op"] == "beat":
+                return
+            number, replies = request["id"], self._replies
             for done in request.get("ack", ()):
-                self._replies.pop(done, None)
-            if number in self._replies:
-                kept = self._replies[number]
+                replies.pop(done, None)
+            if number in replies:
+                kept = replies[number]
                 if kept is not None:
                     self._send(kept)
                 return
-            self._replies[number] = None
-        threading.Thread(target=self._carry_out, args=(number, request), daemon=True).start()
+            replies[number] = None
+        threading.Thread(target=self._carry_out, args=(number, request, replies), daemon=True).start()
 
-    def _carry_out(self, number: int, request: dict[str, Any]) -> None:
+    def _carry_out(self, number: int, request: dict[str, Any], replies: dict[int, str | None]) -> None:
         try:
             operation = OPERATIONS.get(request["op"])
             if operation is None:
@@ -150,8 +156,10 @@ class Agent:
             reply = {"id": number, "error": f"{type(exc).__name__}: {exc}", "kind": "error"}
         text = json.dumps(reply) + "\n"
         with self._lock:
-            if number in self._replies:
-                self._replies[number] = text
+            if replies is not self._replies:
+                return  # the session that asked is over
+            if number in replies:
+                replies[number] = text
             if request["op"] == "end":
                 self._ended = True  # as soon as the other side, having this reply, hangs up
             self._send(text)

@@ -50,7 +50,8 @@ def _run(processes: Processes, asked: Asked) -> dict[str, Any]:
         process.communicate()
         raise Refused(f"no end after {asked['timeout_s']:g} s") from None
     finally:
-        del processes.running[asked["id"]]
+        if processes.running.get(asked["id"]) is process:  # a later session may use the number again
+            del processes.running[asked["id"]]
     return {"returncode": process.returncode, "stdout": out, "stderr": err}
 
 
@@ -143,6 +144,12 @@ def _sha256(processes: Processes, asked: Asked) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
+def _hold_cpus(processes: Processes, asked: Asked) -> list[int] | None:
+    """None, or `[cpu, pid]`: one that is held by another process."""
+    taken = processes.cpus.hold(asked["cpus"])
+    return None if taken is None else list(taken)
+
+
 def _end_processes(processes: Processes, asked: Asked) -> list[str]:
     return processes.end_all()
 
@@ -161,6 +168,7 @@ OPERATIONS: dict[str, Callable[[Processes, Asked], Any]] = {
     "make_folder": _make_folder,
     "remove_folder": _remove_folder,
     "sha256": _sha256,
+    "hold_cpus": _hold_cpus,
     "end": _end_processes,
 }
 

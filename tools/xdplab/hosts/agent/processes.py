@@ -9,20 +9,23 @@ import signal
 import subprocess
 import time
 
+from xdplab.hosts.agent.cpus import HeldCpus
+
 #: How long processes have between SIGTERM and SIGKILL when the agent ends them, in s.
 _GRACE_S = 3.0
 
 
 class Processes:
-    """What was started, by process id, and commands that are being run, by request."""
+    """What was started, by process id, and commands that are being run, by request; and the CPUs that are theirs."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.started: dict[int, subprocess.Popen[bytes]] = {}
         self.running: dict[int, subprocess.Popen[str]] = {}
+        self.cpus = HeldCpus()
 
     def end_all(self) -> list[str]:
-        """End everything that was started here; returns the names of what was still alive."""
+        """End everything that was started here, and give its CPUs back; returns the names of what was still alive."""
         names: list[str] = []
         deadline = time.monotonic() + _GRACE_S
         while True:
@@ -30,6 +33,7 @@ class Processes:
             alive = [pid for pid in descendants() if _state(pid) not in ("Z", "")]
             if not alive or time.monotonic() > deadline + _GRACE_S:
                 self.started.clear()
+                self.cpus.release()
                 return names
             names = names or [_comm(pid) for pid in alive]
             number = signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL

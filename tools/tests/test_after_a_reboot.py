@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a killed run left is put back after a reboot of this machine, and not after one of the host that it was on."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from xdplab.hosts.base import Completed
+from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.runner.restore import recover
+from xdplab.testbed import HostsTestbed, TestbedLock, real, working_folder
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+SPEC = TestbedSpec.model_validate(
+    {
+        "schema": 1,
+        "name": "lab",
+        "kind": "hosts",
+        "hosts": {"t": {"address": "192.0.2.1"}, "dut": {"address": "192.0.2.2"}},
+        "ports": {
+            "a0": {"host": "t", "ifname": "p0"},
+            "b0": {"host": "dut", "ifname": "p0"},
+            "b1": {"host": "dut", "ifname": "p1"},
+            "c0": {"host": "t", "ifname": "p1"},
+        },
+    }
+)
+
+
+class Machine:
+    """A machine whose links have an MTU and nothing else that can be changed."""
+
+    def __init__(self) -> None:
+        self.mtu = {"p0": 9000, "p1": 9000}
+        self.mac = {"p0": "02:00:00:00:00:01", "p1": "02:00:00:00:00:02"}
+        self.files = {BOOT_ID: "first", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "7"}
+
+    def reboot(self) -> None:
+        self.mtu = dict.fromkeys(self.mtu, 1500)
+        self.files[BOOT_ID] = "second"
+
+
+class Played:
+    """A host without SSH; `machines` has what it plays."""
+
+    machines: ClassVar[dict[str, Machine]] = {}
+
+    def __init__(self, name: str, spec: Any, controller: str) -> None:
+        self.name, self._machine = name, self.machines[name]
+        self.facts: dict[str, Any] = {}
+
+    def open(self) -> None:
+        self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3]}
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        return (0, 1, 2, 3)
+
+    def hold_cpus(self, cpus: Sequence[int]) -> None:
+        pass
+
+    def read(self, path: str) -> str:
+        return "1" if path.endswith("/carrier") else self._machine.files[path]
+
+    def write(self, path: str, text: str) -> None:
+        self._machine.files[path] = text
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
+        out = ""
+        if argv[0] == "ip" and "show" in argv:
+            name = argv[-1]
+            link = {"address": self._machine.mac[name], "mtu": self._machine.mtu[name], "flags": ["UP"]}
+            out = json.dumps([link])
+        elif argv[:4] == ["ip", "link", "set", "dev"] and argv[5] == "mtu":
+            self._machine.mtu[argv[4]] = int(argv[6])
+        return Completed(tuple(argv), 0, out, "")
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> dict[str, Machine]:
+    """The machines of `SPEC`, by name, as each new testbed object finds them."""
+    found = {"t": Machine(), "dut": Machine()}
+    monkeypatch.setattr(Played, "machines", found)
+    monkeypatch.setattr(real, "SshHost", Played)
+    return found
+
+
+def killed_run() -> None:
+    """Ports are changed and a setting of the kernel too; nothing is put back."""
+    testbed = HostsTestbed(SPEC)
+    testbed.up()
+    assert testbed.lock.state()["ports"]["b0"]["mtu"] == 9000
+    testbed.lock.remember(settings={"hugepages_2m": 5}, settings_ports=[])
+    testbed.lock.release()
+
+
+def test_a_reboot_of_this_machine_does_not_reach_what_is_to_be_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDPLAB_STATE")
+    monkeypatch.setattr(Path, "mkdir", lambda *args, **kwargs: None)
+    assert TestbedLock("lab").path == Path("/var/lib/xdplab/lab.json")
+    assert working_folder("lab") == Path("/run/xdplab/lab.dut")
+
+
+def test_hosts_that_stayed_up_are_put_back(machines: dict[str, Machine]) -> None:
+    killed_run()
+    assert machines["dut"].mtu == {"p0": 1500, "p1": 1500}
+    with pytest.raises(InputError, match="a run left it changed"):
+        HostsTestbed(SPEC).up()
+    recover(SPEC)
+    assert [machine.mtu["p0"] for machine in machines.values()] == [9000, 9000]
+    assert machines["dut"].files["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "5"
+    assert not TestbedLock("lab").path.exists()
+
+
+def test_a_host_that_was_started_anew_is_left_as_its_start_made_it(machines: dict[str, Machine]) -> None:
+    killed_run()
+    machines["dut"].reboot()
+    done = recover(SPEC)
+    assert "dut: started anew since, which reset what a run had changed" in done
+    assert machines["dut"].mtu == {"p0": 1500, "p1": 1500}
+    assert machines["dut"].files["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "7"
+    assert machines["t"].mtu == {"p0": 9000, "p1": 9000}
+    assert not TestbedLock("lab").path.exists()
+
+
+def test_another_card_of_the_same_name_is_not_given_what_was_saved(machines: dict[str, Machine]) -> None:
+    killed_run()
+    machines["dut"].mac["p1"] = "02:00:00:00:00:99"
+    for _ in range(2):
+        with pytest.raises(XdplabError, match="dut: p1 has MAC 02:00:00:00:00:99, but what is to be put back is of"):
+            recover(SPEC)
+    assert machines["dut"].mtu == {"p0": 9000, "p1": 1500}
+    assert list(TestbedLock("lab").state()["ports"]) == ["b1"]
+    assert TestbedLock("lab").state()["settings"] == {"hugepages_2m": 5}
+    machines["dut"].mac["p1"] = "02:00:00:00:00:02"
+    recover(SPEC)
+    assert machines["dut"].mtu == {"p0": 9000, "p1": 9000}
+
+
+def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = TestbedSpec(name="here", kind="fake")
+    lock = TestbedLock("here")
+    lock.remember(settings={"hugepages_2m": 1 << 20}, boots={"local": "an earlier one"})
+    assert recover(spec) == ["hugepages_2m: local was started anew since, which reset it"]
+    assert not lock.path.exists()
+
+
+def test_a_state_file_that_cannot_be_understood_is_not_taken_for_an_empty_one() -> None:
+    lock = TestbedLock("torn")
+    lock.path.write_text('{"ports": {', encoding="utf-8")
+    with pytest.raises(XdplabError, match=r"torn\.json: .*; put back what it names, and remove it"):
+        lock.state()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trial added to a forwarder's counters, of which some were not at zero when it began."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import studies
+from lab.command import Done
+
+from xdplab.forwarders.fake import FakeForwarder
+from xdplab.forwarders.kernel import LinuxBridge
+from xdplab.forwarders.ovs import OvsForwarder
+from xdplab.forwarders.vpp import VppForwarder
+from xdplab.runner.counted import added
+
+
+def test_only_what_was_added_counts_at_any_depth() -> None:
+    before = {"b0": {"rx_pkts": 20, "rx_drop": 7}, "errors": {}, "label": "x"}
+    after = {"b0": {"rx_pkts": 120, "rx_drop": 7}, "errors": {"no-buffers": 3}, "label": "x"}
+    assert added(before, after) == {"b0": {"rx_pkts": 100, "rx_drop": 0}, "errors": {"no-buffers": 3}}
+
+
+def test_a_forwarder_that_was_started_anew_has_counted_since_then() -> None:
+    assert added({"b0": {"rx": 500, "tx": 1}}, {"b0": {"rx": 90, "tx": 80}}) == {"b0": {"rx": 90, "tx": 80}}
+
+
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
+    tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, cumulative: bool
+) -> None:
+    """Ports that outlast a forwarder begin with what was dropped in the visit before."""
+    readings = itertools.count(1)
+
+    def counters(_: FakeForwarder) -> dict[str, Any]:
+        return {"b0": {"rx_pkts": 1000 * next(readings), "rx_drop": 812}}
+
+    monkeypatch.setattr(FakeForwarder, "cumulative", cumulative)
+    monkeypatch.setattr(FakeForwarder, "counters", counters)
+    assert cli("run", studies.study_file(tmp_path)).code == 0
+    measured = [trial for trial in studies.only_run(results).trials() if trial.result is not None]
+    assert measured
+    for trial in measured:
+        assert trial.counters["b0"]["rx_drop"] == 812
+        assert trial.counted == ({"b0": {"rx_pkts": 1000, "rx_drop": 0}} if cumulative else {})
+
+
+def test_switches_whose_counters_outlast_a_trial_say_so() -> None:
+    assert all(each.cumulative for each in (OvsForwarder, VppForwarder, LinuxBridge))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller's side of a link to an agent: lines that are none of its, and being heard while nothing is asked."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+
+from xdplab.hosts import ssh_link
+from xdplab.hosts.ssh_link import AgentLink
+from xdplab.model import HostLost, HostSpec, InputError
+
+FACTS = {"agent": "i", "pid": 1, "uid": 0, "boot_id": "b", "netns": "n", "python": "p", "cpus": [0]}
+HELLO = json.dumps(FACTS).encode() + b"\n"
+
+
+class Login:
+    """What `create_process` gives: a host that says what it is told to say."""
+
+    def __init__(self, *said: bytes) -> None:
+        self.stdout, self.stderr = asyncio.StreamReader(), asyncio.StreamReader()
+        self.stdin = self
+        self.heard: list[bytes] = []
+        for data in said:
+            self.stdout.feed_data(data)
+
+    def write(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    def abort(self) -> None:
+        self.stdout.feed_eof()
+
+    async def create_process(self, command: str, encoding: None) -> "Login":
+        return self
+
+
+def link(login: Login, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> AgentLink:
+    """A link that finds this login behind its connection."""
+
+    async def connect(*_: Any) -> Login:
+        return login
+
+    async def deploy(*_: Any) -> str:
+        return "agent.pyz"
+
+    monkeypatch.setattr(ssh_link, "connect", connect)
+    monkeypatch.setattr(ssh_link, "deploy", deploy)
+    return AgentLink("dut", HostSpec(address="192.0.2.1", **spec), "c/t")
+
+
+@pytest.mark.parametrize("said", [b"Welcome to the lab!\n", b"\xff\xfe\n", b"[1]\n", b"[" * 9000 + b"\n", b"\n"])
+def test_a_shell_that_talks_before_the_agent_is_told_of(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        with pytest.raises(InputError, match=r"dut: its shell says .* instead of the agent's answer; what ~/\.bashrc"):
+            await link(Login(said, HELLO), monkeypatch).open()
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"Broadcast message\n", b'{"ok": 1}\n', b'{"id": [], "ok": 1}\n', b'{"id": 1}\n', b'{"id": 1, "error": "x"}\n'],
+)
+def test_a_line_that_is_no_reply_ends_the_waiting(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        login = Login(HELLO)
+        made = link(login, monkeypatch)
+        await made.open()
+        asked = asyncio.create_task(made.request("exists", path="/"))
+        await asyncio.sleep(0)
+        login.stdout.feed_data(said)
+        for wait in (asked, made.request("exists", path="/")):
+            with pytest.raises(HostLost, match="came instead of a reply of the agent; `xdplab restore`"):
+                await wait
+        await made.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))
+
+
+def test_an_agent_that_is_asked_nothing_hears_of_us_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> list[bytes]:
+        login = Login(HELLO)
+        made = link(login, monkeypatch, lease_s=2)
+        await made.open()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 1.2)
+        await made.close()
+        return login.heard[1:]
+
+    heard = asyncio.run(scenario())
+    assert heard == [b'{"op": "beat"}\n'] * 2

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include "config.h"
 #include "sched_stats.h"
+#include "tx_busy.h"
 
 struct sender;
 
@@ -39,6 +40,7 @@ struct sender {
 	const __u64 *lateness;			     /* HDR_COUNTS per stream */
 	const __u64 (*redirect_errors)[GEN_STREAMS]; /* by stage; or NULL */
 	const __s32 *redirect_errno;
+	const struct tx_busy *tx_busy; /* or NULL: the sender makes no calls */
 	int done_fd; /* readable when the schedule is done, or -1 */
 	void *private;
 

@@ -34,13 +34,13 @@ static void account_late(struct traffic *t)
 			 ns);
 }
 
+/* Also what the kernel refused before: it is late already. */
 static int kick_all(struct worker *w)
 {
 	int err = 0, i;
 
 	for (i = 0; !err && i < w->num_ios; i++)
-		if (w->ios[i].unkicked)
-			err = io_kick(&w->ios[i]);
+		err = io_kick(&w->ios[i]);
 	return err;
 }
 

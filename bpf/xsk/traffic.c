@@ -83,6 +83,7 @@ int traffic_receive(struct traffic *t, struct io *io)
 		struct arrival got = account_frame(&t->account, frames[i].data,
 						   frames[i].len, now);
 
+		batch_arrival(&t->in_flight, &got);
 		if (got.kind != ARRIVAL_COUNTED)
 			continue;
 		samples_add(&t->samples, got.id, got.seq, got.sent_ns, now);

@@ -254,7 +254,7 @@ static bool all_polling(const struct run *run)
  */
 static int start_senders(struct run *run)
 {
-	int i, err = 0;
+	int i, err = watch_above_senders(run);
 
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];

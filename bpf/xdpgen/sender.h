@@ -30,7 +30,9 @@ extern const struct sender_ops xsk_sender;
 struct sender {
 	const struct sender_ops *ops;
 	const struct config *cfg;
-	int cpu;		/* or NO_CPU */
+	int cpu;    /* or NO_CPU */
+	int policy; /* real-time, if there is a priority */
+	int priority;
 	int index[GEN_STREAMS]; /* into cfg->streams */
 	int count;
 	int batch;

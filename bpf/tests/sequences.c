@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 	struct account account;
 	int i;
 
-	if (account_open(&account, &stream, 1, 0))
+	if (account_open(&account, &stream, 1, 0, 0))
 		return 2;
 	trailer_at(__u16, trailer, 0) = to_be(16, TRAILER_MAGIC);
 	trailer[TRAILER_OFF_EP] = 1;

@@ -30,9 +30,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile __u8 rx_epoch;	/* of the warm-up; the trial's is + 1 */
-const volatile __u8 rx_reflect; /* enum rx_reflect */
-const volatile __u8 rx_serial;	/* frames arrive on one CPU at a time */
+const volatile __u8 rx_epoch;	  /* of the warm-up; the trial's is + 1 */
+const volatile __u64 rx_since_ns; /* what was sent earlier is of another run */
+const volatile __u8 rx_reflect;	  /* enum rx_reflect */
+const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
 const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
 __u32 next_expected[GEN_STREAMS];
@@ -215,7 +216,9 @@ static __always_inline int is_ours(const __u8 *trailer)
 
 	return trailer_at(const __u16, trailer, 0) ==
 		       (__u16)to_be(16, TRAILER_MAGIC) &&
-	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1;
+	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1 &&
+	       to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS)) >=
+		       rx_since_ns;
 }
 
 /*

@@ -42,6 +42,7 @@ static int load(struct receiver *r, __u8 epoch)
 	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
 	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
 	skel->rodata->rx_epoch = epoch;
+	skel->rodata->rx_since_ns = now_ns();
 	if (r->port->reflect)
 		skel->rodata->rx_reflect =
 			r->port->veth ? REFLECT_REDIRECT : REFLECT_TX;
@@ -120,11 +121,15 @@ out_close:
 	return err;
 }
 
+void receiver_detach(struct receiver *r)
+{
+	if (r->port)
+		detach_port(&r->at, r->port);
+}
+
 void receiver_close(struct receiver *r)
 {
-	if (!r->port)
-		return;
-	detach_port(&r->at, r->port);
+	receiver_detach(r);
 	if (r->latency)
 		munmap(r->latency, r->latency_bytes);
 	receiver_bpf__destroy(r->skel);

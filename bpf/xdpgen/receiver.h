@@ -25,6 +25,8 @@ struct receiver {
  */
 int receiver_open(struct receiver *r, const struct config *cfg, int index,
 		  __u8 epoch);
+/* Receive no more; what was counted can still be read. */
+void receiver_detach(struct receiver *r);
 void receiver_close(struct receiver *r);
 
 /* Sum of a stream's counters over all CPUs. */

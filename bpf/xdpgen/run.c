@@ -293,5 +293,8 @@ int run_traffic(struct run *run)
 		return err;
 	}
 	drain(run);
+	/* nothing more is counted: the parts of the result belong together */
+	for (i = 0; i < run->cfg.num_ports; i++)
+		receiver_detach(&run->receivers[i]);
 	return collect_errors(run);
 }

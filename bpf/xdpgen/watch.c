@@ -34,13 +34,6 @@ static void wake_up(int signal)
 	(void)signal; /* only there to end system calls with EINTR */
 }
 
-static void stop_signals(sigset_t *set)
-{
-	sigemptyset(set);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGTERM);
-}
-
 void watch_prepare(void)
 {
 	struct sigaction action = { .sa_handler = wake_up };

@@ -8,11 +8,11 @@
 #define VLAN_BYTES 4
 
 int account_open(struct account *a, const struct stream *streams, int count,
-		 __u8 epoch)
+		 __u8 epoch, __u64 since_ns)
 {
 	int i;
 
-	*a = (struct account){ .epoch = epoch };
+	*a = (struct account){ .epoch = epoch, .since_ns = since_ns };
 	for (i = 0; i < count; i++) {
 		struct arrivals *in = calloc(1, sizeof(*in));
 
@@ -95,12 +95,13 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 		goto other;
 	epoch = trailer[TRAILER_OFF_EP] - a->epoch;
 	in = a->by_id[trailer[TRAILER_OFF_ID]];
-	if (epoch > 1 || !in || !is_length(in->stream, len))
-		goto other;
 	got.id = trailer[TRAILER_OFF_ID];
 	got.seq = to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
 	got.sent_ns =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
+	if (epoch > 1 || !in || !is_length(in->stream, len) ||
+	    got.sent_ns < a->since_ns)
+		goto other;
 	if (!epoch) {
 		in->warmup++;
 		got.kind = ARRIVAL_WARMUP;

@@ -31,7 +31,8 @@ struct arrivals {
 };
 
 struct account {
-	__u8 epoch; /* of the warm-up; the trial's is + 1 */
+	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
+	__u64 since_ns; /* what was sent earlier is of another run */
 	struct arrivals *by_id[GEN_STREAMS];
 	__u64 other; /* frames that are not of these streams */
 };
@@ -53,7 +54,7 @@ struct arrival {
 
 /* Returns 0 or -ENOMEM. */
 int account_open(struct account *a, const struct stream *streams, int count,
-		 __u8 epoch);
+		 __u8 epoch, __u64 since_ns);
 void account_close(struct account *a);
 
 /* Account a frame of @len bytes that the application saw at @now. */

@@ -109,7 +109,7 @@ static bool is_over(const struct worker *w, __u64 now)
 	const struct ping *p = w->private;
 	const struct options *o = w->opt;
 
-	return (o->count && p->batches == (__u64)o->count) ||
+	return w->finish || (o->count && p->batches == (__u64)o->count) ||
 	       (o->duration_s > 0 && now > p->begin_ns + o->duration_s * 1e9);
 }
 

@@ -26,7 +26,8 @@ struct traffic *traffic_open(const struct options *o)
 	gen_init(&t->gen, t->streams, o->streams, t->index, o->num_streams,
 		 &o->timing, epoch);
 	t->lateness = calloc(o->num_streams, sizeof(*t->lateness));
-	err = account_open(&t->account, o->streams, o->num_streams, epoch);
+	err = account_open(&t->account, o->streams, o->num_streams, epoch,
+			   now_ns());
 	if (!t->lateness || err)
 		goto out_memory;
 	if (!samples_open(&t->samples, o->samples, o->samples_max))

@@ -9,29 +9,27 @@ from conftest import BPF, only
 from xsk import frames, xsk
 
 SOURCE = Path(__file__).with_name("batch.c")
-BATCH = 2
-#: A frame that comes back after its batch was given up, while others are under way.
-LATE = 40
-TIMEOUT_US, LATE_S = 50000, 0.08
+COUNT = 100
+#: Every frame takes this long, so that one is always under way.
+DELAY_S = 0.005
+#: This one comes back after its batch was given up, while another is under way.
+LATE, LATE_S, TIMEOUT_US = 40, 0.08, 50000
 
 
 def test_a_late_return_is_not_of_the_batch_in_flight(middle, tmp_path):
     path = tmp_path / "samples.bin"
-    with middle.forwarder(tmp_path, "b0", "b0", delay={LATE: LATE_S}, duplicate=[90]):
-        options = {"count": 100, "ping_batch": BATCH, "timeout_us": TIMEOUT_US, "samples": str(path)}
-        with xsk(middle, "a", "ping", "a0", streams=[frames()], interval_us=1000, **options) as ping:
+    delay = dict.fromkeys(range(COUNT), DELAY_S) | {LATE: LATE_S}
+    with middle.forwarder(tmp_path, "b0", "b0", delay=delay):
+        options = {"count": COUNT, "timeout_us": TIMEOUT_US, "samples": str(path)}
+        with xsk(middle, "a", "ping", "a0", streams=[frames()], **options) as ping:
             done = ping.finish(signal=False)
     assert done["timeouts"] == 1
     got = only(done)
-    assert (got["sent"], got["received"], got["duplicated"]) == (100 * BATCH, 100 * BATCH, 1)
-    batches = {}
-    for sent, latency, seq, _ in struct.iter_unpack("=QQII", path.read_bytes()):
-        batches.setdefault(seq // BATCH, []).append((sent, sent + latency))
-    assert len(batches) == 100
-    for number in range(1, 100):
-        left = min(sent for sent, _ in batches[number])
-        if number - 1 != LATE // BATCH:
-            assert left >= max(back for _, back in batches[number - 1]), f"batch {number} left before that was back"
+    assert (got["sent"], got["received"], got["lost"]) == (COUNT, COUNT, 0)
+    samples = struct.iter_unpack("=QQII", path.read_bytes())
+    times = {seq: (sent, sent + latency) for sent, latency, seq, _ in samples}
+    early = [seq for seq in range(1, COUNT) if seq - 1 != LATE and times[seq][0] < times[seq - 1][1]]
+    assert not early, "left before the one before it was back"
 
 
 def test_what_completes_a_batch(tmp_path):

@@ -10,7 +10,8 @@
 int main(int argc, char **argv)
 {
 	static const struct stream stream = { .kind = STREAM_LOAD,
-					      .frame_bytes = BYTES + 4 };
+					      .frame_bytes = BYTES + 4,
+					      .flows = 1 };
 	__u8 frame[BYTES] = {}, *trailer = frame + BYTES - TRAILER_BYTES;
 	const struct arrivals *in;
 	struct account account;

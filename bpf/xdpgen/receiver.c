@@ -26,6 +26,9 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 		entry->len = stream_kernel_bytes(s);
 		entry->tag_bytes = s->vlan ? 4 : 0;
 		entry->slot = r->slots++;
+		entry->flows = s->flows;
+		entry->first_flow = r->flows;
+		r->flows += s->flows;
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
 			entry->histogram = r->histograms++;
@@ -51,6 +54,10 @@ static int load(struct receiver *r, __u8 epoch)
 				  r->port->rx_queues == 1;
 	err = bpf_map__set_max_entries(skel->maps.window,
 				       max(r->slots, 1) * RX_WINDOW_WORDS);
+	if (err)
+		return err;
+	err = bpf_map__set_max_entries(skel->maps.next_expected,
+				       max(r->flows, 1));
 	if (err)
 		return err;
 	err = bpf_map__set_max_entries(skel->maps.latency,

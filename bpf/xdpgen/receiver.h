@@ -15,6 +15,7 @@ struct receiver {
 	__u64 *latency;			     /* HDR_COUNTS per histogram */
 	size_t latency_bytes;
 	int slots;
+	int flows;
 	int histograms;
 	int cpus;
 };

@@ -21,6 +21,7 @@ struct arrivals {
 	__u64 out_of_order;
 	__u64 beyond_window;
 	__u64 next; /* sequence after the highest that arrived */
+	__u64 *next_of_flow;
 	/* gaps, as in RFC 2544 26.5 */
 	__u64 last_lost;
 	bool any_lost;

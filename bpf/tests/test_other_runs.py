@@ -13,7 +13,8 @@ import socket, struct, sys
 port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 port.bind((sys.argv[1], 0))
 for epoch in range(256):
-    port.send(bytes(12) + b"\\x08\\x00" + bytes(28) + struct.pack("!HBBIQH", 0x78D7, 0, epoch, 70000, int(sys.argv[2]), 0))
+    trailer = struct.pack("!HBBIQH", 0x78D7, 0, epoch, 70000, int(sys.argv[2]), 0)
+    port.send(bytes(12) + b"\\x08\\x00" + bytes(28) + trailer)
 """
 
 

@@ -135,11 +135,11 @@ def test_a_probe_that_is_interrupted_tells_what_it_has(middle):
 def test_what_is_under_way_at_an_interruption_is_waited_for(middle, role, tmp_path):
     """Each frame takes 0.1 s."""
     options = {"streams": [frames(pps=500.0 if role == "probe" else None)], "drain_s": 5, "timeout_us": 5000000}
-    with middle.forwarder(tmp_path, "b0", "b0", delay=dict.fromkeys(range(2000), 0.1)):
-        with xsk(middle, "a", role, "a0", max_burst=1000000, **options) as tester:
-            time.sleep(0.55)
-            begin = time.monotonic()
-            done = tester.finish()
+    forwarder = middle.forwarder(tmp_path, "b0", "b0", delay=dict.fromkeys(range(2000), 0.1))
+    with forwarder, xsk(middle, "a", role, "a0", max_burst=1000000, **options) as tester:
+        time.sleep(0.55)
+        begin = time.monotonic()
+        done = tester.finish()
     (got,) = done["streams"]
     assert done["interrupted"] and time.monotonic() - begin < 2
     assert got["sent"] == got["received"] >= 4 and got["lost"] == 0

@@ -287,14 +287,14 @@ int run_traffic(struct run *run)
 	for (i = 0; i < run->num_senders; i++)
 		sender_stop(&run->senders[i]);
 	run->stop_ns = now_ns();
-	if (err) {
-		snprintf(run->error, sizeof(run->error),
-			 "cannot run senders: %s", explain(err));
-		return err;
-	}
-	drain(run);
+	if (!err)
+		drain(run);
 	/* nothing more is counted: the parts of the result belong together */
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_detach(&run->receivers[i]);
-	return collect_errors(run);
+	if (!err)
+		return collect_errors(run);
+	snprintf(run->error, sizeof(run->error), "cannot run senders: %s",
+		 explain(err));
+	return err;
 }

@@ -50,9 +50,9 @@ struct worker {
 	int refused; /* -errno of that */
 	pid_t tid;
 	int exit_fd;
-	volatile bool
-		finish; /* begin nothing more; the role says when it is over */
-	volatile bool stop; /* at once */
+	/* asked to begin nothing more: the role says when it is over */
+	volatile bool finish;
+	volatile bool stop; /* asked to end at once */
 	bool over;	    /* the role has done what it was asked */
 	__u64 wake_ns;	    /* there is something to do then; 0 = not known */
 	int error;

@@ -12,7 +12,8 @@ from xdplab.hosts import LocalHost
 from xdplab.model import CpuLayout
 from xdplab.model import Path as Way
 from xdplab.model.socket_options import SocketOptions
-from xdplab.testbed import Port, TesterPorts
+from xdplab.testbed import Port
+from xdplab.testbed.base import ports_of_path
 from xdplab.testers.xsk import XskTester
 
 BEFORE, SINCE = "6.1.0-32-amd64\n", "6.17.0\n"
@@ -46,6 +47,7 @@ def test_a_kernel_without_it(tmp_path: Path, release: str, options: dict[str, An
     host = Kernel(release)
     dut = Dut(host, (), Way.HAIRPIN, CpuLayout(tester_tx=0, forwarder=0), tmp_path)
     port = Port("a0", host, "p0", "02:00:00:00:00:0a", 1500)
+    ports = ports_of_path({"a0": port, "c0": port}, Way.HAIRPIN)
     tester = XskTester(SocketOptions(**options))
-    for reason in (XskForwarder(XskOptions(**options)).supported(dut), tester.supports_path(TesterPorts(port, port))):
+    for reason in (XskForwarder(XskOptions(**options)).supported(dut), tester.supports_path(ports)):
         assert (reason is None) if needs is None else (needs in (reason or ""))

@@ -6,7 +6,9 @@
  *   0       2     magic        0x78d7
  *   2       1     stream id    0..15
  *   3       1     epoch        run base + 0 for the warm-up, + 1 for the trial;
- *                              the (even) base differs from run to run
+ *                              the (even) base differs from run to run, but
+ *                              there are 128: a receiver also ignores what
+ *                              left before its run began
  *   4       4     sequence     from 0 in each epoch, per stream, modulo 2^32
  *   8       8     sent_ns      bpf_ktime_get_ns() (CLOCK_MONOTONIC) at departure
  *   16      2     compensation

@@ -31,6 +31,18 @@ int fail(int err, const char *fmt, ...)
 	return err;
 }
 
+void stop_signals(sigset_t *set)
+{
+	struct sigaction hangup;
+
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	/* who blocks a signal gets it even when it is ignored */
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaddset(set, SIGHUP);
+}
+
 const char *explain(int err)
 {
 	static __thread char text[160];

@@ -3,6 +3,7 @@
 #ifndef XDPLAB_UTIL_H
 #define XDPLAB_UTIL_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <time.h>
@@ -31,6 +32,9 @@ int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Text for -errno; adds what to do for the errors users meet. */
 const char *explain(int err);
+
+/* Signals that end a program; not SIGHUP if nohup has it ignored. */
+void stop_signals(sigset_t *set);
 
 /* Send libbpf's and libxdp's messages nowhere; keep our one line. */
 void quiet_libraries(void);

@@ -234,9 +234,7 @@ int main(int argc, char **argv)
 	int err, signal;
 
 	quiet_libraries();
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
+	stop_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (parse(&p, argc, argv) || open_prober(&p)) {
 		ovsprobe_bpf__destroy(p.skel);

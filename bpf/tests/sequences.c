@@ -10,13 +10,14 @@
 int main(int argc, char **argv)
 {
 	static const struct stream stream = { .kind = STREAM_LOAD,
-					      .frame_bytes = BYTES + 4 };
+					      .frame_bytes = BYTES + 4,
+					      .flows = 1 };
 	__u8 frame[BYTES] = {}, *trailer = frame + BYTES - TRAILER_BYTES;
 	const struct arrivals *in;
 	struct account account;
 	int i;
 
-	if (account_open(&account, &stream, 1, 0))
+	if (account_open(&account, &stream, 1, 0, 0))
 		return 2;
 	trailer_at(__u16, trailer, 0) = to_be(16, TRAILER_MAGIC);
 	trailer[TRAILER_OFF_EP] = 1;

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """Start, stop, interruption and death; nothing stays attached."""
 
+import contextlib
 import json
+import os
 import signal
+import subprocess
 import time
 
 import pytest
-from conftest import clean, config, counts, only, stream, xdpgen, xdpgen_running
+from conftest import XDPGEN, clean, config, counts, only, stream, xdpgen, xdpgen_running
 
 RECEIVERS = [{"rx": "xdp"}, {"rx": "tc"}, {"rx": "tc", "tc_hook": "clsact"}]
 
@@ -17,7 +20,7 @@ def long_run(net, **receiver):
 
 
 @pytest.mark.parametrize("sender", ["live", "xsk"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_gives_the_result_so_far(direct, number, sender):
     begin = time.monotonic()
     with xdpgen_running(long_run(direct) | {"sender": sender}) as process:
@@ -39,6 +42,48 @@ def test_a_signal_gives_the_result_so_far(direct, number, sender):
     assert progress.startswith("progress ")
     assert json.loads(progress.removeprefix("progress "))["t"] == pytest.approx(1.0, abs=0.05)
     assert direct.is_clean()
+
+
+def test_a_hangup_leaves_no_filter_and_nohup_survives_it(direct):
+    """The classic hook has no link that ends with the process."""
+    run = long_run(direct, **RECEIVERS[2])
+    with xdpgen_running(run) as process:
+        assert direct.attached("c0")["filters"] == 1
+        process.send_signal(signal.SIGHUP)
+        assert json.loads(process.communicate(timeout=5)[0])["interrupted"]
+    assert direct.is_clean()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with xdpgen_running(run | {"duration_s": 1}) as process:
+            process.send_signal(signal.SIGHUP)
+            assert not json.loads(process.communicate(timeout=5)[0])["interrupted"]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert direct.is_clean()
+
+
+@pytest.mark.parametrize("receiver", RECEIVERS, ids=lambda r: "-".join(r.values()))
+def test_nothing_is_received_while_the_result_is_read(direct, receiver):
+    """Its output is full: it stands in the middle of writing what it has counted."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    filler = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            filler += os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    ports = [direct.port("a0"), direct.port("c0", **receiver)]
+    with subprocess.Popen([XDPGEN, "-"], stdin=subprocess.PIPE, stdout=writer, text=True) as process:
+        os.close(writer)
+        process.stdin.write(json.dumps(config(ports)))
+        process.stdin.close()
+        time.sleep(2)
+        assert process.poll() is None
+        attached = direct.attached("c0")
+        with open(reader, "rb") as pipe:
+            result = json.loads(pipe.read()[filler:])
+    assert not any(attached.values())
+    assert counts(only(result)) == clean(600)
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS, ids=lambda r: "-".join(r.values()))

@@ -45,7 +45,7 @@ def random_options(rng, role):
     if rng.random() < 0.5:
         options |= {"unaligned": True, "chunk_bytes": rng.randrange(2184, 4097, 8)}
     if rng.random() < 0.5:  # few chunks: rings and roles have to share them
-        options["frames"] = rng.randint(2 * batch, 2 * batch + 2048)
+        options["frames"] = rng.randint(max(2 * batch, 4), 2 * batch + 2048)
     if tx_ring >= 32 and rng.random() < 0.4:
         options["tx_skb_budget"] = rng.randint(32, tx_ring)
     if role == "forward" and options["sockets"] > 1:

@@ -3,6 +3,7 @@
 
 import json
 import signal
+import subprocess
 import time
 
 import pytest
@@ -128,6 +129,33 @@ def test_a_probe_that_is_interrupted_tells_what_it_has(middle):
     assert done["interrupted"] and 0.1 < done["trial_s"] < 20
     assert got["intended"] == pytest.approx(1000 * done["trial_s"], abs=2)
     assert got["lost"] == got["sent"] > 100
+
+
+@pytest.mark.parametrize("role", ["probe", "ping"])
+def test_what_is_under_way_at_an_interruption_is_waited_for(middle, role, tmp_path):
+    """Each frame takes 0.1 s."""
+    options = {"streams": [frames(pps=500.0 if role == "probe" else None)], "drain_s": 5, "timeout_us": 5000000}
+    forwarder = middle.forwarder(tmp_path, "b0", "b0", delay=dict.fromkeys(range(2000), 0.1))
+    with forwarder, xsk(middle, "a", role, "a0", max_burst=1000000, **options) as tester:
+        time.sleep(0.55)
+        begin = time.monotonic()
+        done = tester.finish()
+    (got,) = done["streams"]
+    assert done["interrupted"] and time.monotonic() - begin < 2
+    assert got["sent"] == got["received"] >= 4 and got["lost"] == 0
+
+
+def test_a_second_signal_ends_the_wait(middle):
+    """Nothing comes back."""
+    with xsk(middle, "a", "probe", "a0", streams=[frames(pps=500.0)], drain_s=60) as probe:
+        time.sleep(0.3)
+        probe.process.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            probe.process.wait(0.5)
+        done = probe.finish()
+    (got,) = done["streams"]
+    assert done["interrupted"] and got["lost"] == got["sent"] > 0
+    assert done["trial_s"] < 5
 
 
 #: Sockets whose frames wait in the port's own queue, and keep their slots of the ring meanwhile.

@@ -47,6 +47,7 @@ BAD = [
     (FORWARD, {"chunk_bytes": 3001, "unaligned": True}, "a multiple of 8"),
     (FORWARD, {"sockets": 2}, "needs shared_umem false"),
     (FORWARD, {"frames": 100}, "twice the batch"),
+    (FORWARD, {"frames": 2, "batch": 1}, "frames: must be at least 4"),
     (FORWARD, {"batch": 0}, "from 1 to 512"),
     (FORWARD, {"tx_skb_budget": 16}, "from 32 to tx_ring"),
     (FORWARD, {"tx_skb_budget": 4096}, "from 32 to tx_ring"),

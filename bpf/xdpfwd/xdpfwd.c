@@ -226,9 +226,7 @@ int main(int argc, char **argv)
 	int err = 0, i;
 
 	quiet_libraries();
-	sigemptyset(&signals);
-	sigaddset(&signals, SIGINT);
-	sigaddset(&signals, SIGTERM);
+	stop_signals(&signals);
 	sigaddset(&signals, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (open_forwarder(&f, argc, argv))

@@ -155,5 +155,9 @@ int live_redirect_err(struct redirect_err_args *args)
 	redirect_errno = args->err;
 	redirect_errors[gen.stage != GEN_WARMUP][index]++;
 	streams[index].seq--;
+	/* as it was before that one: the sequence tells the flow */
+	if (!streams[index].flow)
+		streams[index].flow = streams[index].flows;
+	streams[index].flow--;
 	return 0;
 }

@@ -120,6 +120,7 @@ static int live_open(struct sender *s)
 	s->redirect_errors =
 		(const __u64(*)[GEN_STREAMS])live->skel->bss->redirect_errors;
 	s->redirect_errno = &live->skel->bss->redirect_errno;
+	s->tx_busy = NULL;
 	s->done_fd = bpf_map__fd(live->skel->maps.done);
 	for (i = 0; !err && i < s->count; i++)
 		err = add_port(s, bpf_map__fd(live->skel->maps.tx_ports), i);

@@ -30,12 +30,12 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile __u8 rx_epoch;	/* of the warm-up; the trial's is + 1 */
-const volatile __u8 rx_reflect; /* enum rx_reflect */
-const volatile __u8 rx_serial;	/* frames arrive on one CPU at a time */
+const volatile __u8 rx_epoch;	  /* of the warm-up; the trial's is + 1 */
+const volatile __u64 rx_since_ns; /* what was sent earlier is of another run */
+const volatile __u8 rx_reflect;	  /* enum rx_reflect */
+const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
 const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
-__u32 next_expected[GEN_STREAMS];
 struct rx_gaps gaps[GEN_STREAMS];
 
 struct {
@@ -58,6 +58,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } window SEC(".maps");
+
+/* Per flow of each slot: the sequence after the highest that arrived. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* flows of all slots */
+	__type(key, __u32);
+	__type(value, __u32);
+} next_expected SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -111,11 +119,22 @@ static __always_inline enum arrival window_mark(__u32 slot, __u32 seq)
 	return RACE;
 }
 
-/* RFC 4737: a frame is reordered if a later one has been here before it. */
-static __always_inline int is_reordered(__u32 slot, __u32 seq)
+/*
+ * RFC 4737: a frame is reordered if a later one of its flow has been here
+ * before it.  Flows take turns, so the sequence tells the flow, whatever the
+ * switch has done to addresses and ports.
+ */
+static __always_inline int is_reordered(const volatile struct rx_stream *s,
+					__u32 seq)
 {
-	__u32 *next = &next_expected[slot & (GEN_STREAMS - 1)], old, tries;
+	__u32 key = s->first_flow, *next, old, tries;
 
+	if (s->flows > 1)
+		key += whole_seq(gaps[s->slot & (GEN_STREAMS - 1)].next, seq) %
+		       s->flows;
+	next = bpf_map_lookup_elem(&next_expected, &key);
+	if (!next)
+		return 0;
 	for (tries = 0; tries < RX_TRIES; tries++) {
 		old = *(volatile __u32 *)next;
 		if ((__s32)(seq - old) < 0)
@@ -130,12 +149,14 @@ static __always_inline int is_reordered(__u32 slot, __u32 seq)
 	return 0;
 }
 
-/* A frame in order has arrived: RFC 2544 26.5 and 26.6 want to know since when. */
+/* RFC 2544 26.5 and 26.6 want to know since when none of the stream was missing. */
 static __always_inline void account_gap(__u32 slot, __u32 seq, __u64 sent)
 {
 	struct rx_gaps *g = &gaps[slot & (GEN_STREAMS - 1)];
 	__u64 since = sent - g->previous_ns, whole = whole_seq(g->next, seq);
 
+	if ((__s64)(whole - g->next) < 0)
+		return;
 	if (whole != g->next) {
 		g->last_lost = whole - 1;
 		g->any = 1;
@@ -167,9 +188,10 @@ static __always_inline void account_latency(struct rx_counters *c,
 		c->min_inv = ~ns;
 }
 
-static __always_inline void account(const __u8 *trailer, __u32 slot,
-				    __u32 histogram)
+static __always_inline void account(const __u8 *trailer,
+				    const volatile struct rx_stream *s)
 {
+	__u32 slot = s->slot, histogram = s->histogram;
 	/* Load frames do not pay for the clock: a throughput stays the same
 	 * whether probes run beside it or not.
 	 */
@@ -200,10 +222,9 @@ static __always_inline void account(const __u8 *trailer, __u32 slot,
 		return;
 	}
 	c->received++;
-	if (is_reordered(slot, seq))
+	if (is_reordered(s, seq))
 		c->out_of_order++;
-	else
-		account_gap(slot, seq, sent);
+	account_gap(slot, seq, sent);
 	if (histogram != RX_NO_LATENCY)
 		account_latency(c, histogram, now - sent);
 }
@@ -215,7 +236,9 @@ static __always_inline int is_ours(const __u8 *trailer)
 
 	return trailer_at(const __u16, trailer, 0) ==
 		       (__u16)to_be(16, TRAILER_MAGIC) &&
-	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1;
+	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1 &&
+	       to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS)) >=
+		       rx_since_ns;
 }
 
 /*
@@ -268,7 +291,7 @@ int receive_xdp(struct xdp_md *ctx)
 		goto other;
 	s = &rx_streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
 	if (s->slot != RX_NO_SLOT && is_length(s, len)) {
-		account(trailer, s->slot, s->histogram);
+		account(trailer, s);
 		return XDP_DROP;
 	}
 	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT) {
@@ -297,7 +320,7 @@ int receive_tc(struct __sk_buff *skb)
 	s = &rx_streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
 	if (s->slot == RX_NO_SLOT || !is_length(s, skb->len))
 		goto other;
-	account(trailer, s->slot, s->histogram);
+	account(trailer, s);
 	return TC_ACT_SHOT;
 other:
 	count_port(0);

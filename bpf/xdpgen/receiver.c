@@ -26,6 +26,9 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 		entry->len = stream_kernel_bytes(s);
 		entry->tag_bytes = s->vlan ? 4 : 0;
 		entry->slot = r->slots++;
+		entry->flows = s->flows;
+		entry->first_flow = r->flows;
+		r->flows += s->flows;
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
 			entry->histogram = r->histograms++;
@@ -42,6 +45,7 @@ static int load(struct receiver *r, __u8 epoch)
 	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
 	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
 	skel->rodata->rx_epoch = epoch;
+	skel->rodata->rx_since_ns = now_ns();
 	if (r->port->reflect)
 		skel->rodata->rx_reflect =
 			r->port->veth ? REFLECT_REDIRECT : REFLECT_TX;
@@ -50,6 +54,10 @@ static int load(struct receiver *r, __u8 epoch)
 				  r->port->rx_queues == 1;
 	err = bpf_map__set_max_entries(skel->maps.window,
 				       max(r->slots, 1) * RX_WINDOW_WORDS);
+	if (err)
+		return err;
+	err = bpf_map__set_max_entries(skel->maps.next_expected,
+				       max(r->flows, 1));
 	if (err)
 		return err;
 	err = bpf_map__set_max_entries(skel->maps.latency,
@@ -120,11 +128,15 @@ out_close:
 	return err;
 }
 
+void receiver_detach(struct receiver *r)
+{
+	if (r->port)
+		detach_port(&r->at, r->port);
+}
+
 void receiver_close(struct receiver *r)
 {
-	if (!r->port)
-		return;
-	detach_port(&r->at, r->port);
+	receiver_detach(r);
 	if (r->latency)
 		munmap(r->latency, r->latency_bytes);
 	receiver_bpf__destroy(r->skel);

@@ -15,6 +15,7 @@ struct receiver {
 	__u64 *latency;			     /* HDR_COUNTS per histogram */
 	size_t latency_bytes;
 	int slots;
+	int flows;
 	int histograms;
 	int cpus;
 };
@@ -25,6 +26,8 @@ struct receiver {
  */
 int receiver_open(struct receiver *r, const struct config *cfg, int index,
 		  __u8 epoch);
+/* Receive no more; what was counted can still be read. */
+void receiver_detach(struct receiver *r);
 void receiver_close(struct receiver *r);
 
 /* Sum of a stream's counters over all CPUs. */

@@ -24,6 +24,8 @@ struct rx_stream {
 	__u8 slot;	/* RX_NO_SLOT: not received on this port */
 	__u8 histogram; /* RX_NO_LATENCY: load stream */
 	__u8 tag_bytes; /* 4 with a VLAN tag */
+	__u32 flows;
+	__u32 first_flow; /* of them, in the map of flows */
 };
 
 /* Per slot and CPU; softirq does not nest, so plain additions are exact. */

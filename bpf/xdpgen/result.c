@@ -15,6 +15,11 @@ static json_t *integer(__u64 value)
 	return json_integer(value);
 }
 
+static json_t *integer_or_null(const __u64 *value)
+{
+	return value ? integer(*value) : json_null();
+}
+
 static json_t *string_or_null(const char *string)
 {
 	return string && *string ? json_string(string) : json_null();
@@ -194,6 +199,7 @@ static json_t *thread_ports(const struct sender *s)
 
 static json_t *thread_json(const struct sender *s)
 {
+	const struct tx_busy *busy = s->tx_busy;
 	const struct gen_thread *t = s->gen;
 	__u64 polls = 0;
 	int i;
@@ -201,7 +207,7 @@ static json_t *thread_json(const struct sender *s)
 	for (i = 0; i < GEN_CPUS; i++)
 		polls += t->polls[i];
 	return json_pack(
-		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"tx_cpu", s->cpu == NO_CPU ? json_null() : json_integer(s->cpu),
 		"ports", thread_ports(s), "batch", s->batch, "polls",
 		integer(polls), "cpu_seen", cpus_json(t->polls, GEN_CPUS),
@@ -212,7 +218,10 @@ static json_t *thread_json(const struct sender *s)
 			s->before.nonvoluntary_switches),
 		"run_delay_ns",
 		integer(s->after.run_delay_ns - s->before.run_delay_ns),
-		"ran_ns", integer(s->after.ran_ns - s->before.ran_ns));
+		"ran_ns", integer(s->after.ran_ns - s->before.ran_ns),
+		"tx_eagain", integer_or_null(busy ? &busy->eagain : NULL),
+		"tx_ebusy", integer_or_null(busy ? &busy->ebusy : NULL),
+		"tx_enobufs", integer_or_null(busy ? &busy->enobufs : NULL));
 }
 
 static json_t *warmup_json(const struct run *run)

@@ -254,7 +254,7 @@ static bool all_polling(const struct run *run)
  */
 static int start_senders(struct run *run)
 {
-	int i, err = 0;
+	int i, err = watch_above_senders(run);
 
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
@@ -287,11 +287,14 @@ int run_traffic(struct run *run)
 	for (i = 0; i < run->num_senders; i++)
 		sender_stop(&run->senders[i]);
 	run->stop_ns = now_ns();
-	if (err) {
-		snprintf(run->error, sizeof(run->error),
-			 "cannot run senders: %s", explain(err));
-		return err;
-	}
-	drain(run);
-	return collect_errors(run);
+	if (!err)
+		drain(run);
+	/* nothing more is counted: the parts of the result belong together */
+	for (i = 0; i < run->cfg.num_ports; i++)
+		receiver_detach(&run->receivers[i]);
+	if (!err)
+		return collect_errors(run);
+	snprintf(run->error, sizeof(run->error), "cannot run senders: %s",
+		 explain(err));
+	return err;
 }

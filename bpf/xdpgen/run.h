@@ -45,6 +45,8 @@ static inline double run_elapsed(const struct run *run)
 
 /* Block and catch signals; call before any thread exists. */
 void watch_prepare(void);
+/* Have the calling thread run when a real-time sender of its core does not sleep. */
+int watch_above_senders(struct run *run);
 /* Wait for the senders to end; stops each.  0 or -errno. */
 int watch_senders(struct run *run);
 /* Sleep for @ns, < 1 s; true when a signal to stop came. */

@@ -61,23 +61,33 @@ int senders_plan(const struct config *cfg, struct sender *senders)
 	return count;
 }
 
+static int set_scheduling(const struct sender *s)
+{
+	struct sched_param param = { .sched_priority = s->priority };
+	cpu_set_t cpus;
+
+	if (s->cpu != NO_CPU) {
+		CPU_ZERO(&cpus);
+		CPU_SET(s->cpu, &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus))
+			return -errno;
+	}
+	if (s->priority && sched_setscheduler(0, s->policy, &param))
+		return -errno;
+	return 0;
+}
+
 static void *thread_main(void *arg)
 {
 	struct sender *s = arg;
 	__u64 one = 1;
 	sigset_t mask;
-	cpu_set_t cpus;
 
 	sigemptyset(&mask);
 	sigaddset(&mask, SIGUSR1);
 	pthread_sigmask(SIG_UNBLOCK, &mask, NULL);
 	s->tid = syscall(SYS_gettid);
-	if (s->cpu != NO_CPU) {
-		CPU_ZERO(&cpus);
-		CPU_SET(s->cpu, &cpus);
-		if (sched_setaffinity(0, sizeof(cpus), &cpus))
-			s->error = -errno;
-	}
+	s->error = set_scheduling(s);
 	if (!s->error)
 		s->error = s->ops->run(s);
 	sender_sched_stats(s, &s->after);

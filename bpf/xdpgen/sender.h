@@ -8,6 +8,7 @@
 #include <sys/types.h>
 #include "config.h"
 #include "sched_stats.h"
+#include "tx_busy.h"
 
 struct sender;
 
@@ -29,7 +30,9 @@ extern const struct sender_ops xsk_sender;
 struct sender {
 	const struct sender_ops *ops;
 	const struct config *cfg;
-	int cpu;		/* or NO_CPU */
+	int cpu;    /* or NO_CPU */
+	int policy; /* real-time, if there is a priority */
+	int priority;
 	int index[GEN_STREAMS]; /* into cfg->streams */
 	int count;
 	int batch;
@@ -39,6 +42,7 @@ struct sender {
 	const __u64 *lateness;			     /* HDR_COUNTS per stream */
 	const __u64 (*redirect_errors)[GEN_STREAMS]; /* by stage; or NULL */
 	const __s32 *redirect_errno;
+	const struct tx_busy *tx_busy; /* or NULL: the sender makes no calls */
 	int done_fd; /* readable when the schedule is done, or -1 */
 	void *private;
 

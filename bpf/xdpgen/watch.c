@@ -34,13 +34,6 @@ static void wake_up(int signal)
 	(void)signal; /* only there to end system calls with EINTR */
 }
 
-static void stop_signals(sigset_t *set)
-{
-	sigemptyset(set);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGTERM);
-}
-
 void watch_prepare(void)
 {
 	struct sigaction action = { .sa_handler = wake_up };
@@ -89,6 +82,30 @@ static int watch_open(struct watch *w)
 	}
 	w->running = run->num_senders;
 	return err;
+}
+
+/*
+ * A real-time sender never leaves its core, which this thread shares: so it
+ * has the next higher priority.
+ */
+int watch_above_senders(struct run *run)
+{
+	int policy = sched_getscheduler(0), i;
+	struct sched_param param;
+	int highest;
+
+	if (policy != SCHED_FIFO && policy != SCHED_RR)
+		return 0;
+	highest = sched_get_priority_max(policy);
+	if (sched_getparam(0, &param))
+		return -errno;
+	param.sched_priority = min(param.sched_priority, highest - 1);
+	for (i = 0; i < run->num_senders; i++) {
+		run->senders[i].policy = policy;
+		run->senders[i].priority = param.sched_priority;
+	}
+	param.sched_priority++;
+	return sched_setscheduler(0, policy, &param) ? -errno : 0;
 }
 
 /* Stay off the cores of the forwarder: share that of the first sender. */

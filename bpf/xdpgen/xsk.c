@@ -12,6 +12,7 @@
 #include "frame.h"
 #include "hdr_index.h"
 #include "sender.h"
+#include "tx_busy.h"
 #include "util.h"
 
 #define RING	   1024
@@ -31,6 +32,7 @@ struct xsk_port {
 	__u32 next; /* chunk, taken in turn: the kernel copies the data */
 	__u32 unfinished;
 	__u32 unkicked;
+	struct tx_busy *busy; /* of the thread */
 };
 
 struct xsk_state {
@@ -39,7 +41,8 @@ struct xsk_state {
 	struct xsk_port ports[GEN_STREAMS];
 	int num_ports;
 	struct xsk_port *port_of[GEN_STREAMS]; /* by stream */
-	__u64 lateness[];		       /* HDR_COUNTS per stream */
+	struct tx_busy busy;
+	__u64 lateness[]; /* HDR_COUNTS per stream */
 };
 
 static void port_close(struct xsk_port *p)
@@ -103,6 +106,7 @@ static int add_stream(struct sender *s, struct xsk_state *x, int stream)
 	if (i < x->num_ports)
 		return 0;
 	x->ports[i].port = port;
+	x->ports[i].busy = &x->busy;
 	x->num_ports++;
 	return port_open(&x->ports[i], &s->cfg->ports[port]);
 }
@@ -132,6 +136,7 @@ static int xsk_open(struct sender *s)
 	s->gen = &x->gen;
 	s->streams = x->streams;
 	s->lateness = x->lateness;
+	s->tx_busy = &x->busy;
 	s->redirect_errors = NULL;
 	s->done_fd = -1;
 	for (i = 0; !err && i < s->count; i++)
@@ -150,33 +155,37 @@ static void reclaim(struct xsk_port *p)
 	p->unfinished -= n;
 }
 
-/*
- * Let the kernel send what is in the ring.  What it leaves (-EAGAIN) stays
- * there for the next call.
- */
-static int kick(struct xsk_port *p)
+/* Frames in the ring that the kernel has not taken. */
+static __u32 pending(const struct xsk_port *p)
 {
-	__u32 calls = p->unkicked / KICK_FRAMES + 1;
-
-	p->unkicked = 0;
-	while (calls--) {
-		if (sendto(xsk_socket__fd(p->socket), NULL, 0, MSG_DONTWAIT,
-			   NULL, 0) >= 0)
-			break;
-		if (errno != EAGAIN && errno != EBUSY && errno != ENOBUFS &&
-		    errno != EINTR)
-			return -errno;
-	}
-	reclaim(p);
-	return 0;
+	return p->tx.cached_prod -
+	       __atomic_load_n(p->tx.consumer, __ATOMIC_ACQUIRE);
 }
 
+/* Let the kernel send what is in the ring; what it leaves stays there. */
+static int kick(struct xsk_port *p)
+{
+	__u32 calls = pending(p) / KICK_FRAMES + 1;
+	int err = 0;
+	long sent;
+
+	p->unkicked = 0;
+	do {
+		sent = sendto(xsk_socket__fd(p->socket), NULL, 0, MSG_DONTWAIT,
+			      NULL, 0);
+		err = tx_busy_note(p->busy, sent);
+	} while (!err && sent < 0 && --calls);
+	reclaim(p);
+	return err;
+}
+
+/* Also what the kernel refused before: it is late already. */
 static int kick_all(struct xsk_state *x)
 {
 	int i, err = 0;
 
 	for (i = 0; !err && i < x->num_ports; i++)
-		if (x->ports[i].unkicked)
+		if (pending(&x->ports[i]))
 			err = kick(&x->ports[i]);
 	return err;
 }

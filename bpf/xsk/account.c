@@ -8,11 +8,11 @@
 #define VLAN_BYTES 4
 
 int account_open(struct account *a, const struct stream *streams, int count,
-		 __u8 epoch)
+		 __u8 epoch, __u64 since_ns)
 {
 	int i;
 
-	*a = (struct account){ .epoch = epoch };
+	*a = (struct account){ .epoch = epoch, .since_ns = since_ns };
 	for (i = 0; i < count; i++) {
 		struct arrivals *in = calloc(1, sizeof(*in));
 
@@ -20,6 +20,10 @@ int account_open(struct account *a, const struct stream *streams, int count,
 			return -ENOMEM;
 		in->stream = &streams[i];
 		a->by_id[streams[i].id] = in;
+		in->next_of_flow =
+			calloc(streams[i].flows, sizeof(*in->next_of_flow));
+		if (!in->next_of_flow)
+			return -ENOMEM;
 	}
 	return 0;
 }
@@ -28,8 +32,11 @@ void account_close(struct account *a)
 {
 	int i;
 
-	for (i = 0; i < GEN_STREAMS; i++)
+	for (i = 0; i < GEN_STREAMS; i++) {
+		if (a->by_id[i])
+			free(a->by_id[i]->next_of_flow);
 		free(a->by_id[i]);
+	}
 	*a = (struct account){};
 }
 
@@ -50,15 +57,23 @@ static bool is_new(struct arrivals *in, __u64 seq)
 	return true;
 }
 
-static void account_order(struct arrivals *in, __u64 seq, __u64 sent_ns)
+/* RFC 4737: a later one of its flow has been here before it; flows take turns. */
+static void account_order(struct arrivals *in, __u64 seq)
+{
+	__u64 *next = &in->next_of_flow[seq % in->stream->flows];
+
+	if ((__s64)(seq - *next) < 0)
+		in->out_of_order++;
+	else
+		*next = seq + 1;
+}
+
+static void account_gap(struct arrivals *in, __u64 seq, __u64 sent_ns)
 {
 	__u64 since = sent_ns - in->previous_ns;
 
-	/* RFC 4737: a later one has been here before it */
-	if ((__s64)(seq - in->next) < 0) {
-		in->out_of_order++;
+	if ((__s64)(seq - in->next) < 0)
 		return;
-	}
 	if (seq != in->next) {
 		in->last_lost = seq - 1;
 		in->any_lost = true;
@@ -95,12 +110,13 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 		goto other;
 	epoch = trailer[TRAILER_OFF_EP] - a->epoch;
 	in = a->by_id[trailer[TRAILER_OFF_ID]];
-	if (epoch > 1 || !in || !is_length(in->stream, len))
-		goto other;
 	got.id = trailer[TRAILER_OFF_ID];
 	got.seq = to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
 	got.sent_ns =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
+	if (epoch > 1 || !in || !is_length(in->stream, len) ||
+	    got.sent_ns < a->since_ns)
+		goto other;
 	if (!epoch) {
 		in->warmup++;
 		got.kind = ARRIVAL_WARMUP;
@@ -112,7 +128,8 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 		return got;
 	got.kind = ARRIVAL_COUNTED;
 	in->received++;
-	account_order(in, seq, got.sent_ns);
+	account_order(in, seq);
+	account_gap(in, seq, got.sent_ns);
 	if (in->stream->kind == STREAM_LATENCY)
 		distribution_add(&in->latency, now - got.sent_ns);
 	return got;

@@ -21,6 +21,7 @@ struct arrivals {
 	__u64 out_of_order;
 	__u64 beyond_window;
 	__u64 next; /* sequence after the highest that arrived */
+	__u64 *next_of_flow;
 	/* gaps, as in RFC 2544 26.5 */
 	__u64 last_lost;
 	bool any_lost;
@@ -31,7 +32,8 @@ struct arrivals {
 };
 
 struct account {
-	__u8 epoch; /* of the warm-up; the trial's is + 1 */
+	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
+	__u64 since_ns; /* what was sent earlier is of another run */
 	struct arrivals *by_id[GEN_STREAMS];
 	__u64 other; /* frames that are not of these streams */
 };
@@ -53,7 +55,7 @@ struct arrival {
 
 /* Returns 0 or -ENOMEM. */
 int account_open(struct account *a, const struct stream *streams, int count,
-		 __u8 epoch);
+		 __u8 epoch, __u64 since_ns);
 void account_close(struct account *a);
 
 /* Account a frame of @len bytes that the application saw at @now. */

@@ -15,6 +15,7 @@
 #include <linux/types.h>
 #include "options.h"
 #include "trace.h"
+#include "tx_busy.h"
 #include "umem.h"
 
 /* Newer than the headers of Debian 12. */
@@ -45,6 +46,7 @@ struct io_counters {
 	__u64 tx_full;	  /* times a full TX ring held frames back */
 	__u64 truncated;  /* did not fit a slot, dropped */
 	__u64 tx_refused; /* the kernel would not send (AF_PACKET) */
+	struct tx_busy tx_busy;
 };
 
 struct packet;
@@ -66,6 +68,7 @@ struct io {
 	int fd;
 	struct io_counters n;
 	__u32 unkicked;	     /* frames that a role has queued since its kick */
+	bool wants_room;     /* a role has frames and nowhere to put them */
 	struct trace *trace; /* of the worker */
 	/* AF_XDP */
 	struct umem *umem;
@@ -98,6 +101,8 @@ struct io_ops {
 	void (*tx)(struct io *io, const struct frame *frames, __u32 n);
 	/* Make the kernel send.  0, or -errno when the socket is broken. */
 	int (*kick)(struct io *io);
+	/* Has the kernel left frames that wait for a kick? */
+	bool (*pending)(const struct io *io);
 	/* Nothing was received: wake the kernel if it wants to be. */
 	int (*idle)(struct io *io);
 	/* Write @frame into all memory that get() will give. */

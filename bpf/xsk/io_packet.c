@@ -415,11 +415,16 @@ static void packet_tx(struct io *io, const struct frame *frames, __u32 n)
 		PROBE3(tx, io->fd, n, frames[0].data);
 }
 
+static bool packet_pending(const struct io *io)
+{
+	return io->packet->unkicked && io->opt->wake_tx != WAKE_NONE;
+}
+
 static int packet_kick(struct io *io)
 {
 	int err;
 
-	if (!io->packet->unkicked || io->opt->wake_tx == WAKE_NONE)
+	if (!packet_pending(io))
 		return 0;
 	io->n.tx_kicks++;
 	if (io->trace->now)
@@ -427,7 +432,7 @@ static int packet_kick(struct io *io)
 	err = sendto(io->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 	if (err >= 0)
 		io->packet->unkicked = 0; /* else the rest goes next time */
-	err = err < 0 && !io_try_again(errno) ? -errno : 0;
+	err = tx_busy_note(&io->n.tx_busy, err);
 	if (io->trace->now)
 		PROBE2(kick_end, io->fd, err);
 	return err;
@@ -470,6 +475,7 @@ const struct io_ops packet_ops = {
 	.get = packet_get,
 	.tx = packet_tx,
 	.kick = packet_kick,
+	.pending = packet_pending,
 	.idle = packet_idle,
 	.prefill = packet_prefill,
 	.unsent = packet_unsent,

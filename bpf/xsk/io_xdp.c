@@ -281,8 +281,14 @@ static void xdp_tx(struct io *io, const struct frame *frames, __u32 n)
 		PROBE3(tx, io->fd, n, frames[0].data);
 }
 
-static bool is_pending(const struct io *io)
+static bool xdp_pending(const struct io *io)
 {
+	if (io->opt->wake_tx == WAKE_NONE)
+		return false;
+	/* the driver asks for it once it has nothing more to do */
+	if (io->zero_copy && io->opt->need_wakeup && !io->wake_always &&
+	    !xsk_ring_prod__needs_wakeup(&io->tx))
+		return false;
 	return io->tx.cached_prod !=
 	       __atomic_load_n(io->tx.consumer, __ATOMIC_ACQUIRE);
 }
@@ -299,7 +305,7 @@ static int kick_once(struct io *io)
 		err = poll(&fd, 1, 0);
 	else
 		err = sendto(io->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
-	err = err < 0 && !io_try_again(errno) ? -errno : 0;
+	err = tx_busy_note(&io->n.tx_busy, err);
 	if (io->trace->now)
 		PROBE2(kick_end, io->fd, err);
 	return err;
@@ -313,14 +319,9 @@ static int xdp_kick(struct io *io)
 {
 	int err = 0, tries = io->zero_copy ? 1 : KICK_TRIES;
 
-	if (io->opt->wake_tx == WAKE_NONE)
-		return 0;
-	if (io->zero_copy && io->opt->need_wakeup && !io->wake_always &&
-	    !xsk_ring_prod__needs_wakeup(&io->tx))
-		return 0;
-	while (!err && tries-- && is_pending(io)) {
+	while (!err && tries-- && xdp_pending(io)) {
 		err = kick_once(io);
-		if (!err && !io->zero_copy && is_pending(io)) {
+		if (!err && !io->zero_copy && xdp_pending(io)) {
 			io->n.tx_retries++;
 			reap(io); /* a full completion ring holds it up */
 		}
@@ -375,6 +376,7 @@ const struct io_ops xdp_ops = {
 	.get = xdp_get,
 	.tx = xdp_tx,
 	.kick = xdp_kick,
+	.pending = xdp_pending,
 	.idle = xdp_idle,
 	.prefill = xdp_prefill,
 	.unsent = xdp_unsent,

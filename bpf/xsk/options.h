@@ -130,6 +130,16 @@ static inline int options_workers(const struct options *o)
 	return o->num_cpus ?: 1;
 }
 
+/* Queues that share one UMEM, at the most. */
+static inline int options_umem_queues(const struct options *o)
+{
+	int workers = options_workers(o) ?: 1;
+
+	if (!o->shared_umem)
+		return 1;
+	return o->num_ports * ((o->queues + workers - 1) / workers);
+}
+
 /* Roles that make their own frames. */
 static inline bool options_originate(const struct options *o)
 {

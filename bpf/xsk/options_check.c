@@ -92,6 +92,22 @@ static int check_power(const char *key, long long value)
 	return bad_value("", key, text);
 }
 
+/* Enough that no queue is left without a chunk (umem_open() deals them out). */
+static int check_frames(const struct options *o)
+{
+	int queues = options_umem_queues(o);
+	long long least = 2 * max(o->batch, (long long)queues);
+	char text[96];
+
+	if (!o->frames || o->frames >= least)
+		return 0;
+	snprintf(
+		text, sizeof(text),
+		"must be at least %lld: twice the batch, and two for each of %d queues",
+		least, queues);
+	return bad_value("", "frames", text);
+}
+
 static int check_rings(const struct options *o)
 {
 	int err;
@@ -112,9 +128,9 @@ static int check_rings(const struct options *o)
 	if (options_transmit(o) && o->completion_ring < o->tx_ring)
 		return bad_value("", "completion_ring",
 				 "must not be smaller than tx_ring");
-	if (o->frames && o->frames < 2 * o->batch)
-		return bad_value("", "frames",
-				 "must be at least twice the batch");
+	err = check_frames(o);
+	if (err)
+		return err;
 	if (o->tx_skb_budget &&
 	    (o->tx_skb_budget < 32 || o->tx_skb_budget > o->tx_ring))
 		return bad_value("", "tx_skb_budget",

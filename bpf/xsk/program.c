@@ -7,12 +7,32 @@
 #include "program.h"
 #include "redirect.h"
 #include "redirect.skel.h"
+#include "redirect_hw.skel.h"
 #include "util.h"
 
 /* Newer than the headers of Debian 12 (Linux 6.3). */
 #ifndef BPF_F_XDP_DEV_BOUND_ONLY
 #define BPF_F_XDP_DEV_BOUND_ONLY (1U << 6)
 #endif
+
+static struct bpf_object *open_object(bool hardware)
+{
+	size_t bytes;
+	const void *elf = hardware ? redirect_hw_bpf__elf_bytes(&bytes) :
+				     redirect_bpf__elf_bytes(&bytes);
+
+	return bpf_object__open_mem(elf, bytes, NULL);
+}
+
+static int set_config(struct bpf_object *object, const struct options *o)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(object, ".rodata");
+	struct redirect_config config = { .sockets = o->sockets,
+					  .stamp = o->stages };
+
+	return map ? bpf_map__set_initial_value(map, &config, sizeof(config)) :
+		     -ENOENT;
+}
 
 /*
  * Open and load one of the two programs.  The one for time stamps of the NIC
@@ -21,32 +41,30 @@
 static int load(struct program *p, const struct options *o,
 		const struct port *port, bool hardware)
 {
-	struct redirect_bpf *skel;
+	struct bpf_object *object = open_object(hardware);
+	struct bpf_map *targets;
 	int err;
 
-	skel = p->skel = redirect_bpf__open();
-	if (!skel)
+	if (!object)
 		return -errno;
-	skel->rodata->sockets = o->sockets;
-	skel->rodata->stamp = o->stages;
-	p->prog = hardware ? skel->progs.xsk_redirect_hw :
-			     skel->progs.xsk_redirect;
-	bpf_program__set_autoload(hardware ? skel->progs.xsk_redirect :
-					     skel->progs.xsk_redirect_hw,
-				  false);
+	p->prog = bpf_object__next_program(object, NULL);
 	if (hardware) {
 		bpf_program__set_ifindex(p->prog, port->ifindex);
 		bpf_program__set_flags(p->prog, BPF_F_XDP_DEV_BOUND_ONLY);
 	}
-	err = bpf_map__set_max_entries(skel->maps.targets,
-				       (o->queue + o->queues) * o->sockets);
+	targets = bpf_object__find_map_by_name(object, "targets");
+	err = set_config(object, o) ?:
+		      bpf_map__set_max_entries(targets, (o->queue + o->queues) *
+								o->sockets);
 	if (!err)
-		err = redirect_bpf__load(skel);
-	if (!err)
-		return 0;
-	redirect_bpf__destroy(skel);
-	p->skel = NULL;
-	return err;
+		err = bpf_object__load(object);
+	if (err) {
+		bpf_object__close(object);
+		return err;
+	}
+	p->object = object;
+	p->sockets_fd = bpf_map__fd(targets);
+	return 0;
 }
 
 static int load_best(struct program *p, const struct options *o,
@@ -132,7 +150,6 @@ int program_open(struct program *p, const struct options *o,
 	if (err)
 		return fail(err, "cannot load XDP program: %s: %s",
 			    port->ifname, explain(err));
-	p->sockets_fd = bpf_map__fd(p->skel->maps.targets);
 	return program_attach(p, o, port);
 }
 
@@ -153,6 +170,6 @@ void program_close(struct program *p)
 	if (p->link_fd >= 0)
 		close(p->link_fd);
 	p->link_fd = -1;
-	redirect_bpf__destroy(p->skel);
-	p->skel = NULL;
+	bpf_object__close(p->object);
+	p->object = NULL;
 }

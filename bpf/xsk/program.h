@@ -6,7 +6,7 @@
 #include "io.h"
 
 struct program {
-	struct redirect_bpf *skel;
+	struct bpf_object *object;
 	struct bpf_program *prog;
 	int link_fd;
 	int sockets_fd;	 /* map of sockets, or -1 */

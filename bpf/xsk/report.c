@@ -207,7 +207,7 @@ static json_t *socket_counters(const struct io *io)
 	const struct io_counters *n = &io->n;
 
 	return json_pack(
-		"{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"ifname", io->port->ifname, "queue", io->queue, "number",
 		io->number, "rx", integer(n->rx), "rx_bytes",
 		integer(n->rx_bytes), "tx", integer(n->tx), "tx_bytes",
@@ -215,7 +215,9 @@ static json_t *socket_counters(const struct io *io)
 		"tx_kicks", integer(n->tx_kicks), "tx_retries",
 		integer(n->tx_retries), "tx_full", integer(n->tx_full),
 		"truncated", integer(n->truncated), "tx_refused",
-		integer(n->tx_refused), "kernel", kernel_statistics(io));
+		integer(n->tx_refused), "tx_eagain", integer(n->tx_busy.eagain),
+		"tx_ebusy", integer(n->tx_busy.ebusy), "tx_enobufs",
+		integer(n->tx_busy.enobufs), "kernel", kernel_statistics(io));
 }
 
 /* Where the chunks of a UMEM are; only true when its worker has stopped. */

@@ -41,6 +41,7 @@ static int gen_io(struct worker *w, struct io *io)
 	n = io->ops->get(io, frames, io_available(io, batch));
 	if (n < batch)
 		io->n.tx_full++;
+	io->wants_room = !n;
 	for (i = 0; i < n; i++) {
 		frames[i].len = g->len;
 		if (w->opt->touch != TOUCH_NONE)

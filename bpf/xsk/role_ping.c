@@ -17,10 +17,8 @@ struct ping {
 	__u64 end_ns;
 	__u64 next_ns;	   /* the next batch leaves then */
 	__u64 deadline_ns; /* of the batch in flight */
-	__u64 expected;	   /* received, when all are back */
 	__u64 batches;
 	__u64 timeouts;
-	__u32 in_flight;
 	__u32 stage; /* of the batch in flight */
 };
 
@@ -44,16 +42,6 @@ static void ping_close(struct worker *w)
 	free(p);
 }
 
-/* Frames of the stage that came back. */
-static __u64 arrived(const struct worker *w)
-{
-	const struct ping *p = w->private;
-	const struct arrivals *in =
-		p->traffic->account.by_id[w->opt->streams[0].id];
-
-	return p->stage == GEN_TRIAL ? in->received : in->warmup;
-}
-
 /* Sequences begin anew, as those of role probe do. */
 static void choose_stage(struct ping *p, __u64 now)
 {
@@ -62,6 +50,12 @@ static void choose_stage(struct ping *p, __u64 now)
 	p->stage = GEN_TRIAL;
 	p->traffic->streams[0].seq = 0;
 	p->traffic->streams[0].flow = 0;
+}
+
+/* Also what the kernel refused before. */
+static int kick(struct worker *w)
+{
+	return io_kick(worker_io(w, w->opt->streams[0].tx_port, 0));
 }
 
 /* Everything of an earlier batch that still comes is counted, but late. */
@@ -79,8 +73,9 @@ static int send_batch(struct worker *w, __u64 now)
 	n = io->ops->get(io, frames, io_available(io, n));
 	if (!n) {
 		io->n.tx_full++;
-		return io->ops->kick(io);
+		return kick(w);
 	}
+	batch_begin(&p->traffic->in_flight, p->stage == GEN_WARMUP, g->seq, n);
 	for (i = 0; i < n; i++) {
 		__u64 left = traffic_write(g, &frames[i], epoch, g->seq, 0);
 
@@ -90,25 +85,22 @@ static int send_batch(struct worker *w, __u64 now)
 	}
 	io->ops->tx(io, frames, n);
 	g->sent[p->stage] += n;
-	p->in_flight = n;
-	p->expected = arrived(w) + n;
 	p->next_ns = now + w->opt->interval_us * 1000;
 	p->deadline_ns = now + w->opt->timeout_us * 1000;
 	p->batches += p->stage == GEN_TRIAL;
-	return io->ops->kick(io) ?: (int)n;
+	return kick(w) ?: (int)n;
 }
 
-/* Is the batch in flight done with? */
-static void look_at_batch(struct worker *w, __u64 now)
+/* Is the batch in flight back, or too late? */
+static bool is_batch_over(struct ping *p, __u64 now)
 {
-	struct ping *p = w->private;
+	struct batch *b = &p->traffic->in_flight;
 
-	if (arrived(w) >= p->expected) {
-		p->in_flight = 0;
-	} else if (now > p->deadline_ns) {
-		p->timeouts += p->stage == GEN_TRIAL;
-		p->in_flight = 0;
-	}
+	if (b->missing && now <= p->deadline_ns)
+		return false;
+	p->timeouts += b->missing && p->stage == GEN_TRIAL;
+	b->missing = 0;
+	return true;
 }
 
 /* The last batch is waited for. */
@@ -117,8 +109,17 @@ static bool is_over(const struct worker *w, __u64 now)
 	const struct ping *p = w->private;
 	const struct options *o = w->opt;
 
-	return (o->count && p->batches == (__u64)o->count) ||
+	return w->finish || (o->count && p->batches == (__u64)o->count) ||
 	       (o->duration_s > 0 && now > p->begin_ns + o->duration_s * 1e9);
+}
+
+/* No batch is in flight: the next leaves if it is time. */
+static int send_next(struct worker *w, __u64 now)
+{
+	struct ping *p = w->private;
+
+	w->over = is_over(w, now);
+	return !w->over && now >= p->next_ns ? send_batch(w, now) : 0;
 }
 
 static int ping_turn(struct worker *w)
@@ -140,18 +141,14 @@ static int ping_turn(struct worker *w)
 		}
 		handled += n;
 	}
-	if (p->in_flight)
-		look_at_batch(w, now);
-	if (!p->in_flight)
-		w->over = is_over(w, now);
-	if (!p->in_flight && !w->over && now >= p->next_ns) {
-		n = send_batch(w, now);
-		if (n < 0)
-			w->broken = &w->opt->ports[0];
-		handled = n < 0 ? n : handled + n;
+	n = is_batch_over(p, now) ? send_next(w, now) : kick(w);
+	if (n < 0) {
+		w->broken = &w->opt->ports[w->opt->streams[0].tx_port];
+		return n;
 	}
-	w->wake_ns = p->in_flight ? p->deadline_ns : p->next_ns;
-	return handled;
+	w->wake_ns =
+		p->traffic->in_flight.missing ? p->deadline_ns : p->next_ns;
+	return handled + n;
 }
 
 static void ping_report(const struct worker *w, json_t *root)

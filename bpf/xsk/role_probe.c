@@ -34,13 +34,13 @@ static void account_late(struct traffic *t)
 			 ns);
 }
 
+/* Also what the kernel refused before: it is late already. */
 static int kick_all(struct worker *w)
 {
 	int err = 0, i;
 
 	for (i = 0; !err && i < w->num_ios; i++)
-		if (w->ios[i].unkicked)
-			err = io_kick(&w->ios[i]);
+		err = io_kick(&w->ios[i]);
 	return err;
 }
 
@@ -138,6 +138,14 @@ static int receive_all(struct worker *w)
 	return handled;
 }
 
+/* Nothing more leaves: what comes back until the drain is over still counts. */
+static void end_schedule(struct traffic *t, __u64 now)
+{
+	t->finish_ns = now;
+	t->gen.stage = GEN_DONE;
+	t->gen.wake_ns = GEN_NEVER;
+}
+
 static __u64 drain_end(const struct worker *w)
 {
 	const struct traffic *t = w->private;
@@ -166,6 +174,8 @@ static int probe_turn(struct worker *w)
 	if (!w->turns)
 		gen_schedule(&t->gen, t->streams, w->opt->streams, t->index,
 			     &w->opt->timing, now + START_DELAY_NS);
+	if (w->finish && t->gen.stage != GEN_DONE)
+		end_schedule(t, now);
 	sent = send_due(w, now);
 	if (sent < 0)
 		return sent;
@@ -199,7 +209,9 @@ static void probe_report(const struct worker *w, json_t *root)
 	__u64 end = gen_trial_end(gen, t->streams);
 	double elapsed_s;
 
-	if (gen->stage != GEN_DONE) /* interrupted */
+	if (t->finish_ns)
+		end = min(end, t->finish_ns);
+	else if (gen->stage != GEN_DONE) /* its socket broke */
 		end = min(end, gen->last_poll_ns);
 	elapsed_s = end > begin ? (end - begin) / 1e9 : 0;
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));

@@ -26,7 +26,8 @@ struct traffic *traffic_open(const struct options *o)
 	gen_init(&t->gen, t->streams, o->streams, t->index, o->num_streams,
 		 &o->timing, epoch);
 	t->lateness = calloc(o->num_streams, sizeof(*t->lateness));
-	err = account_open(&t->account, o->streams, o->num_streams, epoch);
+	err = account_open(&t->account, o->streams, o->num_streams, epoch,
+			   now_ns());
 	if (!t->lateness || err)
 		goto out_memory;
 	if (!samples_open(&t->samples, o->samples, o->samples_max))
@@ -83,6 +84,7 @@ int traffic_receive(struct traffic *t, struct io *io)
 		struct arrival got = account_frame(&t->account, frames[i].data,
 						   frames[i].len, now);
 
+		batch_arrival(&t->in_flight, &got);
 		if (got.kind != ARRIVAL_COUNTED)
 			continue;
 		samples_add(&t->samples, got.id, got.seq, got.sent_ns, now);

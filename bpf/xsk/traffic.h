@@ -4,6 +4,7 @@
 #define XSK_TRAFFIC_H
 
 #include "account.h"
+#include "batch.h"
 #include "gen.h"
 #include "samples.h"
 #include "worker.h"
@@ -15,8 +16,10 @@ struct traffic {
 	struct distribution *lateness; /* per stream; probe */
 	struct account account;
 	struct samples samples;
-	bool stuck[XSK_PORTS]; /* took no more frames; probe */
-	__u64 done_ns;	       /* the last has left; probe */
+	struct batch in_flight; /* ping */
+	bool stuck[XSK_PORTS];	/* took no more frames; probe */
+	__u64 done_ns;		/* the last has left; probe */
+	__u64 finish_ns;	/* it was ended before its time; probe */
 };
 
 /* Returns NULL after one line on stderr. */

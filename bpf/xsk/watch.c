@@ -36,9 +36,7 @@ struct watch {
 
 static void signals_watched(sigset_t *set)
 {
-	sigemptyset(set);
-	sigaddset(set, SIGINT);
-	sigaddset(set, SIGTERM);
+	stop_signals(set);
 	sigaddset(set, SIGUSR1);
 	sigaddset(set, SIGUSR2);
 }
@@ -100,6 +98,25 @@ static int watch_open(struct watch *w)
 	return err;
 }
 
+/* Roles with a schedule know themselves when they are done. */
+static bool ends_by_itself(const struct options *o)
+{
+	return o->role == ROLE_PING || o->role == ROLE_PROBE;
+}
+
+/* Such a role waits for what is under way, unless it is asked again. */
+static void ask_to_end(struct watch *w)
+{
+	struct run *run = w->run;
+	int i;
+
+	if (run->interrupted || !ends_by_itself(&run->opt))
+		w->over = true;
+	run->interrupted = true;
+	for (i = 0; i < run->num_workers; i++)
+		run->workers[i].finish = true;
+}
+
 static void on_signal(struct watch *w)
 {
 	struct signalfd_siginfo info;
@@ -114,8 +131,7 @@ static void on_signal(struct watch *w)
 		traces_switch(w->run);
 		return;
 	}
-	w->run->interrupted = true;
-	w->over = true;
+	ask_to_end(w);
 }
 
 static void broken(struct watch *w, const struct port *port, const char *what)
@@ -222,12 +238,6 @@ static void on_event(struct watch *w, __u32 what)
 		on_link(w, what - EVENT_LINK);
 	else
 		on_worker(w, what - EVENT_WORKER);
-}
-
-/* Roles with a schedule know themselves when they are done. */
-static bool ends_by_itself(const struct options *o)
-{
-	return o->role == ROLE_PING || o->role == ROLE_PROBE;
 }
 
 /* Milliseconds until there is something to do by the clock. */

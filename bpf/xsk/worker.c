@@ -156,6 +156,15 @@ static bool time_to_sleep(const struct worker *w, struct timespec *pause)
 	return true;
 }
 
+/* Frames that the kernel left, or that have no room, wait for it to send. */
+static short events_of(const struct io *io)
+{
+	if (options_transmit(io->opt) &&
+	    (io->wants_room || io->ops->pending(io)))
+		return POLLIN | POLLOUT;
+	return POLLIN;
+}
+
 /* Nothing to do: sleep until a socket has something. */
 static int sleep_in_poll(struct worker *w)
 {
@@ -165,8 +174,8 @@ static int sleep_in_poll(struct worker *w)
 	socklen_t bytes = sizeof(error);
 
 	for (i = 0; i < w->num_ios; i++)
-		fds[i] =
-			(struct pollfd){ .fd = w->ios[i].fd, .events = POLLIN };
+		fds[i] = (struct pollfd){ .fd = w->ios[i].fd,
+					  .events = events_of(&w->ios[i]) };
 	if (!time_to_sleep(w, &pause))
 		return 0;
 	w->waits++;

@@ -50,9 +50,11 @@ struct worker {
 	int refused; /* -errno of that */
 	pid_t tid;
 	int exit_fd;
-	volatile bool stop;
-	bool over;     /* the role has done what it was asked */
-	__u64 wake_ns; /* there is something to do then; 0 = not known */
+	/* asked to begin nothing more: the role says when it is over */
+	volatile bool finish;
+	volatile bool stop; /* asked to end at once */
+	bool over;	    /* the role has done what it was asked */
+	__u64 wake_ns;	    /* there is something to do then; 0 = not known */
 	int error;
 	const struct port *broken; /* where the error happened */
 	__u64 turns;

@@ -12,7 +12,7 @@ from pydantic import Field
 from xdplab.forwarders.base import Dut, Forwarder, ProbeTarget
 from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
 from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import queue_napis, why_no_zero_copy
+from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.model.socket_options import SocketOptions
 from xdplab.tools import bpf_program
@@ -71,9 +71,12 @@ class XskForwarder(Forwarder[XskOptions]):
         return {"hugepages_2m": _PORTS + math.ceil(self.options.umem_bytes / _HUGEPAGE_BYTES)}
 
     def supported(self, dut: Dut) -> str | None:
-        """The program must be built; zero-copy needs a driver that has it."""
+        """The program must be built; zero-copy needs a driver that has it, a budget for sending a kernel."""
         if bpf_program("xsk") is None:
             return "bpf/build/xsk is not built; `make -C bpf` builds it"
+        without = why_no_tx_skb_budget(dut.host) if self.options.wants_tx_skb_budget else None
+        if without:
+            return without
         if self.options.bind == "zero-copy":
             return next(filter(None, (why_no_zero_copy(dut.host, port.ifname) for port in dut.ports)), None)
         return None

@@ -63,6 +63,14 @@ def why_no_zero_copy(host: Host, ifname: str) -> str | None:
     return None
 
 
+def why_no_tx_skb_budget(host: Host) -> str | None:
+    """None, or why sockets cannot be told how many frames one call sends in copy mode."""
+    release = host.read("/proc/sys/kernel/osrelease").strip()
+    if tuple(map(int, re.findall(r"\d+", release)[:2])) < (6, 17):
+        return f"tx_skb_budget: Linux {release} has no XDP_MAX_TX_SKB_BUDGET (needs 6.17)"
+    return None
+
+
 def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
     """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
     argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--queue", str(queue), ifname]

@@ -67,6 +67,11 @@ class SocketOptions(Model):
             raise ValueError("tx_skb_budget should be 0, or from 32 to tx_ring")
         return self
 
+    @property
+    def wants_tx_skb_budget(self) -> bool:
+        """Whether the kernel is asked for one (AF_PACKET has none: the program refuses it)."""
+        return self.tx_skb_budget > 0 and self.backend == "af_xdp"
+
     def not_in_force(self, sockets: Iterable[Mapping[str, Any]]) -> str | None:
         """Why what was asked for does not work, though the kernel took it; `sockets` as the program tells of them.
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import why_no_zero_copy
+from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port, Testbed, TesterPorts
@@ -65,11 +65,14 @@ class XskTester(Tester):
         return None if bpf_program("xsk") else _NOT_BUILT
 
     def supports_path(self, ports: TesterPorts) -> str | None:
-        """Zero-copy needs a driver that has it."""
-        if self.options.bind != "zero-copy":
-            return None
+        """Zero-copy needs a driver that has it, a budget for sending a kernel."""
         mine = {port.role: port for port in (ports.first, ports.last)}
-        return next(filter(None, (why_no_zero_copy(port.host, port.ifname) for port in mine.values())), None)
+        reasons: list[str | None] = []
+        if self.options.wants_tx_skb_budget:
+            reasons += [why_no_tx_skb_budget(port.host) for port in mine.values()]
+        if self.options.bind == "zero-copy":
+            reasons += [why_no_zero_copy(port.host, port.ifname) for port in mine.values()]
+        return next(filter(None, reasons), None)
 
     def choose_rx(self, redirects: bool) -> RxChoice:
         """Its sockets."""

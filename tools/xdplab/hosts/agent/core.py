@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import socket
 import struct
 import sys
@@ -37,25 +38,29 @@ class Agent:
         #: When the controller was heard last: a network that falls silent does not close its connection.
         self._heard_at = time.monotonic()
         self._ended = False
-        self._listener: socket.socket | None = None
+        #: A byte through it ends the wait for a connection. Shutting the listener down does not: an accept that may not
+        #: wait says EAGAIN then, poll says ready, and Python asks both in turn until its timeout.
+        self._waker, self._woken = socket.socketpair()
         #: Request -> its reply, None while it is being carried out; gone once acknowledged. Of this session: a request
         #: of an earlier one that ends late finds that these are not its own.
         self._replies: dict[int, str | None] = {}
 
     def serve(self, listener: socket.socket) -> None:
         """Take connections until nobody has been heard for as long as the lease."""
-        self._listener = listener
+        listener.setblocking(False)
         while True:
-            listener.settimeout(min(5.0, self._lease_s / 4))
-            try:
-                connection, _ = listener.accept()
-            except OSError:  # nobody came for a while, or `end` was asked for
-                self._processes.reap()
-                if self._left():
-                    self._processes.end_all()
-                    return
+            ready, _, _ = select.select([listener, self._woken], [], [], min(5.0, self._lease_s / 4))
+            if listener in ready:
+                with contextlib.suppress(OSError):  # who came is gone again
+                    connection, _ = listener.accept()
+                    threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
                 continue
-            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+            if ready:
+                self._woken.recv(1)
+            self._processes.reap()
+            if self._left():
+                self._processes.end_all()
+                return
 
     def _left(self) -> bool:
         silent_s = time.monotonic() - self._heard_at
@@ -83,8 +88,8 @@ class Agent:
         with self._lock:
             if self._connection is connection:
                 self._connection = None
-                if self._ended and self._listener is not None:
-                    self._listener.shutdown(socket.SHUT_RDWR)  # wakes `serve`
+                if self._ended:
+                    self._waker.send(b"e")
 
     def _greet(self, connection: socket.socket, hello: dict[str, Any]) -> bool:
         """Let a controller in, unless another one is using this host.

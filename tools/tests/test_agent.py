@@ -260,7 +260,15 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"\n", b"[]\n", b'{"id": 1}\n', b"\xff\xfe\n", b'{"controller": 3}\n', b"x" * 70000 + b"\n"]
+    "line",
+    [
+        b"\n",
+        b"[]\n",
+        b'{"id": 1}\n',
+        b"\xff\xfe\n",
+        b'{"controller": 3}\n',
+        pytest.param(b"x" * 70000 + b"\n", id="endless"),
+    ],
 )
 def test_nonsense_instead_of_hello_ends_that_connection_only(folder: Path, line: bytes) -> None:
     agent = Session(folder)

@@ -69,7 +69,7 @@ BAD = [
     (FORWARD, {"backend": "af_packet", "wake_tx": "poll"}, "use sendto"),
     (FORWARD, {"backend": "af_packet", "tx_skb_budget": 32}, "an AF_XDP option"),
     (FORWARD, {"backend": "af_packet", "packet_version": 1}, "from 2 to 3"),
-    (FORWARD, {"hugepages": True, "frames": 4194304}, "reserve 8192 pages"),
+    (FORWARD, {"hugepages": True, "frames": 4194304}, "8192 pages in /sys/kernel/mm/hugepages/hugepages-2048kB/"),
     (PROBE, {"streams": []}, "1 to 16"),
     (PROBE, {"streams": [frames(pps=100.0, tx_port=1)]}, "no such port"),
     (PROBE, {"streams": [frames(pps=100.0, frame_bytes=1519)]}, "MTU 1500 of b0"),

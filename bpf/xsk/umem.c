@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
+#include <linux/mman.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,13 +35,13 @@ static int map_area(struct umem *u, bool hugepages)
 	u->bytes = (size_t)u->frames * u->chunk;
 	u->bytes = (u->bytes + unit - 1) / unit * unit;
 	if (hugepages)
-		flags |= MAP_HUGETLB;
+		flags |= MAP_HUGETLB | MAP_HUGE_2MB; /* not the default size */
 	area = mmap(NULL, u->bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 	if (area == MAP_FAILED) {
 		if (hugepages)
 			return fail(
 				-errno,
-				"cannot map UMEM on hugepages: %zu bytes: %s: reserve %zu pages in /proc/sys/vm/nr_hugepages, or set hugepages false",
+				"cannot map UMEM on hugepages: %zu bytes: %s: reserve %zu pages in /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or set hugepages false",
 				u->bytes, explain(-errno),
 				u->bytes / HUGE_BYTES);
 		return fail(-errno, "cannot map UMEM: %zu bytes: %s", u->bytes,

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from option_storm import PORTS, StormError, Switch, namespaces
 
-HUGEPAGES = Path("/proc/sys/vm/nr_hugepages")
+HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "defaults": (),
     "4,096 frames": ("umem-frames=4096",),

@@ -17,11 +17,20 @@ from xdplab.testbed import read_testbed
 from xdplab.tools import project_root
 
 ANSIBLE = project_root() / "ci" / "ansible"
-_found = importlib.util.spec_from_file_location("told", ANSIBLE / "filter_plugins" / "told.py")
-assert _found
-assert _found.loader
-told: Any = importlib.util.module_from_spec(_found)
-_found.loader.exec_module(told)
+
+
+def plugin(name: str) -> Any:
+    """A module of ci/ansible/filter_plugins."""
+    found = importlib.util.spec_from_file_location(name, ANSIBLE / "filter_plugins" / f"{name}.py")
+    assert found
+    assert found.loader
+    made = importlib.util.module_from_spec(found)
+    found.loader.exec_module(made)
+    return made
+
+
+told = plugin("told")
+hugepages_plan = plugin("hugepages").hugepages_plan
 
 
 def example(**host: Any) -> TestbedSpec:
@@ -104,14 +113,88 @@ def test_b_gets_every_package_that_forwarders_and_their_builds_need() -> None:
     assert needed - {*given["xdplab_more_packages"], *everywhere["xdplab_packages"]} == set()
 
 
-def test_packages_that_are_installed() -> None:
-    lines = ["ii libxdp1 1.3.1-1", "rc gone 1.0", "un never ", "ii libc6 2.36-9+deb12u14", "hi held 3"]
-    assert told.told_packages(lines) == {"libxdp1": "1.3.1-1", "libc6": "2.36-9+deb12u14"}
+def test_packages_by_state() -> None:
+    lines = ["ii  libxdp1", "rc  gone", "un  never", "hi  held", "iU  begun", "iFR half", "iW  waits"]
+    assert told.told_packages(lines, "iWt") == ["held", "libxdp1", "waits"]
+    assert told.told_packages(lines, "HUF") == ["begun", "half"]
+    assert told.told_packages(lines, "c") == ["gone"]
 
 
-def test_what_a_purge_would_remove() -> None:
+def test_what_an_installation_would_bring() -> None:
+    lines = [
+        "Inst libc6 [2.36-9] (2.36-10 lab [amd64])",
+        "Inst gone (1 lab [all])",
+        "Inst new (1 lab [all])",
+        "Conf new (1)",
+    ]
+    assert told.told_installs(lines, ["gone", "other"]) == {
+        "ours": {"gone": "config", "new": "absent"},
+        "upgraded": ["libc6"],
+    }
+
+
+def test_what_a_removal_would_change() -> None:
     lines = ["Reading package lists...", "Purg libxdp1 [1.3.1-1]", "Remv theirs [2.0] [libxdp1 ]", "Inst x (1)"]
-    assert told.told_removals(lines) == ["libxdp1", "theirs"]
+    assert told.told_removals(lines) == ["libxdp1", "theirs", "x"]
+    trials = [
+        {"item": "a", "stdout_lines": ["Remv a [1]", "Remv b [1]"]},
+        {"item": "b", "stdout_lines": ["Remv b [1]"]},
+        {"item": "c", "stdout_lines": ["Remv c [1]", "Remv theirs [1]"]},
+        {"item": "d", "skipped": True},
+    ]
+    assert told.told_needed(trials, "abcd") == ["c"]
+
+
+def pools(*nodes: int, size: str = "2048kB", available_mib: int = 8192) -> list[str]:
+    """What the role hugepages reads of a host: pages by node, of which each has 4 GiB free or easily given up."""
+    found = ["/proc/meminfo:MemTotal:  99999999 kB", f"/proc/meminfo:MemAvailable:  {available_mib << 10} kB"]
+    found += [f"/sys/kernel/mm/hugepages/hugepages-{size}/nr_hugepages:{sum(nodes)}"]
+    found += ["/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages:3"]
+    for node, pages in enumerate(nodes):
+        place = f"/sys/devices/system/node/node{node}"
+        found += [f"{place}/meminfo:Node {node} {name}: {kib} kB" for name, kib in
+                  (("MemFree", 3 << 20), ("Inactive(file)", 1 << 20), ("Active(file)", 5 << 20))]  # fmt: skip
+        found += [f"{place}/hugepages/hugepages-{size}/nr_hugepages:{pages}"]
+        found += [f"{place}/hugepages/hugepages-1048576kB/nr_hugepages:3"]
+    return found
+
+
+def test_pools_of_2_mib_pages_whatever_the_default_size_is() -> None:
+    machine = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    node = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages".format
+    assert hugepages_plan(pools(0, 0), 512, [], 512) == {
+        "pools": [machine], "write": [machine], "before": {node(0): 0, node(1): 0}, "refused": "",
+    }  # fmt: skip
+    assert hugepages_plan(pools(300, 300), 512, [], 512)["write"] == []
+    assert hugepages_plan(pools(600, 300), "512", [0, 1], 512)["write"] == [node(1)]
+    without_numa = [line for line in pools(7) if "/node/" not in line]
+    assert hugepages_plan(without_numa, 512, [], 512)["before"] == {machine: 7}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nodes", "why"),
+    [
+        (3840, [], ""),
+        (
+            3841,
+            [],
+            "for 7682 MiB more, and the host has 8192 MiB to give, of which xdplab_hugepages_leave_mib keeps 512",
+        ),
+        (2048, [1], ""),
+        (2049, [1], "for 4098 MiB more, and NUMA node1 has 4096 MiB to give: lower xdplab_hugepages_2m (2049)"),
+        (2000, [0, 1], "for 8000 MiB more, and the host has 8192 MiB"),
+        (8, [2], "no /sys/devices/system/node/node2/hugepages/hugepages-2048kB/nr_hugepages: this host has no such"),
+    ],
+)
+def test_pages_that_memory_is_not_there_for_are_refused(wanted: int, nodes: list[int], why: str) -> None:
+    refused = hugepages_plan(pools(0, 0), wanted, nodes, 512)["refused"]
+    assert why in refused
+    assert bool(why) == bool(refused)
+
+
+def test_a_kernel_without_2_mib_pages_is_refused() -> None:
+    assert "its kernel no 2 MiB pages" in hugepages_plan(pools(0, size="32768kB"), 1, [], 0)["refused"]
+    assert hugepages_plan(pools(0, size="32768kB"), 0, [], 0)["write"] == []
 
 
 def test_services_that_run_or_would_be_started() -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ci/ansible on three hosts behind sshd: in check mode, for real, twice, and undone until nothing is left of it.
 
-Each host has its own /etc, /usr, /var and vm.nr_hugepages (lab.sshlab). Packages come from a small archive on the host,
-systemd and GRUB are stand-ins that remember what they were asked; everything else is real.
+Each host has its own /etc, /usr, /var and pools of hugepages (lab.sshlab). Packages come from a small archive on the
+host, systemd and GRUB are stand-ins that remember what they were asked; everything else is real.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
 
+POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 ANSIBLE = project_root() / "ci" / "ansible"
 #: What a host's files are: path, mode, owner, and hash or target; of all folders that provisioning writes to.
 _LOOK = r"""
@@ -29,7 +31,8 @@ places="/boot /etc /opt /var/lib/xdplab-provision /usr/local/bin /usr/local/sbin
 find $places -printf '%p %M %U %l\n' 2>/dev/null | sort
 find $places -type f -exec md5sum {} + 2>/dev/null | sort
 dpkg-query --show --showformat '${db:Status-Abbrev} ${Package} ${Version}\n'
-cat /proc/sys/vm/nr_hugepages
+grep -r "" /sys/kernel/mm/hugepages /sys/devices/system/node/*/hugepages /proc/sys/vm/nr_hugepages
+apt-mark showmanual
 systemctl show --property ActiveState,UnitFileState irqbalance.service
 """
 #: As much of systemctl as Ansible's module asks for; a service is two files.
@@ -72,16 +75,32 @@ echo "linux /vmlinuz $GRUB_CMDLINE_LINUX_DEFAULT" > /boot/grub/grub.cfg
 """
 
 
-def deb(folder: Path, name: str, needs: str = "") -> str:
-    """A Debian package with one file, and its entry in the archive's index."""
-    tree = folder / name
+#: Of a package during whose installation apt-get is killed, the first time: dpkg's parent.
+_CUT = """#!/bin/sh
+[ -e /run/lab-cut ] && exit 0
+touch /run/lab-cut
+kill -9 $(ps -o ppid= -p $PPID)
+"""
+
+
+def deb(folder: Path, name: str, needs: str = "", version: str = "1.0", postinst: str = "") -> str:
+    """A Debian package with one file and one of configuration, and its entry in the archive's index."""
+    tree = folder / f"{name}-{version}"
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "opt" / name).mkdir(parents=True)
     (tree / "opt" / name / "file").write_text(name, encoding="ascii")
-    control = f"Package: {name}\nVersion: 1.0\nArchitecture: all\nMaintainer: lab <lab@invalid>\nDescription: lab\n"
+    (tree / "etc").mkdir()
+    (tree / "etc" / f"{name}.conf").write_text(f"of {version}\n", encoding="ascii")
+    (tree / "DEBIAN" / "conffiles").write_text(f"/etc/{name}.conf\n", encoding="ascii")
+    if postinst:
+        (tree / "DEBIAN" / "postinst").write_text(postinst, encoding="ascii")
+        (tree / "DEBIAN" / "postinst").chmod(0o755)
+    control = (
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: lab <lab@invalid>\nDescription: lab\n"
+    )
     control += f"Depends: {needs}\n" if needs else ""
     (tree / "DEBIAN" / "control").write_text(control, encoding="ascii")
-    made = folder / f"{name}.deb"
+    made = folder / f"{tree.name}.deb"
     subprocess.run(["dpkg-deb", "--build", "--root-owner-group", str(tree), str(made)], check=True, capture_output=True)
     data = made.read_bytes()
     return f"{control}Filename: ./{made.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
@@ -100,8 +119,10 @@ class Site:
         self.ovs.mkdir()
         (self.ovs / "build").write_text(_BUILD, encoding="ascii")
         (self.ovs / "build").chmod(0o755)
-        index = [deb(self.archive, "xdplab-lab-needed")]
+        index = [deb(self.archive, name) for name in ("xdplab-lab-needed", "xdplab-lab-asked", "own")]
         index += [deb(self.archive, name, "xdplab-lab-needed") for name in ("xdplab-lab-extra", "theirs")]
+        index += [deb(self.archive, "xdplab-lab-cut", "xdplab-lab-needed", postinst=_CUT)]
+        deb(self.archive, "xdplab-lab-extra", version="0.9")
         (self.archive / "Packages").write_text("".join(index), encoding="ascii")
 
     def up(self) -> None:
@@ -189,7 +210,8 @@ def test_check_mode_for_real_twice_and_undone(site: Site) -> None:
     assert set(changed(site.play("provision", **asked))) == {"a", "b", "c"}
     for host in "ABC":
         assert site.lab.on(host, "cat", "/opt/xdplab-lab-extra/file", "/opt/xdplab-lab-needed/file")
-        assert site.lab.on(host, "cat", "/proc/sys/vm/nr_hugepages") == "64\n"
+        assert site.lab.on(host, "cat", POOL) == "64\n"
+        assert site.lab.on(host, "cat", "/proc/sys/vm/nr_hugepages") == "0\n"  # may be of 1 GiB each
         assert site.lab.on(host, "ls", "/opt/lab-home/.cache/xdplab/ovs/3.1.0-patched/") == "ovs-vswitchd\n"
         shown = site.lab.on(host, "systemctl", "show", "irqbalance.service")
         assert "ActiveState=inactive\nUnitFileState=disabled" in shown
@@ -203,15 +225,59 @@ def test_check_mode_for_real_twice_and_undone(site: Site) -> None:
     assert changed(site.play("undo", "--check", "--limit", "c"))["c"] > 0
     assert site.changes(provisioned) == []
 
-    site.lab.on("B", "apt-get", "-q", "install", "-y", "theirs")
-    refused = site.play("undo", code=2)
-    assert (refused["b"]["failed"], refused["a"]["failed"], refused["c"]["failed"]) == (1, 0, 0)
-    assert "theirs need what provisioning brought" in site.said
-    assert site.lab.on("B", "cat", "/opt/xdplab-lab-needed/file")
-    site.lab.on("B", "apt-get", "-q", "purge", "-y", "theirs")
-    changed(site.play("undo", "--limit", "b"))
+    changed(site.play("undo"))
     assert site.changes(before) == []
     assert changed(site.play("undo", "--limit", "b")) == {"b": 0}
+
+
+@pytest.mark.timeout(200)
+def test_pages_are_reserved_by_path_on_a_node_and_at_boot(site: Site) -> None:
+    before = site.look()
+    asked = {"xdplab_packages": ["python3"], "xdplab_builds": [], "xdplab_conflicting_services": []}
+    for pages, nodes, why in (
+        (1 << 24, [], r"2 MiB pages for 33554432 MiB more, and the host has \d+ MiB to give"),
+        (8, [0, 77], r"no /sys/devices/system/node/node77/hugepages/hugepages-2048kB/nr_hugepages"),
+    ):
+        site.play("provision", "--limit", "a", code=2, xdplab_hugepages_2m=pages, xdplab_hugepages_nodes=nodes, **asked)
+        assert re.search(why, site.said), site.said
+        assert site.changes(before) == []
+
+    site.play("provision", "--limit", "a", xdplab_hugepages_2m=8, xdplab_hugepages_nodes=[0], **asked)
+    node = POOL.replace("kernel/mm", "devices/system/node/node0")
+    assert site.lab.on("A", "cat", node, "/proc/sys/vm/nr_hugepages") == "8\n0\n"
+    site.lab.put("A", node, "0\n")
+    site.lab.on("A", "systemd-tmpfiles", "--create", "--boot", "/etc/tmpfiles.d/60-xdplab.conf")
+    assert site.lab.on("A", "cat", node, "/proc/sys/vm/nr_hugepages").split() == ["8", "0"]
+    site.play("undo", "--limit", "a")
+    assert site.changes(before) == []
+
+
+@pytest.mark.timeout(200)
+def test_undo_leaves_what_was_there_and_what_others_asked_for_since(site: Site) -> None:
+    before = site.look()
+    on_a = partial(site.lab.on, "A")
+    on_a("apt-get", "-q", "update")
+    on_a("dpkg", "--install", f"{site.archive}/xdplab-lab-extra-0.9.deb")
+    site.lab.put("A", "/etc/xdplab-lab-extra.conf", "theirs\n")
+    on_a("dpkg", "--remove", "xdplab-lab-extra")
+
+    site.play("provision", "--limit", "a", xdplab_packages=["xdplab-lab-extra", "xdplab-lab-asked"])
+    assert on_a("cat", "/opt/xdplab-lab-extra/file", "/etc/xdplab-lab-extra.conf") == "xdplab-lab-extratheirs\n"
+    assert "Remv xdplab-lab" not in on_a("apt-get", "-q", "autoremove", "--simulate")
+    on_a("apt-get", "-q", "install", "-y", "theirs", "xdplab-lab-asked")
+    site.play("undo", "--limit", "a")
+
+    assert "needs them: xdplab-lab-asked, xdplab-lab-needed" in site.said, site.said
+    assert on_a("cat", "/etc/xdplab-lab-extra.conf") == "theirs\n"
+    shown = on_a("dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}${Package}\n", "xdplab-lab-*", "theirs")
+    assert sorted(shown.splitlines()) == [
+        "ii theirs",
+        "ii xdplab-lab-asked",
+        "ii xdplab-lab-needed",
+        "rc xdplab-lab-extra",
+    ]
+    on_a("apt-get", "-q", "purge", "-y", "theirs", "xdplab-lab-*")
+    assert site.changes(before) == []
 
 
 @pytest.mark.timeout(200)
@@ -224,17 +290,15 @@ def test_a_host_keeps_a_cpu_that_is_not_isolated(site: Site) -> None:
 
 @pytest.mark.timeout(200)
 def test_an_installation_that_was_cut_off_is_undone(site: Site) -> None:
-    """apt-get has installed, and Ansible was killed before it could write down what came."""
+    """apt-get is killed at work, policy-rc.d stays, as when Ansible is killed; then somebody installs a package."""
     before = site.look()
-    names = site.lab.on("A", "dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}${Package} ${Version}\\n")
-    found = dict(line.removeprefix("ii ").split(" ") for line in names.splitlines() if line.startswith("ii "))
-    site.lab.on("A", "mkdir", "-m", "700", "/var/lib/xdplab-provision")
-    written = json.dumps({"added": [], "before": found})
-    site.lab.put("A", "/var/lib/xdplab-provision/packages.json", written, 0o600)
+    site.play("provision", "--limit", "a", code=2, xdplab_packages=["xdplab-lab-cut"])
+    assert site.lab.on("A", "cat", "/opt/xdplab-lab-cut/file")
     site.lab.put("A", "/usr/sbin/policy-rc.d", "#!/bin/sh\n# of xdplab's provision.yml, while it\nexit 101\n", 0o755)
-    site.lab.on("A", "apt-get", "-q", "update")
-    site.lab.on("A", "apt-get", "-q", "install", "-y", "xdplab-lab-extra")
+    site.lab.on("A", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=30", "install", "-y", "own")
     site.play("undo", "--limit", "a")
+    assert site.lab.on("A", "cat", "/opt/own/file") == "own"
+    site.lab.on("A", "apt-get", "-q", "purge", "-y", "own")
     assert site.changes(before) == []
 
 

@@ -8,15 +8,35 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
-def told_packages(lines: Iterable[str]) -> dict[str, str]:
-    """Name -> version of what is installed, from lines `ii NAME VERSION` of dpkg-query."""
-    fields = (line.split() for line in lines)
-    return {name: version for state, name, version in (each for each in fields if len(each) == 3) if state == "ii"}
+def told_packages(lines: Iterable[str], states: str) -> list[str]:
+    """Names of packages in one of some states, from lines `ii NAME` of dpkg-query: the second letter, dpkg-query(1)."""
+    return sorted({line.split()[-1] for line in lines if line[1] in states})
+
+
+def told_installs(lines: Iterable[str], configured: Iterable[str]) -> dict[str, Any]:
+    """What apt-get would install, from lines `Inst NAME (VERSION ...)` or `Inst NAME [OLD] (VERSION ...)`.
+
+    Returns:
+        ours: name -> `config` if it is among `configured`, else `absent`; upgraded: names of what is there already
+    """
+    rows = [line.split() for line in lines if line.startswith("Inst ")]
+    new = {row[1] for row in rows if not row[2].startswith("[")}
+    rest = set(configured)
+    return {
+        "ours": {name: "config" if name in rest else "absent" for name in sorted(new)},
+        "upgraded": sorted({row[1] for row in rows} - new),
+    }
 
 
 def told_removals(lines: Iterable[str]) -> list[str]:
-    """Names of what apt-get would remove, from lines `Remv NAME [VERSION]` or `Purg NAME ...` of a simulation."""
-    return sorted({line.split()[1] for line in lines if line.startswith(("Remv ", "Purg "))})
+    """Names of what apt-get would remove, or bring in its place: lines `Remv NAME`, `Purg NAME`, `Inst NAME`."""
+    return sorted({line.split()[1] for line in lines if line.startswith(("Remv ", "Purg ", "Inst "))})
+
+
+def told_needed(trials: Iterable[Mapping[str, Any]], named: Iterable[str]) -> list[str]:
+    """Packages whose removal, tried alone, would change others than the named; a trial that was skipped names none."""
+    ours = set(named)
+    return sorted(each["item"] for each in trials if not ours.issuperset(told_removals(each.get("stdout_lines", ()))))
 
 
 def told_services(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -52,4 +72,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name in templates -> function."""
-        return {each.__name__: each for each in (told_packages, told_removals, told_services, told_ports, told_files)}
+        return {name: each for name, each in globals().items() if name.startswith("told_")}

@@ -9,8 +9,8 @@
 
 Each host has a mount namespace too, with a /run of its own: a program that looks for a host's files here does not find
 them. What is written to /etc, /usr, /var and the other folders of a machine stays on the host (overlays on a tmpfs),
-and vm.nr_hugepages is a file of its own there: users, packages and settings of this machine are never changed. The
-cabling is that of the embedded testbed; a fourth interface, `mgmt`, carries SSH.
+and the pools of hugepages are files of its own there, all memory on NUMA node 0: users, packages and settings of this
+machine are never changed. The cabling is that of the embedded testbed; a fourth interface, `mgmt`, carries SSH.
 """
 
 import json
@@ -45,6 +45,15 @@ mount --bind /run/.own/null /dev/null
 rm -f /root/.bash* /root/.profile
 echo 0 > /run/.own/nr_hugepages
 mount --bind /run/.own/nr_hugepages /proc/sys/vm/nr_hugepages
+for node in /sys/devices/system/node/node*/hugepages /sys/kernel/mm/hugepages; do
+  own=/run/.own/hugepages
+  case $node in */node0/* | */mm/*) ;; *) own=/run/.own/no-memory ;; esac
+  for size in hugepages-2048kB hugepages-1048576kB; do
+    mkdir -p $own/$size
+    echo 0 > $own/$size/nr_hugepages
+  done
+  mount --bind $own $node
+done
 echo up
 exec sleep infinity
 """

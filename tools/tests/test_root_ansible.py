@@ -295,7 +295,7 @@ def test_an_installation_that_was_cut_off_is_undone(site: Site) -> None:
     site.play("provision", "--limit", "a", code=2, xdplab_packages=["xdplab-lab-cut"])
     assert site.lab.on("A", "cat", "/opt/xdplab-lab-cut/file")
     site.lab.put("A", "/usr/sbin/policy-rc.d", "#!/bin/sh\n# of xdplab's provision.yml, while it\nexit 101\n", 0o755)
-    site.lab.on("A", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=30", "install", "-y", "own")
+    site.lab.on("A", "dpkg", "--install", f"{site.archive}/own-1.0.deb")
     site.play("undo", "--limit", "a")
     assert site.lab.on("A", "cat", "/opt/own/file") == "own"
     site.lab.on("A", "apt-get", "-q", "purge", "-y", "own")

@@ -15,6 +15,8 @@
 #include <xdp/libxdp.h>
 #include "util.h"
 
+static const char *program_name = "";
+
 int fail(int err, const char *fmt, ...)
 {
 	char line[512];
@@ -78,8 +80,9 @@ static int print_nothing_xdp(enum libxdp_print_level level, const char *fmt,
 	return 0;
 }
 
-void quiet_libraries(void)
+void program_begin(const char *name)
 {
+	program_name = name;
 	libbpf_set_print(print_nothing);
 	libxdp_set_print(print_nothing_xdp);
 }

@@ -17,8 +17,6 @@
 #define EXIT_CONFIG  2
 #define MAX_MAPS     64
 
-const char *program_name = "ovsprobe";
-
 /* Whose probes: a name and its arguments differ, what they tell does not. */
 struct provider {
 	const char *name;
@@ -233,7 +231,7 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int err, signal;
 
-	quiet_libraries();
+	program_begin("ovsprobe");
 	stop_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (parse(&p, argc, argv) || open_prober(&p)) {

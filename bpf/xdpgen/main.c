@@ -10,8 +10,6 @@
 #define EXIT_RUNTIME 1
 #define EXIT_CONFIG  2
 
-const char *program_name = "xdpgen";
-
 static int usage(void)
 {
 	fail(0,
@@ -47,7 +45,7 @@ int main(int argc, char **argv)
 	struct run *run;
 	int err;
 
-	quiet_libraries();
+	program_begin("xdpgen");
 	if (argc == 2 && !strcmp(argv[1], "--version"))
 		return print_version();
 	if (argc != 2 + check ||

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <jansson.h>
+#include "counts.h"
 #include "frames.h"
 #include "hdr.h"
-#include "run.h"
 #include "util.h"
 
 static json_t *integer(__u64 value)

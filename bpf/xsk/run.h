@@ -4,7 +4,6 @@
 #define XSK_RUN_H
 
 #include <stdbool.h>
-#include "nf_program.h"
 #include "program.h"
 #include "worker.h"
 
@@ -12,8 +11,9 @@
 
 struct run {
 	struct options opt;
+	const struct role_ops *role;
 	struct program programs[XSK_PORTS];
-	struct nf_program nf;
+	void *shared; /* by the role's workers */
 	struct worker workers[XSK_WORKERS];
 	int num_workers;
 	int latency_fd; /* holds /dev/cpu_dma_latency, or -1 */

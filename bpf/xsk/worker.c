@@ -19,18 +19,6 @@
 /* How long it waits at the end for what it has queued to be sent. */
 #define DRAIN_NS 200000000ULL
 
-static const struct role_ops *role_of(const struct options *o)
-{
-	static const struct role_ops *const roles[] = {
-		[ROLE_FORWARD] = &forward_role, [ROLE_REFLECT] = &reflect_role,
-		[ROLE_SINK] = &sink_role,	[ROLE_GEN] = &gen_role,
-		[ROLE_PING] = &ping_role,	[ROLE_PROBE] = &probe_role,
-		[ROLE_NF] = &nf_role,
-	};
-
-	return roles[o->role];
-}
-
 /* Queues are dealt to the workers in turn. */
 static int count_queues(const struct options *o, int index)
 {
@@ -98,13 +86,13 @@ static int open_io(struct worker *w, int port, int lane,
 	return err;
 }
 
-int worker_open(struct worker *w, const struct options *o, int index,
-		struct program *programs)
+int worker_open(struct worker *w, const struct role_ops *role,
+		const struct options *o, int index, struct program *programs)
 {
 	int port, lane, err;
 
 	*w = (struct worker){ .opt = o,
-			      .role = role_of(o),
+			      .role = role,
 			      .index = index,
 			      .cpu = o->num_cpus ? o->cpus[index] : -1,
 			      .exit_fd = -1 };

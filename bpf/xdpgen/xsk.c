@@ -214,7 +214,8 @@ static void send_frame(struct sender *s, struct xsk_port *p, __u32 pick,
 	__s64 sum;
 
 	sum = gen_write_head(g, data, data + g->len);
-	gen_advance(gen, s->streams, g, now);
+	gen_advance(gen, g, now);
+	gen_choose(gen, s->streams);
 	desc = xsk_ring_prod__tx_desc(&p->tx, index);
 	*desc = (struct xdp_desc){ .addr = addr, .len = g->len };
 	if (paced)
@@ -242,8 +243,15 @@ static int poll_once(struct sender *s, struct xsk_state *x)
 		account_late(s, x);
 	gen_account_poll(&x->gen, now,
 			 s->cpu == NO_CPU ? sched_getcpu() : s->cpu);
-	if (!gen_due(&x->gen, x->streams, &x->streams[pick], now))
+	switch (gen_due(&x->gen, x->streams, &x->streams[pick], now)) {
+	case GEN_SEND:
+		break;
+	case GEN_CHANGE:
+		gen_choose(&x->gen, x->streams);
 		return kick_all(x);
+	case GEN_WAIT:
+		return kick_all(x);
+	}
 	if (p->unfinished == RING || !xsk_ring_prod__reserve(&p->tx, 1, &index))
 		return kick(p); /* late, then, or skipped */
 	send_frame(s, p, pick, index, now);

@@ -56,11 +56,7 @@ static int choose_sender(struct run *run)
 			 "live frames (Linux 5.18) are not available: %s",
 			 explain(err));
 	}
-	err = open_senders(run, &xsk_sender);
-	if (err)
-		return fail(err, "cannot start xsk sender: %s: %s",
-			    explain(err), "needs CONFIG_XDP_SOCKETS");
-	return 0;
+	return open_senders(run, &xsk_sender);
 }
 
 int run_open(struct run *run)

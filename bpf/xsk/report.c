@@ -45,7 +45,7 @@ static json_t *rings_in_use(const struct io *io)
 
 static json_t *socket_in_use(const struct io *io)
 {
-	bool xdp = io->opt->backend == BACKEND_AF_XDP;
+	bool xdp = !io->packet;
 	int napi = 0;
 	socklen_t bytes = sizeof(napi);
 
@@ -181,7 +181,7 @@ static json_t *kernel_statistics(const struct io *io)
 	__u64 xdp[6] = {};
 	socklen_t bytes;
 
-	if (io->opt->backend == BACKEND_AF_PACKET) {
+	if (io->packet) {
 		/* reading clears them: the record is the sum over readings */
 		bytes = sizeof(packet);
 		if (getsockopt(io->fd, SOL_PACKET, PACKET_STATISTICS, &packet,
@@ -309,7 +309,7 @@ int print_counters(const struct run *run, const char *event)
 		json_decref(umems);
 		/* while the worker counts on: exact once the traffic is over */
 		for (i = 0; i < run->num_workers; i++)
-			if (run->opt.stages)
+			if (run->opt.io.stages)
 				run->role->report(&run->workers[i], root);
 		return print(root);
 	}

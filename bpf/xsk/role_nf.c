@@ -147,7 +147,7 @@ static int hand_over(struct worker *w, struct io *in, int lane,
 /* Frames that fit into every port's ring. */
 static __u32 room_everywhere(struct worker *w, int lane)
 {
-	__u32 n = w->opt->batch;
+	__u32 n = w->opt->io.batch;
 	int port;
 
 	for (port = 0; port < w->opt->num_ports; port++) {
@@ -169,7 +169,7 @@ static int nf_lane(struct worker *w, int port, int lane)
 
 	w->broken = in->port;
 	n = room_everywhere(w, lane);
-	if (n < w->opt->batch)
+	if (n < w->opt->io.batch)
 		in->n.tx_full++;
 	if (n)
 		n = in->ops->rx(in, frames, n);

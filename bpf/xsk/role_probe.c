@@ -108,7 +108,7 @@ static int send_one(struct worker *w, __u32 pick, __u64 now)
 		gen->pending = pick + 1;
 		gen->pending_late_ns = left - due;
 	}
-	return io->unkicked >= w->opt->batch ? io_kick(io) : 0;
+	return io->unkicked >= w->opt->io.batch ? io_kick(io) : 0;
 }
 
 static int send_due(struct worker *w, __u64 now)

@@ -75,7 +75,7 @@ static int open_programs(struct run *run)
 						     .mode = "none" };
 	if (run->role->attach)
 		return run->role->attach(o, run->programs, &run->shared);
-	if (o->backend == BACKEND_AF_PACKET || !options_receive(o))
+	if (o->backend == BACKEND_AF_PACKET || !o->io.receive)
 		return 0;
 	for (i = 0; !err && i < o->num_ports; i++) {
 		ns = netns_enter(port_netns(&o->ports[i]));

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include "packet.h"
 #include "probes.h"
 #include "util.h"
 #include "worker.h"
@@ -51,7 +52,7 @@ static int open_umems(struct worker *w)
 		return fail(-ENOMEM, "cannot allocate: worker %d", w->index);
 	/* rings are per queue: that is what the number of chunks follows */
 	while (!err && w->num_umems < count)
-		err = umem_open(&w->umems[w->num_umems++], o,
+		err = umem_open(&w->umems[w->num_umems++], &o->io,
 				w->num_ios / o->sockets / count);
 	return err;
 }
@@ -65,8 +66,9 @@ static int open_io(struct worker *w, int port, int lane,
 
 	*io = (struct io){
 		.ops = o->backend == BACKEND_AF_XDP ? &xdp_ops : &packet_ops,
-		.opt = o,
+		.opt = &o->io,
 		.port = &o->ports[port],
+		.ifname = o->ports[port].ifname,
 		.queue = o->queue + w->index + lane / o->sockets * workers,
 		.number = number,
 		.fd = -1,
@@ -75,14 +77,14 @@ static int open_io(struct worker *w, int port, int lane,
 	};
 	io->rings = number ? worker_io(w, port, lane - number)->rings :
 			     &io->own_rings;
-	ns = netns_enter(port_netns(io->port));
+	ns = netns_enter(port_netns(&o->ports[port]));
 	if (ns < 0)
 		return fail(ns, "cannot enter network namespace: %s: %s",
-			    io->port->netns, explain(ns));
+			    o->ports[port].netns, explain(ns));
 	err = io->ops->open(io);
 	netns_leave(ns);
 	if (!err && program->sockets_fd >= 0)
-		err = program_add(program, io);
+		err = program_add(program, o, io);
 	return err;
 }
 
@@ -147,8 +149,7 @@ static bool time_to_sleep(const struct worker *w, struct timespec *pause)
 /* Frames that the kernel left, or that have no room, wait for it to send. */
 static short events_of(const struct io *io)
 {
-	if (options_transmit(io->opt) &&
-	    (io->wants_room || io->ops->pending(io)))
+	if (io->opt->transmit && (io->wants_room || io->ops->pending(io)))
 		return POLLIN | POLLOUT;
 	return POLLIN;
 }
@@ -188,7 +189,7 @@ static void drain(struct worker *w)
 	__u32 unsent;
 	int i;
 
-	if (!options_transmit(w->opt))
+	if (!w->opt->io.transmit)
 		return;
 	do {
 		unsent = 0;
@@ -211,7 +212,7 @@ static int work(struct worker *w)
 		if (n > 0)
 			continue;
 		w->idle_turns++;
-		if (!n && w->opt->wait == WAIT_POLL)
+		if (!n && w->opt->io.wait == WAIT_POLL)
 			n = sleep_in_poll(w);
 		if (n < 0) {
 			err = n;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <bpf/libbpf.h>
-#include "run.h"
 #include "util.h"
+#include "watch.h"
 
 #define EXIT_RUNTIME 1
 #define EXIT_CONFIG  2

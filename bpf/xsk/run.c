@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
-#include "run.h"
 #include "util.h"
+#include "watch.h"
 
 static int hold_dma_latency(struct run *run)
 {

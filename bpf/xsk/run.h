@@ -32,11 +32,6 @@ int run_start(struct run *run);
 int run_traffic(struct run *run);
 void run_close(struct run *run);
 
-/* Sleep until the time is over, a signal, or a broken port or socket. */
-int watch(struct run *run);
-/* Block the signals that watch() reads; before any thread starts. */
-void watch_prepare(void);
-
 /* One JSON object on one line each: what is in use, and what was counted. */
 int print_ready(const struct run *run);
 int print_counters(const struct run *run, const char *event);

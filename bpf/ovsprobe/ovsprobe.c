@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "batch_print.h"
 #include "ovsprobe.h"
 #include "ovsprobe.skel.h"
 #include "util.h"
@@ -195,13 +196,10 @@ static int open_prober(struct prober *p)
 
 static int print_record(void *context, void *data, size_t size)
 {
-	const struct batch_record *r = data;
 	struct prober *p = context;
 
 	(void)size;
-	printf("%s[%llu,%llu,%llu,%llu,%llu,%u,%u]", p->first ? "" : ",\n",
-	       r->redirected, r->received, r->queued, r->kicked, r->reaped,
-	       r->frames, r->sent);
+	batch_print(stdout, data, p->first);
 	p->first = false;
 	return 0;
 }
@@ -216,8 +214,9 @@ static int print_records(struct prober *p)
 				print_record, p, NULL);
 	if (!ring)
 		return fail(-errno, "cannot read records: %s", explain(-errno));
-	printf("{\"event\":\"done\",\"batches\":%llu,\"redirects\":%llu,\"unmatched\":%llu,\"unsent\":%llu,\"full\":%llu,\"records\":[",
+	printf("{\"event\":\"done\",\"batches\":%llu,\"redirects\":%llu,\"unmatched\":%llu,\"unsent\":%llu,\"full\":%llu,",
 	       c->batches, c->redirects, c->unmatched, c->unsent, c->full);
+	batches_begin(stdout);
 	p->first = true;
 	err = ring_buffer__consume(ring);
 	printf("]}\n");

@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 from conftest import BPF
@@ -47,7 +46,9 @@ def circle(graph):
 
 def seen(compiler, sources):
     """The headers of this project that a compiler opens for sources."""
-    told = subprocess.run([*compiler, "-MM", "-MG", *sources], cwd=BPF, check=True, capture_output=True, text=True).stdout
+    told = subprocess.run(
+        [*compiler, "-MM", "-MG", *sources], cwd=BPF, check=True, capture_output=True, text=True
+    ).stdout
     return {BPF / word for word in told.split()} & set(HEADERS)
 
 

@@ -4,6 +4,10 @@
 #define XDPLAB_BATCH_RECORD_H
 
 #include <linux/types.h>
+#ifndef __bpf__
+#include <stdbool.h>
+#include <stdio.h>
+#endif
 
 /* Times of CLOCK_MONOTONIC in ns. */
 struct batch_record {
@@ -15,5 +19,11 @@ struct batch_record {
 	__u32 frames;
 	__u32 sent;
 };
+
+#ifndef __bpf__
+/* The members "columns" and "records" of an object; the caller closes "records". */
+void batches_begin(FILE *file);
+void batch_print(FILE *file, const struct batch_record *r, bool first);
+#endif
 
 #endif

@@ -9,7 +9,6 @@
 #include <unistd.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include "batch_print.h"
 #include "ovsprobe.h"
 #include "ovsprobe.skel.h"
 #include "util.h"

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "batch_print.h"
 #include "run.h"
 #include "util.h"
 

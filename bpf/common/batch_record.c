@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-#include "batch_print.h"
+#include "batch_record.h"
 
 void batches_begin(FILE *file)
 {

@@ -57,6 +57,8 @@ const char *explain(int err)
 		return "out of range: native XDP on veth wants a peer MTU <= 3506 and as many rx queues as the peer has tx queues";
 	case EOPNOTSUPP:
 		return "not supported by this driver or kernel: try generic mode";
+	case EAFNOSUPPORT:
+		return "this kernel has no such sockets: AF_XDP needs CONFIG_XDP_SOCKETS";
 	default:
 		return strerror_r(-err, text, sizeof(text));
 	}

@@ -17,7 +17,9 @@ MADE = re.compile(r"\.skel\.h$")
 
 
 def make(*argv):
-    return subprocess.run(["make", "-s", "-C", BPF, *argv], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["make", "-s", "--no-print-directory", "-C", BPF, *argv], check=True, capture_output=True, text=True
+    ).stdout
 
 
 KERNEL_CC, USER_CC = (shlex.split(line) for line in make("flags").splitlines())
@@ -104,3 +106,15 @@ def test_a_header_compiles_alone(header, sides, tmp_path):
             argv = [*compiler, "-Wno-unused-function", "-fsyntax-only", source]
             done = subprocess.run(argv, cwd=BPF, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
+
+
+def test_no_header_for_the_kernel_calls_what_its_includer_defines(sides, tmp_path):
+    """There is no other source that could: a program is one object."""
+    (compiler, headers), _ = sides
+    flags = ["-Xclang", "-disable-llvm-passes", "-femit-all-decls", "-S", "-emit-llvm", "-o", "-"]
+    for header in headers:
+        source = tmp_path / "alone.c"
+        source.write_text(f'#include "{header}"\n', encoding="ascii")
+        code = subprocess.run([*compiler, *flags, source], cwd=BPF, check=True, capture_output=True, text=True).stdout
+        called = re.findall(r"^declare .*@(?!llvm\.)(\w+)\(", code, re.MULTILINE)
+        assert not called, header

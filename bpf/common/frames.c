@@ -180,7 +180,7 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 			g->due_ns = GEN_NEVER;
 	}
 	/* arms the thread: nobody looks at the rest before wake_ns */
-	gen_pick(t, streams);
+	gen_choose(t, streams);
 }
 
 __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns)

@@ -115,35 +115,22 @@ static __always_inline void gen_choose(struct gen_thread *t,
 	t->wake_ns = best;
 }
 
-/*
- * In the kernel the choice is a function of its own (live.bpf.c), which the
- * verifier looks at once and not on every path that leads there.
- */
-#ifdef __bpf__
-int gen_choose_next(void);
-#endif
+/* What a look at the schedule came to. */
+enum gen_answer {
+	GEN_WAIT,
+	GEN_SEND,   /* the next frame of the chosen stream */
+	GEN_CHANGE, /* nothing now; gen_choose() comes next */
+};
 
-static __always_inline void gen_pick(struct gen_thread *t,
-				     struct gen_stream *streams)
-{
-#ifdef __bpf__
-	(void)t;
-	(void)streams;
-	gen_choose_next();
-#else
-	gen_choose(t, streams);
-#endif
-}
-
-static __always_inline void gen_next_stage(struct gen_thread *t,
-					   struct gen_stream *streams)
+static __always_inline enum gen_answer
+gen_next_stage(struct gen_thread *t, struct gen_stream *streams)
 {
 	__u32 i;
 
 	if (t->stage != GEN_WARMUP) {
 		t->stage = GEN_DONE;
 		t->wake_ns = GEN_NEVER;
-		return;
+		return GEN_WAIT;
 	}
 	t->stage = GEN_TRIAL;
 	for (i = 0; i < GEN_STREAMS; i++) {
@@ -155,7 +142,7 @@ static __always_inline void gen_next_stage(struct gen_thread *t,
 		streams[i].seq = 0;
 		streams[i].flow = 0;
 	}
-	gen_pick(t, streams);
+	return GEN_CHANGE;
 }
 
 static __always_inline void gen_note_stall(struct gen_thread *t, __u64 ns,
@@ -218,33 +205,30 @@ static __always_inline void gen_step(struct gen_stream *s, __u64 k)
  * Is a frame due?  If so it is the next one of @s = streams[t->pick].  A
  * stream that is late by more than max_burst intervals loses whole intervals.
  */
-static __always_inline int gen_due(struct gen_thread *t,
-				   struct gen_stream *streams,
-				   struct gen_stream *s, __u64 now)
+static __always_inline enum gen_answer gen_due(struct gen_thread *t,
+					       struct gen_stream *streams,
+					       struct gen_stream *s, __u64 now)
 {
 	__u64 late, lost, end;
 
 	now += GEN_LEAD_NS;
 	if (now < t->wake_ns)
-		return 0;
-	if (t->none_left) {
-		gen_next_stage(t, streams);
-		return 0;
-	}
+		return GEN_WAIT;
+	if (t->none_left)
+		return gen_next_stage(t, streams);
 	end = t->stage_end_ns[t->stage & 1];
 	if (!s->paced) {
 		if (now < end)
-			return 1;
+			return GEN_SEND;
 		s->due_ns = GEN_NEVER;
-		gen_pick(t, streams);
-		return 0;
+		return GEN_CHANGE;
 	}
 	late = now - s->due_ns;
 	if (late > t->stall_ns + GEN_LEAD_NS && s->due_ns > t->stall_end_ns &&
 	    t->stage == GEN_TRIAL)
 		gen_note_stall(t, late, now);
 	if (late <= s->max_late_ns)
-		return 1;
+		return GEN_SEND;
 	if (now >= end)
 		late = end - s->due_ns; /* nothing was asked for after that */
 	/* + 1 rounds down: what is left over leaves late, or is cut next */
@@ -252,15 +236,13 @@ static __always_inline int gen_due(struct gen_thread *t,
 	gen_step(s, lost);
 	s->skipped[t->stage & 1] += lost;
 	if (s->due_ns < end)
-		return 1;
+		return GEN_SEND;
 	s->due_ns = GEN_NEVER;
-	gen_pick(t, streams);
-	return 0;
+	return GEN_CHANGE;
 }
 
-/* The frame of @s is written: schedule the next one. */
-static __always_inline void gen_advance(struct gen_thread *t,
-					struct gen_stream *streams,
+/* The frame of @s is written: schedule its next one; gen_choose() comes next. */
+static __always_inline void gen_advance(const struct gen_thread *t,
 					struct gen_stream *s, __u64 now)
 {
 	__u64 leaves = s->paced && s->due_ns > now ? s->due_ns : now;
@@ -281,7 +263,6 @@ static __always_inline void gen_advance(struct gen_thread *t,
 		s->due_ns = now;
 	if (s->stage_sent == s->count || s->due_ns >= t->stage_end_ns[stage])
 		s->due_ns = GEN_NEVER;
-	gen_pick(t, streams);
 }
 
 #endif

@@ -15,6 +15,8 @@
 #include <xdp/libxdp.h>
 #include "util.h"
 
+static const char *program_name = "";
+
 int fail(int err, const char *fmt, ...)
 {
 	char line[512];
@@ -55,6 +57,8 @@ const char *explain(int err)
 		return "out of range: native XDP on veth wants a peer MTU <= 3506 and as many rx queues as the peer has tx queues";
 	case EOPNOTSUPP:
 		return "not supported by this driver or kernel: try generic mode";
+	case EAFNOSUPPORT:
+		return "this kernel has no such sockets: AF_XDP needs CONFIG_XDP_SOCKETS";
 	default:
 		return strerror_r(-err, text, sizeof(text));
 	}
@@ -78,8 +82,9 @@ static int print_nothing_xdp(enum libxdp_print_level level, const char *fmt,
 	return 0;
 }
 
-void quiet_libraries(void)
+void program_begin(const char *name)
 {
+	program_name = name;
 	libbpf_set_print(print_nothing);
 	libxdp_set_print(print_nothing_xdp);
 }

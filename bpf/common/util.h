@@ -25,7 +25,8 @@
 		_a > _b ? _a : _b;      \
 	})
 
-extern const char *program_name;
+/* First in main(): what fail() begins with; libbpf and libxdp say nothing. */
+void program_begin(const char *name);
 
 /* Print "<program>: <message>" on stderr as one line; returns @err. */
 int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -35,9 +36,6 @@ const char *explain(int err);
 
 /* Signals that end a program; not SIGHUP if nohup has it ignored. */
 void stop_signals(sigset_t *set);
-
-/* Send libbpf's and libxdp's messages nowhere; keep our one line. */
-void quiet_libraries(void);
 
 static inline __u64 now_ns(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The network functions, written once: nf.bpf.c compiles them into the XDP
- * program, role_nf.c into the application.  Before this header the including
- * file gives what differs, on its own `struct nf_env`:
+ * program, role_nf.c into the application.  What differs is in two headers,
+ * each with its own `struct nf_env`:
  *
  *   NF_SETUP(env)                     the struct nf_setup in force
  *   NF_STATE(env)                     struct nf_state * of this CPU or thread
@@ -16,6 +16,11 @@
 #define NF_FUNCTIONS_H
 
 #include "nf_packet.h"
+#ifdef __bpf__
+#include "nf_maps.h"
+#else
+#include "nf_tables.h"
+#endif
 
 static __always_inline enum nf_verdict nf_macswap(__u8 *data, __u8 *end)
 {

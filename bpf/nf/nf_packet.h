@@ -7,10 +7,14 @@
 #define NF_PACKET_H
 
 #include <linux/if_ether.h>
-#include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
+#ifdef __bpf__
+#include <linux/in.h>
+#else
+#include <netinet/in.h> /* libc's goes before or instead of the kernel's */
+#endif
 #include "nf.h"
 #include "trailer.h"
 

@@ -8,6 +8,7 @@
 #define NF_TABLES_H
 
 #include <stdbool.h>
+#include <arpa/inet.h>
 #include "nf_options.h"
 
 /* Entries, in the order of the traffic's flows. */
@@ -103,6 +104,53 @@ static inline int nf_trie_find(const struct nf_trie *t, __u32 ip)
 	if (entry & NF_POINTER)
 		entry = t->blocks[entry & ~NF_POINTER][ip & 0xff];
 	return (int)entry - 1;
+}
+
+/* What a thread has; the functions look into it by the names of nf_functions.h. */
+struct nf_env {
+	const struct nf_setup *setup;
+	struct nf_state state;
+	/* denied flows and routes are only read, but each thread has its own */
+	struct nf_hash acl;
+	struct nf_hash sessions;
+	struct nf_trie routes;
+	__u64 (*lines)[NF_LINE / 8];
+};
+
+#define NF_SETUP(env) ((env)->setup)
+#define NF_STATE(env) (&(env)->state)
+
+static inline bool nf_acl_has(struct nf_env *env, const struct nf_flow *flow)
+{
+	return nf_hash_find(&env->acl, flow);
+}
+
+static inline int nf_route_find(struct nf_env *env, __u32 ip)
+{
+	return nf_trie_find(&env->routes, ntohl(ip));
+}
+
+static inline bool nf_session_find(struct nf_env *env,
+				   const struct nf_flow *flow,
+				   struct nf_session *session)
+{
+	const struct nf_slot *slot = nf_hash_find(&env->sessions, flow);
+
+	if (slot)
+		*session = slot->session;
+	return slot;
+}
+
+static inline bool nf_session_add(struct nf_env *env,
+				  const struct nf_flow *flow,
+				  const struct nf_session *session)
+{
+	return nf_hash_add(&env->sessions, flow, session);
+}
+
+static inline __u64 *nf_line(struct nf_env *env, __u32 index)
+{
+	return env->lines[index];
 }
 
 #endif

@@ -109,7 +109,7 @@ int ovsprobe_rx_batch(struct pt_regs *ctx)
 	if (batch.received)
 		counts.unsent++;
 	counts.batches++;
-	batch.redirected = xsk_map ? take_redirects(frames) : 0;
+	batch.begun = xsk_map ? take_redirects(frames) : 0;
 	batch.received = now;
 	batch.frames = frames;
 	batch.queued = 0;

@@ -17,8 +17,6 @@
 #define EXIT_CONFIG  2
 #define MAX_MAPS     64
 
-const char *program_name = "ovsprobe";
-
 /* Whose probes: a name and its arguments differ, what they tell does not. */
 struct provider {
 	const char *name;
@@ -197,13 +195,10 @@ static int open_prober(struct prober *p)
 
 static int print_record(void *context, void *data, size_t size)
 {
-	const struct batch_record *r = data;
 	struct prober *p = context;
 
 	(void)size;
-	printf("%s[%llu,%llu,%llu,%llu,%llu,%u,%u]", p->first ? "" : ",\n",
-	       r->redirected, r->received, r->queued, r->kicked, r->reaped,
-	       r->frames, r->sent);
+	batch_print(stdout, data, p->first);
 	p->first = false;
 	return 0;
 }
@@ -218,8 +213,9 @@ static int print_records(struct prober *p)
 				print_record, p, NULL);
 	if (!ring)
 		return fail(-errno, "cannot read records: %s", explain(-errno));
-	printf("{\"event\":\"done\",\"batches\":%llu,\"redirects\":%llu,\"unmatched\":%llu,\"unsent\":%llu,\"full\":%llu,\"records\":[",
+	printf("{\"event\":\"done\",\"batches\":%llu,\"redirects\":%llu,\"unmatched\":%llu,\"unsent\":%llu,\"full\":%llu,",
 	       c->batches, c->redirects, c->unmatched, c->unsent, c->full);
+	batches_begin(stdout);
 	p->first = true;
 	err = ring_buffer__consume(ring);
 	printf("]}\n");
@@ -233,7 +229,7 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int err, signal;
 
-	quiet_libraries();
+	program_begin("ovsprobe");
 	stop_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	if (parse(&p, argc, argv) || open_prober(&p)) {

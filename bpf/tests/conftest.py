@@ -216,6 +216,11 @@ def only(result):
     return one
 
 
+def batches_of(told):
+    """What ovsprobe or xsk recorded, by the names of the columns."""
+    return [dict(zip(told["columns"], record, strict=True)) for record in told["records"]]
+
+
 def counts(result_stream):
     keys = ("sent", "received", "lost", "duplicated", "out_of_order", "late_beyond_window")
     return {key: result_stream[key] for key in keys}

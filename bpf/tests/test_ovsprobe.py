@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import BPF, TIMEOUT_S
+from conftest import BPF, TIMEOUT_S, batches_of
 
 OVSPROBE = BPF / "build" / "ovsprobe"
 SOURCE = Path(__file__).with_name("sdt_batches.c")
@@ -59,15 +59,16 @@ def test_every_batch_is_recorded_with_its_stages(batches):
     told = recorded(batches, 1000, 20_000, 50_000)
     assert (told["event"], told["batches"], told["unsent"], told["full"]) == ("done", 1000, 0, 0)
     assert len(told["records"]) == 1000
-    switch = sorted(queued - received for _, received, queued, *_ in told["records"])
-    kick = sorted(kicked - queued for _, _, queued, kicked, *_ in told["records"])
+    found = batches_of(told)
+    switch = sorted(batch["queued"] - batch["received"] for batch in found)
+    kick = sorted(batch["kicked"] - batch["queued"] for batch in found)
     assert switch[0] >= 20_000 and switch[500] < 40_000
     assert kick[0] >= 50_000 and kick[500] < 80_000
-    assert [record[5:] for record in told["records"][:5]] == [[1, 1], [2, 2], [3, 3], [4, 4], [1, 1]]
+    assert [(batch["frames"], batch["sent"]) for batch in found[:5]] == [(1, 1), (2, 2), (3, 3), (4, 4), (1, 1)]
     # what the batch before took to come back; the first has none before it
-    assert told["records"][0][4] == 0
-    assert all(record[4] > 0 for record in told["records"][1:])
-    assert all(record[0] == 0 for record in told["records"])  # no XDP program was named
+    assert found[0]["reaped"] == 0
+    assert all(batch["reaped"] > 0 for batch in found[1:])
+    assert all(batch["begun"] == 0 for batch in found)  # no XDP program was named
     assert told["unmatched"] == 0  # so nothing was to be matched
 
 

@@ -35,7 +35,17 @@ def test_a_late_return_is_not_of_the_batch_in_flight(middle, tmp_path):
 def test_what_completes_a_batch(tmp_path):
     """Each of its sequences once: not one of the other stage, nor of another batch, nor twice the same."""
     program = tmp_path / "batch"
-    argv = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{BPF}/common", f"-I{BPF}/xsk", f"-I{BPF}/nf", "-Wall", "-Werror"]
+    argv = [
+        "gcc",
+        "-std=gnu11",
+        "-D_GNU_SOURCE",
+        f"-I{BPF}/common",
+        f"-I{BPF}/io",
+        f"-I{BPF}/xsk",
+        f"-I{BPF}/nf",
+        "-Wall",
+        "-Werror",
+    ]
     subprocess.run([*argv, "-o", program, SOURCE], check=True)
     for stage, other in (("warmup", "trial"), ("trial", "warmup")):
         for first in (0, 100, (1 << 32) - 2):  # the last goes over the end of the frame's sequences

@@ -89,6 +89,23 @@ def test_the_sender_of_xdpgen(direct, refusing):
     assert refusals(thread) == {"EBUSY": REFUSALS}
 
 
+def test_a_queue_that_is_still_busy_is_waited_for(direct, shim, monkeypatch):
+    """That of a socket which was closed is so for some 30 ms."""
+    monkeypatch.setenv("LD_PRELOAD", str(shim))
+    monkeypatch.setenv("REFUSE_BINDS", "5")
+    ports = [direct.port("a0"), direct.port("c0")]
+    result = xdpgen(config(ports, stream(pps=10.0, count=3), sender="xsk", warmup_s=0, duration_s=1))
+    assert counts(only(result)) == clean(3)
+
+
+def test_a_queue_that_stays_busy_is_told_in_one_line(direct):
+    with xsk(direct, "a", "gen", "a0", streams=[frames()], wait="poll") as gen:
+        ports = [direct.port("a0"), direct.port("c0")]
+        told = xdpgen(config(ports, stream(), sender="xsk"), expect=2)
+        gen.finish()
+    assert told.startswith("xdpgen: cannot bind AF_XDP socket: a0 queue 0: another socket has this queue")
+
+
 #: About 8,000 frames/s; each frees a slot of the ring that a sleeper may fill.
 RATE = ["tbf", "rate", "4mbit", "burst", "2000", "limit", "1000000"]
 

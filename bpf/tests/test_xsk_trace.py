@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import BPF, TIMEOUT_S
+from conftest import BPF, TIMEOUT_S, batches_of
 from test_xsk_probes import traced, tracing  # noqa: F401 - a fixture
 from xsk import SANITIZED, SOCKETS, XSK, frames, refused, wait_for_frames, xsk
 
@@ -42,13 +42,13 @@ def recorded(net, folder, count=COUNT, program=XSK, **options):
 @pytest.mark.parametrize("sockets", SOCKETS)
 def test_every_batch_is_stamped_from_departure_to_kick(middle, tmp_path, sockets):
     told = recorded(middle, tmp_path, **SOCKETS[sockets])
-    from_ping = [record for record in told["records"] if record[0]]  # IPv6 of the kernel comes along
+    from_ping = [batch for batch in batches_of(told) if batch["begun"]]  # IPv6 of the kernel comes along
     assert told["batches"] == len(told["records"]) == len(from_ping) + told["unmatched"]
     assert len(from_ping) == COUNT
     assert told["full"] == 0
-    for sent, received, queued, kicked, _, count, forwarded in from_ping:
-        assert sent < received <= queued <= kicked
-        assert (count, forwarded) == (1, 1)
+    for batch in from_ping:
+        assert batch["begun"] < batch["received"] <= batch["queued"] <= batch["kicked"]
+        assert (batch["frames"], batch["sent"], batch["reaped"]) == (1, 1, 0)
 
 
 def test_one_batch_in_ten_is_stamped_and_passes_the_probes(middle, tracing, tmp_path):  # noqa: F811
@@ -75,7 +75,7 @@ def test_the_newest_records_stay(middle, tmp_path):
     told = json.loads(path.read_text())
     assert len(told["records"]) == room
     assert told["full"] == told["batches"] - room >= 1000
-    received = [record[1] for record in told["records"]]
+    received = [batch["received"] for batch in batches_of(told)]
     assert received == sorted(received)
 
 
@@ -127,8 +127,8 @@ def test_ovsprobe_follows_batches_through_xsk(middle):
         reflector.finish()
     assert COUNT <= told["batches"] <= COUNT + 10
     assert (told["unmatched"], told["full"]) == (0, 0)
-    for redirected, received, queued, kicked, *_ in told["records"]:
-        assert 0 < redirected < received < queued < kicked
+    for batch in batches_of(told):
+        assert 0 < batch["begun"] < batch["received"] < batch["queued"] < batch["kicked"]
 
 
 def test_a_provider_that_is_not_known_is_refused():

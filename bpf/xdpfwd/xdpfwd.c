@@ -18,8 +18,6 @@
 #define EXIT_RUNTIME 1
 #define EXIT_CONFIG  2
 
-const char *program_name = "xdpfwd";
-
 struct forwarder {
 	const char *names[FWD_PORTS];
 	__u32 ifindexes[FWD_PORTS];
@@ -225,7 +223,7 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int err = 0, i;
 
-	quiet_libraries();
+	program_begin("xdpfwd");
 	stop_signals(&signals);
 	sigaddset(&signals, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &signals, NULL);

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <jansson.h>
-#include "frames.h"
+#include "counts.h"
 #include "hdr.h"
-#include "run.h"
+#include "stream_json.h"
 #include "util.h"
 
 static json_t *integer(__u64 value)
@@ -23,11 +23,6 @@ static json_t *integer_or_null(const __u64 *value)
 static json_t *string_or_null(const char *string)
 {
 	return string && *string ? json_string(string) : json_null();
-}
-
-static json_t *rate(__u64 frames, double sending_s)
-{
-	return json_real(sending_s > 0 ? frames / sending_s : 0);
 }
 
 static json_t *histogram(const __u64 *counts)
@@ -53,14 +48,11 @@ static json_t *distribution(__u64 count, __u64 sum_ns, __u64 min_inv,
 static json_t *lateness(const struct sender *s, int i)
 {
 	const struct gen_lateness *late = &s->streams[i].late;
-	json_t *json;
 
 	if (!s->streams[i].paced)
-		return json_null();
-	json = distribution(late->count, late->sum_ns, late->min_inv,
+		return NULL;
+	return distribution(late->count, late->sum_ns, late->min_inv,
 			    late->max_ns, s->lateness + i * HDR_COUNTS);
-	json_object_set_new(json, "on_schedule", integer(late->on_schedule));
-	return json;
 }
 
 static json_t *latency(const struct receiver *r, int id,
@@ -69,50 +61,40 @@ static json_t *latency(const struct receiver *r, int id,
 	const __u64 *counts = receiver_latency(r, id);
 
 	if (!counts)
-		return json_null();
+		return NULL;
 	return distribution(c->received, c->sum_ns, c->min_inv, c->max_ns,
 			    counts);
 }
 
-static json_t *gaps(const struct receiver *r, int id, __u64 sent)
-{
-	struct rx_gaps g = receiver_gaps(r, id);
-
-	return json_pack("{s:o, s:o, s:o}", "longest_ns", integer(g.longest_ns),
-			 "last_lost",
-			 g.any ? integer(g.last_lost) : json_null(), "trailing",
-			 integer(sent > g.next ? sent - g.next : 0));
-}
-
-static json_t *stream_json(const struct run *run, const struct sender *s, int i)
+static json_t *sender_stream_json(const struct run *run, const struct sender *s,
+				  int i)
 {
 	const struct stream *cfg = &run->cfg.streams[s->index[i]];
 	const struct receiver *r = &run->receivers[cfg->rx_port];
-	const struct gen_stream *g = &s->streams[i];
-	__u64 refused = sender_refused(s, GEN_TRIAL, i);
-	__u64 sent = sender_sent(s, GEN_TRIAL, i);
-	__u64 skipped = g->skipped[GEN_TRIAL] +
-			gen_cut_off(g, run->trial_ns, run_trial_end(run));
-	double sending_s = gen_sending_s(g, run_trial_end(run));
+	struct rx_gaps g = receiver_gaps(r, cfg->id);
+	struct stream_figures f = {
+		.trial_ns = run->trial_ns,
+		.end_ns = run_trial_end(run),
+		.sent = sender_sent(s, GEN_TRIAL, i),
+		.refused = sender_refused(s, GEN_TRIAL, i),
+		.longest_gap_ns = g.longest_ns,
+		.any_lost = g.any,
+		.last_lost = g.last_lost,
+		.next = g.next,
+		.lateness = lateness(s, i),
+	};
 	struct rx_counters c;
+	json_t *json;
 
 	receiver_read(r, cfg->id, &c);
-	return json_pack(
-		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"id", cfg->id, "kind",
-		cfg->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
-		cfg->tx_port, "rx_port", cfg->rx_port, "frame_bytes",
-		cfg->frame_bytes, "offered_pps",
-		cfg->pps ? json_real(cfg->pps) : json_null(), "intended",
-		integer(sent + refused + skipped), "sent", integer(sent),
-		"skipped", integer(skipped), "redirect_errors",
-		integer(refused), "received", integer(c.received), "lost",
-		(json_int_t)(sent - c.received), "duplicated",
-		integer(c.duplicated), "out_of_order", integer(c.out_of_order),
-		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
-		rate(sent, sending_s), "rx_pps", rate(c.received, sending_s),
-		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i),
-		"gaps", gaps(r, cfg->id, sent));
+	f.received = c.received;
+	f.duplicated = c.duplicated;
+	f.out_of_order = c.out_of_order;
+	f.beyond_window = c.beyond_window;
+	f.latency = latency(r, cfg->id, &c);
+	json = stream_json(cfg, &s->streams[i], &f);
+	json_object_set_new(json, "redirect_errors", integer(f.refused));
+	return json;
 }
 
 /* In the order of the configuration, not of the threads. */
@@ -127,9 +109,9 @@ static json_t *streams_json(const struct run *run)
 				if (run->senders[i].index[j] == wanted)
 					json_array_append_new(
 						array,
-						stream_json(run,
-							    &run->senders[i],
-							    j));
+						sender_stream_json(
+							run, &run->senders[i],
+							j));
 	return array;
 }
 

@@ -4,9 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/random.h>
+#include "counts.h"
 #include "frames.h"
 #include "run.h"
 #include "util.h"
+#include "watch.h"
 
 /* Between the decision to start and the first departure. */
 #define START_DELAY_NS 2000000
@@ -54,11 +56,7 @@ static int choose_sender(struct run *run)
 			 "live frames (Linux 5.18) are not available: %s",
 			 explain(err));
 	}
-	err = open_senders(run, &xsk_sender);
-	if (err)
-		return fail(err, "cannot start xsk sender: %s: %s",
-			    explain(err), "needs CONFIG_XDP_SOCKETS");
-	return 0;
+	return open_senders(run, &xsk_sender);
 }
 
 int run_open(struct run *run)
@@ -92,56 +90,6 @@ void run_close(struct run *run)
 	}
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_close(&run->receivers[i]);
-}
-
-__u64 run_received(const struct run *run)
-{
-	struct rx_counters c;
-	__u64 sum = 0;
-	int i;
-
-	for (i = 0; i < run->cfg.num_streams; i++) {
-		const struct stream *s = &run->cfg.streams[i];
-
-		if (!receiver_read(&run->receivers[s->rx_port], s->id, &c))
-			sum += c.received + c.duplicated;
-	}
-	return sum;
-}
-
-__u64 run_sent(const struct run *run)
-{
-	__u64 sum = 0;
-	int i, j;
-
-	for (i = 0; i < run->num_senders; i++)
-		for (j = 0; j < run->senders[i].count; j++)
-			sum += sender_sent(&run->senders[i], GEN_TRIAL, j);
-	return sum;
-}
-
-/* When the last thread stopped looking at its schedule, or @start_ns. */
-static __u64 last_poll(const struct run *run)
-{
-	__u64 last = run->trial_ns;
-	int i;
-
-	for (i = 0; i < run->num_senders; i++)
-		last = max(last, run->senders[i].gen->last_poll_ns);
-	return min(last, run->end_ns);
-}
-
-__u64 run_trial_end(const struct run *run)
-{
-	__u64 end = run->trial_ns;
-	int i;
-
-	if (run->interrupted)
-		return last_poll(run);
-	for (i = 0; i < run->num_senders; i++)
-		end = max(end, gen_trial_end(run->senders[i].gen,
-					     run->senders[i].streams));
-	return end;
 }
 
 /* Each frame that was sent: duplicates do not make up for it. */

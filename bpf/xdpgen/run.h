@@ -30,28 +30,6 @@ int run_open(struct run *run);
 int run_traffic(struct run *run);
 void run_close(struct run *run);
 
-/* Frames received in the trial (duplicates included) on all ports. */
-__u64 run_received(const struct run *run);
-__u64 run_sent(const struct run *run);
-
-/* When the trial ended: as configured, by interruption, or by counts. */
-__u64 run_trial_end(const struct run *run);
-
-/* Seconds of traffic without warm-up. */
-static inline double run_elapsed(const struct run *run)
-{
-	return (run_trial_end(run) - run->trial_ns) / 1e9;
-}
-
-/* Block and catch signals; call before any thread exists. */
-void watch_prepare(void);
-/* Have the calling thread run when a real-time sender of its core does not sleep. */
-int watch_above_senders(struct run *run);
-/* Wait for the senders to end; stops each.  0 or -errno. */
-int watch_senders(struct run *run);
-/* Sleep for @ns, < 1 s; true when a signal to stop came. */
-bool watch_pause(long ns);
-
 /* Print the JSON result on stdout. */
 int result_print(struct run *run);
 

@@ -17,7 +17,7 @@ struct sender_ops {
 	/* Up to these rates a batch of 1, or of 8 frames keeps up. */
 	double single_max_pps;
 	double small_max_pps;
-	/* Prepare to send; sets gen, streams and lateness. */
+	/* Prepare to send; sets gen, streams and lateness.  xsk tells why not. */
 	int (*open)(struct sender *s);
 	/* Thread body: send until GEN_DONE or s->stop.  Returns -errno. */
 	int (*run)(struct sender *s);

@@ -10,8 +10,9 @@
 #include <unistd.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
-#include "run.h"
+#include "counts.h"
 #include "util.h"
+#include "watch.h"
 
 /* Scheduler statistics are read this long before the trial begins. */
 #define BASELINE_NS 5000000

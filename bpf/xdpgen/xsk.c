@@ -6,90 +6,57 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <xdp/xsk.h>
 #include "frame.h"
 #include "hdr_index.h"
+#include "io.h"
 #include "sender.h"
-#include "tx_busy.h"
 #include "util.h"
 
-#define RING	   1024
-#define CHUNK	   4096
-#define UMEM_BYTES ((size_t)RING * CHUNK)
-/* The kernel takes 32 frames per call by default. */
-#define KICK_FRAMES 32
+#define RING	    1024
+#define CHUNK	    4096
 #define DRAIN_TRIES 1000
 
-struct xsk_port {
-	struct xsk_umem *umem;
-	struct xsk_socket *socket;
-	struct xsk_ring_prod tx, fill;
-	struct xsk_ring_cons completion;
-	__u8 *area;
-	int port;   /* index in the configuration */
-	__u32 next; /* chunk, taken in turn: the kernel copies the data */
-	__u32 unfinished;
-	__u32 unkicked;
-	struct tx_busy *busy; /* of the thread */
+static const struct io_options options = {
+	.transmit = true,
+	.bind = BIND_COPY,
+	.tx_ring = RING,
+	.fill_ring = RING, /* unused, but there must be one */
+	.completion_ring = RING,
+	.chunk_bytes = CHUNK,
 };
 
 struct xsk_state {
 	struct gen_thread gen;
 	struct gen_stream streams[GEN_STREAMS];
-	struct xsk_port ports[GEN_STREAMS];
-	int num_ports;
-	struct xsk_port *port_of[GEN_STREAMS]; /* by stream */
-	struct tx_busy busy;
-	__u64 lateness[]; /* HDR_COUNTS per stream */
+	struct io ios[GEN_STREAMS];
+	struct umem umems[GEN_STREAMS];
+	int num_ios;
+	struct io *io_of[GEN_STREAMS]; /* by stream */
+	struct tx_busy busy;	       /* of all sockets, once they are done */
+	struct trace trace;	       /* none */
+	__u64 lateness[];	       /* HDR_COUNTS per stream */
 };
 
-static void port_close(struct xsk_port *p)
-{
-	if (p->socket)
-		xsk_socket__delete(p->socket);
-	if (p->umem)
-		xsk_umem__delete(p->umem);
-	if (p->area)
-		munmap(p->area, UMEM_BYTES);
-}
-
-static int port_create(struct xsk_port *p, const char *ifname)
-{
-	struct xsk_umem_config umem = {
-		.fill_size = RING,
-		.comp_size = RING,
-		.frame_size = CHUNK,
-	};
-	struct xsk_socket_config config = {
-		.tx_size = RING,
-		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-		.bind_flags = XDP_COPY,
-	};
-	int err;
-
-	p->area = mmap(NULL, UMEM_BYTES, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (p->area == MAP_FAILED) {
-		p->area = NULL;
-		return -errno;
-	}
-	err = xsk_umem__create(&p->umem, p->area, UMEM_BYTES, &p->fill,
-			       &p->completion, &umem);
-	return err   ?:
-		       xsk_socket__create(&p->socket, ifname, 0, p->umem, NULL,
-					  &p->tx, &config);
-}
-
-static int port_open(struct xsk_port *p, const struct port *port)
+static int port_open(struct io *io, const struct port *port, struct umem *umem,
+		     struct trace *trace)
 {
 	int ns, err;
 
+	*io = (struct io){ .ops = &xdp_ops,
+			   .opt = &options,
+			   .port = port,
+			   .ifname = port->ifname,
+			   .umem = umem,
+			   .rings = &io->own_rings,
+			   .trace = trace };
+	err = umem_open(umem, &options, 1);
+	if (err)
+		return err;
 	ns = netns_enter(port_netns(port));
 	if (ns < 0)
-		return ns;
-	err = port_create(p, port->ifname);
+		return fail(ns, "cannot enter network namespace: %s: %s",
+			    port->netns, explain(ns));
+	err = io->ops->open(io);
 	netns_leave(ns);
 	return err;
 }
@@ -97,18 +64,18 @@ static int port_open(struct xsk_port *p, const struct port *port)
 /* Streams of the same port share its socket. */
 static int add_stream(struct sender *s, struct xsk_state *x, int stream)
 {
-	int port = s->cfg->streams[s->index[stream]].tx_port, i;
+	const struct port *port =
+		&s->cfg->ports[s->cfg->streams[s->index[stream]].tx_port];
+	int i;
 
-	for (i = 0; i < x->num_ports; i++)
-		if (x->ports[i].port == port)
+	for (i = 0; i < x->num_ios; i++)
+		if (x->ios[i].port == port)
 			break;
-	x->port_of[stream] = &x->ports[i];
-	if (i < x->num_ports)
+	x->io_of[stream] = &x->ios[i];
+	if (i < x->num_ios)
 		return 0;
-	x->ports[i].port = port;
-	x->ports[i].busy = &x->busy;
-	x->num_ports++;
-	return port_open(&x->ports[i], &s->cfg->ports[port]);
+	x->num_ios++;
+	return port_open(&x->ios[i], port, &x->umems[i], &x->trace);
 }
 
 static void xsk_close(struct sender *s)
@@ -116,10 +83,10 @@ static void xsk_close(struct sender *s)
 	struct xsk_state *x = s->private;
 	int i;
 
-	if (!x)
-		return;
-	for (i = 0; i < x->num_ports; i++)
-		port_close(&x->ports[i]);
+	for (i = 0; x && i < x->num_ios; i++) {
+		x->ios[i].ops->close(&x->ios[i]);
+		umem_close(&x->umems[i]);
+	}
 	free(x);
 	s->private = NULL;
 }
@@ -131,7 +98,7 @@ static int xsk_open(struct sender *s)
 
 	x = calloc(1, sizeof(*x) + s->count * HDR_COUNTS * sizeof(__u64));
 	if (!x)
-		return -ENOMEM;
+		return fail(-ENOMEM, "cannot allocate: %d streams", s->count);
 	s->private = x;
 	s->gen = &x->gen;
 	s->streams = x->streams;
@@ -146,47 +113,13 @@ static int xsk_open(struct sender *s)
 	return err;
 }
 
-static void reclaim(struct xsk_port *p)
-{
-	__u32 index, n;
-
-	n = xsk_ring_cons__peek(&p->completion, RING, &index);
-	xsk_ring_cons__release(&p->completion, n);
-	p->unfinished -= n;
-}
-
-/* Frames in the ring that the kernel has not taken. */
-static __u32 pending(const struct xsk_port *p)
-{
-	return p->tx.cached_prod -
-	       __atomic_load_n(p->tx.consumer, __ATOMIC_ACQUIRE);
-}
-
-/* Let the kernel send what is in the ring; what it leaves stays there. */
-static int kick(struct xsk_port *p)
-{
-	__u32 calls = pending(p) / KICK_FRAMES + 1;
-	int err = 0;
-	long sent;
-
-	p->unkicked = 0;
-	do {
-		sent = sendto(xsk_socket__fd(p->socket), NULL, 0, MSG_DONTWAIT,
-			      NULL, 0);
-		err = tx_busy_note(p->busy, sent);
-	} while (!err && sent < 0 && --calls);
-	reclaim(p);
-	return err;
-}
-
 /* Also what the kernel refused before: it is late already. */
 static int kick_all(struct xsk_state *x)
 {
 	int i, err = 0;
 
-	for (i = 0; !err && i < x->num_ports; i++)
-		if (pending(&x->ports[i]))
-			err = kick(&x->ports[i]);
+	for (i = 0; !err && i < x->num_ios; i++)
+		err = io_kick(&x->ios[i]);
 	return err;
 }
 
@@ -199,32 +132,29 @@ static void account_late(struct sender *s, struct xsk_state *x)
 }
 
 /* Same steps as live_send() in live.bpf.c. */
-static void send_frame(struct sender *s, struct xsk_port *p, __u32 pick,
-		       __u32 index, __u64 now)
+static void send_frame(struct sender *s, struct io *io, __u32 pick, __u64 now)
 {
 	struct gen_thread *gen = s->gen;
 	struct gen_stream *g = &s->streams[pick];
-	__u64 addr = (__u64)p->next++ % RING * CHUNK, due = g->due_ns,
-	      left = now;
 	bool paced = g->paced, trial = gen->stage == GEN_TRIAL;
 	__u16 id_word = gen_id_word(g->id, gen->epoch[gen->stage & 1]);
-	__u8 *data = p->area + addr;
-	struct xdp_desc *desc;
+	__u64 due = g->due_ns, left = now;
+	struct frame frame;
 	__u32 seq = g->seq;
 	__s64 sum;
 
-	sum = gen_write_head(g, data, data + g->len);
-	gen_advance(gen, s->streams, g, now);
-	desc = xsk_ring_prod__tx_desc(&p->tx, index);
-	*desc = (struct xdp_desc){ .addr = addr, .len = g->len };
+	io->ops->get(io, &frame, 1);
+	frame.len = g->len;
+	sum = gen_write_head(g, frame.data, frame.data + frame.len);
+	gen_advance(gen, g, now);
+	gen_choose(gen, s->streams);
 	if (paced)
 		while ((left = now_ns()) < due)
 			;
-	gen_write_trailer(data + g->len - TRAILER_BYTES, sum, id_word, seq,
-			  left);
-	xsk_ring_prod__submit(&p->tx, 1);
-	p->unfinished++;
-	p->unkicked++;
+	gen_write_trailer(frame.data + frame.len - TRAILER_BYTES, sum, id_word,
+			  seq, left);
+	io->ops->tx(io, &frame, 1);
+	io->unkicked++;
 	if (paced && trial) {
 		gen->pending = pick + 1;
 		gen->pending_late_ns = left - due;
@@ -234,22 +164,26 @@ static void send_frame(struct sender *s, struct xsk_port *p, __u32 pick,
 static int poll_once(struct sender *s, struct xsk_state *x)
 {
 	__u64 now = now_ns();
-	__u32 pick = x->gen.pick, index = 0;
-	struct xsk_port *p = x->port_of[pick];
-	int err = 0;
+	__u32 pick = x->gen.pick;
+	struct io *io = x->io_of[pick];
 
 	if (x->gen.pending)
 		account_late(s, x);
 	gen_account_poll(&x->gen, now,
 			 s->cpu == NO_CPU ? sched_getcpu() : s->cpu);
-	if (!gen_due(&x->gen, x->streams, &x->streams[pick], now))
+	switch (gen_due(&x->gen, x->streams, &x->streams[pick], now)) {
+	case GEN_SEND:
+		break;
+	case GEN_CHANGE:
+		gen_choose(&x->gen, x->streams);
 		return kick_all(x);
-	if (p->unfinished == RING || !xsk_ring_prod__reserve(&p->tx, 1, &index))
-		return kick(p); /* late, then, or skipped */
-	send_frame(s, p, pick, index, now);
-	if (p->unkicked >= (__u32)s->batch)
-		err = kick(p);
-	return err;
+	case GEN_WAIT:
+		return kick_all(x);
+	}
+	if (!io_available(io, 1))
+		return io_kick(io); /* late, then, or skipped */
+	send_frame(s, io, pick, now);
+	return io->unkicked >= (__u32)s->batch ? io_kick(io) : 0;
 }
 
 static int xsk_run(struct sender *s)
@@ -259,10 +193,18 @@ static int xsk_run(struct sender *s)
 
 	while (!err && !s->stop && x->gen.stage != GEN_DONE)
 		err = poll_once(s, x);
-	for (i = 0; !err && i < x->num_ports; i++)
-		for (tries = DRAIN_TRIES; x->ports[i].unfinished && tries;
-		     tries--)
-			err = kick(&x->ports[i]);
+	for (i = 0; i < x->num_ios; i++) {
+		struct io *io = &x->ios[i];
+
+		for (tries = DRAIN_TRIES; !err && tries; tries--) {
+			err = io_kick(io);
+			if (!io->ops->unsent(io))
+				break;
+		}
+		x->busy.eagain += io->n.tx_busy.eagain;
+		x->busy.ebusy += io->n.tx_busy.ebusy;
+		x->busy.enobufs += io->n.tx_busy.enobufs;
+	}
 	return err;
 }
 

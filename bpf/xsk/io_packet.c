@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include "arrival.h"
 #include "io.h"
+#include "options.h"
 #include "packet.h"
 #include "probes.h"
 #include "util.h"
@@ -94,20 +95,20 @@ static int set_ring(struct io *io, int name, __u32 slots, const char *what)
 
 static int set_rings(struct io *io)
 {
-	const struct options *o = io->opt;
+	const struct io_options *o = io->opt;
 	struct packet *p = io->packet;
 	__u32 smallest = min(o->rx_ring, o->tx_ring) * p->slot_bytes;
 	size_t rx_bytes = 0, tx_bytes = 0;
 	int err = 0;
 
 	p->block_bytes = min(BLOCK_BYTES, smallest);
-	if (options_receive(o)) {
+	if (o->receive) {
 		p->rx_slots = o->rx_ring;
 		rx_bytes = (size_t)p->rx_slots * p->slot_bytes;
 		p->blocks = rx_bytes / p->block_bytes;
 		err = set_ring(io, PACKET_RX_RING, p->rx_slots, "rx_ring");
 	}
-	if (!err && options_transmit(o)) {
+	if (!err && o->transmit) {
 		p->tx_slots = o->tx_ring;
 		tx_bytes = (size_t)p->tx_slots * p->slot_bytes;
 		err = set_ring(io, PACKET_TX_RING, p->tx_slots, "tx_ring");
@@ -130,7 +131,7 @@ static int set_rings(struct io *io)
 
 static int set_options(struct io *io)
 {
-	const struct options *o = io->opt;
+	const struct io_options *o = io->opt;
 	int one = 1, reserve = RESERVE, bypass = o->qdisc_bypass;
 	int version = io->packet->version;
 
@@ -184,7 +185,7 @@ static int bind_port(struct io *io)
 	struct sockaddr_ll address = {
 		.sll_family = AF_PACKET,
 		.sll_ifindex = io->port->ifindex,
-		.sll_protocol = options_receive(io->opt) ? htons(ETH_P_ALL) : 0,
+		.sll_protocol = io->opt->receive ? htons(ETH_P_ALL) : 0,
 	};
 
 	if (!bind(io->fd, (void *)&address, sizeof(address)))

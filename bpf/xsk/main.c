@@ -4,13 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <bpf/libbpf.h>
-#include "run.h"
 #include "util.h"
+#include "watch.h"
 
 #define EXIT_RUNTIME 1
 #define EXIT_CONFIG  2
-
-const char *program_name = "xsk";
 
 static int usage(void)
 {
@@ -52,7 +50,7 @@ int main(int argc, char **argv)
 	struct run *run;
 	int err;
 
-	quiet_libraries();
+	program_begin("xsk");
 	if (argc == 2 && !strcmp(argv[1], "--version"))
 		return print_version();
 	if (argc != 2 + check ||

@@ -35,6 +35,12 @@ struct document {
 	OPT(member), .type = FIELD_INT, .min = (low), .max = (high)
 #define BOOL(member)	    OPT(member), .type = FIELD_BOOL
 #define ENUM(member, array) OPT(member), .type = FIELD_ENUM, .names = (array)
+#define IO(member) \
+	.key = #member, .offset = offsetof(struct document, o.io.member)
+#define IO_INT(member, low, high) \
+	IO(member), .type = FIELD_INT, .min = (low), .max = (high)
+#define IO_BOOL(member)	       IO(member), .type = FIELD_BOOL
+#define IO_ENUM(member, array) IO(member), .type = FIELD_ENUM, .names = (array)
 
 static const struct field port_fields[] = {
 	{ AT(port, netns), .size = PATH_MAX, .type = FIELD_STRING,
@@ -62,38 +68,38 @@ static const struct field fields[] = {
 	{ INT(count, 0, 1e12) },
 	{ OPT(samples), .size = PATH_MAX, .type = FIELD_STRING },
 	{ INT(samples_max, 1, 1e8) },
-	{ BOOL(stages) },
+	{ IO_BOOL(stages) },
 	{ OPT(trace), .size = PATH_MAX, .type = FIELD_STRING,
 	  .nullable = true },
 	{ INT(trace_every, 1, 1000000) },
 	{ AT(document, nf), .type = FIELD_OBJECT },
 	{ ENUM(backend, backend_names) },
 	{ ENUM(xdp_mode, attach_names) },
-	{ ENUM(bind, bind_names) },
-	{ BOOL(need_wakeup) },
-	{ INT(rx_ring, 8, 32768) },
-	{ INT(tx_ring, 8, 32768) },
-	{ INT(fill_ring, 8, 32768) },
-	{ INT(completion_ring, 8, 32768) },
-	{ INT(tx_skb_budget, 0, 32768) },
-	{ INT(busy_poll_us, 0, 1000000) },
-	{ INT(busy_poll_budget, 0, 65535) },
-	{ BOOL(prefer_busy_poll) },
+	{ IO_ENUM(bind, bind_names) },
+	{ IO_BOOL(need_wakeup) },
+	{ IO_INT(rx_ring, 8, 32768) },
+	{ IO_INT(tx_ring, 8, 32768) },
+	{ IO_INT(fill_ring, 8, 32768) },
+	{ IO_INT(completion_ring, 8, 32768) },
+	{ IO_INT(tx_skb_budget, 0, 32768) },
+	{ IO_INT(busy_poll_us, 0, 1000000) },
+	{ IO_INT(busy_poll_budget, 0, 65535) },
+	{ IO_BOOL(prefer_busy_poll) },
 	{ BOOL(shared_umem) },
-	{ INT(frames, 0, 4194304) },
-	{ INT(chunk_bytes, 2048, 4096) },
-	{ INT(headroom, 0, 3584) },
-	{ BOOL(hugepages) },
-	{ BOOL(unaligned) },
-	{ BOOL(audit) },
-	{ INT(packet_version, 2, 3) },
-	{ BOOL(qdisc_bypass) },
-	{ INT(block_timeout_ms, 1, 10000) },
-	{ INT(batch, 1, XSK_BATCH) },
+	{ IO_INT(frames, 0, 4194304) },
+	{ IO_INT(chunk_bytes, 2048, 4096) },
+	{ IO_INT(headroom, 0, 3584) },
+	{ IO_BOOL(hugepages) },
+	{ IO_BOOL(unaligned) },
+	{ IO_BOOL(audit) },
+	{ IO_INT(packet_version, 2, 3) },
+	{ IO_BOOL(qdisc_bypass) },
+	{ IO_INT(block_timeout_ms, 1, 10000) },
+	{ IO_INT(batch, 1, XSK_BATCH) },
 	{ ENUM(touch, touch_names) },
-	{ ENUM(wait, wait_names) },
-	{ ENUM(wake_rx, wake_rx_names) },
-	{ ENUM(wake_tx, wake_tx_names) },
+	{ IO_ENUM(wait, wait_names) },
+	{ IO_ENUM(wake_rx, wake_rx_names) },
+	{ IO_ENUM(wake_tx, wake_tx_names) },
 	{ AT(document, cpus), .type = FIELD_ARRAY },
 	{ ENUM(policy, policy_names) },
 	{ INT(priority, 1, 99) },
@@ -110,17 +116,19 @@ static const struct options defaults = {
 	.timeout_us = 100000,
 	.samples_max = 1000000,
 	.trace_every = 1,
-	.need_wakeup = true,
-	.rx_ring = 2048,
-	.tx_ring = 2048,
-	.fill_ring = 2048,
-	.completion_ring = 2048,
+	.io = {
+		.need_wakeup = true,
+		.rx_ring = 2048,
+		.tx_ring = 2048,
+		.fill_ring = 2048,
+		.completion_ring = 2048,
+		.chunk_bytes = 4096,
+		.packet_version = 2,
+		.qdisc_bypass = true,
+		.block_timeout_ms = 1,
+		.batch = 64,
+	},
 	.shared_umem = true,
-	.chunk_bytes = 4096,
-	.packet_version = 2,
-	.qdisc_bypass = true,
-	.block_timeout_ms = 1,
-	.batch = 64,
 	.priority = 1,
 	.dma_latency_us = -1,
 };
@@ -195,6 +203,8 @@ static int read_document(const json_t *root, struct options *o)
 	if (err)
 		return err;
 	*o = doc.o;
+	o->io.receive = o->role != ROLE_GEN;
+	o->io.transmit = o->role != ROLE_SINK;
 	/* a schedule has an end: ten days where a signal is to come */
 	o->timing.duration_s = o->duration_s ?: 864000;
 	return read_ports(doc.ports, o)		    ?:

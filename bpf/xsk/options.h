@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <jansson.h>
 #include <linux/types.h>
+#include "io_options.h"
 #include "nf_options.h"
 #include "stream.h"
 
@@ -28,10 +29,7 @@ enum role {
 };
 enum backend { BACKEND_AF_XDP, BACKEND_AF_PACKET };
 enum attach_mode { ATTACH_NATIVE, ATTACH_GENERIC };
-enum bind_mode { BIND_AUTO, BIND_COPY, BIND_ZEROCOPY };
 enum touch { TOUCH_NONE, TOUCH_READ, TOUCH_MACSWAP };
-enum wait_how { WAIT_SPIN, WAIT_POLL };
-enum wake_how { WAKE_SYSCALL, WAKE_POLL, WAKE_NONE };
 enum policy { POLICY_OTHER, POLICY_FIFO, POLICY_RR };
 
 struct port {
@@ -63,41 +61,16 @@ struct options {
 	long long count; /* batches; 0 = no limit */
 	char samples[PATH_MAX];
 	long long samples_max;
-	bool stages;
 	char trace[PATH_MAX];
 	long long trace_every;
 	struct nf_options nf; /* of role nf */
 	/* sockets */
 	int backend;
 	int xdp_mode;
-	int bind;
-	bool need_wakeup;
-	long long rx_ring;
-	long long tx_ring;
-	long long fill_ring;
-	long long completion_ring;
-	long long tx_skb_budget; /* 0 = the kernel's */
-	long long busy_poll_us;	 /* 0 = off */
-	long long busy_poll_budget;
-	bool prefer_busy_poll;
-	/* UMEM */
+	struct io_options io;
 	bool shared_umem;
-	long long frames; /* 0 = automatic */
-	long long chunk_bytes;
-	long long headroom;
-	bool hugepages;
-	bool unaligned;
-	bool audit;
-	/* AF_PACKET */
-	long long packet_version;
-	bool qdisc_bypass;
-	long long block_timeout_ms;
 	/* loop */
-	long long batch;
 	int touch;
-	int wait;
-	int wake_rx;
-	int wake_tx;
 	/* thread */
 	long long cpus[XSK_WORKERS];
 	int num_cpus;
@@ -110,16 +83,6 @@ struct options {
 static inline const char *port_netns(const struct port *port)
 {
 	return port->netns[0] ? port->netns : NULL;
-}
-
-static inline bool options_receive(const struct options *o)
-{
-	return o->role != ROLE_GEN;
-}
-
-static inline bool options_transmit(const struct options *o)
-{
-	return o->role != ROLE_SINK;
 }
 
 /* Threads with sockets: none where an XDP program does it all. */

@@ -53,17 +53,17 @@ static int check_queues(const struct options *o, const struct port *port,
 /* A frame of the MTU must fit a chunk beside both headrooms. */
 static int check_mtu(const struct options *o, const struct port *port)
 {
-	int room = o->chunk_bytes - KERNEL_HEADROOM - o->headroom;
+	int room = o->io.chunk_bytes - KERNEL_HEADROOM - o->io.headroom;
 	char text[160];
 
-	if (o->backend == BACKEND_AF_PACKET || !options_receive(o) ||
+	if (o->backend == BACKEND_AF_PACKET || !o->io.receive ||
 	    port->mtu + LONGEST_HEADER <= room)
 		return 0;
 	snprintf(
 		text, sizeof(text),
 		"leaves %d bytes for frames, but %s has an MTU of %d: lower one of them",
 		room, port->ifname, port->mtu);
-	return bad_value("", o->headroom ? "headroom" : "chunk_bytes", text);
+	return bad_value("", o->io.headroom ? "headroom" : "chunk_bytes", text);
 }
 
 static int check_port(struct options *o, int index)
@@ -96,10 +96,10 @@ static int check_power(const char *key, long long value)
 static int check_frames(const struct options *o)
 {
 	int queues = options_umem_queues(o);
-	long long least = 2 * max(o->batch, (long long)queues);
+	long long least = 2 * max(o->io.batch, (long long)queues);
 	char text[96];
 
-	if (!o->frames || o->frames >= least)
+	if (!o->io.frames || o->io.frames >= least)
 		return 0;
 	snprintf(
 		text, sizeof(text),
@@ -112,27 +112,27 @@ static int check_rings(const struct options *o)
 {
 	int err;
 
-	err = check_power("rx_ring", o->rx_ring)	     ?:
-		      check_power("tx_ring", o->tx_ring)     ?:
-		      check_power("fill_ring", o->fill_ring) ?:
-		      check_power("completion_ring", o->completion_ring);
+	err = check_power("rx_ring", o->io.rx_ring)		?:
+		      check_power("tx_ring", o->io.tx_ring)	?:
+		      check_power("fill_ring", o->io.fill_ring) ?:
+		      check_power("completion_ring", o->io.completion_ring);
 	if (err)
 		return err;
-	if (!o->unaligned || o->backend == BACKEND_AF_PACKET)
-		err = check_power("chunk_bytes", o->chunk_bytes);
+	if (!o->io.unaligned || o->backend == BACKEND_AF_PACKET)
+		err = check_power("chunk_bytes", o->io.chunk_bytes);
 	/* Linux 6.18 marks addresses in flight with their lowest bit */
-	else if (o->chunk_bytes % 8)
+	else if (o->io.chunk_bytes % 8)
 		err = bad_value("", "chunk_bytes", "must be a multiple of 8");
 	if (err)
 		return err;
-	if (options_transmit(o) && o->completion_ring < o->tx_ring)
+	if (o->io.transmit && o->io.completion_ring < o->io.tx_ring)
 		return bad_value("", "completion_ring",
 				 "must not be smaller than tx_ring");
 	err = check_frames(o);
 	if (err)
 		return err;
-	if (o->tx_skb_budget &&
-	    (o->tx_skb_budget < 32 || o->tx_skb_budget > o->tx_ring))
+	if (o->io.tx_skb_budget &&
+	    (o->io.tx_skb_budget < 32 || o->io.tx_skb_budget > o->io.tx_ring))
 		return bad_value("", "tx_skb_budget",
 				 "must be 0, or from 32 to tx_ring");
 	return 0;
@@ -142,7 +142,8 @@ static int check_rings(const struct options *o)
 static int check_backend(const struct options *o)
 {
 	if (o->backend == BACKEND_AF_XDP) {
-		if (o->bind == BIND_ZEROCOPY && o->xdp_mode == ATTACH_GENERIC)
+		if (o->io.bind == BIND_ZEROCOPY &&
+		    o->xdp_mode == ATTACH_GENERIC)
 			return bad_value("", "bind",
 					 "zero-copy needs xdp_mode native");
 		/* more sockets join a queue through the first of its UMEM */
@@ -156,17 +157,17 @@ static int check_backend(const struct options *o)
 	if (o->queues > 1 || o->sockets > 1 || o->queue)
 		return bad_value("", "queues",
 				 "AF_PACKET has one socket for all queues");
-	if (o->wake_tx == WAKE_POLL)
+	if (o->io.wake_tx == WAKE_POLL)
 		return bad_value("", "wake_tx",
 				 "poll does not send on AF_PACKET: use sendto");
-	if (o->wake_tx == WAKE_NONE && options_transmit(o))
+	if (o->io.wake_tx == WAKE_NONE && o->io.transmit)
 		return bad_value(
 			"", "wake_tx",
 			"AF_PACKET sends in a system call: use sendto");
-	if (o->tx_skb_budget)
+	if (o->io.tx_skb_budget)
 		return bad_value("", "tx_skb_budget", "is an AF_XDP option");
-	if (o->rx_ring * o->chunk_bytes < 8192 ||
-	    o->tx_ring * o->chunk_bytes < 8192)
+	if (o->io.rx_ring * o->io.chunk_bytes < 8192 ||
+	    o->io.tx_ring * o->io.chunk_bytes < 8192)
 		return bad_value("", "rx_ring",
 				 "an AF_PACKET ring has at least 8 KiB");
 	return 0;
@@ -206,7 +207,7 @@ static int check_stream(const struct options *o, int index)
 	port = &o->ports[s->tx_port];
 	return stream_check(
 		o->streams, index, &o->timing, port->ifname, port->mtu,
-		o->chunk_bytes -
+		o->io.chunk_bytes -
 			(o->backend == BACKEND_AF_PACKET ? SLOT_HEADER : 0));
 }
 
@@ -232,9 +233,9 @@ static int check_streams(const struct options *o)
 
 static int check_stages(const struct options *o)
 {
-	if (o->stages && o->role != ROLE_SINK)
+	if (o->io.stages && o->role != ROLE_SINK)
 		return bad_value("", "stages", "are measured by role sink");
-	if (o->stages && o->num_cpus > 1)
+	if (o->io.stages && o->num_cpus > 1)
 		return bad_value("", "stages", "one CPU measures them");
 	if (o->samples[0] && o->role != ROLE_PING && o->role != ROLE_PROBE)
 		return bad_value("", "samples",

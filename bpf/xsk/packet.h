@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <linux/types.h>
+#include "io.h"
 
 struct tpacket3_hdr;
 
@@ -39,5 +40,7 @@ struct packet {
 	__u64 packets;
 	__u64 drops;
 };
+
+extern const struct io_ops packet_ops;
 
 #endif

@@ -28,7 +28,7 @@ static int set_config(struct bpf_object *object, const struct options *o)
 {
 	struct bpf_map *map = bpf_object__find_map_by_name(object, ".rodata");
 	struct redirect_config config = { .sockets = o->sockets,
-					  .stamp = o->stages };
+					  .stamp = o->io.stages };
 
 	return map ? bpf_map__set_initial_value(map, &config, sizeof(config)) :
 		     -ENOENT;
@@ -73,13 +73,13 @@ static int load_best(struct program *p, const struct options *o,
 	int err;
 
 	p->stamps = "none";
-	if (o->stages && o->xdp_mode == ATTACH_NATIVE) {
+	if (o->io.stages && o->xdp_mode == ATTACH_NATIVE) {
 		p->stamps = "hardware where the frame has one, else software";
 		err = load(p, o, port, true);
 		if (!err)
 			return 0;
 	}
-	if (o->stages)
+	if (o->io.stages)
 		p->stamps = "software";
 	return load(p, o, port, false);
 }
@@ -153,9 +153,9 @@ int program_open(struct program *p, const struct options *o,
 	return program_attach(p, o, port);
 }
 
-int program_add(struct program *p, const struct io *io)
+int program_add(struct program *p, const struct options *o, const struct io *io)
 {
-	__u32 key = p->first_key + io->queue * io->opt->sockets + io->number;
+	__u32 key = p->first_key + io->queue * o->sockets + io->number;
 	int err;
 
 	err = bpf_map_update_elem(p->sockets_fd, &key, &io->fd, BPF_ANY);

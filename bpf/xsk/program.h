@@ -4,6 +4,7 @@
 #define XSK_PROGRAM_H
 
 #include "io.h"
+#include "options.h"
 
 struct program {
 	struct bpf_object *object;
@@ -25,7 +26,8 @@ int program_open(struct program *p, const struct options *o,
 /* Attach p->prog, which is loaded; as program_open(). */
 int program_attach(struct program *p, const struct options *o,
 		   const struct port *port);
-int program_add(struct program *p, const struct io *io);
+int program_add(struct program *p, const struct options *o,
+		const struct io *io);
 void program_close(struct program *p);
 
 #endif

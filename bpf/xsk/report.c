@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include "packet.h"
-#include "role_nf.h"
 #include "run.h"
 #include "util.h"
 
@@ -46,7 +45,7 @@ static json_t *rings_in_use(const struct io *io)
 
 static json_t *socket_in_use(const struct io *io)
 {
-	bool xdp = io->opt->backend == BACKEND_AF_XDP;
+	bool xdp = !io->packet;
 	int napi = 0;
 	socklen_t bytes = sizeof(napi);
 
@@ -148,6 +147,7 @@ int print_ready(const struct run *run)
 	json_t *ports = json_array(), *sockets = json_array(),
 	       *umems = json_array();
 	struct utsname kernel;
+	json_t *root;
 	int i, j;
 
 	uname(&kernel);
@@ -162,14 +162,16 @@ int print_ready(const struct run *run)
 		for (j = 0; j < w->num_umems; j++)
 			json_array_append_new(umems, umem_in_use(&w->umems[j]));
 	}
-	return print(json_pack(
-		"{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o?}",
-		"event", "ready", "version", XSK_VERSION, "kernel",
-		kernel.release, "options", options_json(&run->opt), "ports",
-		ports, "sockets", sockets, "umems", umems, "threads",
-		threads_in_use(run), "mlocked", run->mlocked, "dma_latency_us",
-		dma_latency(), "nf",
-		run->opt.role == ROLE_NF ? nf_in_use(run) : NULL));
+	root = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:b, s:o}",
+			 "event", "ready", "version", XSK_VERSION, "kernel",
+			 kernel.release, "options", options_json(&run->opt),
+			 "ports", ports, "sockets", sockets, "umems", umems,
+			 "threads", threads_in_use(run), "mlocked",
+			 run->mlocked, "dma_latency_us", dma_latency());
+	if (run->role->in_use)
+		run->role->in_use(run->workers, run->num_workers, run->shared,
+				  root);
+	return print(root);
 }
 
 /* The kernel's own counters of a socket. */
@@ -179,7 +181,7 @@ static json_t *kernel_statistics(const struct io *io)
 	__u64 xdp[6] = {};
 	socklen_t bytes;
 
-	if (io->opt->backend == BACKEND_AF_PACKET) {
+	if (io->packet) {
 		/* reading clears them: the record is the sum over readings */
 		bytes = sizeof(packet);
 		if (getsockopt(io->fd, SOL_PACKET, PACKET_STATISTICS, &packet,
@@ -300,21 +302,21 @@ int print_counters(const struct run *run, const char *event)
 	root = json_pack("{s:s, s:f, s:o, s:o}", "event", event, "elapsed_s",
 			 (now - run->started_ns) / 1e9, "sockets", sockets,
 			 "workers", workers);
-	if (run->opt.role == ROLE_NF)
-		json_object_set_new(root, "nf", nf_counted(run));
+	if (run->role->counters)
+		run->role->counters(run->workers, run->num_workers, run->shared,
+				    root);
 	if (!done) {
 		json_decref(umems);
 		/* while the worker counts on: exact once the traffic is over */
 		for (i = 0; i < run->num_workers; i++)
-			if (run->opt.stages)
-				run->workers[i].role->report(&run->workers[i],
-							     root);
+			if (run->opt.io.stages)
+				run->role->report(&run->workers[i], root);
 		return print(root);
 	}
 	json_object_set_new(root, "umems", umems);
 	for (i = 0; i < run->num_workers; i++)
-		if (run->workers[i].role->report)
-			run->workers[i].role->report(&run->workers[i], root);
+		if (run->role->report)
+			run->role->report(&run->workers[i], root);
 	json_object_set_new(root, "interrupted",
 			    json_boolean(run->interrupted));
 	json_object_set_new(root, "error",

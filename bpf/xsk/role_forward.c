@@ -46,11 +46,11 @@ static void send_copies(struct io *in, struct io *out,
 	in->ops->put(in, frames, n);
 }
 
-static int forward_lane(struct io *in, struct io *out)
+static int forward_lane(const struct options *o, struct io *in, struct io *out)
 {
 	bool same = io_same_memory(in, out), stamps;
 	struct frame frames[XSK_BATCH];
-	__u32 batch = in->opt->batch, n;
+	__u32 batch = o->io.batch, n;
 	__u64 sent = 0;
 	int err;
 
@@ -67,7 +67,7 @@ static int forward_lane(struct io *in, struct io *out)
 	/* a slot of AF_PACKET is the kernel's again once it was put back */
 	if (stamps && !in->umem)
 		sent = frame_departure(frames);
-	touch_frames(in->opt->touch, frames, n);
+	touch_frames(o->touch, frames, n);
 	if (same)
 		out->ops->tx(out, frames, n);
 	else
@@ -92,7 +92,7 @@ static int turn_between(struct worker *w, int ports)
 		for (lane = 0; lane < w->lanes; lane++) {
 			struct io *in = worker_io(w, port, lane);
 
-			n = forward_lane(in,
+			n = forward_lane(w->opt, in,
 					 worker_io(w, ports - 1 - port, lane));
 			if (n < 0) {
 				w->broken = in->port;

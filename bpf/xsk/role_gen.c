@@ -35,7 +35,7 @@ static int gen_io(struct worker *w, struct io *io)
 	struct traffic *t = w->private;
 	struct gen_stream *g = &t->streams[0];
 	struct frame frames[XSK_BATCH];
-	__u32 batch = w->opt->batch, n, i;
+	__u32 batch = w->opt->io.batch, n, i;
 	int err;
 
 	n = io->ops->get(io, frames, io_available(io, batch));

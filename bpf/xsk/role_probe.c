@@ -74,7 +74,7 @@ static void end_if_stuck(struct worker *w, int port, __u64 now)
 	for (i = 0; i < gen->streams; i++)
 		if (w->opt->streams[t->index[i]].tx_port == port)
 			cut_short(gen, &t->streams[i]);
-	gen_pick(gen, t->streams);
+	gen_choose(gen, t->streams);
 	if (trial)
 		t->stuck[port] = true;
 }
@@ -99,7 +99,8 @@ static int send_one(struct worker *w, __u32 pick, __u64 now)
 	}
 	io->ops->get(io, &frame, 1);
 	left = traffic_write(g, &frame, epoch, seq, paced ? due : 0);
-	gen_advance(gen, t->streams, g, now);
+	gen_advance(gen, g, now);
+	gen_choose(gen, t->streams);
 	io->ops->tx(io, &frame, 1);
 	io->unkicked++;
 	PROBE3(sent, g->id, seq, left);
@@ -107,7 +108,7 @@ static int send_one(struct worker *w, __u32 pick, __u64 now)
 		gen->pending = pick + 1;
 		gen->pending_late_ns = left - due;
 	}
-	return io->unkicked >= w->opt->batch ? io_kick(io) : 0;
+	return io->unkicked >= w->opt->io.batch ? io_kick(io) : 0;
 }
 
 static int send_due(struct worker *w, __u64 now)
@@ -118,9 +119,16 @@ static int send_due(struct worker *w, __u64 now)
 	if (t->gen.pending)
 		account_late(t);
 	gen_account_poll(&t->gen, now, w->cpu >= 0 ? w->cpu : sched_getcpu());
-	if (!gen_due(&t->gen, t->streams, &t->streams[pick], now))
-		return kick_all(w);
-	return send_one(w, pick, now) ?: 1;
+	switch (gen_due(&t->gen, t->streams, &t->streams[pick], now)) {
+	case GEN_SEND:
+		return send_one(w, pick, now) ?: 1;
+	case GEN_CHANGE:
+		gen_choose(&t->gen, t->streams);
+		break;
+	case GEN_WAIT:
+		break;
+	}
+	return kick_all(w);
 }
 
 static int receive_all(struct worker *w)

@@ -9,7 +9,7 @@
 
 static int sink_open(struct worker *w)
 {
-	if (!w->opt->stages)
+	if (!w->opt->io.stages)
 		return 0;
 	w->private = calloc(1, sizeof(struct stages));
 	return w->private ? 0 : fail(-ENOMEM, "cannot allocate: stages");
@@ -26,7 +26,7 @@ static int sink_io(struct worker *w, struct io *io)
 	__u32 n, i;
 	__u64 now;
 
-	n = io->ops->rx(io, frames, w->opt->batch);
+	n = io->ops->rx(io, frames, w->opt->io.batch);
 	if (!n)
 		return io->ops->idle(io);
 	if (w->private) {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
-#include "run.h"
 #include "util.h"
+#include "watch.h"
 
 static int hold_dma_latency(struct run *run)
 {
@@ -52,6 +52,18 @@ static void leave_worker_cpus(const struct options *o)
 		sched_setaffinity(0, sizeof(cpus), &cpus);
 }
 
+static const struct role_ops *role_of(const struct options *o)
+{
+	static const struct role_ops *const roles[] = {
+		[ROLE_FORWARD] = &forward_role, [ROLE_REFLECT] = &reflect_role,
+		[ROLE_SINK] = &sink_role,	[ROLE_GEN] = &gen_role,
+		[ROLE_PING] = &ping_role,	[ROLE_PROBE] = &probe_role,
+		[ROLE_NF] = &nf_role,
+	};
+
+	return roles[o->role];
+}
+
 static int open_programs(struct run *run)
 {
 	const struct options *o = &run->opt;
@@ -61,9 +73,9 @@ static int open_programs(struct run *run)
 		run->programs[i] = (struct program){ .link_fd = -1,
 						     .sockets_fd = -1,
 						     .mode = "none" };
-	if (o->role == ROLE_NF)
-		return nf_program_open(&run->nf, o, run->programs);
-	if (o->backend == BACKEND_AF_PACKET || !options_receive(o))
+	if (run->role->attach)
+		return run->role->attach(o, run->programs, &run->shared);
+	if (o->backend == BACKEND_AF_PACKET || !o->io.receive)
 		return 0;
 	for (i = 0; !err && i < o->num_ports; i++) {
 		ns = netns_enter(port_netns(&o->ports[i]));
@@ -84,9 +96,10 @@ int run_open(struct run *run)
 	const struct options *o = &run->opt;
 	int err;
 
+	run->role = role_of(o);
 	err = hold_dma_latency(run) ?: lock_memory(run) ?: open_programs(run);
 	while (!err && run->num_workers < options_workers(o)) {
-		err = worker_open(&run->workers[run->num_workers], o,
+		err = worker_open(&run->workers[run->num_workers], run->role, o,
 				  run->num_workers, run->programs);
 		run->num_workers++;
 	}
@@ -143,7 +156,8 @@ void run_close(struct run *run)
 		worker_close(&run->workers[i]);
 	for (i = 0; i < XSK_PORTS; i++)
 		program_close(&run->programs[i]);
-	nf_program_close(&run->nf);
+	if (run->shared)
+		run->role->detach(run->shared);
 	if (run->latency_fd >= 0)
 		close(run->latency_fd);
 }

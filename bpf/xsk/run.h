@@ -4,7 +4,6 @@
 #define XSK_RUN_H
 
 #include <stdbool.h>
-#include "nf_program.h"
 #include "program.h"
 #include "worker.h"
 
@@ -12,8 +11,9 @@
 
 struct run {
 	struct options opt;
+	const struct role_ops *role;
 	struct program programs[XSK_PORTS];
-	struct nf_program nf;
+	void *shared; /* by the role's workers */
 	struct worker workers[XSK_WORKERS];
 	int num_workers;
 	int latency_fd; /* holds /dev/cpu_dma_latency, or -1 */
@@ -31,11 +31,6 @@ int run_start(struct run *run);
 /* Wait for the end; fills run->error if something broke. */
 int run_traffic(struct run *run);
 void run_close(struct run *run);
-
-/* Sleep until the time is over, a signal, or a broken port or socket. */
-int watch(struct run *run);
-/* Block the signals that watch() reads; before any thread starts. */
-void watch_prepare(void);
 
 /* One JSON object on one line each: what is in use, and what was counted. */
 int print_ready(const struct run *run);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <linux/if_ether.h>
 #include "io.h"
+#include "options.h"
 
 static inline void swap_macs(__u8 *eth)
 {

@@ -27,18 +27,13 @@ static bool wait_for_workers(struct run *run, bool wanted)
 	return false;
 }
 
-static void write_records(FILE *file, const struct trace *t, const char **comma)
+static void write_records(FILE *file, const struct trace *t, bool *first)
 {
 	__u64 kept = min(t->count, (__u64)TRACE_RECORDS), i;
 
 	for (i = t->count - kept; i < t->count; i++) {
-		const struct trace_record *r =
-			&t->records[i & (TRACE_RECORDS - 1)];
-
-		fprintf(file, "%s[%llu,%llu,%llu,%llu,0,%u,%u]", *comma,
-			r->sent, r->received, r->queued, r->kicked, r->frames,
-			r->forwarded);
-		*comma = ",\n";
+		batch_print(file, &t->records[i & (TRACE_RECORDS - 1)], *first);
+		*first = false;
 	}
 }
 
@@ -46,18 +41,20 @@ static void write_records(FILE *file, const struct trace *t, const char **comma)
 static int write_traces(const struct run *run)
 {
 	__u64 count = 0, untimed = 0, replaced = 0;
-	const char *path = run->opt.trace, *comma = "";
+	const char *path = run->opt.trace;
 	FILE *file = fopen(path, "we");
+	bool first = true;
 	int i, err;
 
 	if (!file)
 		return fail(-errno, "cannot write trace: %s: %s", path,
 			    strerror(errno));
-	fprintf(file, "{\"records\":[");
+	fputc('{', file);
+	batches_begin(file);
 	for (i = 0; i < run->num_workers; i++) {
 		const struct trace *t = &run->workers[i].trace;
 
-		write_records(file, t, &comma);
+		write_records(file, t, &first);
 		count += t->count;
 		untimed += t->untimed;
 		replaced += t->count - min(t->count, (__u64)TRACE_RECORDS);

@@ -6,6 +6,7 @@
 #include "frame.h"
 #include "frames.h"
 #include "probes.h"
+#include "stream_json.h"
 #include "traffic.h"
 #include "util.h"
 
@@ -94,78 +95,6 @@ int traffic_receive(struct traffic *t, struct io *io)
 	return n;
 }
 
-static json_t *rate(__u64 frames, double sending_s)
-{
-	return json_real(sending_s > 0 ? frames / sending_s : 0);
-}
-
-static json_t *lateness_json(const struct traffic *t, int i)
-{
-	json_t *json;
-
-	if (!t->streams[i].paced)
-		return json_null();
-	json = distribution_json(&t->lateness[i]);
-	json_object_set_new(json, "on_schedule",
-			    json_integer(t->streams[i].late.on_schedule));
-	return json;
-}
-
-static json_t *gaps_json(const struct arrivals *in, __u64 sent)
-{
-	return json_pack("{s:I, s:o, s:I}", "longest_ns",
-			 (json_int_t)in->longest_gap_ns, "last_lost",
-			 in->any_lost ? json_integer(in->last_lost) :
-					json_null(),
-			 "trailing",
-			 (json_int_t)(sent > in->next ? sent - in->next : 0));
-}
-
-static void set(json_t *json, const char *key, __u64 value)
-{
-	json_object_set_new(json, key, json_integer(value));
-}
-
-static json_t *stream_json(const struct traffic *t, const struct stream *s,
-			   int i, __u64 end_ns)
-{
-	const struct arrivals *in = t->account.by_id[s->id];
-	const struct gen_stream *g = &t->streams[i];
-	__u64 sent = g->sent[GEN_TRIAL];
-	__u64 skipped = g->skipped[GEN_TRIAL] +
-			gen_cut_off(g, t->gen.stage_end_ns[GEN_WARMUP], end_ns);
-	double sending_s = gen_sending_s(g, end_ns);
-	json_t *json = json_object();
-
-	set(json, "id", s->id);
-	json_object_set_new(
-		json, "kind",
-		json_string(s->kind == STREAM_LATENCY ? "latency" : "load"));
-	set(json, "tx_port", s->tx_port);
-	set(json, "rx_port", s->rx_port);
-	set(json, "frame_bytes", s->frame_bytes);
-	json_object_set_new(json, "offered_pps",
-			    s->pps ? json_real(s->pps) : json_null());
-	set(json, "intended", sent + skipped);
-	set(json, "sent", sent);
-	set(json, "skipped", skipped);
-	set(json, "received", in->received);
-	json_object_set_new(json, "lost",
-			    json_integer((json_int_t)(sent - in->received)));
-	set(json, "duplicated", in->duplicated);
-	set(json, "out_of_order", in->out_of_order);
-	set(json, "late_beyond_window", in->beyond_window);
-	json_object_set_new(json, "achieved_pps", rate(sent, sending_s));
-	json_object_set_new(json, "rx_pps", rate(in->received, sending_s));
-	json_object_set_new(json, "latency",
-			    s->kind == STREAM_LATENCY ?
-				    distribution_json(&in->latency) :
-				    json_null());
-	json_object_set_new(json, "lateness", lateness_json(t, i));
-	json_object_set_new(json, "gaps", gaps_json(in, sent));
-	return json;
-}
-
 bool traffic_all_arrived(const struct traffic *t, const struct options *o)
 {
 	int i;
@@ -177,6 +106,32 @@ bool traffic_all_arrived(const struct traffic *t, const struct options *o)
 	return true;
 }
 
+static json_t *one_json(const struct traffic *t, const struct stream *s, int i,
+			__u64 end_ns)
+{
+	const struct arrivals *in = t->account.by_id[s->id];
+	const struct gen_stream *g = &t->streams[i];
+	struct stream_figures f = {
+		.trial_ns = t->gen.stage_end_ns[GEN_WARMUP],
+		.end_ns = end_ns,
+		.sent = g->sent[GEN_TRIAL],
+		.received = in->received,
+		.duplicated = in->duplicated,
+		.out_of_order = in->out_of_order,
+		.beyond_window = in->beyond_window,
+		.longest_gap_ns = in->longest_gap_ns,
+		.any_lost = in->any_lost,
+		.last_lost = in->last_lost,
+		.next = in->next,
+	};
+
+	if (s->kind == STREAM_LATENCY)
+		f.latency = distribution_json(&in->latency);
+	if (g->paced)
+		f.lateness = distribution_json(&t->lateness[i]);
+	return stream_json(s, g, &f);
+}
+
 json_t *traffic_json(const struct traffic *t, const struct options *o,
 		     __u64 end_ns)
 {
@@ -184,7 +139,7 @@ json_t *traffic_json(const struct traffic *t, const struct options *o,
 	int i;
 
 	for (i = 0; i < o->num_streams; i++)
-		json_array_append_new(
-			array, stream_json(t, &o->streams[i], i, end_ns));
+		json_array_append_new(array,
+				      one_json(t, &o->streams[i], i, end_ns));
 	return array;
 }

@@ -11,8 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include "run.h"
 #include "util.h"
+#include "watch.h"
 
 /* How often the queues are counted: nothing tells of a change. */
 #define LOOK_MS 500

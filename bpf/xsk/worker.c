@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include "packet.h"
 #include "probes.h"
 #include "util.h"
 #include "worker.h"
@@ -18,18 +19,6 @@
 #define WAKE_EARLY_NS 100000
 /* How long it waits at the end for what it has queued to be sent. */
 #define DRAIN_NS 200000000ULL
-
-static const struct role_ops *role_of(const struct options *o)
-{
-	static const struct role_ops *const roles[] = {
-		[ROLE_FORWARD] = &forward_role, [ROLE_REFLECT] = &reflect_role,
-		[ROLE_SINK] = &sink_role,	[ROLE_GEN] = &gen_role,
-		[ROLE_PING] = &ping_role,	[ROLE_PROBE] = &probe_role,
-		[ROLE_NF] = &nf_role,
-	};
-
-	return roles[o->role];
-}
 
 /* Queues are dealt to the workers in turn. */
 static int count_queues(const struct options *o, int index)
@@ -63,7 +52,7 @@ static int open_umems(struct worker *w)
 		return fail(-ENOMEM, "cannot allocate: worker %d", w->index);
 	/* rings are per queue: that is what the number of chunks follows */
 	while (!err && w->num_umems < count)
-		err = umem_open(&w->umems[w->num_umems++], o,
+		err = umem_open(&w->umems[w->num_umems++], &o->io,
 				w->num_ios / o->sockets / count);
 	return err;
 }
@@ -77,8 +66,9 @@ static int open_io(struct worker *w, int port, int lane,
 
 	*io = (struct io){
 		.ops = o->backend == BACKEND_AF_XDP ? &xdp_ops : &packet_ops,
-		.opt = o,
+		.opt = &o->io,
 		.port = &o->ports[port],
+		.ifname = o->ports[port].ifname,
 		.queue = o->queue + w->index + lane / o->sockets * workers,
 		.number = number,
 		.fd = -1,
@@ -87,24 +77,24 @@ static int open_io(struct worker *w, int port, int lane,
 	};
 	io->rings = number ? worker_io(w, port, lane - number)->rings :
 			     &io->own_rings;
-	ns = netns_enter(port_netns(io->port));
+	ns = netns_enter(port_netns(&o->ports[port]));
 	if (ns < 0)
 		return fail(ns, "cannot enter network namespace: %s: %s",
-			    io->port->netns, explain(ns));
+			    o->ports[port].netns, explain(ns));
 	err = io->ops->open(io);
 	netns_leave(ns);
 	if (!err && program->sockets_fd >= 0)
-		err = program_add(program, io);
+		err = program_add(program, o, io);
 	return err;
 }
 
-int worker_open(struct worker *w, const struct options *o, int index,
-		struct program *programs)
+int worker_open(struct worker *w, const struct role_ops *role,
+		const struct options *o, int index, struct program *programs)
 {
 	int port, lane, err;
 
 	*w = (struct worker){ .opt = o,
-			      .role = role_of(o),
+			      .role = role,
 			      .index = index,
 			      .cpu = o->num_cpus ? o->cpus[index] : -1,
 			      .exit_fd = -1 };
@@ -159,8 +149,7 @@ static bool time_to_sleep(const struct worker *w, struct timespec *pause)
 /* Frames that the kernel left, or that have no room, wait for it to send. */
 static short events_of(const struct io *io)
 {
-	if (options_transmit(io->opt) &&
-	    (io->wants_room || io->ops->pending(io)))
+	if (io->opt->transmit && (io->wants_room || io->ops->pending(io)))
 		return POLLIN | POLLOUT;
 	return POLLIN;
 }
@@ -200,7 +189,7 @@ static void drain(struct worker *w)
 	__u32 unsent;
 	int i;
 
-	if (!options_transmit(w->opt))
+	if (!w->opt->io.transmit)
 		return;
 	do {
 		unsent = 0;
@@ -223,7 +212,7 @@ static int work(struct worker *w)
 		if (n > 0)
 			continue;
 		w->idle_turns++;
-		if (!n && w->opt->wait == WAIT_POLL)
+		if (!n && w->opt->io.wait == WAIT_POLL)
 			n = sleep_in_poll(w);
 		if (n < 0) {
 			err = n;

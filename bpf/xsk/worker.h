@@ -15,6 +15,13 @@ struct worker;
 
 /* What a role does; one object each in role_*.c. */
 struct role_ops {
+	/*
+	 * Attach XDP programs of its own to all ports; NULL: those of sockets.
+	 * @shared: what it keeps of them.  Returns 0 or -errno after one line.
+	 */
+	int (*attach)(const struct options *o, struct program *programs,
+		      void **shared);
+	void (*detach)(void *shared);
 	/* Before the thread starts.  Returns 0 or -errno after one line. */
 	int (*open)(struct worker *w);
 	/*
@@ -25,6 +32,14 @@ struct role_ops {
 	/* Add what it has counted to the result; may be NULL. */
 	void (*report)(const struct worker *w, json_t *root);
 	void (*close)(struct worker *w);
+	/*
+	 * Add what it has in use, and has counted, that is of no one worker,
+	 * to what is printed; may be NULL.
+	 */
+	void (*in_use)(const struct worker *workers, int count,
+		       const void *shared, json_t *root);
+	void (*counters)(const struct worker *workers, int count,
+			 const void *shared, json_t *root);
 };
 
 extern const struct role_ops forward_role, reflect_role, sink_role, gen_role,
@@ -70,8 +85,8 @@ static inline struct io *worker_io(const struct worker *w, int port, int lane)
 }
 
 /* Open the sockets of worker @index.  One line on stderr and -errno, or 0. */
-int worker_open(struct worker *w, const struct options *o, int index,
-		struct program *programs);
+int worker_open(struct worker *w, const struct role_ops *role,
+		const struct options *o, int index, struct program *programs);
 int worker_start(struct worker *w);
 /* Let it send what it has queued, and join it. */
 void worker_stop(struct worker *w);

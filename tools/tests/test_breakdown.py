@@ -16,10 +16,11 @@ from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import breakdown as method
 from xdplab.methods import make_method
 from xdplab.methods.probes import one_in
-from xdplab.methods.stages import STAGES, ProbeRecords, stage_figures
+from xdplab.methods.stages import STAGES, ProbeRecords, stage_figures, traced_figures
 from xdplab.model import BreakdownSpec, StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 from xdplab.report import render
 
+COLUMNS = ("begun", "received", "queued", "kicked", "reaped", "frames", "sent")
 Record = tuple[int, int, int, int, int, int, int]
 
 
@@ -39,7 +40,7 @@ def simulated(count: int, wait_ns: float = 400, switch_ns: float = 900, kick_ns:
 
 
 def records_of(count: int, **stages: float) -> ProbeRecords:
-    return ProbeRecords(simulated(count, **stages), batches=count, unmatched=0, unsent=0, full=0)
+    return ProbeRecords(COLUMNS, simulated(count, **stages), batches=count, unmatched=0, unsent=0, full=0)
 
 
 def test_the_stages_of_a_median_batch_add_up_to_its_whole_way() -> None:
@@ -65,8 +66,17 @@ def test_a_stall_of_one_stage_shows_in_that_stage_at_p99_alone() -> None:
 
 def test_batches_whose_redirect_was_not_seen_are_counted_and_left_out() -> None:
     unknown = (0, 5_000, 6_000, 7_000, 0, 3, 3)
-    found = stage_figures(ProbeRecords([unknown, *simulated(100)], batches=101, unmatched=1, unsent=0, full=0))
+    found = stage_figures(ProbeRecords(COLUMNS, [unknown, *simulated(100)], batches=101, unmatched=1, unsent=0, full=0))
     assert (found["seen"], found["batches"], found["unmatched"]) == (101, 100, 1)
+
+
+@given(st.permutations(COLUMNS))
+def test_columns_are_known_by_their_names(columns: list[str]) -> None:
+    records = [[dict(zip(COLUMNS, record, strict=True))[name] for name in columns] for record in simulated(50)]
+    counts = {"batches": 50, "unmatched": 0, "unsent": 0, "full": 0}
+    found = ProbeRecords.of({"columns": columns, "records": records, **counts})
+    assert stage_figures(found) == stage_figures(records_of(50))
+    assert traced_figures(found) == traced_figures(records_of(50))
 
 
 @given(count=st.integers(1, 60))
@@ -173,7 +183,7 @@ def test_the_summary_holds_stages_and_what_the_probes_cost(session: FakeSession)
 
 def test_where_frames_share_a_batch_no_cost_is_taken_off(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     crowded = [(*record[:5], 3, 3) for record in simulated(500)]
-    monkeypatch.setattr(session, "batches", ProbeRecords(crowded, 500, 0, 0, 0), raising=False)
+    monkeypatch.setattr(session, "batches", ProbeRecords(COLUMNS, crowded, 500, 0, 0, 0), raising=False)
     make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
     (summary,) = summarise(run_record(session.at, study={"method": SPEC}), session.records)
     assert {(one["probe_cost_us"], one["typical_less_us"]) for one in summary.figures["breakdown"]} == {(None, None)}
@@ -197,7 +207,7 @@ def test_a_forwarder_without_probes_is_unsupported() -> None:
 @pytest.mark.parametrize("batches", [1, 2, 3, 7])
 def test_few_batches_still_have_a_typical_one(batches: int) -> None:
     records = [[1000, 2000 + 10 * n, 3000 + 10 * n, 4000 + 100 * n, 0, 1, 1] for n in range(batches)]
-    figures = stage_figures(ProbeRecords(records, batches, 0, 0, 0))
+    figures = stage_figures(ProbeRecords(COLUMNS, records, batches, 0, 0, 0))
     for stages in figures["typical_us"].values():
         assert sum(stages.values()) == pytest.approx(3.0, rel=0.5)
 

@@ -34,13 +34,13 @@ from xdplab.report import render
 SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}
 #: What a way costs in ns.
 COSTS = {"in-band": 50, "bpf": 1200, "perf": 3000}
-#: Departure (or redirect), receive, queued, kicked ...
+COLUMNS = ["begun", "received", "queued", "kicked", "reaped", "frames", "sent"]
 RECORDS = [[at, at + 900, at + 1000, at + 2500, 0, 1, 1] for at in range(10_000, 1_000_000, 10_000)]
 
 
 def records(first: bool = True) -> dict[str, Any]:
     found = [record if first else [0, *record[1:]] for record in RECORDS]
-    return {"records": found, "batches": len(found), "unmatched": 0, "unsent": 0, "full": 0}
+    return {"columns": COLUMNS, "records": found, "batches": len(found), "unmatched": 0, "unsent": 0, "full": 0}
 
 
 class Session:
@@ -222,7 +222,7 @@ def test_a_difference_of_nothing_is_none() -> None:
 
 
 def test_of_no_record_there_are_counts_only() -> None:
-    assert traced_figures(ProbeRecords([], 0, 0, 0, 3)) == {
+    assert traced_figures(ProbeRecords(COLUMNS, [], 0, 0, 0, 3)) == {
         "seen": 0, "recorded": 0, "unmatched": 0, "unsent": 0, "full": 3
     }  # fmt: skip
 

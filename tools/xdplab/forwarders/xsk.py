@@ -38,7 +38,7 @@ class XskOptions(SocketOptions):
 
     @property
     def umem_bytes(self) -> int:
-        """Memory of all UMEMs (`frames_wanted` in bpf/xsk/umem.c)."""
+        """Memory of all UMEMs (`frames_wanted` in bpf/io/umem.c)."""
         umems = 1 if self.shared_umem else _PORTS
         frames = self.frames * umems or (self.rx_ring + self.fill_ring + self.tx_ring) * _PORTS
         return frames * self.chunk_bytes

@@ -3,7 +3,7 @@
 """Static probes of a thread recorded by perf, as the delay study did; prints what `bpf/ovsprobe` prints.
 
 Uprobes as `perf probe` defines them are put on the probes; `perf record` writes their time stamps until SIGTERM, `perf
-script` reads them back. The XDP redirect is none of the thread's events: when a batch was redirected stays unknown (0).
+script` reads them back. The XDP redirect is none of the thread's events: when a batch was redirected stays unknown.
 
 Standard library only: it is also run on remote hosts.
 Usage: perf_probe.py PROGRAM TID EVERY FOLDER FRAMES_ARGUMENT RX TX KICK_END   (probes as PROVIDER:NAME)
@@ -21,6 +21,8 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+#: Of what `bpf/common/batch_record.h` has.
+_COLUMNS = ("received", "queued", "kicked", "frames", "sent")
 _EVENTS = ("rx", "tx", "kicked")
 #: `12.345678901: xdplab_1:rx_2: (55..) arg1=8 arg2=1`; a probe that is in several places has numbered events.
 _LINE = re.compile(r"^\s*(\d+)\.(\d{9}):\s+\w+:(rx|tx|kicked)(?:_\d+)?:")
@@ -53,9 +55,9 @@ def batches(lines: Iterable[str], every: int = 1, frames_argument: int = 2) -> "
             queued, sent = now, passed
         elif event == "kicked" and queued:
             if count % every == 0:
-                records.append([0, received, queued, now, 0, frames, sent])
+                records.append([received, queued, now, frames, sent])
             received = queued = 0
-    return {"records": records, "batches": count, "unmatched": 0, "unsent": unsent, "full": lost}
+    return {"columns": _COLUMNS, "records": records, "batches": count, "unmatched": 0, "unsent": unsent, "full": lost}
 
 
 def _perf(*argv: str) -> str:

@@ -7,6 +7,7 @@ long as the median one (or as long as the 99th percentile): that is drawn.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ STAGES = {
     "switch": "in Open vSwitch: lookup, and the copy into the transmit ring",
     "kick": "in the system call: the kernel sends, on veth up to the receiver's program",
 }
+#: The times between which the stages are.
+_WAY = ("begun", "received", "queued", "kicked")
 #: Which batches stand for a percentile: those between these percentiles of the whole way.
 _BANDS = {"p50": (45.0, 55.0), "p99": (98.5, 99.5)}
 
@@ -25,9 +28,12 @@ _BANDS = {"p50": (45.0, 55.0), "p99": (98.5, 99.5)}
 class ProbeRecords:
     """What `bpf/ovsprobe` prints when it ends.
 
-    A record: times in ns of redirect, receive, queued and kicked; ns after which frames were reaped; frames; sent.
+    `columns` names what a record holds (`bpf/common/batch_record.h` says what it is): times in ns when the batch
+    `begun` (redirect or departure, 0 where unknown), was `received`, `queued` and `kicked`; ns after which frames were
+    `reaped` (0: none were); `frames`.
     """
 
+    columns: Sequence[str]
     records: Sequence[Sequence[int]]
     batches: int
     unmatched: int
@@ -37,7 +43,15 @@ class ProbeRecords:
     @classmethod
     def of(cls, told: dict[str, Any]) -> "ProbeRecords":
         """From its last line."""
-        return cls(told["records"], *(int(told[key]) for key in ("batches", "unmatched", "unsent", "full")))
+        return cls(
+            told["columns"], told["records"], *(int(told[key]) for key in ("batches", "unmatched", "unsent", "full"))
+        )
+
+    def table(self) -> dict[str, np.ndarray]:
+        """Name of a column -> its values; `begun` and `reaped` are 0 where the recorder does not know of them."""
+        values = np.array(self.records, dtype=np.int64).reshape(-1, len(self.columns))
+        unknown = np.zeros(len(values), dtype=np.int64)
+        return {"begun": unknown, "reaped": unknown, **dict(zip(self.columns, values.T, strict=True))}
 
 
 def stage_figures(found: ProbeRecords) -> dict[str, Any]:
@@ -45,22 +59,23 @@ def stage_figures(found: ProbeRecords) -> dict[str, Any]:
 
     `batches` is 0 when none was seen from end to end; the rest is then absent.
     """
-    times = np.array([record for record in found.records if record[0]], dtype=np.int64).reshape(-1, 7)
+    told = found.table()
+    known = {name: values[told["begun"] > 0] for name, values in told.items()}
     counts = {
         "seen": found.batches,
-        "batches": len(times),
+        "batches": len(known["begun"]),
         "unmatched": found.unmatched,
         "unsent": found.unsent,
         "full": found.full,
     }
-    if not len(times):
+    if not len(known["begun"]):
         return counts
-    stages = np.diff(times[:, :4], axis=1) / 1000
+    stages = np.diff(np.column_stack([known[name] for name in _WAY]), axis=1) / 1000
     whole = stages.sum(axis=1)
-    reaped = times[:, 4][times[:, 4] > 0] / 1000
+    reaped = known["reaped"][known["reaped"] > 0] / 1000
     return {
         **counts,
-        "frames_per_batch": float(times[:, 5].mean()),
+        "frames_per_batch": float(known["frames"].mean()),
         "whole_us": {name: float(np.percentile(whole, float(name[1:]))) for name in _BANDS},
         "typical_us": {name: _means(stages, whole, *band) for name, band in _BANDS.items()},
         "stage_us": {
@@ -77,23 +92,24 @@ def traced_figures(found: ProbeRecords) -> dict[str, Any]:
     Where no batch was recorded from end to end the counts are all there is. Without a first time what begins there is
     None.
     """
-    times = np.array([tuple(record) for record in found.records], dtype=np.int64).reshape(-1, 7)
+    told = found.table()
     counts = {
         "seen": found.batches,
-        "recorded": len(times),
+        "recorded": len(found.records),
         "unmatched": found.unmatched,
         "unsent": found.unsent,
         "full": found.full,
     }
-    if not len(times):
+    if not found.records:
         return counts
-    known = times[times[:, 0] > 0]
-    since = {"wait": (known, 0, 1), "switch": (times, 1, 2), "kick": (times, 2, 3)}
-    since |= {"queued": (known, 0, 2), "kicked": (known, 0, 3)}
-    spans = {name: (rows[:, last] - rows[:, first]) / 1000 for name, (rows, first, last) in since.items()}
+    since = {
+        **dict(zip(STAGES, pairwise(_WAY), strict=True)),
+        **{name: ("begun", name) for name in ("queued", "kicked")},
+    }
+    spans = {name: ((told[last] - told[first])[told[first] > 0]) / 1000 for name, (first, last) in since.items()}
     return {
         **counts,
-        "frames_per_batch": float(times[:, 5].mean()),
+        "frames_per_batch": float(told["frames"].mean()),
         "us": {
             name: {of: float(np.percentile(span, float(of[1:]))) for of in _BANDS} if len(span) else None
             for name, span in spans.items()

@@ -40,13 +40,13 @@ void trace_switch(struct trace *t)
 
 void trace_received(struct trace *t, __u32 n)
 {
-	t->batch = (struct trace_record){ .received = now_ns(), .frames = n };
+	t->batch = (struct batch_record){ .received = now_ns(), .frames = n };
 }
 
 void trace_queued(struct trace *t, __u32 n)
 {
 	t->batch.queued = now_ns();
-	t->batch.forwarded = n;
+	t->batch.sent = n;
 }
 
 void trace_kicked(struct trace *t)
@@ -54,9 +54,9 @@ void trace_kicked(struct trace *t)
 	t->batch.kicked = now_ns();
 }
 
-void trace_keep(struct trace *t, __u64 sent)
+void trace_keep(struct trace *t, __u64 departure)
 {
-	t->batch.sent = sent;
-	t->untimed += !t->batch.sent;
+	t->batch.begun = departure;
+	t->untimed += !departure;
 	t->records[t->count++ & (TRACE_RECORDS - 1)] = t->batch;
 }

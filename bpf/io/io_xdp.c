@@ -17,7 +17,7 @@
 
 static int create_umem(struct io *io)
 {
-	const struct options *o = io->opt;
+	const struct io_options *o = io->opt;
 	struct xsk_umem_config config = {
 		.fill_size = o->fill_ring,
 		.comp_size = o->completion_ring,
@@ -34,7 +34,7 @@ static int create_umem(struct io *io)
 		return fail(
 			err,
 			"cannot register UMEM: %s: %u chunks of %u bytes, headroom %lld: %s",
-			io->port->ifname, io->umem->frames, io->umem->chunk,
+			io->ifname, io->umem->frames, io->umem->chunk,
 			o->headroom, explain(err));
 	return 0;
 }
@@ -46,7 +46,7 @@ static int create_socket(struct io *io)
 		[BIND_COPY] = XDP_COPY,
 		[BIND_ZEROCOPY] = XDP_ZEROCOPY,
 	};
-	const struct options *o = io->opt;
+	const struct io_options *o = io->opt;
 	struct xsk_socket_config config = {
 		.rx_size = o->rx_ring,
 		.tx_size = o->tx_ring,
@@ -59,9 +59,9 @@ static int create_socket(struct io *io)
 
 	for (tries = BIND_TRIES; tries; tries--) {
 		err = xsk_socket__create_shared(
-			&io->socket, io->port->ifname, io->queue,
-			io->umem->handle, options_receive(o) ? &io->rx : NULL,
-			options_transmit(o) ? &io->tx : NULL, &io->rings->fill,
+			&io->socket, io->ifname, io->queue, io->umem->handle,
+			o->receive ? &io->rx : NULL,
+			o->transmit ? &io->tx : NULL, &io->rings->fill,
 			&io->rings->completion, &config);
 		if (err != -EBUSY)
 			return err;
@@ -73,7 +73,7 @@ static int create_socket(struct io *io)
 
 static int explain_bind(const struct io *io, int err)
 {
-	const struct options *o = io->opt;
+	const struct io_options *o = io->opt;
 	const char *what;
 
 	switch (-err) {
@@ -96,14 +96,14 @@ static int explain_bind(const struct io *io, int err)
 		what = explain(err);
 	}
 	return fail(err, "cannot bind AF_XDP socket: %s queue %d: %s",
-		    io->port->ifname, io->queue, what);
+		    io->ifname, io->queue, what);
 }
 
 static int set_tx_budget(struct io *io)
 {
 	__u32 budget = io->opt->tx_skb_budget;
 
-	if (!budget || !options_transmit(io->opt))
+	if (!budget || !io->opt->transmit)
 		return 0;
 	if (!setsockopt(io->fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget,
 			sizeof(budget))) {
@@ -114,11 +114,11 @@ static int set_tx_budget(struct io *io)
 		return fail(
 			-errno,
 			"cannot set tx_skb_budget: %s: this kernel has no XDP_MAX_TX_SKB_BUDGET (Linux 6.17): leave it 0",
-			io->port->ifname);
+			io->ifname);
 	return fail(
 		-errno,
 		"cannot set tx_skb_budget: %s: %u refused (%s): use 32 to tx_ring",
-		io->port->ifname, budget, strerror(errno));
+		io->ifname, budget, strerror(errno));
 }
 
 static void refill(struct io *io)
@@ -176,17 +176,17 @@ static int xdp_open(struct io *io)
 	io->fd = xsk_socket__fd(io->socket);
 	if (getsockopt(io->fd, SOL_XDP, XDP_OPTIONS, &options, &bytes))
 		return fail(-errno, "cannot read XDP_OPTIONS: %s: %s",
-			    io->port->ifname, explain(-errno));
+			    io->ifname, explain(-errno));
 	io->zero_copy = options.flags & XDP_OPTIONS_ZEROCOPY;
 	if (!io->zero_copy && io->opt->wake_tx == WAKE_NONE &&
-	    options_transmit(io->opt))
+	    io->opt->transmit)
 		return fail(
 			-EINVAL,
 			"bad configuration: wake_tx none: in copy mode nothing would be sent: use sendto (%s)",
-			io->port->ifname);
+			io->ifname);
 	io->wake_always = io->opt->busy_poll_us > 0;
 	err = io_set_busy_poll(io) ?: set_tx_budget(io);
-	if (!err && options_receive(io->opt) && !io->number)
+	if (!err && io->opt->receive && !io->number)
 		refill(io);
 	return err;
 }

@@ -8,58 +8,11 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <arpa/inet.h>
-#include "role_nf.h"
-#include "run.h"
-#include "util.h"
-
-struct nf_env {
-	const struct nf_setup *setup;
-	struct nf_state state;
-	/* denied flows and routes are only read, but each thread has its own */
-	struct nf_hash acl;
-	struct nf_hash sessions;
-	struct nf_trie routes;
-	__u64 (*lines)[NF_LINE / 8];
-};
-
-#define NF_SETUP(env) ((env)->setup)
-#define NF_STATE(env) (&(env)->state)
-
-static inline bool nf_acl_has(struct nf_env *env, const struct nf_flow *flow)
-{
-	return nf_hash_find(&env->acl, flow);
-}
-
-static inline int nf_route_find(struct nf_env *env, __u32 ip)
-{
-	return nf_trie_find(&env->routes, ntohl(ip));
-}
-
-static inline bool nf_session_find(struct nf_env *env,
-				   const struct nf_flow *flow,
-				   struct nf_session *session)
-{
-	const struct nf_slot *slot = nf_hash_find(&env->sessions, flow);
-
-	if (slot)
-		*session = slot->session;
-	return slot;
-}
-
-static inline bool nf_session_add(struct nf_env *env,
-				  const struct nf_flow *flow,
-				  const struct nf_session *session)
-{
-	return nf_hash_add(&env->sessions, flow, session);
-}
-
-static inline __u64 *nf_line(struct nf_env *env, __u32 index)
-{
-	return env->lines[index];
-}
-
+#include <string.h>
 #include "nf_functions.h"
+#include "nf_program.h"
+#include "util.h"
+#include "worker.h"
 
 static bool in_user_space(const struct nf_options *o, enum nf_function f)
 {
@@ -194,7 +147,7 @@ static int hand_over(struct worker *w, struct io *in, int lane,
 /* Frames that fit into every port's ring. */
 static __u32 room_everywhere(struct worker *w, int lane)
 {
-	__u32 n = w->opt->batch;
+	__u32 n = w->opt->io.batch;
 	int port;
 
 	for (port = 0; port < w->opt->num_ports; port++) {
@@ -216,7 +169,7 @@ static int nf_lane(struct worker *w, int port, int lane)
 
 	w->broken = in->port;
 	n = room_everywhere(w, lane);
-	if (n < w->opt->batch)
+	if (n < w->opt->io.batch)
 		in->n.tx_full++;
 	if (n)
 		n = in->ops->rx(in, frames, n);
@@ -247,10 +200,6 @@ static int nf_turn(struct worker *w)
 	return handled;
 }
 
-const struct role_ops nf_role = { .open = nf_open,
-				  .turn = nf_turn,
-				  .close = nf_close };
-
 static json_t *counters_json(const struct nf_counters *n)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rx",
@@ -263,37 +212,64 @@ static json_t *counters_json(const struct nf_counters *n)
 			 (json_int_t)n->sessions_refused);
 }
 
-json_t *nf_counted(const struct run *run)
+static void nf_counters_json(const struct worker *workers, int count,
+			     const void *shared, json_t *root)
 {
 	struct nf_counters kernel = {}, threads = {};
 	size_t j;
 	int i;
 
-	nf_program_counters(&run->nf, &kernel);
-	for (i = 0; i < run->num_workers; i++) {
-		const struct nf_env *env = run->workers[i].private;
+	nf_program_counters(shared, &kernel);
+	for (i = 0; i < count; i++) {
+		const struct nf_env *env = workers[i].private;
 
 		for (j = 0; j < sizeof(threads) / sizeof(__u64); j++)
 			((__u64 *)&threads)[j] += ((__u64 *)&env->state.n)[j];
 	}
-	return json_pack("{s:o, s:o}", "xdp", counters_json(&kernel), "af_xdp",
-			 counters_json(&threads));
+	json_object_set_new(root, "nf",
+			    json_pack("{s:o, s:o}", "xdp",
+				      counters_json(&kernel), "af_xdp",
+				      counters_json(&threads)));
 }
 
 /* Tables of one thread; all have the same. */
-static json_t *thread_tables(const struct run *run)
+static json_t *thread_tables(const struct nf_env *env)
 {
-	const struct nf_env *env;
-
-	if (!run->num_workers)
-		return json_null();
-	env = run->workers[0].private;
 	return json_pack("{s:I, s:I}", "acl", (json_int_t)env->acl.used,
 			 "sessions", (json_int_t)env->sessions.used);
 }
 
-json_t *nf_in_use(const struct run *run)
+static void nf_in_use(const struct worker *workers, int count,
+		      const void *shared, json_t *root)
 {
-	return json_pack("{s:o, s:o}", "xdp", nf_program_tables(&run->nf),
-			 "af_xdp", thread_tables(run));
+	json_t *tables =
+		count ? thread_tables(workers[0].private) : json_null();
+
+	json_object_set_new(root, "nf",
+			    json_pack("{s:o, s:o}", "xdp",
+				      nf_program_tables(shared), "af_xdp",
+				      tables));
 }
+
+static int nf_attach(const struct options *o, struct program *programs,
+		     void **shared)
+{
+	*shared = calloc(1, sizeof(struct nf_program));
+	if (!*shared)
+		return fail(-ENOMEM, "cannot allocate: nf");
+	return nf_program_open(*shared, o, programs);
+}
+
+static void nf_detach(void *shared)
+{
+	nf_program_close(shared);
+	free(shared);
+}
+
+const struct role_ops nf_role = { .attach = nf_attach,
+				  .detach = nf_detach,
+				  .open = nf_open,
+				  .turn = nf_turn,
+				  .close = nf_close,
+				  .in_use = nf_in_use,
+				  .counters = nf_counters_json };

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <linux/types.h>
-#include "options.h"
+#include "io_options.h"
 #include "trace.h"
 #include "tx_busy.h"
 #include "umem.h"
@@ -50,6 +50,7 @@ struct io_counters {
 };
 
 struct packet;
+struct port;
 
 /* Fill and completion ring of one queue; sockets of a queue share them. */
 struct queue_rings {
@@ -61,8 +62,9 @@ struct queue_rings {
 
 struct io {
 	const struct io_ops *ops;
-	const struct options *opt;
-	const struct port *port;
+	const struct io_options *opt;
+	const struct port *port; /* as the program has it */
+	const char *ifname;
 	int queue;
 	int number; /* of the sockets of this queue */
 	int fd;
@@ -112,7 +114,6 @@ struct io_ops {
 };
 
 extern const struct io_ops xdp_ops;
-extern const struct io_ops packet_ops;
 
 /* Is this what a busy kernel says, not a broken socket? */
 static inline bool io_try_again(int err)

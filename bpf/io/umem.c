@@ -13,15 +13,15 @@
  * Enough for every ring to be full: what is in the fill ring moves on to the
  * RX ring while the fill ring is filled anew.
  */
-static __u32 frames_wanted(const struct options *o, int queues)
+static __u32 frames_wanted(const struct io_options *o, int queues)
 {
 	long long each = 0;
 
 	if (o->frames)
 		return o->frames;
-	if (options_receive(o))
+	if (o->receive)
 		each += o->rx_ring + o->fill_ring;
-	if (options_transmit(o))
+	if (o->transmit)
 		each += o->tx_ring;
 	return each * queues;
 }
@@ -52,7 +52,7 @@ static int map_area(struct umem *u, bool hugepages)
 	return 0;
 }
 
-int umem_open(struct umem *u, const struct options *o, int queues)
+int umem_open(struct umem *u, const struct io_options *o, int queues)
 {
 	__u32 i;
 	int err;
@@ -61,7 +61,7 @@ int umem_open(struct umem *u, const struct options *o, int queues)
 			    .chunk = o->chunk_bytes,
 			    .unaligned = o->unaligned };
 	/* no queue takes the chunks of another, nor all that are to be sent */
-	u->quota = u->frames / queues / (options_transmit(o) ? 2 : 1);
+	u->quota = u->frames / queues / (o->transmit ? 2 : 1);
 	err = map_area(u, o->hugepages);
 	if (err)
 		return err;

@@ -13,26 +13,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <linux/types.h>
+#include "batch_record.h"
 
 /* The newest ones stay; a power of two. */
 #define TRACE_RECORDS (1 << 15)
-
-/* Times of CLOCK_MONOTONIC in ns, as those of ovsprobe. */
-struct trace_record {
-	__u64 sent; /* in the trailer of its first frame; 0: none there */
-	__u64 received;
-	__u64 queued;
-	__u64 kicked;
-	__u32 frames;
-	__u32 forwarded;
-};
 
 struct trace {
 	__u32 every;
 	__u32 left;
 	bool now;		      /* the batch in hand is one of them */
-	struct trace_record *records; /* NULL: never wanted */
-	struct trace_record batch;
+	struct batch_record *records; /* NULL: never wanted */
+	struct batch_record batch;
 	__u64 count;   /* of all since records were wanted */
 	__u64 untimed; /* of these, without a time of departure */
 	atomic_bool wanted;
@@ -48,8 +39,8 @@ void trace_switch(struct trace *t);
 void trace_received(struct trace *t, __u32 n);
 void trace_queued(struct trace *t, __u32 n);
 void trace_kicked(struct trace *t);
-/* @sent: departure of the first frame, or 0. */
-void trace_keep(struct trace *t, __u64 sent);
+/* @departure: of the first frame, by its trailer, or 0. */
+void trace_keep(struct trace *t, __u64 departure);
 
 /* A batch has come: does it pass the probes? */
 static inline bool trace_batch(struct trace *t)

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <linux/types.h>
 #include <xdp/xsk.h>
-#include "options.h"
+#include "io_options.h"
 
 enum chunk_place {
 	CHUNK_FREE,
@@ -41,7 +41,7 @@ struct umem {
 };
 
 /* Map the memory of @queues queues.  Returns 0 or -errno after one line on stderr. */
-int umem_open(struct umem *u, const struct options *o, int queues);
+int umem_open(struct umem *u, const struct io_options *o, int queues);
 void umem_close(struct umem *u);
 
 /* How many chunks the audit saw in each place; zeroes without an audit. */

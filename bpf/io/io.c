@@ -9,12 +9,12 @@ static int set_option(struct io *io, int name, int value, const char *key)
 	if (!setsockopt(io->fd, SOL_SOCKET, name, &value, sizeof(value)))
 		return 0;
 	return fail(-errno, "cannot set %s: %s: %d refused: %s", key,
-		    io->port->ifname, value, explain(-errno));
+		    io->ifname, value, explain(-errno));
 }
 
 int io_set_busy_poll(struct io *io)
 {
-	const struct options *o = io->opt;
+	const struct io_options *o = io->opt;
 	int err = 0;
 
 	if (o->prefer_busy_poll)

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+"""What includes or calls what: never in a circle, and no header needs something defined before it."""
+
+import re
+import shlex
+import subprocess
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+from conftest import BPF
+
+FILES = sorted(path for path in BPF.glob("*/*.[ch]") if path.parts[-2] not in ("tests", "build"))
+HEADERS = [path for path in FILES if path.suffix == ".h"]
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+#: Written by bpftool from an object of this project.
+MADE = re.compile(r"\.skel\.h$")
+
+
+def make(*argv):
+    return subprocess.run(
+        ["make", "-s", "--no-print-directory", "-C", BPF, *argv], check=True, capture_output=True, text=True
+    ).stdout
+
+
+KERNEL_CC, USER_CC = (shlex.split(line) for line in make("flags").splitlines())
+PLACES = [BPF / word[2:] for word in USER_CC if word.startswith("-I")]
+
+
+def includes(path):
+    """The files of this project that a file includes, looked for where the compiler does."""
+    for name in INCLUDE.findall(path.read_text(encoding="utf-8")):
+        found = [place / name for place in (path.parent, *PLACES) if (place / name) in FILES]
+        assert found or MADE.search(name), f"{path}: no {name}"
+        yield from found[:1]
+
+
+GRAPH = {path: set(includes(path)) for path in FILES}
+
+
+def circle(graph):
+    """A way from a node back to itself, or None."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        return exc.args[1]
+    return None
+
+
+def seen(compiler, sources):
+    """The headers of this project that a compiler opens for sources."""
+    told = subprocess.run(
+        [*compiler, "-MM", "-MG", *sources], cwd=BPF, check=True, capture_output=True, text=True
+    ).stdout
+    return {BPF / word for word in told.split()} & set(HEADERS)
+
+
+def test_the_checker_sees_a_circle():
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) is None
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})) == {"a", "b", "c"}
+
+
+def test_no_file_includes_itself_by_way_of_others():
+    assert circle(GRAPH) is None
+
+
+def test_nor_does_a_folder():
+    folders = {path.parent.name: set() for path in FILES}
+    for path, found in GRAPH.items():
+        folders[path.parent.name] |= {other.parent.name for other in found} - {path.parent.name}
+    assert circle(folders) is None
+
+
+@pytest.mark.parametrize("program", ["xdpgen", "xsk"])
+def test_no_source_calls_itself_by_way_of_others(program):
+    """By the symbols of their objects: a declaration may stand in any header."""
+    link = make("-n", "-W", f"build/obj/{program}/main.o", f"build/{program}").splitlines()[-1]
+    gives, needs = {}, {}
+    for name in (word for word in shlex.split(link) if word.endswith(".o")):
+        out = subprocess.run(["nm", "-g", BPF / name], check=True, capture_output=True, text=True).stdout
+        symbols = [line.split() for line in out.splitlines()]
+        gives |= {words[-1]: name for words in symbols if words[-2] in "BCDRT"}
+        needs[name] = {words[-1] for words in symbols if words[-2] == "U"}
+    assert len(needs) > 10
+    assert circle({name: {gives[each] for each in used & gives.keys()} for name, used in needs.items()}) is None
+
+
+@pytest.fixture(scope="session")
+def sides():
+    """Compiler -> the headers that its sources include: for the kernel, for user space."""
+    kernel = set(BPF.glob("*/*.bpf.c"))
+    user = {path for path in FILES if path.suffix == ".c"} - kernel
+    return [(compiler, seen(compiler, sources)) for compiler, sources in ((KERNEL_CC, kernel), (USER_CC, user))]
+
+
+def test_each_header_is_of_some_program(sides):
+    assert set(HEADERS) == set.union(*(headers for _, headers in sides))
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_header_compiles_alone(header, sides, tmp_path):
+    """For each of the sides, kernel and user space, whose sources include it."""
+    source = tmp_path / "alone.c"
+    source.write_text(f'#include "{header}"\n#include "{header}"\n', encoding="ascii")
+    for compiler, headers in sides:
+        if header in headers:
+            argv = [*compiler, "-Wno-unused-function", "-fsyntax-only", source]
+            done = subprocess.run(argv, cwd=BPF, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+def test_no_header_for_the_kernel_calls_what_its_includer_defines(sides, tmp_path):
+    """There is no other source that could: a program is one object."""
+    (compiler, headers), _ = sides
+    flags = ["-Xclang", "-disable-llvm-passes", "-femit-all-decls", "-S", "-emit-llvm", "-o", "-"]
+    for header in headers:
+        source = tmp_path / "alone.c"
+        source.write_text(f'#include "{header}"\n', encoding="ascii")
+        code = subprocess.run([*compiler, *flags, source], cwd=BPF, check=True, capture_output=True, text=True).stdout
+        called = re.findall(r"^declare .*@(?!llvm\.)(\w+)\(", code, re.MULTILINE)
+        assert not called, header

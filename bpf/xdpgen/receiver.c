@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "receiver.h"
@@ -35,6 +36,18 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 	}
 }
 
+/*
+ * On PREEMPT_RT a thread in softirq context may be preempted by another in it:
+ * since Linux 6.18 no lock of the CPU is in between (it is a choice of the
+ * kernel's configuration, PREEMPT_RT_NEEDS_BH_LOCK, which is not told).
+ */
+static bool is_realtime(void)
+{
+	struct utsname kernel;
+
+	return !uname(&kernel) && strstr(kernel.version, "PREEMPT_RT");
+}
+
 static int load(struct receiver *r, __u8 epoch)
 {
 	struct receiver_bpf *skel = r->skel;
@@ -52,6 +65,8 @@ static int load(struct receiver *r, __u8 epoch)
 	/* tc and generic XDP also run where there is no NAPI: on any CPU */
 	skel->rodata->rx_serial = xdp && r->port->xdp_mode == XDP_NATIVE &&
 				  r->port->rx_queues == 1;
+	/* one NAPI is not run by two threads, preempted or not */
+	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
 	err = bpf_map__set_max_entries(skel->maps.window,
 				       max(r->slots, 1) * RX_WINDOW_WORDS);
 	if (err)

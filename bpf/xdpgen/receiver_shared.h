@@ -28,7 +28,10 @@ struct rx_stream {
 	__u32 first_flow; /* of them, in the map of flows */
 };
 
-/* Per slot and CPU; softirq does not nest, so plain additions are exact. */
+/*
+ * Per slot and CPU.  Softirq does not nest, so plain additions are exact; but on
+ * PREEMPT_RT it is preempted, since 6.18 by softirq too.
+ */
 struct rx_counters {
 	__u64 received;
 	__u64 duplicated;

@@ -28,6 +28,7 @@ struct port {
 	bool reflect;
 	/* found in the system */
 	int ifindex;
+	__u32 netns_inode;
 	int mtu;
 	bool veth;
 	int rx_queues; /* 0 = unknown */

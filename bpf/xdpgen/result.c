@@ -90,6 +90,8 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 	const struct receiver *r = &run->receivers[cfg->rx_port];
 	const struct gen_stream *g = &s->streams[i];
 	__u64 refused = sender_refused(s, GEN_TRIAL, i);
+	__u64 dropped = sender_dropped(s, GEN_TRIAL, i);
+	__u64 numbered = sender_numbered(s, GEN_TRIAL, i);
 	__u64 sent = sender_sent(s, GEN_TRIAL, i);
 	__u64 skipped = g->skipped[GEN_TRIAL] +
 			gen_cut_off(g, run->trial_ns, run_trial_end(run));
@@ -98,21 +100,23 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 
 	receiver_read(r, cfg->id, &c);
 	return json_pack(
-		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"id", cfg->id, "kind",
 		cfg->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
 		cfg->tx_port, "rx_port", cfg->rx_port, "frame_bytes",
 		cfg->frame_bytes, "offered_pps",
 		cfg->pps ? json_real(cfg->pps) : json_null(), "intended",
-		integer(sent + refused + skipped), "sent", integer(sent),
-		"skipped", integer(skipped), "redirect_errors",
-		integer(refused), "received", integer(c.received), "lost",
+		integer(sent + refused + dropped + skipped), "sent",
+		integer(sent), "skipped", integer(skipped), "redirect_errors",
+		integer(refused), "tx_drops",
+		sender_sees_drops(s, i) ? integer(dropped) : json_null(),
+		"received", integer(c.received), "lost",
 		(json_int_t)(sent - c.received), "duplicated",
 		integer(c.duplicated), "out_of_order", integer(c.out_of_order),
 		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
 		rate(sent, sending_s), "rx_pps", rate(c.received, sending_s),
 		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i),
-		"gaps", gaps(r, cfg->id, sent));
+		"gaps", gaps(r, cfg->id, numbered));
 }
 
 /* In the order of the configuration, not of the threads. */
@@ -148,19 +152,27 @@ static json_t *cpus_json(const __u64 *frames, int count)
 	return object;
 }
 
-static __u64 port_refused(const struct run *run, int port)
+/* Sums of the streams that leave at a port; drops only where they are seen. */
+static void add_unsent(const struct run *run, int port, json_t *object)
 {
-	__u64 sum = 0;
+	__u64 refused = 0, dropped = 0;
+	bool seen = false;
 	int i, j;
 
 	for (i = 0; i < run->num_senders; i++) {
 		const struct sender *s = &run->senders[i];
 
-		for (j = 0; j < s->count; j++)
-			if (run->cfg.streams[s->index[j]].tx_port == port)
-				sum += sender_refused(s, GEN_TRIAL, j);
+		for (j = 0; j < s->count; j++) {
+			if (run->cfg.streams[s->index[j]].tx_port != port)
+				continue;
+			refused += sender_refused(s, GEN_TRIAL, j);
+			dropped += sender_dropped(s, GEN_TRIAL, j);
+			seen |= sender_sees_drops(s, j);
+		}
 	}
-	return sum;
+	json_object_set_new(object, "redirect_errors", integer(refused));
+	json_object_set_new(object, "tx_drops",
+			    seen ? integer(dropped) : json_null());
 }
 
 static json_t *port_json(const struct run *run, int index)
@@ -170,15 +182,17 @@ static json_t *port_json(const struct run *run, int index)
 	const struct port *port = &run->cfg.ports[index];
 	struct rx_port_counters c;
 	__u64 by_cpu[r->cpus];
+	json_t *json;
 
 	receiver_read_port(r, &c, by_cpu);
-	return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}",
+	json = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o}",
 			 "name", port->name, "ifname", port->ifname, "ifindex",
 			 port->ifindex, "rx", rx[port->rx], "xdp_attach",
 			 r->at.xdp, "tc_attach", r->at.tc, "other",
 			 integer(c.other), "reflected", integer(c.reflected),
-			 "rx_cpus", cpus_json(by_cpu, r->cpus),
-			 "redirect_errors", integer(port_refused(run, index)));
+			 "rx_cpus", cpus_json(by_cpu, r->cpus));
+	add_unsent(run, index, json);
+	return json;
 }
 
 static json_t *thread_ports(const struct sender *s)

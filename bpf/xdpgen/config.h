@@ -44,6 +44,7 @@ struct config {
 	long long batch; /* 0 = automatic */
 	int sender;
 	bool progress;
+	bool flow_figures;
 };
 
 static inline const char *port_netns(const struct port *port)

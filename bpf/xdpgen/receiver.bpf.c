@@ -37,6 +37,7 @@ const volatile __u64 rx_since_ns; /* what was sent earlier is of another run */
 const volatile __u8 rx_reflect;	  /* enum rx_reflect */
 const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
 const volatile __u8 rx_preempted; /* one frame by another of the same CPU */
+const volatile __u8 rx_by_flow;	  /* count each flow by itself, too */
 const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
 struct rx_gaps gaps[GEN_STREAMS];
@@ -69,6 +70,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } next_expected SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* flows of all slots, if rx_by_flow */
+	__type(key, __u32);
+	__type(value, struct rx_flow);
+} by_flow SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -227,6 +236,20 @@ static __always_inline void account_latency(struct rx_counters *c,
 	keep_highest(&c->min_inv, ~ns, rx_preempted);
 }
 
+static __always_inline void account_flow(__u32 number, int timed, __u64 ns)
+{
+	struct rx_flow *flow = bpf_map_lookup_elem(&by_flow, &number);
+
+	if (!flow)
+		return;
+	add(&flow->received, 1, !rx_serial);
+	if (!timed)
+		return;
+	add(&flow->sum_ns, ns, !rx_serial);
+	keep_highest(&flow->max_ns, ns, !rx_serial);
+	keep_highest(&flow->min_inv, ~ns, !rx_serial);
+}
+
 static __always_inline void account(const __u8 *trailer,
 				    const volatile struct rx_stream *s)
 {
@@ -270,6 +293,8 @@ static __always_inline void account(const __u8 *trailer,
 	ns = now > sent ? now - sent : 0;
 	if (histogram != RX_NO_LATENCY)
 		account_latency(c, histogram, ns);
+	if (rx_by_flow)
+		account_flow(flow, histogram != RX_NO_LATENCY, ns);
 }
 
 /* Is it a frame of this run? */

@@ -48,7 +48,7 @@ static bool is_realtime(void)
 	return !uname(&kernel) && strstr(kernel.version, "PREEMPT_RT");
 }
 
-static int load(struct receiver *r, __u8 epoch)
+static int load(struct receiver *r, const struct config *cfg, __u8 epoch)
 {
 	struct receiver_bpf *skel = r->skel;
 	bool xdp = r->port->rx == RX_XDP;
@@ -75,6 +75,11 @@ static int load(struct receiver *r, __u8 epoch)
 				       max(r->flows, 1));
 	if (err)
 		return err;
+	skel->rodata->rx_by_flow = cfg->flow_figures && r->flows;
+	if (skel->rodata->rx_by_flow)
+		err = bpf_map__set_max_entries(skel->maps.by_flow, r->flows);
+	if (err)
+		return err;
 	err = bpf_map__set_max_entries(skel->maps.latency,
 				       max(r->histograms, 1) * HDR_COUNTS);
 	return err ?: receiver_bpf__load(skel);
@@ -97,15 +102,26 @@ static int set_self(const struct receiver *r)
 	return err;
 }
 
-static int map_latency(struct receiver *r)
+/* The values of an array, as programs write them. */
+static void *map_values(const struct bpf_map *map, size_t bytes)
+{
+	void *values =
+		mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+
+	return values == MAP_FAILED ? NULL : values;
+}
+
+static int map_results(struct receiver *r)
 {
 	r->latency_bytes = max(r->histograms, 1) * HDR_COUNTS * sizeof(__u64);
-	r->latency = mmap(NULL, r->latency_bytes, PROT_READ, MAP_SHARED,
-			  bpf_map__fd(r->skel->maps.latency), 0);
-	if (r->latency != MAP_FAILED)
+	r->latency = map_values(r->skel->maps.latency, r->latency_bytes);
+	if (!r->latency)
+		return -errno;
+	if (!r->skel->rodata->rx_by_flow)
 		return 0;
-	r->latency = NULL;
-	return -errno;
+	r->by_flow_bytes = r->flows * sizeof(*r->by_flow);
+	r->by_flow = map_values(r->skel->maps.by_flow, r->by_flow_bytes);
+	return r->by_flow ? 0 : -errno;
 }
 
 int receiver_open(struct receiver *r, const struct config *cfg, int index,
@@ -127,7 +143,7 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 	if (!r->skel)
 		return fail(-errno, "cannot open receiver program: %s",
 			    explain(-errno));
-	err = load(r, epoch) ?: set_self(r) ?: map_latency(r);
+	err = load(r, cfg, epoch) ?: set_self(r) ?: map_results(r);
 	if (err) {
 		fail(err, "cannot load receiver program: %s: %s", port->ifname,
 		     explain(err));
@@ -154,8 +170,11 @@ void receiver_close(struct receiver *r)
 	receiver_detach(r);
 	if (r->latency)
 		munmap(r->latency, r->latency_bytes);
+	if (r->by_flow)
+		munmap(r->by_flow, r->by_flow_bytes);
 	receiver_bpf__destroy(r->skel);
 	r->latency = NULL;
+	r->by_flow = NULL;
 	r->skel = NULL;
 }
 
@@ -245,4 +264,11 @@ const __u64 *receiver_latency(const struct receiver *r, int id)
 	if (!r->latency || histogram == RX_NO_LATENCY)
 		return NULL;
 	return r->latency + histogram * HDR_COUNTS;
+}
+
+const struct rx_flow *receiver_flows(const struct receiver *r, int id)
+{
+	if (!r->by_flow || r->table[id].slot == RX_NO_SLOT)
+		return NULL;
+	return r->by_flow + r->table[id].first_flow;
 }

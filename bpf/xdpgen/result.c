@@ -84,6 +84,50 @@ static json_t *gaps(const struct receiver *r, int id, __u64 sent)
 			 integer(sent > g.next ? sent - g.next : 0));
 }
 
+enum flow_column { SENT, RECEIVED, LOST, MIN_NS, MEAN_NS, MAX_NS };
+
+static void add_flow(json_t *columns[], const struct rx_flow *flow, __u64 sent,
+		     bool timed)
+{
+	json_array_append_new(columns[SENT], integer(sent));
+	json_array_append_new(columns[RECEIVED], integer(flow->received));
+	json_array_append_new(columns[LOST], integer(sent - flow->received));
+	timed &= flow->received > 0;
+	json_array_append_new(columns[MIN_NS],
+			      timed ? integer(~flow->min_inv) : json_null());
+	json_array_append_new(columns[MEAN_NS],
+			      timed ? integer(flow->sum_ns / flow->received) :
+				      json_null());
+	json_array_append_new(columns[MAX_NS],
+			      timed ? integer(flow->max_ns) : json_null());
+}
+
+/*
+ * A column for each figure with an entry for each flow, or null.  Flows take
+ * turns, so @sent by all tells how many each was given.
+ */
+static json_t *flow_figures(const struct receiver *r, const struct stream *cfg,
+			    __u64 sent)
+{
+	static const char *const names[] = { "sent",   "received", "lost",
+					     "min_ns", "mean_ns",  "max_ns" };
+	const struct rx_flow *flows = receiver_flows(r, cfg->id);
+	json_t *columns[ARRAY_SIZE(names)], *json;
+	__u64 count = cfg->flows, i;
+
+	if (!flows)
+		return json_null();
+	json = json_object();
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		columns[i] = json_array();
+		json_object_set_new(json, names[i], columns[i]);
+	}
+	for (i = 0; i < count; i++)
+		add_flow(columns, &flows[i], sent / count + (i < sent % count),
+			 cfg->kind == STREAM_LATENCY);
+	return json;
+}
+
 static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 {
 	const struct stream *cfg = &run->cfg.streams[s->index[i]];
@@ -100,7 +144,7 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 
 	receiver_read(r, cfg->id, &c);
 	return json_pack(
-		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"id", cfg->id, "kind",
 		cfg->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
 		cfg->tx_port, "rx_port", cfg->rx_port, "frame_bytes",
@@ -116,7 +160,8 @@ static json_t *stream_json(const struct run *run, const struct sender *s, int i)
 		"late_beyond_window", integer(c.beyond_window), "achieved_pps",
 		rate(sent, sending_s), "rx_pps", rate(c.received, sending_s),
 		"latency", latency(r, cfg->id, &c), "lateness", lateness(s, i),
-		"gaps", gaps(r, cfg->id, numbered));
+		"gaps", gaps(r, cfg->id, numbered), "flow_figures",
+		flow_figures(r, cfg, numbered));
 }
 
 /* In the order of the configuration, not of the threads. */

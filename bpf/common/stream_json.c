@@ -25,7 +25,8 @@ static json_t *gaps(const struct stream_figures *f)
 	return json_pack(
 		"{s:o, s:o, s:o}", "longest_ns", integer(f->longest_gap_ns),
 		"last_lost", f->any_lost ? integer(f->last_lost) : json_null(),
-		"trailing", integer(f->sent > f->next ? f->sent - f->next : 0));
+		"trailing",
+		integer(f->numbered > f->next ? f->numbered - f->next : 0));
 }
 
 json_t *stream_json(const struct stream *s, const struct gen_stream *g,

@@ -10,7 +10,8 @@ struct stream_figures {
 	__u64 trial_ns; /* when it began */
 	__u64 end_ns;
 	__u64 sent;
-	__u64 refused; /* by the kernel: intended, and not sent */
+	__u64 numbered; /* sent, or dropped after they had a sequence */
+	__u64 refused;	/* intended, and not sent */
 	__u64 received;
 	__u64 duplicated;
 	__u64 out_of_order;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -116,6 +117,13 @@ void netns_leave(int fd)
 		fail(-errno, "cannot leave network namespace: %s",
 		     explain(-errno));
 	close(fd);
+}
+
+__u32 netns_inode(void)
+{
+	struct stat ns;
+
+	return stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
 }
 
 static int interface_ioctl(struct ifreq *ifr, const char *ifname, int request)

@@ -52,6 +52,9 @@ static inline __u64 now_ns(void)
 int netns_enter(const char *path);
 void netns_leave(int fd);
 
+/* Number of the calling thread's namespace, as the kernel has it; 0: unknown. */
+__u32 netns_inode(void);
+
 /*
  * Is it a veth of the current namespace?  XDP_TX on veth (seen up to 6.18)
  * wakes a peer only if that carries an XDP program, though its NAPI is on

@@ -51,6 +51,7 @@ static const struct field document_fields[] = {
 	{ TIMING(stall_ns), .type = FIELD_INT, .min = 1, .max = NSEC_PER_SEC },
 	{ CFG(sender), .type = FIELD_ENUM, .names = sender_names },
 	{ CFG(progress), .type = FIELD_BOOL },
+	{ CFG(flow_figures), .type = FIELD_BOOL },
 };
 
 static int read_ports(const json_t *array, struct config *cfg)

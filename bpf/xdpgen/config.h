@@ -28,6 +28,7 @@ struct port {
 	bool reflect;
 	/* found in the system */
 	int ifindex;
+	__u32 netns_inode;
 	int mtu;
 	bool veth;
 	int rx_queues; /* 0 = unknown */
@@ -43,6 +44,7 @@ struct config {
 	long long batch; /* 0 = automatic */
 	int sender;
 	bool progress;
+	bool flow_figures;
 };
 
 static inline const char *port_netns(const struct port *port)

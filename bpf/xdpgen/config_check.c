@@ -24,6 +24,7 @@ static int find_port(struct port *port, const char *where)
 			    "cannot enter network namespace: %s.netns %s: %s",
 			    where, port->netns, explain(ns));
 	port->ifindex = if_nametoindex(port->ifname);
+	port->netns_inode = netns_inode();
 	port->mtu = interface_mtu(port->ifname);
 	port->veth = is_veth(port->ifname);
 	port->rx_queues = receive_queues(port->ifname);

@@ -9,6 +9,7 @@
 #include "frame.h"
 #include "gen.h"
 #include "hdr_index.h"
+#include "tx_drops.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -37,6 +38,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } done SEC(".maps");
+
+const volatile __u8 watch_tx; /* tx_drops.bpf.c reads what drivers drop */
+struct tx_watch tx_watch SEC(".data.tx_watch");
 
 __u32 tx_ports_id;
 __u64 redirect_errors[2][GEN_STREAMS];
@@ -72,6 +76,20 @@ static __always_inline void tell_done(void)
 		return;
 	*event = 0;
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline struct tx_queue *queue_of(__u32 index)
+{
+	return &tx_watch.queue[tx_watch.queue_of[index & (GEN_STREAMS - 1)] &
+			       (GEN_STREAMS - 1)];
+}
+
+static __always_inline void note_queued(__u32 index, int trial)
+{
+	struct tx_queue *queue = queue_of(index);
+
+	queue->frames[queue->queued++ & (TX_QUEUE_FRAMES - 1)] =
+		trial * GEN_STREAMS + index;
 }
 
 SEC("xdp")
@@ -133,6 +151,8 @@ int live_send(struct xdp_md *ctx)
 		gen.pending = index + 1;
 		gen.pending_late_ns = left > due ? left - due : 0;
 	}
+	if (watch_tx)
+		note_queued(index, trial);
 	return bpf_redirect_map(&tx_ports, index, 0);
 }
 
@@ -158,6 +178,8 @@ int live_redirect_err(struct redirect_err_args *args)
 
 	if ((__u32)args->map_id != tx_ports_id)
 		return 0;
+	if (watch_tx)
+		queue_of(index)->queued--;
 	redirect_errno = args->err;
 	redirect_errors[gen.stage != GEN_WARMUP][index]++;
 	streams[index].seq--;

@@ -9,12 +9,15 @@
 #include <bpf/libbpf.h>
 #include "gen.h"
 #include "hdr_index.h"
+#include "tx_drops.h"
 #include "live.skel.h"
 #include "sender.h"
+#include "tx_drops.skel.h"
 #include "util.h"
 
 struct live_state {
 	struct live_bpf *skel;
+	struct tx_drops_bpf *drops; /* NULL: nobody looks */
 	void *lateness;
 	size_t lateness_bytes;
 	unsigned char frame[GEN_MAX_FRAME];
@@ -66,6 +69,61 @@ static int map_lateness(struct sender *s, struct live_state *live)
 	return 0;
 }
 
+/* The cards of the thread; on veth the full ring is that of its peer. */
+static void set_queues(const struct sender *s, struct tx_watch *watch)
+{
+	__u8 queues[MAX_PORTS] = {}; /* number + 1 */
+	int i;
+
+	for (i = 0; i < s->count; i++) {
+		int index = s->cfg->streams[s->index[i]].tx_port;
+		const struct port *port = &s->cfg->ports[index];
+
+		if (!queues[index]) {
+			watch->queue[watch->queues].netns = port->netns_inode;
+			watch->queue[watch->queues].ifindex =
+				port->veth ? 0 : port->ifindex;
+			queues[index] = ++watch->queues;
+		}
+		watch->queue_of[i] = queues[index] - 1;
+	}
+}
+
+static bool has_card(const struct sender *s)
+{
+	int i;
+
+	for (i = 0; i < s->count; i++)
+		if (!s->cfg->ports[s->cfg->streams[s->index[i]].tx_port].veth)
+			return true;
+	return false;
+}
+
+/* A kernel without BTF, or another tracepoint: drops just stay uncounted. */
+static void watch_cards(struct sender *s, struct live_state *live)
+{
+	if (!has_card(s))
+		return;
+	live->drops = tx_drops_bpf__open_and_load();
+	if (!live->drops)
+		return;
+	set_queues(s, &live->drops->data_tx_watch->tx_watch);
+	if (!tx_drops_bpf__attach(live->drops))
+		return;
+	tx_drops_bpf__destroy(live->drops);
+	live->drops = NULL;
+}
+
+/* Both programs write the same queues. */
+static int share_queues(struct live_state *live)
+{
+	if (!live->drops)
+		return 0;
+	live->skel->rodata->watch_tx = 1;
+	return bpf_map__reuse_fd(live->skel->maps.data_tx_watch,
+				 bpf_map__fd(live->drops->maps.data_tx_watch));
+}
+
 static int load(struct sender *s, struct live_state *live)
 {
 	struct bpf_map_info info = {};
@@ -76,8 +134,10 @@ static int load(struct sender *s, struct live_state *live)
 	skel = live->skel = live_bpf__open();
 	if (!skel)
 		return -errno;
+	watch_cards(s, live);
 	err = bpf_map__set_max_entries(skel->maps.lateness, s->count * HDR_COUNTS) ?:
-		      live_bpf__load(skel);
+		      share_queues(live) ?:
+					   live_bpf__load(skel);
 	if (err)
 		return err;
 	err = bpf_obj_get_info_by_fd(bpf_map__fd(skel->maps.tx_ports), &info,
@@ -99,9 +159,11 @@ static void live_close(struct sender *s)
 		return;
 	if (live->lateness)
 		munmap(live->lateness, live->lateness_bytes);
+	tx_drops_bpf__destroy(live->drops);
 	live_bpf__destroy(live->skel);
 	free(live);
 	s->private = NULL;
+	s->tx_drops = NULL;
 }
 
 static int live_open(struct sender *s)
@@ -121,6 +183,10 @@ static int live_open(struct sender *s)
 		(const __u64(*)[GEN_STREAMS])live->skel->bss->redirect_errors;
 	s->redirect_errno = &live->skel->bss->redirect_errno;
 	s->tx_busy = NULL;
+	if (live->drops)
+		s->tx_drops =
+			(const __u64(*)[GEN_STREAMS])
+				live->drops->data_tx_watch->tx_watch.drops;
 	s->done_fd = bpf_map__fd(live->skel->maps.done);
 	for (i = 0; !err && i < s->count; i++)
 		err = add_port(s, bpf_map__fd(live->skel->maps.tx_ports), i);

@@ -3,8 +3,10 @@
  * The receiver of one port, as an XDP program or at tc ingress.  It runs on
  * the core of the switch under test: everything here is paid by that switch.
  *
- * Exact on several CPUs without locks: counters are per CPU, the histogram is
- * added to atomically, and the duplicate window is an array of words
+ * Exact on several CPUs without locks: counters are per CPU (where frames of
+ * one CPU may still meet, rx_preempted, they are added to atomically), the
+ * histogram is added to atomically, and the duplicate window is an array of
+ * words
  *
  *	bits 63..32  lap (sequence >> 18) + 1, 0 = never used
  *	bits 31..0   which of 32 consecutive sequences have arrived
@@ -34,6 +36,8 @@ const volatile __u8 rx_epoch;	  /* of the warm-up; the trial's is + 1 */
 const volatile __u64 rx_since_ns; /* what was sent earlier is of another run */
 const volatile __u8 rx_reflect;	  /* enum rx_reflect */
 const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
+const volatile __u8 rx_preempted; /* one frame by another of the same CPU */
+const volatile __u8 rx_by_flow;	  /* count each flow by itself, too */
 const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
 struct rx_gaps gaps[GEN_STREAMS];
@@ -70,6 +74,14 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* flows of all slots, if rx_by_flow */
+	__type(key, __u32);
+	__type(value, struct rx_flow);
+} by_flow SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, HDR_COUNTS); /* times latency streams */
 	__type(key, __u32);
 	__type(value, __u64);
@@ -82,6 +94,40 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } self SEC(".maps");
+
+/* @locked: others may write it at the same time. */
+static __always_inline void add(__u64 *counter, __u64 value, int locked)
+{
+	if (locked)
+		__sync_fetch_and_add(counter, value);
+	else
+		*counter += value;
+}
+
+static __always_inline void keep_highest(__u64 *highest, __u64 value,
+					 int locked)
+{
+	__u32 tries;
+	__u64 old;
+
+	for (tries = 0; tries < RX_TRIES; tries++) {
+		old = *(volatile __u64 *)highest;
+		if (value <= old)
+			return;
+		if (!locked) {
+			*highest = value;
+			return;
+		}
+		if (__sync_val_compare_and_swap(highest, old, value) == old)
+			return;
+	}
+}
+
+/* One more, in a counter of this CPU. */
+static __always_inline void count(__u64 *counter)
+{
+	add(counter, 1, rx_preempted);
+}
 
 enum arrival { FIRST, AGAIN, BEYOND_WINDOW, RACE };
 
@@ -120,19 +166,29 @@ static __always_inline enum arrival window_mark(__u32 slot, __u32 seq)
 }
 
 /*
- * RFC 4737: a frame is reordered if a later one of its flow has been here
- * before it.  Flows take turns, so the sequence tells the flow, whatever the
- * switch has done to addresses and ports.
+ * Flows take turns, so the sequence tells the flow, whatever the switch has
+ * done to addresses and ports.  Its number in the maps of flows.
  */
-static __always_inline int is_reordered(const volatile struct rx_stream *s,
-					__u32 seq)
+static __always_inline __u32 flow_of(const volatile struct rx_stream *s,
+				     __u32 seq)
 {
-	__u32 key = s->first_flow, *next, old, tries;
+	__u32 flow = s->first_flow;
 
 	if (s->flows > 1)
-		key += whole_seq(gaps[s->slot & (GEN_STREAMS - 1)].next, seq) %
-		       s->flows;
-	next = bpf_map_lookup_elem(&next_expected, &key);
+		flow += whole_seq(gaps[s->slot & (GEN_STREAMS - 1)].next, seq) %
+			s->flows;
+	return flow;
+}
+
+/*
+ * RFC 4737: a frame is reordered if a later one of its flow has been here
+ * before it.
+ */
+static __always_inline int is_reordered(__u32 flow, __u32 seq)
+{
+	__u32 *next, old, tries;
+
+	next = bpf_map_lookup_elem(&next_expected, &flow);
 	if (!next)
 		return 0;
 	for (tries = 0; tries < RX_TRIES; tries++) {
@@ -168,24 +224,30 @@ static __always_inline void account_gap(__u32 slot, __u32 seq, __u64 sent)
 }
 
 static __always_inline void account_latency(struct rx_counters *c,
-					    __u32 histogram, __s64 ns)
+					    __u32 histogram, __u64 ns)
 {
-	__u32 key;
-	__u64 *count;
+	__u32 key = histogram * HDR_COUNTS + hdr_index(ns);
+	__u64 *slot = bpf_map_lookup_elem(&latency, &key);
 
-	if (ns < 0)
-		ns = 0;
-	key = histogram * HDR_COUNTS + hdr_index(ns);
-	count = bpf_map_lookup_elem(&latency, &key);
-	if (count && rx_serial)
-		(*count)++;
-	else if (count)
-		__sync_fetch_and_add(count, 1);
-	c->sum_ns += ns;
-	if ((__u64)ns > c->max_ns)
-		c->max_ns = ns;
-	if (~(__u64)ns > c->min_inv)
-		c->min_inv = ~ns;
+	if (slot)
+		add(slot, 1, !rx_serial);
+	add(&c->sum_ns, ns, rx_preempted);
+	keep_highest(&c->max_ns, ns, rx_preempted);
+	keep_highest(&c->min_inv, ~ns, rx_preempted);
+}
+
+static __always_inline void account_flow(__u32 number, int timed, __u64 ns)
+{
+	struct rx_flow *flow = bpf_map_lookup_elem(&by_flow, &number);
+
+	if (!flow)
+		return;
+	add(&flow->received, 1, !rx_serial);
+	if (!timed)
+		return;
+	add(&flow->sum_ns, ns, !rx_serial);
+	keep_highest(&flow->max_ns, ns, !rx_serial);
+	keep_highest(&flow->min_inv, ~ns, !rx_serial);
 }
 
 static __always_inline void account(const __u8 *trailer,
@@ -201,32 +263,38 @@ static __always_inline void account(const __u8 *trailer,
 	__u64 sent =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
 	struct rx_counters *c = bpf_map_lookup_elem(&counters, &slot);
+	__u32 flow;
+	__u64 ns;
 
 	if (!c)
 		return;
 	if (trailer[TRAILER_OFF_EP] == rx_epoch) {
-		c->warmup++;
+		count(&c->warmup);
 		return;
 	}
 	switch (window_mark(slot, seq)) {
 	case FIRST:
 		break;
 	case AGAIN:
-		c->duplicated++;
+		count(&c->duplicated);
 		return;
 	case BEYOND_WINDOW:
-		c->beyond_window++;
+		count(&c->beyond_window);
 		return;
 	default:
-		c->races++;
+		count(&c->races);
 		return;
 	}
-	c->received++;
-	if (is_reordered(s, seq))
-		c->out_of_order++;
+	count(&c->received);
+	flow = flow_of(s, seq);
+	if (is_reordered(flow, seq))
+		count(&c->out_of_order);
 	account_gap(slot, seq, sent);
+	ns = now > sent ? now - sent : 0;
 	if (histogram != RX_NO_LATENCY)
-		account_latency(c, histogram, now - sent);
+		account_latency(c, histogram, ns);
+	if (rx_by_flow)
+		account_flow(flow, histogram != RX_NO_LATENCY, ns);
 }
 
 /* Is it a frame of this run? */
@@ -261,9 +329,9 @@ static __always_inline void count_port(int reflected)
 	if (!p)
 		return;
 	if (reflected)
-		p->reflected++;
+		count(&p->reflected);
 	else
-		p->other++;
+		count(&p->other);
 }
 
 static __always_inline void swap_macs(__u8 *eth)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "receiver.h"
@@ -35,7 +36,19 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 	}
 }
 
-static int load(struct receiver *r, __u8 epoch)
+/*
+ * On PREEMPT_RT a thread in softirq context may be preempted by another in it:
+ * since Linux 6.18 no lock of the CPU is in between (it is a choice of the
+ * kernel's configuration, PREEMPT_RT_NEEDS_BH_LOCK, which is not told).
+ */
+static bool is_realtime(void)
+{
+	struct utsname kernel;
+
+	return !uname(&kernel) && strstr(kernel.version, "PREEMPT_RT");
+}
+
+static int load(struct receiver *r, const struct config *cfg, __u8 epoch)
 {
 	struct receiver_bpf *skel = r->skel;
 	bool xdp = r->port->rx == RX_XDP;
@@ -52,12 +65,19 @@ static int load(struct receiver *r, __u8 epoch)
 	/* tc and generic XDP also run where there is no NAPI: on any CPU */
 	skel->rodata->rx_serial = xdp && r->port->xdp_mode == XDP_NATIVE &&
 				  r->port->rx_queues == 1;
+	/* one NAPI is not run by two threads, preempted or not */
+	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
 	err = bpf_map__set_max_entries(skel->maps.window,
 				       max(r->slots, 1) * RX_WINDOW_WORDS);
 	if (err)
 		return err;
 	err = bpf_map__set_max_entries(skel->maps.next_expected,
 				       max(r->flows, 1));
+	if (err)
+		return err;
+	skel->rodata->rx_by_flow = cfg->flow_figures && r->flows;
+	if (skel->rodata->rx_by_flow)
+		err = bpf_map__set_max_entries(skel->maps.by_flow, r->flows);
 	if (err)
 		return err;
 	err = bpf_map__set_max_entries(skel->maps.latency,
@@ -82,15 +102,26 @@ static int set_self(const struct receiver *r)
 	return err;
 }
 
-static int map_latency(struct receiver *r)
+/* The values of an array, as programs write them. */
+static void *map_values(const struct bpf_map *map, size_t bytes)
+{
+	void *values =
+		mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+
+	return values == MAP_FAILED ? NULL : values;
+}
+
+static int map_results(struct receiver *r)
 {
 	r->latency_bytes = max(r->histograms, 1) * HDR_COUNTS * sizeof(__u64);
-	r->latency = mmap(NULL, r->latency_bytes, PROT_READ, MAP_SHARED,
-			  bpf_map__fd(r->skel->maps.latency), 0);
-	if (r->latency != MAP_FAILED)
+	r->latency = map_values(r->skel->maps.latency, r->latency_bytes);
+	if (!r->latency)
+		return -errno;
+	if (!r->skel->rodata->rx_by_flow)
 		return 0;
-	r->latency = NULL;
-	return -errno;
+	r->by_flow_bytes = r->flows * sizeof(*r->by_flow);
+	r->by_flow = map_values(r->skel->maps.by_flow, r->by_flow_bytes);
+	return r->by_flow ? 0 : -errno;
 }
 
 int receiver_open(struct receiver *r, const struct config *cfg, int index,
@@ -112,7 +143,7 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 	if (!r->skel)
 		return fail(-errno, "cannot open receiver program: %s",
 			    explain(-errno));
-	err = load(r, epoch) ?: set_self(r) ?: map_latency(r);
+	err = load(r, cfg, epoch) ?: set_self(r) ?: map_results(r);
 	if (err) {
 		fail(err, "cannot load receiver program: %s: %s", port->ifname,
 		     explain(err));
@@ -139,8 +170,11 @@ void receiver_close(struct receiver *r)
 	receiver_detach(r);
 	if (r->latency)
 		munmap(r->latency, r->latency_bytes);
+	if (r->by_flow)
+		munmap(r->by_flow, r->by_flow_bytes);
 	receiver_bpf__destroy(r->skel);
 	r->latency = NULL;
+	r->by_flow = NULL;
 	r->skel = NULL;
 }
 
@@ -230,4 +264,11 @@ const __u64 *receiver_latency(const struct receiver *r, int id)
 	if (!r->latency || histogram == RX_NO_LATENCY)
 		return NULL;
 	return r->latency + histogram * HDR_COUNTS;
+}
+
+const struct rx_flow *receiver_flows(const struct receiver *r, int id)
+{
+	if (!r->by_flow || r->table[id].slot == RX_NO_SLOT)
+		return NULL;
+	return r->by_flow + r->table[id].first_flow;
 }

@@ -14,6 +14,8 @@ struct receiver {
 	struct rx_stream table[GEN_STREAMS]; /* by stream id */
 	__u64 *latency;			     /* HDR_COUNTS per histogram */
 	size_t latency_bytes;
+	struct rx_flow *by_flow; /* of all streams, or NULL */
+	size_t by_flow_bytes;
 	int slots;
 	int flows;
 	int histograms;
@@ -42,5 +44,8 @@ int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 
 /* The latency counts of a stream, or NULL for a load stream. */
 const __u64 *receiver_latency(const struct receiver *r, int id);
+
+/* What arrived of each flow of a stream, or NULL if that was not asked for. */
+const struct rx_flow *receiver_flows(const struct receiver *r, int id);
 
 #endif

@@ -66,17 +66,64 @@ static json_t *latency(const struct receiver *r, int id,
 			    counts);
 }
 
+enum flow_column { SENT, RECEIVED, LOST, MIN_NS, MEAN_NS, MAX_NS };
+
+static void add_flow(json_t *columns[], const struct rx_flow *flow, __u64 sent,
+		     bool timed)
+{
+	json_array_append_new(columns[SENT], integer(sent));
+	json_array_append_new(columns[RECEIVED], integer(flow->received));
+	json_array_append_new(columns[LOST], integer(sent - flow->received));
+	timed &= flow->received > 0;
+	json_array_append_new(columns[MIN_NS],
+			      timed ? integer(~flow->min_inv) : json_null());
+	json_array_append_new(columns[MEAN_NS],
+			      timed ? integer(flow->sum_ns / flow->received) :
+				      json_null());
+	json_array_append_new(columns[MAX_NS],
+			      timed ? integer(flow->max_ns) : json_null());
+}
+
+/*
+ * A column for each figure with an entry for each flow, or null.  Flows take
+ * turns, so @sent by all tells how many each was given.
+ */
+static json_t *flow_figures(const struct receiver *r, const struct stream *cfg,
+			    __u64 sent)
+{
+	static const char *const names[] = { "sent",   "received", "lost",
+					     "min_ns", "mean_ns",  "max_ns" };
+	const struct rx_flow *flows = receiver_flows(r, cfg->id);
+	json_t *columns[ARRAY_SIZE(names)], *json;
+	__u64 count = cfg->flows, i;
+
+	if (!flows)
+		return json_null();
+	json = json_object();
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		columns[i] = json_array();
+		json_object_set_new(json, names[i], columns[i]);
+	}
+	for (i = 0; i < count; i++)
+		add_flow(columns, &flows[i], sent / count + (i < sent % count),
+			 cfg->kind == STREAM_LATENCY);
+	return json;
+}
+
 static json_t *sender_stream_json(const struct run *run, const struct sender *s,
 				  int i)
 {
 	const struct stream *cfg = &run->cfg.streams[s->index[i]];
 	const struct receiver *r = &run->receivers[cfg->rx_port];
+	__u64 refused = sender_refused(s, GEN_TRIAL, i);
+	__u64 dropped = sender_dropped(s, GEN_TRIAL, i);
 	struct rx_gaps g = receiver_gaps(r, cfg->id);
 	struct stream_figures f = {
 		.trial_ns = run->trial_ns,
 		.end_ns = run_trial_end(run),
 		.sent = sender_sent(s, GEN_TRIAL, i),
-		.refused = sender_refused(s, GEN_TRIAL, i),
+		.numbered = sender_numbered(s, GEN_TRIAL, i),
+		.refused = refused + dropped,
 		.longest_gap_ns = g.longest_ns,
 		.any_lost = g.any,
 		.last_lost = g.last_lost,
@@ -93,7 +140,12 @@ static json_t *sender_stream_json(const struct run *run, const struct sender *s,
 	f.beyond_window = c.beyond_window;
 	f.latency = latency(r, cfg->id, &c);
 	json = stream_json(cfg, &s->streams[i], &f);
-	json_object_set_new(json, "redirect_errors", integer(f.refused));
+	json_object_set_new(json, "redirect_errors", integer(refused));
+	json_object_set_new(json, "tx_drops",
+			    sender_sees_drops(s, i) ? integer(dropped) :
+						      json_null());
+	json_object_set_new(json, "flow_figures",
+			    flow_figures(r, cfg, f.numbered));
 	return json;
 }
 
@@ -130,19 +182,27 @@ static json_t *cpus_json(const __u64 *frames, int count)
 	return object;
 }
 
-static __u64 port_refused(const struct run *run, int port)
+/* Sums of the streams that leave at a port; drops only where they are seen. */
+static void add_unsent(const struct run *run, int port, json_t *object)
 {
-	__u64 sum = 0;
+	__u64 refused = 0, dropped = 0;
+	bool seen = false;
 	int i, j;
 
 	for (i = 0; i < run->num_senders; i++) {
 		const struct sender *s = &run->senders[i];
 
-		for (j = 0; j < s->count; j++)
-			if (run->cfg.streams[s->index[j]].tx_port == port)
-				sum += sender_refused(s, GEN_TRIAL, j);
+		for (j = 0; j < s->count; j++) {
+			if (run->cfg.streams[s->index[j]].tx_port != port)
+				continue;
+			refused += sender_refused(s, GEN_TRIAL, j);
+			dropped += sender_dropped(s, GEN_TRIAL, j);
+			seen |= sender_sees_drops(s, j);
+		}
 	}
-	return sum;
+	json_object_set_new(object, "redirect_errors", integer(refused));
+	json_object_set_new(object, "tx_drops",
+			    seen ? integer(dropped) : json_null());
 }
 
 static json_t *port_json(const struct run *run, int index)
@@ -152,15 +212,17 @@ static json_t *port_json(const struct run *run, int index)
 	const struct port *port = &run->cfg.ports[index];
 	struct rx_port_counters c;
 	__u64 by_cpu[r->cpus];
+	json_t *json;
 
 	receiver_read_port(r, &c, by_cpu);
-	return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}",
+	json = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o}",
 			 "name", port->name, "ifname", port->ifname, "ifindex",
 			 port->ifindex, "rx", rx[port->rx], "xdp_attach",
 			 r->at.xdp, "tc_attach", r->at.tc, "other",
 			 integer(c.other), "reflected", integer(c.reflected),
-			 "rx_cpus", cpus_json(by_cpu, r->cpus),
-			 "redirect_errors", integer(port_refused(run, index)));
+			 "rx_cpus", cpus_json(by_cpu, r->cpus));
+	add_unsent(run, index, json);
+	return json;
 }
 
 static json_t *thread_ports(const struct sender *s)

@@ -42,6 +42,7 @@ struct sender {
 	const __u64 *lateness;			     /* HDR_COUNTS per stream */
 	const __u64 (*redirect_errors)[GEN_STREAMS]; /* by stage; or NULL */
 	const __s32 *redirect_errno;
+	const __u64 (*tx_drops)[GEN_STREAMS]; /* by stage; or NULL */
 	const struct tx_busy *tx_busy; /* or NULL: the sender makes no calls */
 	int done_fd; /* readable when the schedule is done, or -1 */
 	void *private;
@@ -77,10 +78,28 @@ static inline __u64 sender_refused(const struct sender *s, int stage, int i)
 	return s->redirect_errors ? s->redirect_errors[stage][i] : 0;
 }
 
+/* Is it known what the card of a stream's port dropped? */
+static inline bool sender_sees_drops(const struct sender *s, int i)
+{
+	return s->tx_drops &&
+	       !s->cfg->ports[s->cfg->streams[s->index[i]].tx_port].veth;
+}
+
+static inline __u64 sender_dropped(const struct sender *s, int stage, int i)
+{
+	return s->tx_drops ? s->tx_drops[stage][i] : 0;
+}
+
+/* Frames of a stream that have a sequence: also those that its card dropped. */
+static inline __u64 sender_numbered(const struct sender *s, int stage, int i)
+{
+	return s->streams[i].sent[stage] - sender_refused(s, stage, i);
+}
+
 /* Frames of a stream that left. */
 static inline __u64 sender_sent(const struct sender *s, int stage, int i)
 {
-	return s->streams[i].sent[stage] - sender_refused(s, stage, i);
+	return sender_numbered(s, stage, i) - sender_dropped(s, stage, i);
 }
 
 #endif

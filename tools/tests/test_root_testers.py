@@ -45,3 +45,19 @@ def test_pings_are_a_closed_loop_and_their_sockets_are_swept(lab: Lab) -> None:
     assert all(row["status"] == "unsupported" and "round trips" in row["reason"]
                for (path, _), row in rows.items() if path == "through")  # fmt: skip
     lab.assert_nothing_left()
+
+
+def test_xdpgen_tells_flows_apart_when_asked_to(lab: Lab) -> None:
+    traffic = {"probe_pps": 5000, "load_pps": 5000, "flows": 40}
+    assert lab.run(tester="quick:flow_figures=true", traffic=traffic).complaints == []
+    (row,) = lab.rows()
+    assert (row["status"], row["loss_ratio"], row["flows"]) == ("ok", 0, 80)
+    assert [flow["lost"] for flow in row["worst_flows"]] == [0] * 5
+    assert all(flow["sent"] == flow["received"] > 10 for flow in row["worst_flows"])
+    assert row["worst_flows"][0]["kind"] == "latency"
+    assert row["worst_flows"][0]["max_us"] == row["max_us"]
+    assert "the worst of 80 flows" in lab.xdplab("show").out
+    (trial,) = [each.result for each in lab.trials() if each.purpose == "measure" and each.result]
+    for stream in trial.streams:
+        assert stream.flow_figures is not None
+        assert (sum(stream.flow_figures.sent), len(stream.flow_figures.sent)) == (stream.sent, 40)

@@ -14,6 +14,7 @@ from typing import Any
 from xdplab.analysis.breakdown import breakdown_figures
 from xdplab.analysis.distribution import Distribution, carried, distribution
 from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.flows import FlowSummary, flows_of
 from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
 from xdplab.analysis.tracing import tracing_figures
 from xdplab.forwarders.base import mode_name
@@ -79,6 +80,11 @@ class PointSummary(Model):
     #: Who measured it, in a study with several testers.
     tester: str = ""
     by_repetition: tuple[RepetitionFigures, ...]
+    #: Flows that have figures of their own, all streams, and the worst of them: most loss, then longest latency.
+    flows: int = 0
+    worst_flows: tuple[FlowSummary, ...] = ()
+    #: Frames that the tester's own card dropped; they are not in what was sent.
+    tx_drops: int = 0
     #: The same at the study's light load, which is measured in the same visits.
     light: "PointSummary | None" = None
 
@@ -129,6 +135,7 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
     if status == "ok" and figures and not clean:
         status, reason = "disturbed", _last_disturbance(trials)
     p50s = [figure.p50_us for figure in stands if figure.p50_us is not None]
+    flows = flows_of(chosen)
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
         point_id=point_id,
@@ -152,6 +159,9 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),
+        tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
+        flows=flows.number,
+        worst_flows=flows.worst,
         planned=run.study.repetitions,
         repetitions=len(figures),
         clean=len(clean),
@@ -280,8 +290,12 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
 
 
 def _tester_limited(trial: TrialRecord) -> bool:
+    """Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes."""
     result = trial.result
-    return bool(result and (result.tester_lost or result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended))
+    if result is None:
+        return False
+    short = result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended
+    return bool(result.tester_lost or result.tx_drops or short)
 
 
 def _loss(trials: Iterable[TrialRecord]) -> float | None:

@@ -127,7 +127,9 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
 def _run(context: TesterContext, pps: float | None, duration_s: float, sender: str) -> TrialResult:
     kind = "load" if pps is None else "latency"
     stream = StreamSpec(kind=kind, pps=pps, frame_bytes=_FRAME_BYTES)
-    return Xdpgen(sender).run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
+    return Xdpgen(sender=sender).run(
+        context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1)
+    )
 
 
 def _paced(pps: float, results: Sequence[TrialResult]) -> Paced:

@@ -65,6 +65,13 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
         notes += [f"{point.forwarder}, {point.frame_bytes} bytes: at overload two levels, kpps: {told}"] if told else []
         ndr = rate_of(point.by_repetition, "ndr_pps")
         notes += [f"{point.forwarder}, {point.frame_bytes} bytes: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else []
+        if point.tx_drops:
+            notes.append(
+                f"{point.forwarder}: the tester's own card dropped {point.tx_drops} frames; they were not sent"
+            )
+        if point.worst_flows:
+            notes.append(f"{point.forwarder}, {point.frame_bytes} bytes: the worst of {point.flows} flows")
+            notes += [f"  {flow.text()}" for flow in point.worst_flows]
     dead = overhead(trials)
     if dead:
         notes.append(dead_time("a visit", "the visits'", dead))

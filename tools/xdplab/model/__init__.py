@@ -13,6 +13,7 @@ from xdplab.model.errors import (
     Unsupported,
     XdplabError,
 )
+from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
@@ -49,6 +50,7 @@ __all__ = [
     "Disturbance",
     "DisturbanceRule",
     "Environment",
+    "FlowFigures",
     "ForwarderSpec",
     "HostLost",
     "HostSpec",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from xdplab.model.base import SCHEMA_VERSION, Model, Shown
+from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.histogram import Histogram
 
 Purpose = Literal["measure", "search", "figures", "end"]
@@ -64,6 +65,9 @@ class StreamResult(Model):
     intended: int
     sent: int
     skipped: int = 0
+    #: Frames that the tester's own card dropped: neither sent nor lost. None where that is not known, and on veth: its
+    #: ring belongs to whoever receives.
+    tx_drops: int | None = None
     received: int
     lost: int
     duplicated: int = 0
@@ -80,6 +84,8 @@ class StreamResult(Model):
     longest_gap_ns: int | None = None
     #: Frames sent after the last one that arrived.
     trailing_lost: int = 0
+    #: On request (`xdpgen:flow_figures=true`).
+    flow_figures: FlowFigures | None = None
 
 
 #: Share of a load that a tester may leave out, or of a trial in which its sender may stand still, for the load to
@@ -129,6 +135,11 @@ class TrialResult(Model):
     def lost(self) -> int:
         """Frames sent that did not come back, all streams."""
         return sum(stream.lost for stream in self.streams)
+
+    @property
+    def tx_drops(self) -> int:
+        """Frames that the tester's own card is known to have dropped, all streams."""
+        return sum(stream.tx_drops or 0 for stream in self.streams)
 
     @property
     def achieved_pps(self) -> float:

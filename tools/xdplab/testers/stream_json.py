@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from xdplab.model import LatencySummary, StreamResult, StreamSpec, TrialSpec
+from xdplab.model import FlowFigures, LatencySummary, StreamResult, StreamSpec, TrialSpec
 from xdplab.testbed import TesterPorts
 from xdplab.testers.headers import headers_of
 
@@ -57,6 +57,7 @@ def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
         intended=told["intended"],
         sent=told["sent"],
         skipped=told["skipped"],
+        tx_drops=told.get("tx_drops"),
         received=told["received"],
         lost=told["lost"],
         duplicated=told["duplicated"],
@@ -69,6 +70,7 @@ def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
         last_lost=told["gaps"]["last_lost"],
         longest_gap_ns=told["gaps"]["longest_ns"],
         trailing_lost=told["gaps"]["trailing"],
+        flow_figures=FlowFigures(**flows) if (flows := told.get("flow_figures")) else None,
     )
 
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Reads what a driver took of each bulk (its ndo_xdp_xmit): the tracepoint is
+ * the only place where it is told.  An object of its own: it needs the
+ * kernel's BTF, without which the sender still loads.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "tx_drops.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define LOOPBACK_IFINDEX 1
+
+#define KERNEL __attribute__((preserve_access_index))
+
+struct ns_common {
+	unsigned int inum;
+} KERNEL;
+
+struct net {
+	struct ns_common ns;
+} KERNEL;
+
+typedef struct {
+	struct net *net;
+} KERNEL possible_net_t;
+
+struct net_device {
+	int ifindex;
+	possible_net_t nd_net;
+} KERNEL;
+
+struct tx_watch tx_watch SEC(".data.tx_watch");
+
+static __always_inline struct tx_queue *find(const struct net_device *to)
+{
+	const __u32 ifindex = to->ifindex, netns = to->nd_net.net->ns.inum;
+	__u32 i;
+
+	for (i = 0; i < GEN_STREAMS && i < tx_watch.queues; i++)
+		if (tx_watch.queue[i].ifindex == ifindex &&
+		    tx_watch.queue[i].netns == netns)
+			return &tx_watch.queue[i];
+	return NULL;
+}
+
+/* Live frames come from the loopback device, those of forwarders from ports. */
+SEC("tp_btf/xdp_devmap_xmit")
+int count_tx_drops(__u64 *args)
+{
+	const struct net_device *from = (void *)args[0], *to = (void *)args[1];
+	const __u32 sent = args[2], drops = args[3];
+	struct tx_queue *queue;
+	__u32 first, i;
+	__u8 frame;
+
+	if (from->ifindex != LOOPBACK_IFINDEX)
+		return 0;
+	queue = find(to);
+	if (!queue)
+		return 0;
+	first = queue->flushed + sent;
+	queue->flushed = first + drops;
+	for (i = 0; i < TX_QUEUE_FRAMES && i < drops; i++) {
+		frame = queue->frames[(first + i) & (TX_QUEUE_FRAMES - 1)];
+		tx_watch.drops[frame / GEN_STREAMS & 1]
+			      [frame & (GEN_STREAMS - 1)]++;
+	}
+	return 0;
+}

@@ -43,13 +43,30 @@ static json_t *rings_in_use(const struct io *io)
 			 (json_int_t)io->rings->completion.size);
 }
 
-static json_t *socket_in_use(const struct io *io)
+/*
+ * 0: the kernel tells none.  Up to Linux 6.12 the first frame brings it, later
+ * the bind, if the driver ties its queues to NAPIs.
+ */
+static int napi_id(const struct io *io)
 {
-	bool xdp = !io->packet;
 	int napi = 0;
 	socklen_t bytes = sizeof(napi);
 
 	getsockopt(io->fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi, &bytes);
+	return napi;
+}
+
+/* Without a NAPI id the kernel polls nothing. */
+static bool busy_polled(const struct io *io, int napi)
+{
+	return io->opt->busy_poll_us > 0 && napi > 0;
+}
+
+static json_t *socket_in_use(const struct io *io)
+{
+	bool xdp = !io->packet;
+	int napi = napi_id(io);
+
 	return json_pack(
 		"{s:s, s:i, s:i, s:s, s:o, s:o, s:i, s:o, s:o, s:b, s:o, s:i}",
 		"ifname", io->port->ifname, "queue", io->queue, "number",
@@ -57,10 +74,8 @@ static json_t *socket_in_use(const struct io *io)
 		xdp ? json_boolean(io->zero_copy) : json_null(), "rings",
 		rings_in_use(io), "napi_id", napi, "busy_poll_us",
 		socket_option(io, SO_BUSY_POLL), "prefer_busy_poll",
-		socket_option(io, SO_PREFER_BUSY_POLL),
-		/* without a NAPI id the kernel polls nothing */
-		"busy_poll_active", io->opt->busy_poll_us > 0 && napi > 0,
-		"tx_skb_budget",
+		socket_option(io, SO_PREFER_BUSY_POLL), "busy_poll_active",
+		busy_polled(io, napi), "tx_skb_budget",
 		io->budget_set ? json_integer(io->opt->tx_skb_budget) :
 				 json_null(),
 		"bind_retries", (int)io->bind_retries);
@@ -207,9 +222,10 @@ static json_t *kernel_statistics(const struct io *io)
 static json_t *socket_counters(const struct io *io)
 {
 	const struct io_counters *n = &io->n;
+	int napi = napi_id(io);
 
 	return json_pack(
-		"{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:b}",
 		"ifname", io->port->ifname, "queue", io->queue, "number",
 		io->number, "rx", integer(n->rx), "rx_bytes",
 		integer(n->rx_bytes), "tx", integer(n->tx), "tx_bytes",
@@ -219,7 +235,8 @@ static json_t *socket_counters(const struct io *io)
 		"truncated", integer(n->truncated), "tx_refused",
 		integer(n->tx_refused), "tx_eagain", integer(n->tx_busy.eagain),
 		"tx_ebusy", integer(n->tx_busy.ebusy), "tx_enobufs",
-		integer(n->tx_busy.enobufs), "kernel", kernel_statistics(io));
+		integer(n->tx_busy.enobufs), "kernel", kernel_statistics(io),
+		"napi_id", napi, "busy_poll_active", busy_polled(io, napi));
 }
 
 /* Where the chunks of a UMEM are; only true when its worker has stopped. */

@@ -17,7 +17,7 @@ from xdplab.cli.sockets import rank_table
 from xdplab.model import InputError
 from xdplab.model.functions import MODE_OPTIONS, NfMode
 from xdplab.model.sockets import SocketStudy, SocketTrial
-from xdplab.runner.sockets import cells
+from xdplab.runner.cells import cells
 from xdplab.tools import project_root
 
 SUITES = project_root() / "suites"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from lab.command import finish, wait_for
-from lab.rooted import Lab
+from lab.rooted import BUSY_POLLING, Lab
 
 from xdplab.forwarders.xdpsock import XdpsockOptions
 from xdplab.hosts import LocalHost, xsk_probe
@@ -75,8 +75,7 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
         assert complete.mean_ns == pytest.approx(
             trial.stages["driver"].mean_ns + trial.stages["stack"].mean_ns, rel=0.02, abs=500
         )
-    # veth tells a NAPI id before Linux 6.13
-    assert found["rxdrop", "busy"].status in ("ok", "unsupported")
+    assert found["rxdrop", "busy"].status == BUSY_POLLING, found["rxdrop", "busy"].reason
     assert found["rxdrop", "zero"].status == "unsupported"
     assert "veth" in found["rxdrop", "zero"].reason
     for (workload, _), trial in found.items():

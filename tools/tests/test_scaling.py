@@ -17,7 +17,7 @@ from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.model import CpuLayout, InputError
 from xdplab.model import Path as Way
 from xdplab.model.sockets import SocketStudy, SocketTrial
-from xdplab.runner.sockets import cells
+from xdplab.runner.cells import cells
 from xdplab.tools import project_root
 
 STUDY = project_root() / "suites" / "studies" / "sockets" / "network-functions-scaling.yaml"

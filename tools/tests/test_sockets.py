@@ -23,7 +23,8 @@ from xdplab.model import InputError, TrialSpec
 from xdplab.model.sockets import SocketStudy, Workload
 from xdplab.report.sockets import write_socket_report
 from xdplab.results.sockets import SocketFolder
-from xdplab.runner.sockets import SocketRun, cells
+from xdplab.runner.cells import cells
+from xdplab.runner.sockets import SocketRun
 from xdplab.tools import project_root
 
 STUDIES = project_root() / "suites" / "studies" / "sockets"

@@ -18,7 +18,8 @@ from xdplab.report.published import published_figure
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.results.sockets import SocketFolder
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, interruptible, make_plan, recover
-from xdplab.runner.sockets import SocketRun, cells, environment_of
+from xdplab.runner.cells import cells
+from xdplab.runner.sockets import SocketRun, environment_of
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
 from xdplab.tools import project_root

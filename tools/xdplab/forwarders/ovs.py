@@ -17,6 +17,7 @@ from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_bui
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
 from xdplab.forwarders.ovs_readback import (
     afxdp_show,
+    busy_polling,
     coverage_totals,
     interface_maps,
     port_configs,
@@ -210,7 +211,8 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         if _SHOW in self._knows(self._dut.host):
             shown = afxdp_show(self._appctl(_SHOW))
             for name in names:
-                told[name]["show"] = shown.get(name, {})
+                show = shown.get(name, {})
+                told[name] |= {**busy_polling(told[name], show), "show": show}
         return told
 
     def _path(self, name: str) -> str:

@@ -136,7 +136,8 @@ def _flush_words(value: str) -> str:
 #: What the status calls pages that are not huge.
 _PAGES = {"none": "4K"}
 
-#: net/xdp/xsk.c takes the id from the queue's NAPI, which only some drivers set (netif_queue_set_napi).
+#: net/xdp/xsk.c takes the id from the queue's NAPI, which only some drivers set (netif_queue_set_napi); it took it from
+#: the first frame before.
 _NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no NAPI id, as veth, cannot busy-poll"
 
 Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]

@@ -7,6 +7,7 @@ Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netd
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from xdplab.model import Model
@@ -54,6 +55,19 @@ def afxdp_show(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def busy_polling(told: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, str]:
+    """Keys `napi-id` and `busy-poll-active` of a port as they are now; {} when `netdev-afxdp/show` does not tell.
+
+    Its status keeps what was true when the link changed last; up to Linux 6.12 the first frame brings a socket its NAPI
+    id. Asking for it by `netdev-afxdp/show` is also what makes the daemon see it.
+    """
+    napis = [queue["napi-id"] for queue in show.get("queues", ()) if queue and "napi-id" in queue]
+    if not napis:
+        return {}
+    asked = told.get("busy-poll", "0") != "0" and told.get("prefer-busy-poll") == "true"
+    return {"napi-id": ",".join(map(str, napis)), "busy-poll-active": str(asked and all(napis)).lower()}
 
 
 def port_counters(dump_ports: str) -> dict[str, dict[str, int]]:

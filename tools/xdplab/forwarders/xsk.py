@@ -14,7 +14,7 @@ from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
-from xdplab.model.socket_options import SocketOptions
+from xdplab.model.socket_options import LATER, SocketOptions
 from xdplab.tools import bpf_program
 
 _HUGEPAGE_BYTES = 2 << 20
@@ -112,7 +112,12 @@ class XskForwarder(Forwarder[XskOptions]):
 
     def ineffective(self) -> str | None:
         """Busy polling may be set on a socket that the kernel never polls."""
-        return self.options.not_in_force(self._events()[0]["sockets"])
+        return self.options.not_in_force(self._sockets())
+
+    def _sockets(self) -> list[dict[str, Any]]:
+        """As the ready line tells of them, with what frames have brought since."""
+        ready, now = self._events()[0]["sockets"], self.counters()["sockets"]
+        return [{**sock, **{key: of_now[key] for key in LATER}} for sock, of_now in zip(ready, now, strict=True)]
 
     def _carries_nothing(self, dut: Dut) -> str | None:
         """Why zero-copy sockets would be silent although the kernel took every setting."""
@@ -182,10 +187,11 @@ class XskForwarder(Forwarder[XskOptions]):
             raise PointFailed(f"xsk: its trace: {self.crashed() or told.get('error')}")
 
     def mode(self) -> dict[str, Any]:
-        """What it read back from the kernel when it was ready."""
+        """What it read back from the kernel."""
         if self._running is None:
             return {}
         ready = {key: value for key, value in self._events()[0].items() if key not in ("event", "threads")}
+        ready["sockets"] = self._sockets()
         if self.options.backend == "af_packet":
             return {"application": ready, "label": f"af_packet v{self.options.packet_version}"}
         return {"application": ready}

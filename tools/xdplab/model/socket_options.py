@@ -19,6 +19,10 @@ def power_of_two(value: int) -> int:
 RingSize = Annotated[int, Field(ge=8, le=32768), AfterValidator(power_of_two)]
 
 
+#: What a program tells of a socket again when it counts: up to Linux 6.12 the first frame brings its NAPI id.
+LATER = ("napi_id", "busy_poll_active")
+
+
 class SocketOptions(Model):
     """Under the names that they have in `bpf/xsk` (`mode` is its `xdp_mode`)."""
 
@@ -73,13 +77,13 @@ class SocketOptions(Model):
         return self.tx_skb_budget > 0 and self.backend == "af_xdp"
 
     def not_in_force(self, sockets: Iterable[Mapping[str, Any]]) -> str | None:
-        """Why what was asked for does not work, though the kernel took it; `sockets` as the program tells of them.
+        """Why what was asked for does not work, though the kernel took it; `sockets` as told once frames have come.
 
         Busy polling may be set on a socket that the kernel never polls.
         """
         if self.busy_poll_us and not any(sock["busy_poll_active"] for sock in sockets):
             return (
-                f"busy_poll_us={self.busy_poll_us} is not in force: the kernel tells no NAPI id for these "
-                "sockets (since Linux 6.13 those of veth, ixgbe and i40e have none)"
+                f"busy_poll_us={self.busy_poll_us} is not in force: the kernel tells no NAPI id for these sockets, "
+                "also after traffic (since Linux 6.13 those of veth, ixgbe and i40e have none)"
             )
         return None

@@ -2,12 +2,10 @@
 """Runs a socket study: every cell of it once per repetition, in a random order, each with a fresh process."""
 
 import contextlib
-import itertools
 import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,11 +15,10 @@ from xdplab.forwarders.xdpsock import XdpsockRole
 from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.forwarders.xsk_roles import Role, TestpmdRole, XskRole, frames_sent, make_role
 from xdplab.hosts.signals import deferred
-from xdplab.knobs import KnobContext, make_knob
+from xdplab.knobs import KnobContext
 from xdplab.methods import make_method
 from xdplab.model import (
     Environment,
-    InputError,
     Interrupted,
     LatencySpec,
     Path,
@@ -32,8 +29,9 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
-from xdplab.model.sockets import SocketCase, SocketStudy, SocketTrial, StageSummary, Workload
+from xdplab.model.sockets import SocketStudy, SocketTrial, StageSummary
 from xdplab.runner.cache_misses import cache_misses
+from xdplab.runner.cells import Cell, cells, describe
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.leftovers import detach_xdp
@@ -46,47 +44,14 @@ from xdplab.testers import Tester, TesterContext
 #: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18).
 _QUEUE_RELEASE_S = 0.05
 _DRAIN_S = 0.1
+#: Of the frames that a program is given before it is asked again what is in force.
+_FIRST_S = 0.02
 #: A flood begins half of this before what is measured beside it, and ends as long after.
 _FLOOD_MORE_S = 1.0
 _NO_CLOCK = (
     "stages begin at the departure by the tester's clock, which is another machine's: they need a card whose driver "
     "stamps arrivals (bpf_xdp_metadata_rx_timestamp)"
 )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One case at one workload (and rate)."""
-
-    workload: Workload
-    case: SocketCase
-    rate_pps: float | None = None
-
-    @property
-    def title(self) -> str:
-        """What tables and lines print."""
-        rate = f" at {self.rate_pps:g} pps" if self.rate_pps else ""
-        return f"{self.workload}: {self.case.title}{rate}"
-
-
-def cells(study: SocketStudy) -> list[Cell]:
-    """All cells, in the study's order.
-
-    Raises:
-        InputError: a case has an option that its program has not; a knob or its value is unknown.
-    """
-    found = []
-    for name, value in study.knobs.items():
-        make_knob(name).check(value)
-        if study.network_functions and any(name in case.function.knobs for case in study.all_cases() if case.function):
-            raise InputError(f"knobs: {name} is set by network_functions as well")
-    for workload, case in itertools.product(study.workloads, study.all_cases()):
-        if case.workloads and workload not in case.workloads:
-            continue
-        make_role(case, workload, study.frame_bytes)
-        rates: tuple[float | None, ...] = study.rates_pps if workload == "stages" else (None,)
-        found += [Cell(workload, case, rate) for rate in rates]
-    return found
 
 
 def environment_of(testbed: Testbed, tester: Tester) -> Environment:
@@ -154,11 +119,9 @@ class SocketRun:
                 stack.enter_context(neighbour.way_to_the_stack(program))
             program.start(dut)
             settings.after_start()
-            reason = program.ineffective()
-            if reason:
-                raise Unsupported(reason)
+            self._first_frames(cell, program, dut)
             found = self._measure(cell, program, dut, neighbour if beside else None)
-            idle = program.idle_cores() if isinstance(program, XskFunctions) else None
+            idle = program.ineffective() or (program.idle_cores() if isinstance(program, XskFunctions) else None)
             if idle:
                 raise Unsupported(idle)
             found["mode"]["knobs"] = settings.read_back()
@@ -179,6 +142,23 @@ class SocketRun:
                 stack.close()
                 settings.restore()
                 self._remove_folders()
+
+    def _first_frames(self, cell: Cell, program: Role, dut: Dut) -> None:
+        """What takes effect with the first frame, as busy polling before Linux 6.13, is given some and looked at again.
+
+        Of stages every frame is measured: there it is looked at when all is over.
+
+        Raises:
+            Unsupported: an option is not in force.
+        """
+        if cell.workload == "stages" or program.ineffective() is None:
+            return
+        some = StreamSpec(kind="load", pps=1000, frame_bytes=self._study.frame_bytes)
+        spec = TrialSpec(streams=(some,), duration_s=_FIRST_S, drain_s=0.0)
+        self._tester.run(self._context(program, dut, isinstance(program, XskFunctions)), spec)
+        reason = program.ineffective()
+        if reason:
+            raise Unsupported(reason)
 
     def _remove_folders(self) -> None:
         for host, folder in self._folders:
@@ -302,16 +282,3 @@ class SocketRun:
         if wrong:
             raise PointFailed(f"{wrong} frames were decided on wrongly")
         return result, received / result.elapsed_s
-
-
-def describe(trial: SocketTrial) -> str:
-    """A trial in one phrase."""
-    if trial.stages:
-        text = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in trial.stages.items())
-    elif trial.figure is not None:
-        text = f"{trial.figure:.4g} {trial.unit}"
-    elif trial.pps is not None:
-        text = f"{trial.pps / 1e6:.3f} Mpps"
-    else:
-        return f"{trial.status}: {trial.reason}"
-    return f"{text}  (disturbed: {trial.reason})" if trial.status == "disturbed" else text

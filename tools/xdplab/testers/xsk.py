@@ -106,8 +106,8 @@ class XskTester(Tester):
                 self._wait(process, context, trial)
             finally:
                 process.stop()
-        ready, told = self._read(host, process, answer)
-        idle = self.options.not_in_force(ready["sockets"])
+        told = self._read(host, process, answer)
+        idle = self.options.not_in_force(told["sockets"])
         if idle:
             raise Unsupported(f"tester {self.name}: {idle}")
         return self._result(told, context, trial)
@@ -154,13 +154,13 @@ class XskTester(Tester):
             if time.monotonic() > deadline:
                 raise PointFailed(f"{self.name}: did not end in time: {' | '.join(process.log_tail(3))}")
 
-    def _read(self, host: Host, process: Running, answer: FilePath) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Its first line, with what is in use, and its last, which it writes whatever happened after it was ready."""
+    def _read(self, host: Host, process: Running, answer: FilePath) -> dict[str, Any]:
+        """Its last line, which it writes whatever happened after it was ready."""
         lines = host.read(str(answer)).splitlines() if host.exists(answer) else []
-        told = json.loads(lines[-1]) if lines else {}
+        told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         if process.poll() or told.get("event") != "done":
             raise PointFailed(f"{self.name}: {' | '.join(process.log_tail(1)) or 'it said nothing'}")
-        return json.loads(lines[0]), told
+        return told
 
     def _sockets(self) -> dict[str, Any]:
         """Its options as the program has them."""

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Busy polling needs a NAPI id, which up to Linux 6.12 comes with the first frame: it is looked for after traffic."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from lab import ovs_host
+from lab.ovs_host import ALL_KEYS, CONFIG, OvsHost
+from lab.records import result, stream
+
+from xdplab.forwarders import Dut
+from xdplab.forwarders.ovs_readback import busy_polling
+from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.hosts import LocalHost
+from xdplab.model import CpuLayout, Unsupported
+from xdplab.model import Path as Way
+from xdplab.model.socket_options import SocketOptions
+from xdplab.model.sockets import SocketStudy
+from xdplab.runner.cells import cells
+from xdplab.runner.sockets import SocketRun
+from xdplab.testers.xsk import XskTester
+
+NAPI = 8253
+
+
+def sock(napi: int) -> dict[str, Any]:
+    return {"ifname": "p0", "queue": 0, "zero_copy": False, "napi_id": napi, "busy_poll_active": napi > 0}
+
+
+class Machine(LocalHost):
+    """bpf/xsk is a program that is ready without a NAPI id, and counts with `napi`."""
+
+    def __init__(self, napi: int) -> None:
+        super().__init__()
+        ready = {"event": "ready", "ports": [{"ifname": "p0", "xdp_mode": "native"}], "sockets": [sock(0)]}
+        self._lines = [json.dumps(ready), json.dumps({"event": "counters", "sockets": [sock(napi)]})]
+
+    def start(self, argv: Any, **more: Any) -> Any:
+        more["stdin"] = None
+        script = 'trap "echo \'$1\'" USR1; echo "$0"; while :; do sleep 0.01; done'
+        return super().start(["bash", "-c", script, *self._lines], **more)
+
+
+@pytest.fixture
+def forwarder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr("xdplab.forwarders.xsk.bpf_program", lambda name: Path("/bin/true"))
+    made = XskForwarder(XskOptions(busy_poll_us=20))
+
+    def start(napi: int) -> XskForwarder:
+        made.start(Dut(Machine(napi), (), Way.HAIRPIN, CpuLayout(tester_tx=0, forwarder=0), tmp_path))
+        return made
+
+    yield start
+    made.stop()
+
+
+def test_an_id_that_came_with_the_first_frame_is_seen(forwarder: Any) -> None:
+    running = forwarder(NAPI)
+    assert running.ineffective() is None
+    (told,) = running.mode()["application"]["sockets"]
+    assert (told["napi_id"], told["busy_poll_active"], told["queue"]) == (NAPI, True, 0)
+
+
+def test_no_id_after_traffic_is_unsupported_with_the_reason(forwarder: Any) -> None:
+    assert "tells no NAPI id for these sockets, also after traffic" in forwarder(0).ineffective()
+
+
+@pytest.mark.parametrize("napi", [0, NAPI])
+def test_the_tester_is_judged_by_its_last_line(tmp_path: Path, napi: int) -> None:
+    answer = tmp_path / "xsk-tester.json"
+    lines = [{"event": "ready", "sockets": [sock(0)]}, {"event": "done", "sockets": [sock(napi)]}]
+    answer.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    tester = XskTester(SocketOptions(busy_poll_us=20))
+    told = tester._read(LocalHost(), SimpleNamespace(poll=lambda: 0), answer)  # type: ignore[arg-type]
+    assert (tester.options.not_in_force(told["sockets"]) is None) == (napi > 0)
+
+
+@pytest.mark.parametrize(
+    ("workload", "asked"), [("rxdrop", [1000]), ("stages", [])]  # of stages every frame is measured
+)  # fmt: skip
+@pytest.mark.parametrize("brings", [True, False])
+def test_a_socket_study_sends_some_frames_first(
+    workload: Any, asked: list[int], brings: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[float | None] = []
+
+    def run(context: Any, spec: Any) -> Any:
+        sent.append(spec.streams[0].pps)
+        return result(stream([1000] * 7, sent=7))
+
+    given = {"name": "s", "title": "s", "cases": [{"title": "busy", "options": {"busy_poll_us": 20}}]}
+    study = SocketStudy.model_validate({**given, "workloads": [workload], "rates_pps": [100]})
+    (cell,) = cells(study)
+    program = SimpleNamespace(ineffective=lambda: None if sent and brings else "no id")
+    monkeypatch.setattr(SocketRun, "_context", lambda *_: None)
+    testbed = SimpleNamespace(tester_host=None, dut=None, folder_on=lambda host: Path())
+    made = SocketRun(study, testbed, SimpleNamespace(run=run))  # type: ignore[arg-type]
+    if asked and not brings:
+        with pytest.raises(Unsupported, match="no id"):
+            made._first_frames(cell, program, SimpleNamespace())  # type: ignore[arg-type]
+    else:
+        made._first_frames(cell, program, SimpleNamespace())  # type: ignore[arg-type]
+    assert sent == asked
+
+
+#: What the patched 3.1.0 shows of a port, shortened; its status column is as old as the link's last change.
+SHOWN = '{"b0": {"queues": [{"napi-id": %d}, null]}, "b1": {"queues": [{"napi-id": %d}, {"napi-id": 8254}]}}'
+OLD_STATUS = '["busy-poll-active","false"],["napi-id","0"]'
+
+
+@pytest.mark.parametrize(("napis", "active"), [((8253, 8255), True), ((8253, 0), False), ((0, 0), False)])
+def test_ovs_is_asked_for_the_id_of_now(napis: tuple[int, int], active: bool, tmp_path: Path) -> None:
+    host = OvsHost(ALL_KEYS)
+    config = f"{CONFIG}, busy-poll=20, prefer-busy-poll=true"
+    host.configs, host.status = {"b0": config, "b1": config}, {"b0": OLD_STATUS, "b1": OLD_STATUS}
+    host.show = SHOWN % napis
+    made = ovs_host.forwarder("ovs-afxdp:busy_poll_us=20")
+    made.start(ovs_host.dut_maker(tmp_path)(host))
+    assert (made.ineffective() is None) == active
+    assert made.mode()["ovs"]["b1"]["napi-id"] == f"{napis[1]},8254"
+
+
+@pytest.mark.parametrize("told", [{"busy-poll": "0", "prefer-busy-poll": "true"}, {"busy-poll": "20"}])
+def test_a_port_that_is_not_to_poll_does_not(told: dict[str, str]) -> None:
+    assert busy_polling(told, {"queues": [{"napi-id": NAPI}]})["busy-poll-active"] == "false"
+    assert busy_polling(told, {}) == {}

@@ -8,6 +8,7 @@ format); `pytest bpf/tests` builds the programs first.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,7 +105,7 @@ class Net:
         return {
             "xdp": "xdp" in json.loads(show)[0],
             "tcx": int(self.exec(port[0], sys.executable, TCX_COUNT, port)),
-            "filters": filters.count("handle 0x78d7"),
+            "filters": len(re.findall("handle 0x78d[78]", filters)),
             "clsact": "clsact" in qdisc,
         }
 

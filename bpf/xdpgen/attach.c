@@ -8,8 +8,9 @@
 #include "util.h"
 
 /* The classic hook has no links: our filter is known by these numbers. */
-#define FILTER_HANDLE	0x78d7
 #define FILTER_PRIORITY 0x78d7
+#define FILTER_FOUND	0x78d7 /* its handle in a clsact that was there */
+#define FILTER_MADE	0x78d8 /* in one that we have made */
 
 /* Linux 6.6; not in the headers of Debian 12. */
 #define ATTACH_TCX_INGRESS 46
@@ -31,42 +32,53 @@ static int attach_xdp(struct attachment *at, const struct port *port, int fd)
 	return 0;
 }
 
+static int remove_filter(const struct port *port, __u32 handle)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
+		    .attach_point = BPF_TC_INGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = handle,
+		    .priority = FILTER_PRIORITY);
+
+	return bpf_tc_detach(&hook, &opts);
+}
+
+static void remove_qdisc(const struct port *port)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
+		    .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
+
+	bpf_tc_hook_destroy(&hook);
+}
+
+/* What a killed run has left at the classic hook, by whichever we go. */
+static void clear_clsact(const struct port *port)
+{
+	remove_filter(port, FILTER_FOUND);
+	if (!remove_filter(port, FILTER_MADE))
+		remove_qdisc(port);
+}
+
 static int attach_clsact(struct attachment *at, const struct port *port, int fd)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
 		    .attach_point = BPF_TC_INGRESS);
-	/* replaces what a killed run has left */
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE,
-		    .priority = FILTER_PRIORITY, .prog_fd = fd,
-		    .flags = BPF_TC_F_REPLACE);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_MADE,
+		    .priority = FILTER_PRIORITY, .prog_fd = fd);
 	int err;
 
 	err = bpf_tc_hook_create(&hook);
-	at->made_qdisc = !err;
-	if (err && err != -EEXIST)
+	if (err == -EEXIST)
+		opts.handle = FILTER_FOUND;
+	else if (err)
 		return fail(err, "cannot add clsact: %s: %s", port->ifname,
 			    explain(err));
-	at->clsact = true;
+	at->filter = opts.handle;
 	err = bpf_tc_attach(&hook, &opts);
 	if (err)
 		return fail(err, "cannot add tc filter: %s: %s", port->ifname,
 			    explain(err));
 	at->tc = "clsact";
 	return 0;
-}
-
-static void detach_clsact(struct attachment *at, const struct port *port)
-{
-	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
-		    .attach_point = BPF_TC_INGRESS);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = FILTER_HANDLE,
-		    .priority = FILTER_PRIORITY);
-
-	bpf_tc_detach(&hook, &opts);
-	if (!at->made_qdisc)
-		return;
-	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
-	bpf_tc_hook_destroy(&hook);
 }
 
 /* TCX (Linux 6.6) has links, so that nothing survives us; else clsact. */
@@ -97,6 +109,7 @@ int attach_port(struct attachment *at, const struct port *port, int fd)
 	if (ns < 0)
 		return fail(ns, "cannot enter network namespace: %s: %s",
 			    port->netns, explain(ns));
+	clear_clsact(port);
 	if (port->rx == RX_XDP)
 		err = attach_xdp(at, port, fd);
 	else
@@ -112,12 +125,14 @@ void detach_port(struct attachment *at, const struct port *port)
 	if (at->link_fd >= 0)
 		close(at->link_fd);
 	at->link_fd = -1;
-	if (!at->clsact)
+	if (!at->filter)
 		return;
-	at->clsact = false;
 	ns = netns_enter(port_netns(port));
 	if (ns < 0)
 		return; /* the namespace is gone, and the filter with it */
-	detach_clsact(at, port);
+	remove_filter(port, at->filter);
+	if (at->filter == FILTER_MADE)
+		remove_qdisc(port);
+	at->filter = 0;
 	netns_leave(ns);
 }

@@ -6,9 +6,8 @@
 #include "config.h"
 
 struct attachment {
-	int link_fd; /* XDP or TCX: closing it, or dying, detaches */
-	bool clsact; /* filter in the classic tc hook */
-	bool made_qdisc;
+	int link_fd;	 /* XDP or TCX: closing it, or dying, detaches */
+	__u32 filter;	 /* its handle at the classic tc hook, 0: none */
 	const char *xdp; /* "native", "generic" or "none" */
 	const char *tc;	 /* "tcx", "clsact" or "none" */
 };

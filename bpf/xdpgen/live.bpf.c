@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The paced sender: BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES (kernel
- * 5.18) calls live_send on recycled frames in a loop.  Nothing due: XDP_DROP,
- * the frame is recycled at once.  Due: write it, redirect it.
+ * The paced sender: BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES calls
+ * live_send on recycled frames in a loop.  Nothing due: XDP_DROP, the frame is
+ * recycled at once.  Due: write it, redirect it.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

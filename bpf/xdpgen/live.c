@@ -192,7 +192,7 @@ static int live_open(struct sender *s)
 		err = add_port(s, bpf_map__fd(live->skel->maps.tx_ports), i);
 	if (err)
 		goto out_close;
-	/* does this kernel have live frames (5.18)? */
+	/* may live frames be sent here? */
 	s->gen->wake_ns = GEN_NEVER;
 	err = run_once(s, 1, 1);
 	if (!err)

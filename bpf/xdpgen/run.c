@@ -50,11 +50,9 @@ static int choose_sender(struct run *run)
 			return 0;
 		if (run->cfg.sender == SENDER_LIVE || err == -EPERM)
 			return fail(err, "cannot start live sender: %s: %s",
-				    explain(err),
-				    "needs Linux 5.18; or use sender \"xsk\"");
+				    explain(err), "or use sender \"xsk\"");
 		snprintf(run->sender_reason, sizeof(run->sender_reason),
-			 "live frames (Linux 5.18) are not available: %s",
-			 explain(err));
+			 "live frames are not available: %s", explain(err));
 	}
 	return open_senders(run, &xsk_sender);
 }

@@ -137,7 +137,7 @@ static int set_options(struct io *io)
 
 	return set_option(io, PACKET_VERSION, &version, sizeof(version), "packet_version") ?:
 		       set_option(io, PACKET_RESERVE, &reserve, sizeof(reserve), "PACKET_RESERVE") ?:
-		       set_option(io, PACKET_IGNORE_OUTGOING, &one, sizeof(one), "PACKET_IGNORE_OUTGOING (Linux 4.20)") ?:
+		       set_option(io, PACKET_IGNORE_OUTGOING, &one, sizeof(one), "PACKET_IGNORE_OUTGOING") ?:
 		       set_option(io, PACKET_LOSS, &one, sizeof(one), "PACKET_LOSS") ?:
 		       set_option(io, PACKET_QDISC_BYPASS, &bypass,
 				  sizeof(bypass), "qdisc_bypass");

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the doctor asks of each host of a testbed: its machine, its programs, and what else runs there."""
 
-import re
 import time
 
 from xdplab.cli.check import Check, check
@@ -10,6 +9,7 @@ from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
+from xdplab.hosts.kernel import MINIMUM, version_of
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET
 from xdplab.testers.trex_server import find as find_trex
@@ -54,11 +54,10 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
 
 
 def kernel(release: str, host: str = "") -> Check:
-    """The live sender's kernel, or the fall-back's."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
-    live = numbers >= (5, 18)
-    text = release if live else f"{release}: older than 5.18, xdpgen falls back to an AF_XDP sender"
-    return check("kernel", live, text, "boot a kernel from 5.18 on", required=numbers < (5, 4), host=host)
+    """What is older than the oldest tested is not supported."""
+    good, oldest = version_of(release) >= MINIMUM, ".".join(map(str, MINIMUM))
+    text = release if good else f"{release} is older than {oldest}, the oldest that is tested"
+    return check("kernel", good, text, f"boot Linux {oldest} or later (Debian 12's or newer)", host=host)
 
 
 def _reached(host: SshHost) -> Check:

@@ -11,7 +11,7 @@ from xdplab import hosts
 from xdplab.cli.check import Check, check
 from xdplab.cli.doctor_host import text_of
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import cpu_list
+from xdplab.hosts.kernel import cpu_list, version_of
 from xdplab.model import InputError, PortSpec, XdplabError
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings
@@ -104,7 +104,7 @@ def _features(host: Host, ifname: str) -> list[Check]:
         return [check(f"{ifname} XDP", False, text, "boot a newer kernel", required=False, host=host.name)]
     able = told[ifname]
     native = {"basic", "redirect"} <= set(able)
-    busy = tuple(map(int, re.findall(r"\d+", release)[:2])) < (6, 13) or driver in _BUSY_POLLING
+    busy = version_of(release) < (6, 13) or driver in _BUSY_POLLING
     checks = {
         "native XDP": (native, "generic mode only: slower, and not what the comparison is about"),
         "AF_XDP zero-copy": ("xsk-zerocopy" in able, "copy mode only"),

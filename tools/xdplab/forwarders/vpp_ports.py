@@ -67,7 +67,7 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         """An af_xdp interface on each port, under the name that VPP gives it."""
         options = self.options
         flags = control.members("vl_api_af_xdp_flag_t")
-        # with the lock, which kernels below 5.6 needed, workers could not take interrupts
+        # with the lock, which only older kernels need, workers could not take interrupts
         wanted = flags[_NO_SYSCALL_LOCK] | (flags[_MULTI_BUFFER] if options.multi_buffer else 0)
         indexes = []
         for port in dut.ports:

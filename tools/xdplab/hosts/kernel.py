@@ -15,8 +15,15 @@ from xdplab.model import ThreadUse, XdplabError
 
 _XSK_PROBE = Path(xsk_probe.__file__)
 _NETDEV_PROBE = Path(__file__).with_name("netdev_probe.py")
+#: The oldest kernel that the suite is tested on (`make nic-test` boots it), Debian 12's: the oldest that is supported.
+MINIMUM = (6, 1)
 #: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
 _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
+
+
+def version_of(release: str) -> tuple[int, ...]:
+    """`6.1.0-32-amd64` -> (6, 1)."""
+    return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def why_no_zero_copy(host: Host, ifname: str) -> str | None:
 def why_no_tx_skb_budget(host: Host) -> str | None:
     """None, or why sockets cannot be told how many frames one call sends in copy mode."""
     release = host.read("/proc/sys/kernel/osrelease").strip()
-    if tuple(map(int, re.findall(r"\d+", release)[:2])) < (6, 17):
+    if version_of(release) < (6, 17):
         return f"tx_skb_budget: Linux {release} has no XDP_MAX_TX_SKB_BUDGET (needs 6.17)"
     return None
 

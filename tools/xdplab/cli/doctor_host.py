@@ -9,7 +9,7 @@ from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
-from xdplab.hosts.kernel import MINIMUM, version_of
+from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, version_of, why_no_tap
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET
 from xdplab.testers.trex_server import find as find_trex
@@ -47,6 +47,7 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
             _ovs(host, "Open vSwitch", "stock", OvsAfxdp.daemon, "openvswitch-switch"),
             _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, ""),
             _ovs(host, "OVS-DPDK", "stock", OvsDpdk.daemon, "openvswitch-switch-dpdk"),
+            tap(host),
             _testpmd(host),
             vpp(host),
         ]
@@ -95,6 +96,13 @@ def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str) -> C
     facts = build_facts(host, build)
     patches = f", {len(facts['patches'])} patches, key {facts['key']}" if "patches" in facts else ""
     return check(name, True, f"{facts['version']}{patches}", "", host=host.name)
+
+
+def tap(host: Host, *, required: bool = False) -> Check:
+    """The device that Open vSwitch makes its bridges with."""
+    without = why_no_tap(host)
+    found = f"{without}: Open vSwitch cannot make a bridge" if without else TUN
+    return check("tap devices", not without, found, MEND_TUN, required=required, host=host.name)
 
 
 def _testpmd(host: Host) -> Check:

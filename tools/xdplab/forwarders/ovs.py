@@ -26,7 +26,7 @@ from xdplab.forwarders.ovs_readback import (
 )
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import thread_ids
+from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
 from xdplab.model import PointFailed, XdplabError
 
 #: Not `br0`, which a machine may have.
@@ -75,10 +75,13 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         return {"LIBXDP_SKIP_DISPATCHER": "1"}
 
     def supported(self, dut: Dut) -> str | None:
-        """The build must be there and know every option that is asked for."""
+        """The build must be there and know every option that is asked for, and make tap devices."""
         reason = missing(dut.host, self.build, self.package)
         if reason:
             return reason
+        without = why_no_tap(dut.host)
+        if without:
+            return f"Open vSwitch makes a tap device for each bridge, and {without}: {MEND_TUN}"
         for setting in settings(self.options):
             if self._key(dut.host, setting) is None:
                 brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""

@@ -17,6 +17,9 @@ _XSK_PROBE = Path(xsk_probe.__file__)
 _NETDEV_PROBE = Path(__file__).with_name("netdev_probe.py")
 #: The oldest kernel that the suite is tested on (`make nic-test` boots it), Debian 12's: the oldest that is supported.
 MINIMUM = (6, 1)
+TUN = "/dev/net/tun"
+#: What to do where it is not.
+MEND_TUN = "modprobe tun; a container must be given this device"
 #: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
 _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
 
@@ -76,6 +79,14 @@ def why_no_tx_skb_budget(host: Host) -> str | None:
     if version_of(release) < (6, 17):
         return f"tx_skb_budget: Linux {release} has no XDP_MAX_TX_SKB_BUDGET (needs 6.17)"
     return None
+
+
+def why_no_tap(host: Host) -> str | None:
+    """None, or why no tap device can be made: Open vSwitch has one for its datapath, and one for each bridge."""
+    done = host.run(["head", "-c", "0", TUN], check=False)  # opens it, which loads a module that is not there yet
+    if not done.returncode:
+        return None
+    return f"{TUN} cannot be opened ({done.complaint.rpartition(': ')[2]})"
 
 
 def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:

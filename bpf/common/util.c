@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <linux/ethtool.h>
+#include <linux/if_link.h>
 #include <linux/sockios.h>
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
@@ -124,6 +126,22 @@ __u32 netns_inode(void)
 	struct stat ns;
 
 	return stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
+}
+
+__u32 link_tx_dropped(const char *ifname)
+{
+	struct ifaddrs *all, *at;
+	__u32 dropped = 0;
+
+	if (getifaddrs(&all))
+		return 0;
+	for (at = all; at; at = at->ifa_next)
+		if (at->ifa_addr && at->ifa_addr->sa_family == AF_PACKET &&
+		    at->ifa_data && !strcmp(at->ifa_name, ifname))
+			dropped = ((struct rtnl_link_stats *)at->ifa_data)
+					  ->tx_dropped;
+	freeifaddrs(all);
+	return dropped;
 }
 
 static int interface_ioctl(struct ifreq *ifr, const char *ifname, int request)

@@ -55,6 +55,17 @@ void netns_leave(int fd);
 /* Number of the calling thread's namespace, as the kernel has it; 0: unknown. */
 __u32 netns_inode(void);
 
+/* Why frames that were redirected to a port do not leave it. */
+#define PEER_TAKES_NONE \
+	"the peer needs an XDP program or NAPI (ethtool -K PEER gro on), both ports up"
+
+/*
+ * Frames that an interface of the current namespace was given and did not
+ * send, modulo 2^32.  Before Linux 6.3 a veth refuses redirected frames when
+ * they are flushed, and nothing but this counter tells.
+ */
+__u32 link_tx_dropped(const char *ifname);
+
 /*
  * Is it a veth of the current namespace?  XDP_TX on veth (seen up to 6.18)
  * wakes a peer only if that carries an XDP program, though its NAPI is on

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import XDPFWD, clean, config, counts, stream, xdpgen
+from conftest import XDPFWD, clean, config, counts, only, stream, xdpgen
 
 BOTH = ["--if0", "b0", "--if1", "b1"]
 
@@ -32,7 +32,8 @@ def test_forwards_both_ways(middle, mode):
         done = event(process, signal.SIGTERM)
         assert process.wait(5) == 0
     assert [counts(s) for s in result["streams"]] == [clean(3000), clean(1500)]
-    assert seen == {"event": "counters", "rx": [3000, 1500], "redirected": [3000, 1500], "errors": [0, 0]}
+    assert seen == {"event": "counters", "rx": [3000, 1500], "redirected": [3000, 1500], "errors": [0, 0],
+                    "tx_dropped": [0, 0]}  # fmt: skip
     assert done == seen | {"event": "done"}
     assert middle.is_clean("b0", "b1")
 
@@ -49,6 +50,25 @@ def test_a_port_that_is_down_is_an_error(middle):
         middle.accept_redirects("c0")
     assert counts(result["streams"][0])["lost"] == 600
     assert (done["rx"][0], done["redirected"][0], done["errors"][0]) == (600, 0, 600)
+
+
+def test_peer_that_takes_no_redirects(middle):
+    """Refused frame by frame, or (before Linux 6.3) when they are flushed: it is said, once."""
+    middle.accept_redirects("c0", on=False)
+    try:
+        with middle.xdpfwd(*BOTH) as process:
+            result = xdpgen(config([middle.port("a0"), middle.port("c0", rx="tc")], warmup_s=0))
+            seen = event(process, signal.SIGUSR1)
+            done = event(process, signal.SIGINT)
+            _, err = process.communicate(timeout=5)
+    finally:
+        middle.accept_redirects("c0")
+    assert counts(only(result))["received"] == 0
+    assert seen["errors"][0] + seen["tx_dropped"][1] == done["errors"][0] + done["tx_dropped"][1] == 600
+    assert err == (
+        "xdpfwd: nothing leaves at b1, 600 frames were dropped there: the peer needs an XDP program or NAPI "
+        "(ethtool -K PEER gro on), both ports up\n"
+    )
 
 
 def test_refuses_a_busy_port(middle):

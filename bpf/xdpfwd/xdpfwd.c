@@ -26,6 +26,8 @@ struct forwarder {
 	bool hairpin;
 	bool redirect; /* not XDP_TX */
 	bool generic;
+	bool complained;
+	__u32 tx_dropped[FWD_PORTS]; /* link_tx_dropped() at the start */
 	struct xdpfwd_bpf *skel;
 };
 
@@ -162,12 +164,23 @@ static int print_ready(const struct forwarder *f)
 	return 0;
 }
 
-static int print_counters(const struct forwarder *f, const char *event)
+/* Nothing of what came in at @from has left: tell why, once. */
+static void complain(struct forwarder *f, int from, __u64 given, __u64 lost)
+{
+	if (f->complained || !given || lost < given)
+		return;
+	f->complained = true;
+	fail(0,
+	     "nothing leaves at %s, %llu frames were dropped there: " PEER_TAKES_NONE,
+	     f->names[f->hairpin ? from : !from], lost);
+}
+
+static int print_counters(struct forwarder *f, const char *event)
 {
 	int cpus = libbpf_num_possible_cpus(), err, i;
 	struct fwd_counters cpu[cpus], sum[FWD_PORTS] = {};
 	__u64 errors[FWD_PORTS];
-	__u32 port;
+	__u32 dropped[FWD_PORTS] = {}, port;
 
 	for (port = 0; port < FWD_PORTS; port++) {
 		err = bpf_map_lookup_elem(bpf_map__fd(f->skel->maps.counters),
@@ -181,13 +194,19 @@ static int print_counters(const struct forwarder *f, const char *event)
 		}
 		errors[port] = f->skel->bss->errors[port];
 	}
-	printf("{\"event\":\"%s\",\"rx\":[%llu,%llu],\"redirected\":[%llu,%llu],\"errors\":[%llu,%llu]}\n",
+	for (i = 0; i < f->ports; i++)
+		dropped[i] = link_tx_dropped(f->names[i]) - f->tx_dropped[i];
+	printf("{\"event\":\"%s\",\"rx\":[%llu,%llu],\"redirected\":[%llu,%llu],\"errors\":[%llu,%llu],\"tx_dropped\":[%u,%u]}\n",
 	       event, sum[0].rx, sum[1].rx, sum[0].sent - errors[0],
-	       sum[1].sent - errors[1], errors[0], errors[1]);
+	       sum[1].sent - errors[1], errors[0], errors[1], dropped[0],
+	       dropped[1]);
+	for (i = 0; i < f->ports; i++)
+		complain(f, i, sum[i].sent,
+			 errors[i] + dropped[f->hairpin ? i : !i]);
 	return 0;
 }
 
-static int serve(const struct forwarder *f, const sigset_t *signals)
+static int serve(struct forwarder *f, const sigset_t *signals)
 {
 	int err, signal;
 
@@ -205,7 +224,7 @@ static int serve(const struct forwarder *f, const sigset_t *signals)
 
 static int open_forwarder(struct forwarder *f, int argc, char **argv)
 {
-	int err;
+	int err, i;
 
 	err = parse(f, argc, argv) ?: find_ports(f);
 	if (err)
@@ -214,6 +233,8 @@ static int open_forwarder(struct forwarder *f, int argc, char **argv)
 	if (err)
 		return fail(err, "cannot load program: %s: %s", f->names[0],
 			    explain(err));
+	for (i = 0; i < f->ports; i++)
+		f->tx_dropped[i] = link_tx_dropped(f->names[i]);
 	return attach(f);
 }
 

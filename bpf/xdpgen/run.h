@@ -18,8 +18,9 @@ struct run {
 	char sender_reason[160]; /* why auto is not live */
 	__u64 start_ns;		 /* of the warm-up */
 	__u64 trial_ns;
-	__u64 end_ns;  /* of the trial as configured */
-	__u64 stop_ns; /* when the senders had ended */
+	__u64 end_ns;		     /* of the trial as configured */
+	__u64 stop_ns;		     /* when the senders had ended */
+	__u32 tx_dropped[MAX_PORTS]; /* link_tx_dropped() before them */
 	bool interrupted;
 	char error[160];
 };

@@ -62,3 +62,15 @@ def test_xdpgen_tells_flows_apart_when_asked_to(lab: Lab) -> None:
     for stream in trial.streams:
         assert stream.flow_figures is not None
         assert (sum(stream.flow_figures.sent), len(stream.flow_figures.sent)) == (stream.sent, 40)
+    lab.assert_nothing_left()
+
+
+def test_a_receiver_that_takes_no_redirects_is_told(lab: Lab) -> None:
+    """AF_PACKET at a veth without NAPI: an XDP forwarder's frames are refused, one by one or at the flush."""
+    done = lab.run(forwarders=["xdp"], tester="xsk-afpacket", traffic={"probe_pps": 2000})
+    assert done.complaints == []
+    (row,) = lab.rows()
+    assert row["status"] == "failed"
+    assert "no frame came through" in row["reason"]
+    assert "dropped there: the peer needs an XDP program or NAPI (ethtool -K PEER gro on)" in row["reason"]
+    lab.assert_nothing_left()

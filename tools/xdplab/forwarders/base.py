@@ -101,6 +101,10 @@ class Forwarder(ABC, Generic[OptionsT]):
         """
         return None
 
+    def why_silent(self) -> str:
+        """Asked when no frame came through: what it knows of the cause, in a sentence that is appended; "": nothing."""
+        return ""
+
     def crashed(self) -> str | None:
         """None while it is well, or a sentence saying which process ended how."""
         return None

@@ -83,6 +83,11 @@ class XdpForwarder(Forwarder[XdpOptions]):
         wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 1.0, "xdp: counters of xdpfwd")
         return self._events()[-1]
 
+    def why_silent(self) -> str:
+        """It says so when a port drops all that it is given."""
+        self.counters()
+        return "".join(f": {line}" for line in self.log_tail()[-1:])
+
     def log_tail(self) -> tuple[str, ...]:
         """What the loader wrote on stderr."""
         return self._running.log_tail() if self._running else ()

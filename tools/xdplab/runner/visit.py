@@ -264,7 +264,7 @@ class PointVisit:
                 raise PointFailed(
                     ended
                     or f"{self._forwarder.name}: no frame came through {' or '.join(silent)} "
-                    f"within {_PROOF_TIMEOUT_S:g} s"
+                    f"within {_PROOF_TIMEOUT_S:g} s{self._forwarder.why_silent()}"
                 )
 
     def _context(self, trial: str) -> TesterContext:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarder xdp says why nothing comes through where the peer of its port takes no redirected frames."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from lab.records import result, stream
+
+from xdplab.forwarders import Dut
+from xdplab.forwarders.kernel import XdpForwarder, XdpOptions
+from xdplab.hosts import LocalHost
+from xdplab.model import CpuLayout, PointFailed
+from xdplab.model import Path as Way
+from xdplab.runner import visit
+from xdplab.runner.visit import PointVisit
+
+WORDS = "xdpfwd: nothing leaves at b1, 600 frames were dropped there: the peer needs an XDP program or NAPI"
+
+
+class Machine(LocalHost):
+    """bpf/xdpfwd is a program that says `words` on stderr when it is asked for its counters."""
+
+    words = ""
+
+    def start(self, argv: Any, **more: Any) -> Any:
+        script = (
+            'trap "test -z \\"$1\\" || echo \\"$1\\" >&2; echo \'{}\'" USR1; echo "$0"; while :; do sleep 0.01; done'
+        )
+        return super().start(["bash", "-c", script, json.dumps({"event": "ready"}), self.words], **more)
+
+
+@pytest.mark.parametrize("words", ["", WORDS])
+def test_what_the_program_says_is_in_the_reason(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xdplab.forwarders.kernel.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr(visit, "_PROOF_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(Machine, "words", words)
+    made = XdpForwarder(XdpOptions())
+    made.start(Dut(Machine(), (), Way.HAIRPIN, CpuLayout(tester_tx=0, forwarder=0), tmp_path))
+    nothing = result(stream([], sent=20))
+    traffic = SimpleNamespace(smallest=64, vlan=None, ip=4)
+    of_visit = SimpleNamespace(
+        _visit=SimpleNamespace(point=SimpleNamespace(path=Way.HAIRPIN, traffic=traffic)),
+        _dut=SimpleNamespace(ports=[SimpleNamespace(lasting=False)]),
+        _tester=SimpleNamespace(run=lambda context, spec: nothing),
+        _context=lambda trial: None,
+        _forwarder=made,
+    )
+    try:
+        with pytest.raises(PointFailed) as failed:
+            PointVisit._prove(of_visit)  # type: ignore[arg-type]
+    finally:
+        made.stop()
+    said = f": {words}" if words else ""
+    assert str(failed.value) == f"xdp: no frame came through forward within 0 s{said}"

@@ -187,7 +187,20 @@ def test_where_frames_share_a_batch_no_cost_is_taken_off(session: FakeSession, m
     make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
     (summary,) = summarise(run_record(session.at, study={"method": SPEC}), session.records)
     assert {(one["probe_cost_us"], one["typical_less_us"]) for one in summary.figures["breakdown"]} == {(None, None)}
-    assert "No answer: no frame" in answer(run_record(session.at, study={"method": SPEC}), [summary]).sentence
+    said = answer(run_record(session.at, study={"method": SPEC}), [summary]).sentence
+    assert said.startswith("No answer: at no rate was a frame alone in its batch")
+    assert "at 10 kpps one held 3 frames; lower rates_pps" in said
+
+
+def test_no_answer_says_what_was_wrong(session: FakeSession) -> None:
+    make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+    run = run_record(session.at, study={"method": SPEC})
+    (summary,) = summarise(run, session.records)
+    noisy = [{**one, "typical_less_us": None, "probe_cost_us": None} for one in summary.figures["breakdown"]]
+    said = answer(run, [summary.model_copy(update={"figures": {"breakdown": noisy}})]).sentence
+    assert "took no longer with the probes than without" in said
+    refused = summary.model_copy(update={"figures": {}, "reason": "it has none: build it"})
+    assert answer(run, [refused]).sentence == "No answer: fake: it has none: build it."
 
 
 def test_rates_above_the_room_for_records_are_thinned() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from xdplab.analysis.agreement import agreements
+from xdplab.analysis.breakdown import ALONE
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.digits import percent, significant
 from xdplab.analysis.doubts import doubts_of_one
@@ -179,7 +180,7 @@ def _breakdown(summaries: Sequence[PointSummary]) -> str:
     """Of the first forwarder, at the highest rate at which its frames are alone."""
     found = [(s.forwarder, one) for s in summaries for one in s.figures.get("breakdown", ()) if one["typical_less_us"]]
     if not found:
-        return "No answer: no frame was followed by the probes alone in its batch."
+        return f"No answer: {_why_no_breakdown(summaries)}."
     name = found[0][0]
     last = [one for forwarder, one in found if forwarder == name][-1]
     words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in last["typical_less_us"].items())
@@ -188,6 +189,24 @@ def _breakdown(summaries: Sequence[PointSummary]) -> str:
     return (
         f"{few}{name}, median frame at {significant(last['rate_pps'] / 1000)} kpps: {words} (what the probes cost has "
         f"been taken off, an estimate), {pairs}."
+    )
+
+
+def _why_no_breakdown(summaries: Sequence[PointSummary]) -> str:
+    """What is missing for a stage without the cost of its probes, and what to do."""
+    at_rates = [one for summary in summaries for one in summary.figures.get("breakdown", ())]
+    if not at_rates:
+        return "; ".join(f"{s.forwarder}: {s.reason or 'no batch was traced'}" for s in summaries)
+    fewest = min(at_rates, key=lambda one: float(one["frames_per_batch"]))
+    if fewest["frames_per_batch"] > ALONE:
+        return (
+            f"at no rate was a frame alone in its batch, so the probes' cost cannot be told apart: at "
+            f"{significant(fewest['rate_pps'] / 1000)} kpps one held {significant(fewest['frames_per_batch'])} frames; "
+            "lower rates_pps, or a faster machine"
+        )
+    return (
+        "frames that were alone in their batch took no longer with the probes than without, so the machine's noise "
+        "hides what these cost; more pairs, or a quieter machine"
     )
 
 

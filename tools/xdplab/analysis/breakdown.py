@@ -15,7 +15,7 @@ _PROBES_ON_THE_WAY = 2
 #: Stage -> how many probes' time is in it: a probe takes its stamp about half-way through its trap.
 _PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
 #: Frames per batch up to which a frame is alone: above, the probes' cost is shared and makes others wait.
-_ALONE = 1.1
+ALONE = 1.1
 
 
 def breakdown_figures(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
     }
     frames = median(one["frames_per_batch"] for one in stages)
     cost = median(slow - fast for slow, fast in pairs) / _PROBES_ON_THE_WAY if pairs else None
-    told = cost is not None and cost > 0 and frames <= _ALONE
+    told = cost is not None and cost > 0 and frames <= ALONE
     return {
         "rate_pps": rate,
         "pairs": len(pairs),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lab import ovs_host
+from lab.answering import answering
 from lab.ovs_host import ALL_KEYS, CONFIG, OvsHost
 from lab.records import result, stream
 
@@ -41,8 +42,7 @@ class Machine(LocalHost):
 
     def start(self, argv: Any, **more: Any) -> Any:
         more["stdin"] = None
-        script = 'trap "echo \'$1\'" USR1; echo "$0"; while :; do sleep 0.01; done'
-        return super().start(["bash", "-c", script, *self._lines], **more)
+        return super().start(answering(*self._lines), **more)
 
 
 @pytest.fixture

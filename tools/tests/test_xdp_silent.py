@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarder xdp says why nothing comes through where the peer of its port takes no redirected frames."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lab.answering import answering
 from lab.records import result, stream
 
 from xdplab.forwarders import Dut
@@ -26,10 +26,7 @@ class Machine(LocalHost):
     words = ""
 
     def start(self, argv: Any, **more: Any) -> Any:
-        script = (
-            'trap "test -z \\"$1\\" || echo \\"$1\\" >&2; echo \'{}\'" USR1; echo "$0"; while :; do sleep 0.01; done'
-        )
-        return super().start(["bash", "-c", script, json.dumps({"event": "ready"}), self.words], **more)
+        return super().start(answering('{"event": "ready"}', "{}", self.words), **more)
 
 
 @pytest.mark.parametrize("words", ["", WORDS])

@@ -50,7 +50,7 @@ static int choose_sender(struct run *run)
 			return 0;
 		if (run->cfg.sender == SENDER_LIVE || err == -EPERM)
 			return fail(err, "cannot start live sender: %s: %s",
-				    explain(err), "or use sender \"xsk\"");
+				    explain(err), "try sender \"xsk\"");
 		snprintf(run->sender_reason, sizeof(run->sender_reason),
 			 "live frames are not available: %s", explain(err));
 	}

@@ -14,9 +14,9 @@ ssh-suites: setup
 	.venv/bin/python tools/tests/lab/sshlab.py run .venv/bin/robot --outputdir results/robot \
 		-v "TESTBED:{testbed}" $(ROBOT) suites/latency.robot suites/rfc2544.robot
 
-# igb and virtio_net, emulated: docs/nic-lane.md
+# igb and virtio_net, emulated, and Debian 12's kernel: docs/nic-lane.md; make nic-test KERNEL=6.1 for one of the two
 nic-test: setup
-	.venv/bin/python ci/nic
+	.venv/bin/python ci/nic $(if $(KERNEL),--kernel $(KERNEL))
 
 # studies shared out over a pool of testbeds, and one report: make pool POOL=FILE [SUITES="..."] [ROBOT="-v ..."]
 SUITES ?= suites/latency.robot suites/rfc2544.robot

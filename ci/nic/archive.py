@@ -60,19 +60,21 @@ def modules_in_order(tree: Path, wanted: Iterable[str]) -> dict[str, bytes]:
     """Module -> its file, unpacked, each after those it depends on; what is no file is built into the kernel.
 
     Args:
-        tree: Folder of the kernel's modules (`*.ko.xz`).
+        tree: Folder of the kernel's modules (`*.ko`, or `*.ko.xz` since Debian 13).
         wanted: Names of modules that must be files.
 
     Raises:
         MissingPart: One is not there.
     """
-    files = {_name(path): path for path in tree.rglob("*.ko.xz")}
+    files = {_name(path): path for pattern in ("*.ko", "*.ko.xz") for path in tree.rglob(pattern)}
     found: dict[str, bytes] = {}
 
     def take(name: str) -> None:
         if name in found or name not in files:
             return
-        content = lzma.decompress(files[name].read_bytes())
+        content = files[name].read_bytes()
+        if files[name].suffix == ".xz":
+            content = lzma.decompress(content)
         for needed in depends(content):
             take(needed)
         found[name] = content
@@ -92,15 +94,22 @@ def depends(module: bytes) -> list[str]:
 
 
 def _name(path: Path) -> str:
-    return path.name.removesuffix(".ko.xz").replace("-", "_")
+    return path.name.removesuffix(".xz").removesuffix(".ko").replace("-", "_")
 
 
-def base_archive(busybox: bytes, modules: Mapping[str, bytes]) -> bytes:
-    """What every run of the guest starts with: busybox, the modules numbered in their order, and the usual folders."""
-    folders = ("proc", "sys", "dev", "tmp", "run", "root", "etc", "usr", "results", "modules")
+def base_archive(busybox: bytes) -> bytes:
+    """What every run of the guest starts with: busybox and the usual folders."""
+    folders = ("proc", "sys", "dev", "tmp", "run", "root", "etc", "usr", "var", "results")
     entries = [folder(path) for path in folders]
     entries += [link(path, f"usr/{path}") for path in ("bin", "sbin", "lib", "lib64")]
+    entries.append(link("var/run", "/run"))  # DPDK keeps its files there
     entries += [program("busybox", busybox), Entry("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")]
-    numbered = enumerate(modules.items())
-    entries += [Entry(f"modules/{number:02}-{name}.ko", content) for number, (name, content) in numbered]
     return cpio(entries)
+
+
+def modules_archive(modules: Mapping[str, bytes]) -> bytes:
+    """The modules of a kernel, numbered in their order."""
+    numbered = enumerate(modules.items())
+    return cpio(
+        [folder("modules"), *(Entry(f"modules/{number:02}-{name}.ko", content) for number, (name, content) in numbered)]
+    )

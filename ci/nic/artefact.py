@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU, kernel and initial archive, made of pinned Debian packages once and kept in the cache."""
+"""QEMU, kernels and their modules, made of pinned Debian packages once and kept in the cache."""
 
 import fcntl
 import hashlib
@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
-from nic.archive import base_archive, modules_in_order
+from nic.archive import modules_archive, modules_in_order
 from nic.errors import MissingPart
 from private_apt import AptError, PrivateApt
 
 PINS = Path(__file__).with_name("packages.txt")
-#: Drivers under test, and what mounts the folders of this machine; what they depend on comes by itself.
-MODULES = ("9p", "9pnet_virtio", "virtio_net", "igb")
+#: The part of the packages that is no kernel.
+EMULATOR = "emulator"
 #: Goes up when what is made of the same packages changes.
-_FORMAT = 1
+_FORMAT = 2
 #: Of QEMU's packages; the rest is other machines' firmware, documentation and tools.
 _QEMU_KEPT = ("usr/bin/qemu-system-x86_64", "usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/share/qemu",
               "usr/share/seabios")  # fmt: skip
@@ -32,8 +32,9 @@ _UNPACK_TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Pin:
-    """A package in the one version that the lane is tested with."""
+    """A package in the one version that the lane is tested with, and the part it belongs to: a kernel or `EMULATOR`."""
 
+    part: str
     package: str
     version: str
     suite: str
@@ -41,48 +42,49 @@ class Pin:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A folder of the cache."""
+    """Two folders of the cache: the emulator's, and a kernel's."""
 
-    folder: Path
+    emulator: Path
+    kernel: Path
 
     @property
     def qemu(self) -> Path:
         """Root of QEMU's own files and libraries."""
-        return self.folder / "qemu"
+        return self.emulator / "qemu"
 
     @property
-    def kernel(self) -> Path:
+    def busybox(self) -> Path:
+        """The program that process 1 is made of."""
+        return self.emulator / "busybox"
+
+    @property
+    def image(self) -> Path:
         """The kernel's image."""
-        return self.folder / "vmlinuz"
+        return self.kernel / "vmlinuz"
 
     @property
-    def archive(self) -> Path:
-        """The initial archive, to which a run adds its own."""
-        return self.folder / "base.cpio"
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of it is there."""
-        return (self.folder / "packages.json").exists()
+    def modules(self) -> Path:
+        """An archive of the kernel's modules, to be put behind another."""
+        return self.kernel / "modules.cpio"
 
 
 def read_pins(path: Path = PINS) -> tuple[Pin, ...]:
     """The pinned packages.
 
     Raises:
-        MissingPart: A line has not three words.
+        MissingPart: A line has not four words.
     """
     pins = []
     for line in path.read_text(encoding="ascii").splitlines():
         words = line.partition("#")[0].split()
-        if len(words) not in (0, 3):
-            raise MissingPart(f"{path}: {line!r} is not a package, a version and a suite")
+        if len(words) not in (0, 4):
+            raise MissingPart(f"{path}: {line!r} is not a part, a package, a version and a suite")
         if words:
             pins.append(Pin(*words))
     return tuple(pins)
 
 
-def cache_key(pins: Sequence[Pin], modules: Sequence[str] = MODULES) -> str:
+def cache_key(pins: Sequence[Pin], modules: Sequence[str] = ()) -> str:
     """16 hexadecimal digits over all that decides what is in the folder."""
     text = json.dumps([_FORMAT, sorted(astuple(pin) for pin in pins), list(modules)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -93,8 +95,17 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDPLAB_CACHE") or Path.home() / ".cache/xdplab") / "nic"
 
 
-def obtain(cache: Path, pins: Sequence[Pin], say: Callable[[str], None]) -> Artefact:
-    """The artefact of these packages: from the cache, or made now; one maker at a time.
+def obtain(
+    cache: Path, pins: Sequence[Pin], kernel: str, modules: Sequence[str], say: Callable[[str], None]
+) -> Artefact:
+    """The emulator and a kernel: from the cache, or made now; one maker at a time.
+
+    Args:
+        cache: Folder for both.
+        pins: All packages.
+        kernel: Part of the packages to boot.
+        modules: Of that kernel; what they depend on comes by itself.
+        say: Called with a line before something is fetched.
 
     Raises:
         MissingPart: A package is not to be had, or this machine cannot run it.
@@ -102,49 +113,65 @@ def obtain(cache: Path, pins: Sequence[Pin], say: Callable[[str], None]) -> Arte
     if platform.machine() != "x86_64":
         raise MissingPart(f"the NIC lane's packages are for x86_64; this machine is {platform.machine()}")
     cache.mkdir(parents=True, exist_ok=True)
-    artefact = Artefact(cache / cache_key(pins))
-    with _locked(cache / f".{artefact.folder.name}.lock"):
-        if artefact.complete:
-            return artefact
-        say("fetching QEMU and a kernel from newer Debian (230 MB); a minute, once")
-        with tempfile.TemporaryDirectory(dir=cache, prefix=".make-") as scratch:
-            fresh = Path(scratch) / "artefact"
-            _make(Path(scratch), fresh, pins)
-            shutil.rmtree(artefact.folder, ignore_errors=True)
-            fresh.rename(artefact.folder)
-    return artefact
+    parts = ((EMULATOR, ()), (kernel, tuple(modules)))
+    emulator, booted = (_part(cache, [pin for pin in pins if pin.part == part], wanted, say) for part, wanted in parts)
+    return Artefact(emulator, booted)
 
 
-def _make(work: Path, fresh: Path, pins: Sequence[Pin]) -> None:
+def _part(cache: Path, pins: Sequence[Pin], modules: Sequence[str], say: Callable[[str], None]) -> Path:
+    folder = cache / cache_key(pins, modules)
+    with _locked(cache / f".{folder.name}.lock"):
+        if not (folder / "packages.json").exists():
+            say(f"fetching {', '.join(pin.package for pin in pins)} of Debian; up to a minute, once")
+            with tempfile.TemporaryDirectory(dir=cache, prefix=".make-") as scratch:
+                fresh = Path(scratch) / "fresh"
+                _make(Path(scratch), fresh, pins, modules)
+                shutil.rmtree(folder, ignore_errors=True)
+                fresh.rename(folder)
+    return folder
+
+
+def _make(work: Path, fresh: Path, pins: Sequence[Pin], modules: Sequence[str]) -> None:
     apt = PrivateApt(work / "apt", tuple(dict.fromkeys(pin.suite for pin in pins)))
-    qemu, others = work / "qemu", work / "others"
     try:
         apt.update()
     except AptError as error:
         raise MissingPart(f"{', '.join(pin.package for pin in pins)} of Debian: {error}") from None
     for pin in pins:
         _require(apt, pin)
+    emulators = [pin for pin in pins if pin.package.startswith("qemu-system")]
     try:
-        emulator = next(pin for pin in pins if pin.package.startswith("qemu-system"))
-        apt.run("apt-get", "--yes", "--no-install-recommends", "--download-only", "install", _exact(emulator))
-        apt.run("apt-get", "download", *(_exact(pin) for pin in pins if pin is not emulator))
+        for pin in emulators:  # with all that it needs
+            apt.run("apt-get", "--yes", "--no-install-recommends", "--download-only", "install", _exact(pin))
+        apt.run("apt-get", "download", *(_exact(pin) for pin in pins if pin not in emulators))
     except AptError as error:
         raise MissingPart(f"packages of the NIC lane: {error}") from None
     needed = sorted((apt.work / "cache/archives").glob("*.deb"))
-    for package in needed:
-        _unpack(package, qemu)
-    for package in sorted(apt.work.glob("*.deb")):
-        _unpack(package, others)
+    unpacked = work / "unpacked"
+    for package in (*needed, *sorted(apt.work.glob("*.deb"))):
+        _unpack(package, unpacked)
     fresh.mkdir()
-    for path in _QEMU_KEPT:
-        (fresh / "qemu" / path).parent.mkdir(parents=True, exist_ok=True)
-        (qemu / path).rename(fresh / "qemu" / path)
-    (modules,) = (others / "usr/lib/modules").iterdir()
-    (modules / "vmlinuz").rename(fresh / "vmlinuz")
-    busybox = (others / "usr/bin/busybox").read_bytes()
-    (fresh / "base.cpio").write_bytes(base_archive(busybox, modules_in_order(modules, MODULES)))
+    if modules:
+        _keep_kernel(unpacked, fresh, modules)
+    else:
+        _keep_emulator(unpacked, fresh)
     told = {"pins": [asdict(pin) for pin in pins], "of QEMU": [path.stem for path in needed]}
     (fresh / "packages.json").write_text(json.dumps(told, indent=2) + "\n")
+
+
+def _keep_emulator(unpacked: Path, fresh: Path) -> None:
+    for path in _QEMU_KEPT:
+        (fresh / "qemu" / path).parent.mkdir(parents=True, exist_ok=True)
+        (unpacked / path).rename(fresh / "qemu" / path)
+    (unpacked / "usr/bin/busybox").rename(fresh / "busybox")
+
+
+def _keep_kernel(unpacked: Path, fresh: Path, modules: Sequence[str]) -> None:
+    """Debian 12 has image and modules in /boot and /lib, later ones have both in /usr/lib/modules."""
+    (tree,) = (*unpacked.glob("usr/lib/modules/*"), *unpacked.glob("lib/modules/*"))
+    (image,) = (*tree.glob("vmlinuz"), *unpacked.glob("boot/vmlinuz-*"))
+    image.rename(fresh / "vmlinuz")
+    (fresh / "modules.cpio").write_bytes(modules_archive(modules_in_order(tree, modules)))
 
 
 def _exact(pin: Pin) -> str:

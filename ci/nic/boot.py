@@ -9,14 +9,15 @@ import contextlib
 import functools
 import secrets
 import shlex
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nic.archive import Entry, cpio, folder, program
-from nic.artefact import Artefact
+from nic.archive import Entry, base_archive, cpio, folder, program
+from nic.artefact import Artefact, cache_folder
 from nic.errors import Hang, MissingPart
 from nic.qemu import Card, Share, command, environment
 from xdplab.hosts import LocalHost
@@ -25,6 +26,9 @@ _INIT = Path(__file__).with_name("init")
 #: From QEMU's start to the guest's own guard, and from that guard to power off.
 _BOOT_S, _POWER_OFF_S = 30.0, 15.0
 _LOOK_S = 0.2
+#: Emulators that may abort before their guest has begun: QEMU 10.0 with two CPUs does so in a few boots of a hundred
+#: (its issue 1921, "iotlb_to_section", a race of its own threads).
+_ABORTS = 2
 
 
 @dataclass(frozen=True)
@@ -34,14 +38,18 @@ class Job:
     Attributes:
         argv: Command of the guest; its exit code is the guest's word.
         cards: What it has.
-        checkout: Folder of the project: the guest sees it, and `/usr`, at the same paths, read-only.
+        memory_mb: Of it.
+        checkout: Folder of the project: the guest sees it, `/usr` and `more`, at the same paths, read-only.
+        more: Other folders.
         results: Folder that the guest sees as /results and may write to.
         limit_s: When the guest gives up.
     """
 
     argv: tuple[str, ...]
     cards: tuple[Card, ...]
+    memory_mb: int
     checkout: Path
+    more: tuple[Path, ...]
     results: Path
     limit_s: float
 
@@ -52,7 +60,10 @@ def shares(job: Job) -> tuple[Share, ...]:
     Raises:
         MissingPart: .venv was made from a Python that lies elsewhere.
     """
-    seen = [Path("/usr"), job.checkout]
+    seen = [Path("/usr"), job.checkout, *job.more]
+    environment = (job.checkout / ".venv").resolve()
+    if not environment.is_relative_to(job.checkout):  # that of another checkout, linked
+        seen.append(environment)
     interpreter = (job.checkout / ".venv/bin/python").resolve()
     if not any(interpreter.is_relative_to(path) for path in seen):
         raise MissingPart(f"the guest sees /usr and {job.checkout}, and .venv uses {interpreter}; make it with /usr's")
@@ -71,10 +82,15 @@ def lane_archive(job: Job, nonce: str) -> bytes:
         "settings": f"NONCE={shlex.quote(nonce)}\nLIMIT_S={round(job.limit_s)}\n",
         "mounts": "".join(f"{share.tag} {access} {at[share]}\n" for share, access in mounts.items()),
         "cards": "".join(f"{card.ifname} {card.mac}\n" for card in job.cards),
-        "command": f"cd {shlex.quote(str(job.checkout))} && {shlex.join(job.argv)}\n",
+        "command": f"cd {shlex.quote(str(job.checkout))} && {shlex.join(('env', *_variables(job), *job.argv))}\n",
     }
     entries = [program("init", _INIT.read_bytes()), folder("lane")]
     return cpio([*entries, *(Entry(f"lane/{name}", text.encode()) for name, text in texts.items())])
+
+
+def _variables(job: Job) -> tuple[str, ...]:
+    """So that this checkout's package runs, and finds the programs that were built here."""
+    return f"PYTHONPATH={job.checkout / 'tools'}:{job.checkout / 'ci'}", f"XDPLAB_CACHE={cache_folder().parent}"
 
 
 def run_guests(
@@ -91,9 +107,10 @@ def run_guests(
         guests = {}
         for name, job in jobs.items():
             nonce, archive = secrets.token_hex(8), Path(folder_, f"{name}.cpio")
-            archive.write_bytes(artefact.archive.read_bytes() + lane_archive(job, nonce))
+            base, modules = base_archive(artefact.busybox.read_bytes()), artefact.modules.read_bytes()
+            archive.write_bytes(base + modules + lane_archive(job, nonce))
             guests[name] = Guest(
-                argv=command(artefact, archive, shares(job), job.cards),
+                argv=command(artefact, archive, shares(job), job.cards, job.memory_mb),
                 env=environment(artefact),
                 limit_s=job.limit_s,
                 nonce=nonce,
@@ -123,6 +140,7 @@ def supervise(guests: Mapping[str, Guest]) -> dict[str, int | Hang | MissingPart
     """Start the emulators and see to it that they end, one's hang not being the others'; see `run_guests`."""
     ended: dict[str, int | Hang | MissingPart] = {}
     running: dict[str, _Run] = {}
+    aborts = dict.fromkeys(guests, 0)
     try:
         for name, guest in guests.items():
             running[name] = _Run(guest)
@@ -130,6 +148,13 @@ def supervise(guests: Mapping[str, Guest]) -> dict[str, int | Hang | MissingPart
             for name in [name for name in guests if name not in ended]:
                 try:
                     code = running[name].look()
+                except _Aborted as error:
+                    aborts[name] += 1
+                    if aborts[name] > _ABORTS:
+                        ended[name] = Hang(str(error))
+                        continue
+                    guests[name].show(f"{error}; it is started again")
+                    running[name] = _Run(guests[name])
                 except (Hang, MissingPart) as error:
                     ended[name] = error
                     running[name].end()
@@ -140,6 +165,10 @@ def supervise(guests: Mapping[str, Guest]) -> dict[str, int | Hang | MissingPart
         for run in running.values():
             run.end()
     return ended
+
+
+class _Aborted(Exception):
+    """The emulator itself broke before its guest had begun: nothing was tested yet."""
 
 
 class _Run:
@@ -155,12 +184,15 @@ class _Run:
         """Wait a moment; the exit code, None while it runs.
 
         Raises:
+            _Aborted: The emulator did.
             Hang: It takes too long, or ended without an exit code.
             MissingPart: It told what it lacks.
         """
-        ended = self._process.wait(_LOOK_S) is not None
+        code = self._process.wait(_LOOK_S)
         self._console.look()
-        if ended:
+        if code is not None:
+            if code < 0 and not self._console.begun:
+                raise _Aborted(f"QEMU aborted at boot ({signal.Signals(-code).name}): {self._console.tail(1)}")
             return self._console.verdict()
         took_s = time.monotonic() - self._began
         log, limit_s = self._guest.log, self._guest.limit_s
@@ -207,6 +239,10 @@ class _Console:
         elif self.begun and self._end is None and not self._hang:
             self._show(line)
 
+    def tail(self, lines: int) -> str:
+        """The last lines in one."""
+        return " | ".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
     def verdict(self) -> int:
         """The exit code that process 1 told.
 
@@ -216,8 +252,7 @@ class _Console:
         if self._hang:
             raise Hang(f"the guest hung: {self._hang.partition(';')[0]}; stacks of what blocked it are in {self._log}")
         if self._end is None:
-            tail = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-3:]
-            raise Hang(f"the guest ended without a word; its console, {self._log}, ends: {' | '.join(tail)}")
+            raise Hang(f"the guest ended without a word; its console, {self._log}, ends: {self.tail(3)}")
         if not self._end.isdigit():
             raise MissingPart(f"the guest found {self._end}; its console is {self._log}")
         return int(self._end)

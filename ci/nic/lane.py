@@ -2,64 +2,69 @@
 """The lane from its command line to its exit code."""
 
 import argparse
+import functools
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nic.artefact import cache_folder, obtain, read_pins
 from nic.boot import Job, run_guests
 from nic.errors import Hang, MissingPart
+from nic.kernels import KERNELS
 from nic.outcome import Outcome, merged, read_outcome
-from nic.qemu import CARDS, IGB, IGB_FAR, PLAIN, VIRTIO, Card
+from nic.qemu import Card
+from xdplab.forwarders.ovs_builds import cache as ovs_builds
 from xdplab.tools import bpf_program, project_root
 
-#: Of the guests' own guard; a run takes about two minutes on two cores of 2026.
-_LIMIT_S = 300.0
-#: Guests that run at once, one for each core of a small machine: their cards and their tests, of like duration.
-_GUESTS: dict[str, tuple[tuple[Card, ...], tuple[str, ...]]] = {
-    "drivers": ((*IGB, *VIRTIO, *PLAIN), ("test_1_drivers.py", "test_9_restored.py")),
-    "settings": ((*IGB, *IGB_FAR, *VIRTIO), ("test_2_settings.py", "test_3_suite.py", "test_9_restored.py")),
-}
+#: Of the guests' own guard; a guest takes one to three minutes on two cores of 2026 that have nothing else to do.
+_LIMIT_S = 400.0
 #: Without the plugins that the guest has no use for: each module that is loaded there takes its time.
-_PYTEST = ("-m", "pytest", "-p", "pytest_timeout", "-p", "no:cacheprovider", "-v", "--tb=short", "--color=no",
-           "--timeout=100", "--junitxml=/results/tests.xml")  # fmt: skip
+_PYTEST = ("-m", "pytest", "-p", "pytest_timeout", "-p", "nic.guest.failures", "-p", "no:cacheprovider", "-v",
+           "--tb=short", "--color=no", "--timeout=100", "--junitxml=/results/tests.xml")  # fmt: skip
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the tests, or another command, in guests; exit code 0 good, 1 not, 2 something is missing."""
     options = _parse(argv)
-    began = time.monotonic()
+    if options.command:
+        return _code(functools.partial(_other, options))
+    return max([_code(functools.partial(_tests, options, name)) for name in options.kernel or KERNELS])
+
+
+def _code(run: Callable[[], int]) -> int:
+    """What a run returns; when something is missing, that is told, and the next kernel has its turn."""
     try:
-        code = _other(options) if options.command else _tests(options)
+        return run()
     except MissingPart as error:
         print(f"nic-test: {error}", file=sys.stderr)
         return 2
-    if not options.command:
-        print(f"nic-test: {time.monotonic() - began:.0f} s")
-    return code
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="ci/nic", description="Tests on the drivers igb and virtio_net, emulated.")
+    parser = argparse.ArgumentParser(prog="ci/nic", description="Tests in guests: emulated cards, and older kernels.")
+    parser.add_argument(
+        "--kernel", action="append", choices=KERNELS, help="only this one (default: all, one after another)"
+    )
     parser.add_argument(
         "--limit-s", type=float, default=_LIMIT_S, help="each guest's time limit (default: %(default)s)"
     )
     parser.add_argument("--select", metavar="WORDS", default="", help="only these tests (pytest -k)")
-    parser.add_argument("command", nargs="*", help="run this in one guest with all cards, not the tests (after --)")
+    parser.add_argument("command", nargs="*", help="run this in one guest, not the tests (after --)")
     return parser.parse_args(argv)
 
 
-def _tests(options: argparse.Namespace) -> int:
-    tests = Path(__file__).with_name("guest")
+def _tests(options: argparse.Namespace, kernel: str) -> int:
+    """The tests of a kernel."""
+    began = time.monotonic()
     words = ["-k", options.select] if options.select else []
     python = str(project_root() / ".venv/bin/python")
     commands = {
-        name: (cards, (python, *_PYTEST, *words, *(str(tests / file) for file in files)))
-        for name, (cards, files) in _GUESTS.items()
+        name: ((python, *_PYTEST, *words, *map(_path, tests.files)), tests.cards, tests.memory_mb)
+        for name, tests in KERNELS[kernel].guests.items()
     }
-    ended, folder = _run(options, commands)
+    ended, folder = _run(options, kernel, commands)
     outcomes: dict[str, Outcome] = {}
     for name, code in ended.items():
         if isinstance(code, int):
@@ -69,11 +74,20 @@ def _tests(options: argparse.Namespace) -> int:
                 ended[name] = error
     outcome = merged(outcomes)
     print(outcome.text())
+    print(f"nic-test: kernel {kernel}: {time.monotonic() - began:.0f} s")
     return _told(ended) or outcome.exit_code
 
 
+def _path(test: str) -> str:
+    """Of the lane's own tests or the project's."""
+    own = Path(__file__).with_name("guest") / test
+    return str(project_root() / test if "/" in test else own)
+
+
 def _other(options: argparse.Namespace) -> int:
-    ended, _ = _run(options, {"guest": (CARDS, tuple(options.command))})
+    name = options.kernel[-1] if options.kernel else next(iter(KERNELS))
+    kernel = KERNELS[name]
+    ended, _ = _run(options, name, {"guest": (tuple(options.command), kernel.cards, kernel.memory_mb)})
     (code,) = ended.values()
     return code if isinstance(code, int) else _told(ended)
 
@@ -86,26 +100,39 @@ def _told(ended: Mapping[str, int | Hang | MissingPart]) -> int:
     return max((2 if isinstance(error, MissingPart) else 1 for error in errors.values()), default=0)
 
 
+_Commands = Mapping[str, tuple[tuple[str, ...], tuple[Card, ...], int]]
+
+
 def _run(
-    options: argparse.Namespace, commands: Mapping[str, tuple[tuple[Card, ...], tuple[str, ...]]]
+    options: argparse.Namespace, kernel: str, commands: _Commands
 ) -> tuple[dict[str, int | Hang | MissingPart], Path]:
     """Guest -> what it ended with, and the folder that has a folder for each."""
     root = project_root()
     if bpf_program("xsk") is None or not (root / ".venv/bin/python").exists():
         raise MissingPart("bpf/build/xsk or .venv is not there; ci/setup makes them")
-    artefact = obtain(cache_folder(), read_pins(), _say)
-    folder = _fresh_folder()
+    artefact = obtain(cache_folder(), read_pins(), kernel, KERNELS[kernel].modules, _say)
+    folder = _fresh_folder(kernel)
     jobs = {}
-    for name, (cards, argv) in commands.items():
+    for name, (argv, cards, memory_mb) in commands.items():
         results = folder / name / "results"
         results.mkdir(parents=True)
-        jobs[name] = Job(argv, cards, root, results, options.limit_s)
-    return run_guests(artefact, jobs, lambda line: print(line, flush=True)), folder
+        jobs[name] = Job(argv, cards, memory_mb, root, _more(), results, options.limit_s)
+    ended: dict[str, int | Hang | MissingPart] = {}
+    waiting = list(jobs)
+    while waiting:
+        now, waiting = waiting[: KERNELS[kernel].at_once], waiting[KERNELS[kernel].at_once :]
+        ended |= run_guests(artefact, {name: jobs[name] for name in now}, lambda line: print(line, flush=True))
+    return ended, folder
 
 
-def _fresh_folder() -> Path:
-    """build/nic: consoles, results; what an earlier run left there is removed."""
-    folder = project_root() / "build" / "nic"
+def _more() -> tuple[Path, ...]:
+    """Where Debian's programs that have alternatives lead to, and the patched OVS, where there is one."""
+    return tuple(path for path in (Path("/etc/alternatives"), ovs_builds()) if path.is_dir())
+
+
+def _fresh_folder(kernel: str) -> Path:
+    """build/nic/KERNEL: consoles, results; what an earlier run left there is removed."""
+    folder = project_root() / "build" / "nic" / kernel
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from nic.artefact import Artefact
 
-#: Megabytes; the suite's own Python runs in it.
-MEMORY_MB = 768
 CPUS = 2
 
 
@@ -57,7 +55,9 @@ class Share:
     writable: bool = False
 
 
-def command(artefact: Artefact, archive: Path, shares: tuple[Share, ...], cards: tuple[Card, ...] = CARDS) -> list[str]:
+def command(
+    artefact: Artefact, archive: Path, shares: tuple[Share, ...], cards: tuple[Card, ...], memory_mb: int
+) -> list[str]:
     """The argv of QEMU; it ends when the guest powers off."""
     root = artefact.qemu
     libraries = root / "usr/lib/x86_64-linux-gnu"
@@ -65,8 +65,8 @@ def command(artefact: Artefact, archive: Path, shares: tuple[Share, ...], cards:
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)),
         *(str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu")),
         *("-L", str(root / "usr/share/seabios"), "-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(MEMORY_MB)),
-        *("-display", "none", "-serial", "stdio", "-kernel", str(artefact.kernel), "-initrd", str(archive)),
+        *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(memory_mb)),
+        *("-display", "none", "-serial", "stdio", "-kernel", str(artefact.image), "-initrd", str(archive)),
         *("-append", "console=ttyS0 panic=-1 mitigations=off nokaslr quiet"),
     ]
     for share in shares:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the guest of `make nic-test` is made of: archives, modules, packages, cache."""
 
+import lzma
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from lab.cpio import members
 
 from nic import artefact as artefacts
 from nic import lane
-from nic.archive import Entry, base_archive, cpio, depends, folder, link, modules_in_order, program
-from nic.artefact import Pin, cache_key, obtain, read_pins
+from nic.archive import Entry, cpio, depends, folder, link, modules_archive, modules_in_order, program
+from nic.artefact import EMULATOR, Artefact, Pin, cache_key, obtain, read_pins
 from nic.errors import MissingPart
+from nic.kernels import KERNELS
 
 NONCE = "0123456789abcdef"
 
@@ -35,22 +37,23 @@ def test_kinds_of_entries_keep_their_modes() -> None:
     assert found["l"][1] == b"usr/l"
 
 
-def kernel_modules(tree: Path, **needs: str) -> None:
-    import lzma
-
+def kernel_modules(tree: Path, suffix: str = ".ko.xz", **needs: str) -> None:
     for name, needed in needs.items():
-        path = tree / f"kernel/{name.replace('_', '-')}.ko.xz"
+        path = tree / f"kernel/{name.replace('_', '-')}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(lzma.compress(f"ELF\0license=GPL\0depends={needed}\0name={name}\0".encode()))
+        content = f"ELF\0license=GPL\0depends={needed}\0name={name}\0".encode()
+        path.write_bytes(lzma.compress(content) if suffix == ".ko.xz" else content)
 
 
-def test_modules_come_after_what_they_need(tmp_path: Path) -> None:
-    kernel_modules(tmp_path, igb="dca,i2c-algo-bit", i2c_algo_bit="", dca="", virtio_net="net_failover", unused="")
+@pytest.mark.parametrize("suffix", [".ko.xz", ".ko"], ids=["Debian 13", "Debian 12"])
+def test_modules_come_after_what_they_need(tmp_path: Path, suffix: str) -> None:
+    needs = {"igb": "dca,i2c-algo-bit", "i2c_algo_bit": "", "dca": "", "virtio_net": "net_failover", "unused": ""}
+    kernel_modules(tmp_path, suffix, **needs)
     found = modules_in_order(tmp_path, ["igb", "virtio_net"])  # net_failover is built in
     assert list(found) == ["dca", "i2c_algo_bit", "igb", "virtio_net"]
     assert b"name=igb" in found["igb"]
     assert depends(found["igb"]) == ["dca", "i2c_algo_bit"]
-    packed = members(base_archive(b"busybox", found))
+    packed = members(modules_archive(found))
     loaded = sorted(name for name in packed if name.startswith("modules/"))
     assert loaded == [
         "modules/00-dca.ko",
@@ -71,21 +74,23 @@ def test_a_kernel_without_the_driver_is_told(tmp_path: Path) -> None:
 
 def test_pins_are_read_and_name_no_host(tmp_path: Path) -> None:
     pins = read_pins()
-    assert {pin.package.split("-")[0] for pin in pins} == {"qemu", "busybox", "linux"}
+    assert {pin.part for pin in pins} == {EMULATOR, *KERNELS}
+    assert {pin.package.split("-")[0] for pin in pins if pin.part == EMULATOR} == {"qemu", "busybox"}
+    assert all(pin.package.startswith("linux-") for pin in pins if pin.part != EMULATOR)
     assert "://" not in artefacts.PINS.read_text(encoding="ascii")
     bad = tmp_path / "packages.txt"
-    bad.write_text("qemu 1.0\n")
-    with pytest.raises(MissingPart, match=r"'qemu 1.0' is not a package, a version and a suite"):
+    bad.write_text("emulator qemu 1.0\n")
+    with pytest.raises(MissingPart, match=r"'emulator qemu 1.0' is not a part, a package, a version and a suite"):
         read_pins(bad)
 
 
 def test_the_cache_key_depends_on_packages_versions_suites_and_modules_but_not_on_their_order() -> None:
-    one, two = Pin("qemu", "1", "trixie"), Pin("linux", "2", "sid")
+    one, two = Pin("emulator", "qemu", "1", "trixie"), Pin("6.1", "linux", "2", "sid")
     keys = [
         cache_key([one, two]),
         cache_key([one]),
-        cache_key([Pin("qemu", "3", "trixie"), two]),
-        cache_key([Pin("qemu", "1", "sid"), two]),
+        cache_key([Pin("emulator", "qemu", "3", "trixie"), two]),
+        cache_key([Pin("emulator", "qemu", "1", "sid"), two]),
         cache_key([one, two], ["igb"]),
     ]
     assert len(set(keys)) == len(keys)
@@ -118,25 +123,59 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_version_that_debian_no_longer_has_is_named_with_what_there_is(apt: Path, tmp_path: Path) -> None:
-    pins = [Pin("qemu-system-x86", "1.0", "trixie"), Pin("linux-binary-7.2.12+deb13-amd64", "7.2.12-1", "sid")]
+    pins = [
+        Pin(EMULATOR, "qemu-system-x86", "1.0", "trixie"),
+        Pin("7.2", "linux-binary-7.2.12+deb13-amd64", "7.2.12-1", "sid"),
+    ]
+    made(tmp_path, pins[:1])
     with pytest.raises(MissingPart) as error:
-        obtain(tmp_path / "cache/nic", pins, lambda text: None)
+        obtain(tmp_path / "cache/nic", pins, "7.2", ["igb"], lambda text: None)
     said = str(error.value)
     assert said.startswith("linux-binary-7.2.12+deb13-amd64 7.2.12-1 is not in Debian sid (any more); there is ")
     assert "linux-binary-7.3.4+deb13-amd64" in said
     assert "cloud" not in said
     assert "packages.txt" in said
     assert "\n" not in said
-    assert not [path for path in (tmp_path / "cache/nic").iterdir() if not path.name.endswith(".lock")]
+    assert [path.name for path in (tmp_path / "cache/nic").iterdir() if not path.name.startswith(".")] == [
+        cache_key(pins[:1])
+    ]
 
 
-def test_the_cache_is_used_without_asking_apt(apt: Path, tmp_path: Path) -> None:
-    pins = read_pins()
-    made = tmp_path / "cache/nic" / cache_key(pins)
-    made.mkdir(parents=True)
-    (made / "packages.json").write_text("{}")
-    assert obtain(tmp_path / "cache/nic", pins, lambda text: None).folder == made
+def made(tmp_path: Path, pins: list[Pin], modules: tuple[str, ...] = ()) -> Path:
+    """A folder of the cache that is complete."""
+    folder = tmp_path / "cache/nic" / cache_key(pins, modules)
+    folder.mkdir(parents=True)
+    (folder / "packages.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_cache_is_used_without_asking_apt(apt: Path, tmp_path: Path, kernel: str) -> None:
+    """Kernels share the emulator, and one kernel's folder is not the other's."""
+    pins, modules = read_pins(), KERNELS[kernel].modules
+    emulator = made(tmp_path, [pin for pin in pins if pin.part == EMULATOR])
+    booted = made(tmp_path, [pin for pin in pins if pin.part == kernel], modules)
+    assert obtain(tmp_path / "cache/nic", pins, kernel, modules, lambda text: None) == Artefact(emulator, booted)
     assert not apt.exists()
+
+
+@pytest.mark.parametrize(
+    "layout", [("boot/vmlinuz-6.1.0-50-amd64", "lib/modules/6.1.0-50-amd64", ".ko"),
+               ("usr/lib/modules/7.2.12/vmlinuz", "usr/lib/modules/7.2.12", ".ko.xz")], ids=["Debian 12", "later"]
+)  # fmt: skip
+def test_image_and_modules_are_found_where_a_release_of_debian_has_them(
+    tmp_path: Path, layout: tuple[str, str, str]
+) -> None:
+    image, tree, suffix = layout
+    kernel_modules(tmp_path / "unpacked" / tree, suffix, veth="", unused="")
+    (tmp_path / "unpacked" / image).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "unpacked" / image).write_bytes(b"image")
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    artefacts._keep_kernel(tmp_path / "unpacked", fresh, ["veth"])
+    found = Artefact(tmp_path, fresh)
+    assert found.image.read_bytes() == b"image"
+    assert list(members(found.modules.read_bytes())) == ["modules", "modules/00-veth.ko"]
 
 
 def test_without_apt_the_lane_ends_with_2_and_one_line(
@@ -144,11 +183,12 @@ def test_without_apt_the_lane_ends_with_2_and_one_line(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(lane, "_fresh_folder", lambda: tmp_path)
+    monkeypatch.setattr(lane, "_fresh_folder", lambda kernel: tmp_path)
     monkeypatch.setattr(lane, "bpf_program", lambda name: Path("/bin/true"))
     assert lane.main([]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("nic-test: qemu-system-x86, busybox-static, linux-binary-")
+    line, other = capsys.readouterr().err.splitlines()
+    assert other == line  # of the other kernel: the emulator is missing for both
+    assert line.startswith("nic-test: qemu-system-x86, busybox-static of Debian: ")
     assert "apt" in line
 
 

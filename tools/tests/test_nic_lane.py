@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host's half of `make nic-test` without QEMU: command line, hang guard, results."""
 
-import os
-import re
+import dataclasses
 import shlex
 import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,17 +11,19 @@ from lab.cpio import members
 
 from nic import lane
 from nic.artefact import Artefact
-from nic.boot import Guest, Job, lane_archive, shares, supervise
+from nic.boot import Job, lane_archive, shares
 from nic.errors import Hang, MissingPart
+from nic.kernels import KERNELS
 from nic.outcome import merged, read_outcome
 from nic.qemu import CARDS, IGB, VIRTIO, Card, Share, command
 from xdplab.tools import project_root
 
 NONCE = "0123456789abcdef"
+ARTEFACT = Artefact(Path("/cache/emulator"), Path("/cache/kernel"))
 
 
 def test_the_command_line_has_every_card_on_a_port_and_wire_of_its_own(tmp_path: Path) -> None:
-    argv = command(Artefact(tmp_path), tmp_path / "guest.cpio", (Share("results", tmp_path, writable=True),))
+    argv = command(ARTEFACT, tmp_path / "guest.cpio", (Share("results", tmp_path, writable=True),), CARDS, 768)
     devices = [argv[index + 1] for index, word in enumerate(argv) if word == "-device"]
     cards = [device for device in devices if "mac=" in device]
     assert len(cards) == len(CARDS) == len({device.split("bus=")[1].split(",")[0] for device in cards})
@@ -42,7 +40,7 @@ def test_the_command_line_has_every_card_on_a_port_and_wire_of_its_own(tmp_path:
 def test_shares_are_read_only_but_the_results_and_commas_do_not_end_a_path(tmp_path: Path) -> None:
     odd = tmp_path / "a,b"
     seen = (Share("share0", odd), Share("results", tmp_path, writable=True))
-    argv = command(Artefact(tmp_path), tmp_path / "x", seen, (Card("igb0", "igb", 1),))
+    argv = command(ARTEFACT, tmp_path / "x", seen, (Card("igb0", "igb", 1),), 768)
     first, second = (argv[index + 1] for index, word in enumerate(argv) if word == "-virtfs")
     assert "a,,b,mount_tag=share0" in first
     assert first.endswith("readonly=on")
@@ -50,21 +48,41 @@ def test_shares_are_read_only_but_the_results_and_commas_do_not_end_a_path(tmp_p
 
 
 def job(checkout: Path, tmp_path: Path, *argv: str) -> Job:
-    return Job(argv or ("true",), (*IGB, *VIRTIO), checkout, tmp_path, 60.0)
+    return Job(argv or ("true",), (*IGB, *VIRTIO), 768, checkout, (), tmp_path, 60.0)
 
 
 def test_the_guest_is_told_its_command_mounts_and_cards(tmp_path: Path) -> None:
-    root = project_root()
+    root = checkout(tmp_path)
     found = members(lane_archive(job(root, tmp_path, "pytest", "-k", "a b; $(reboot)"), NONCE))
     assert found["init"][0] & 0o111
     command_line = found["lane/command"][1].decode()
     assert shlex.split(command_line)[-1] == "a b; $(reboot)"
+    assert f"PYTHONPATH={root}/tools:" in command_line  # .venv may be another checkout's
     mounts = dict(line.split(" ", 2)[::2] for line in found["lane/mounts"][1].decode().splitlines())
     assert mounts == {"share0": "/usr", "share1": str(root), "results": "/results"}
     told = [line.split() for line in found["lane/cards"][1].decode().splitlines()]
     assert told == [[card.ifname, card.mac] for card in (*IGB, *VIRTIO)]
     settings = found["lane/settings"][1].decode()
     assert settings == f"NONCE={NONCE}\nLIMIT_S=60\n"
+
+
+def checkout(tmp_path: Path) -> Path:
+    """A folder that has a .venv of its own."""
+    (tmp_path / "project/.venv/bin").mkdir(parents=True)
+    (tmp_path / "project/.venv/bin/python").symlink_to("/usr/bin/python3")
+    return tmp_path / "project"
+
+
+def test_what_lies_elsewhere_is_seen_too(tmp_path: Path) -> None:
+    root = checkout(tmp_path)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / ".venv").symlink_to(root / ".venv")
+    more = dataclasses.replace(job(linked, tmp_path), more=(Path("/etc/alternatives"),))
+    seen = {share.path: share.writable for share in shares(more)}
+    assert seen == dict.fromkeys([Path("/usr"), linked, Path("/etc/alternatives"), root / ".venv"], False) | {
+        tmp_path: True
+    }
 
 
 def test_init_is_a_shell_script_that_parses() -> None:
@@ -87,112 +105,17 @@ def test_the_guests_have_all_cards_and_all_tests_between_them() -> None:
     """Each ends with its cards as they were: what one guest has set, another cannot see."""
     folder = Path(lane.__file__).with_name("guest")
     tests = {path.name for path in folder.glob("test_*.py")}
-    assert {card for cards, _ in lane._GUESTS.values() for card in cards} == set(CARDS)
-    assert {file for _, files in lane._GUESTS.values() for file in files} == tests
-    assert all(files[-1] == "test_9_restored.py" for _, files in lane._GUESTS.values())
+    guests = KERNELS["7.2"].guests.values()
+    assert {card for guest in guests for card in guest.cards} == set(CARDS)
+    assert all(guest.files[-1] == "test_9_restored.py" for guest in guests)
+    ran = {file for kernel in KERNELS.values() for guest in kernel.guests.values() for file in guest.files}
+    assert {file for file in ran if "/" not in file} == tests
 
 
-# the hang guard, with guests that are Python scripts
-
-
-Ended = int | Hang | MissingPart
-Guests = Callable[..., tuple[list[Ended], list[str]]]
-
-
-@pytest.fixture
-def guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guests:
-    """`guests(script, ..., limit_s=)`: what each ended with, and all lines shown."""
-    monkeypatch.setattr("nic.boot._BOOT_S", 0.6)
-    monkeypatch.setattr("nic.boot._POWER_OFF_S", 0.6)
-    monkeypatch.setattr("nic.boot._LOOK_S", 0.05)
-
-    def run(*scripts: str, limit_s: float = 5.0) -> tuple[list[Ended], list[str]]:
-        shown: list[str] = []
-        texts = [f"import os, sys, time\nsay = lambda t: print(t, flush=True)\nnonce = {NONCE!r}\n{s}" for s in scripts]
-        made = {
-            str(number): Guest(
-                [sys.executable, "-c", text], {}, limit_s, NONCE, tmp_path / f"console-{number}", shown.append
-            )
-            for number, text in enumerate(texts)
-        }
-        ended = supervise(made)
-        return [ended[name] for name in made], shown
-
-    return run
-
-
-BEGIN = "say('noise'); say(f'nic-lane {nonce} begin');"
-GOOD_END = "say(f'nic-lane {nonce} end 0')"
-
-
-def test_the_exit_code_is_the_guests_word(guests: Guests) -> None:
-    said = guests(f"{BEGIN} say('one'); say('two'); say(f'[1.0] kernel nic-lane {{nonce}} end 3'); say('off')")
-    assert said == ([3], ["one", "two"])
-
-
-@pytest.mark.parametrize(
-    ("script", "complaint"),
-    [
-        (f"{BEGIN} say('one')", "ended without a word.*one"),
-        (f"{BEGIN} say('nic-lane other end 0')", "ended without a word"),
-        ("say('panic'); sys.exit(1)", "ended without a word.*panic"),
-        (f"{BEGIN} say(f'nic-lane {{nonce}} hang after 5 s; stacks'); {GOOD_END}", "hung: .*5 s"),
-    ],
-)
-def test_a_guest_that_does_not_tell_is_no_success(guests: Guests, script: str, complaint: str) -> None:
-    ((error,), _) = guests(script)
-    assert isinstance(error, Hang)
-    assert re.search(complaint, str(error))
-
-
-def test_what_the_guest_misses_is_a_missing_part(guests: Guests) -> None:
-    ((error,), _) = guests("say(f'nic-lane {nonce} end no card igb1')")
-    assert isinstance(error, MissingPart)
-    assert "found no card igb1" in str(error)
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(
-    ("before", "complaint"), [(BEGIN, "did not even power off"), ("pass", "did not boot in")], ids=["stuck", "no boot"]
-)
-def test_a_guest_that_does_not_end_is_ended_and_the_other_is_not(
-    guests: Guests, tmp_path: Path, before: str, complaint: str
-) -> None:
-    began = time.monotonic()
-    stuck = f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); {before}\ntime.sleep(60)"
-    longer = f"{BEGIN} time.sleep(0.9); say('after it'); {GOOD_END}"  # than the limit of a guest that does not boot
-    (error, other), shown = guests(stuck, longer, limit_s=0.2)
-    assert isinstance(error, Hang)
-    assert complaint in str(error)
-    assert (other, shown) == (0, ["after it"])
-    assert time.monotonic() - began < 10
-    assert not alive(int((tmp_path / "pid").read_text()))
-
-
-def test_when_we_are_stopped_all_guests_are(tmp_path: Path) -> None:
-    def stop(line: str) -> None:
-        raise KeyboardInterrupt
-
-    script = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); print(sys.argv[2], flush=True)"
-    words = {"quiet": "", "loud": f"nic-lane {NONCE} begin\nfirst line"}
-    pids = {name: tmp_path / name for name in words}
-    made = {
-        name: Guest(
-            [sys.executable, "-c", f"{script}; time.sleep(60)", str(pids[name]), word],
-            {}, 5.0, NONCE, tmp_path / f"{name}.log", stop,
-        )
-        for name, word in words.items()
-    }  # fmt: skip
-    with pytest.raises(KeyboardInterrupt):
-        supervise(made)
-    assert not any(path.exists() and alive(int(path.read_text())) for path in pids.values())
+def test_the_tests_of_the_project_that_a_kernel_runs_are_there() -> None:
+    for kernel in KERNELS.values():
+        files = [file for guest in kernel.guests.values() for file in guest.files if "/" in file]
+        assert all((project_root() / file.partition("::")[0]).is_file() for file in files)
 
 
 # results
@@ -255,17 +178,33 @@ def test_one_table_comes_of_several_guests_and_their_failures_are_told_apart(tmp
     ],
 )
 def test_one_exit_code_comes_of_several_guests(
-    ended: dict[str, Ended], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    ended: dict[str, int | Hang | MissingPart], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     for name in ended:
         (tmp_path / name).mkdir()
         results(tmp_path / name / "results", GOOD + (BAD if ended[name] == 1 else ""))
-    monkeypatch.setattr(lane, "_run", lambda options, commands: (dict(ended), tmp_path))
-    assert lane.main([]) == code
+    monkeypatch.setattr(lane, "_run", lambda options, kernel, commands: (dict(ended), tmp_path))
+    assert lane.main(["--kernel", "7.2"]) == code
     out, err = capsys.readouterr()
     assert said in err
     assert "passed" in out  # the table of those that ended
+
+
+def test_all_kernels_are_tested_one_after_another_and_the_worst_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+
+    def tests(options: object, kernel: str) -> int:
+        ran.append(kernel)
+        if len(ran) == 1:
+            raise MissingPart("gone")
+        return 1
+
+    monkeypatch.setattr(lane, "_tests", tests)
+    assert lane.main([]) == 2
+    assert ran == list(KERNELS)
+    assert lane.main(["--kernel", "6.1", "--kernel", "7.2"]) == 1
+    assert ran[2:] == ["6.1", "7.2"]
 
 
 def test_without_a_record_there_is_no_result(tmp_path: Path) -> None:

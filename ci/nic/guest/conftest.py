@@ -106,9 +106,3 @@ def fact() -> Callable[[Pair, str, str], None]:
 
 def pytest_sessionfinish(session: Any) -> None:
     (RESULTS / "facts.json").write_text(json.dumps(_FACTS, indent=1) + "\n", encoding="utf-8")
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Failures at once: after a hang there is no summary."""
-    if report.failed:
-        print(f"\n{report.longreprtext}")

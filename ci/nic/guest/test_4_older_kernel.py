@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab run` on Debian 12's own kernel: forwarders, settings and what it has not, and all put back.
+
+veth pairs under emulation: a slow forwarder may lose frames, for a core is easily away for longer than its queues hold.
+"""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from xdplab.analysis import summarise
+from xdplab.cli import main
+from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.hosts import LocalHost
+from xdplab.results import RunFolder
+
+#: Debian's, unless `ovs/build` has made the patched one.
+_STOCK = missing(LocalHost(), find_build("patched", "/usr/lib/openvswitch-switch/ovs-vswitchd"), "")
+#: Forwarder -> mode that the record shows, as the kernel tells it. DPDK's forwarders are not among them: it starts in
+#: the guest, but on a busy machine emulation carries no frame through it in the 5 s that the proof of a path waits.
+MODES = {
+    "linux-bridge": "kernel bridge",
+    "xdp": "native",
+    "xsk:busy_poll_us=20": "native copy",
+    "xsk:backend=af_packet": "af_packet v2",
+    "ovs-afpacket": "af_packet",
+    "ovs-afxdp" if _STOCK else "ovs-afxdp:build=patched": "native copy",
+}
+#: What this kernel or veth has not, and a word of the reason.
+UNSUPPORTED = {"xsk:tx_skb_budget=256": "needs 6.17", "xsk:bind=zero-copy": "NETDEV_XDP_ACT_XSK_ZEROCOPY"}
+#: Both ports of the forwarder have them in each trial.
+KNOBS: dict[str, Any] = {"napi_defer_hard_irqs": 2, "gro_flush_timeout": 20000, "mtu": 1400}
+#: The kernel forwards these without a thread of its own that could be late.
+LOSSLESS = ("linux-bridge", "xdp")
+_STUDY: dict[str, Any] = {
+    "schema": 1,
+    "name": "older-kernel",
+    "testbed": "embedded",
+    "tester": "xdpgen",
+    "forwarders": [*MODES, *UNSUPPORTED],
+    "knobs": KNOBS,
+    "method": {"name": "latency", "duration_s": 0.2, "warmup_s": 0.1, "drain_s": 0.3},
+    "traffic": {"probe_pps": 500},
+    "disturbance": {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0},
+    "repetitions": 1,
+}
+
+
+def machine() -> dict[str, str]:
+    """What a run could leave behind."""
+    asked = {"links": ["ip", "-o", "link"], "namespaces": ["ip", "netns"], "programs": ["ps", "-e", "-o", "comm="]}
+    ours = {name: LocalHost().run(argv).stdout for name, argv in asked.items()}
+    kept = ("ovs", "xdp", "xsk", "dpdk")  # kernel threads come and go
+    return ours | {"programs": "".join(line for line in ours["programs"].splitlines() if line.startswith(kept))}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """One run of all, as a user types it, in this process: another takes 20 s to load Python's modules."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "study.yaml").write_text(yaml.safe_dump(_STUDY), encoding="utf-8")
+    before = machine()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("xdplab.report.html._plots", lambda *_: [])  # drawing takes half a minute here
+        patch.setattr("sys.argv", ["xdplab", "run", str(folder / "study.yaml"), "--results", str(folder / "results")])
+        with pytest.raises(SystemExit, check=lambda ended: not ended.code):
+            main()
+    assert machine() == before
+    return RunFolder((folder / "results/latest").resolve())
+
+
+@pytest.fixture(scope="module")
+def rows(done: RunFolder) -> dict[str, dict[str, Any]]:
+    """What `xdplab show --json` prints, by forwarder."""
+    return {row.forwarder: row.model_dump(mode="json") for row in summarise(done.load(), done.trials())}
+
+
+@pytest.mark.timeout(350)  # the first waits for the run of all
+@pytest.mark.parametrize("title", MODES)
+def test_a_forwarder_carries_frames_in_its_mode_under_these_settings(
+    done: RunFolder, rows: dict[str, dict[str, Any]], title: str
+) -> None:
+    row = rows[title]
+    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
+    (trial,) = [each for each in done.trials() if each.point_id == row["point_id"] and each.result]
+    assert trial.result is not None
+    (stream,) = trial.result.streams
+    assert stream.sent > 50
+    assert (stream.received > 0, stream.duplicated) == (True, 0)
+    if title in LOSSLESS:
+        assert stream.lost == 0
+    assert {name: set(trial.knobs[name].values()) for name in KNOBS} == {
+        name: {str(value)} for name, value in KNOBS.items()
+    }
+
+
+def test_busy_polling_is_in_force(done: RunFolder, rows: dict[str, dict[str, Any]]) -> None:
+    """Up to Linux 6.12 a veth's sockets have a NAPI id, from their first frame on."""
+    point = rows["xsk:busy_poll_us=20"]["point_id"]
+    (trial,) = [each for each in done.trials() if each.point_id == point and each.result]
+    sockets = trial.mode["application"]["sockets"]
+    assert all(sock["busy_poll_us"] == 20 for sock in sockets)
+    assert any(sock["napi_id"] > 0 for sock in sockets)
+
+
+@pytest.mark.parametrize("title", UNSUPPORTED)
+def test_what_is_not_there_is_unsupported_with_the_reason(rows: dict[str, dict[str, Any]], title: str) -> None:
+    row = rows[title]
+    assert (row["status"], row["repetitions"]) == ("unsupported", 0)
+    assert UNSUPPORTED[title] in row["reason"]

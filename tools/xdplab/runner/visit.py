@@ -154,7 +154,7 @@ class PointVisit:
         self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, restart_after_s: float | None
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
-        counters = self._forwarder.counters() if self._forwarder.cumulative else None
+        counters = self._forwarder.growing(self._forwarder.counters()) if self._forwarder.cumulative else None
         before = snapshot(self._forwarder, self._dut)
         if restart_after_s is None:
             result = self._tester.run(self._context(f"{number}.{attempt}"), spec)
@@ -182,7 +182,7 @@ class PointVisit:
             threads=use.threads,
             softirq_cpus=use.softirqs,
             counters=(now := self._forwarder.counters()),
-            counted=added(counters, now) if counters is not None else {},
+            counted=added(counters, self._forwarder.growing(now)) if counters is not None else {},
             knobs=self._settings.read_back(),
         )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.papi import DATA, Playback
+from lab.papi import DATA, Client, Playback
 
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import mode_name
@@ -168,6 +168,44 @@ def test_a_vpp_that_does_not_answer_is_a_failed_point() -> None:
 
     with pytest.raises(PointFailed, match=r"VPP does not answer \(connect\): 111 Connection refused"):
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Silent())
+
+
+class NotYet:
+    """A client factory for a VPP that has bound its socket, and listens after so many attempts."""
+
+    def __init__(self, playback: Playback, refusals: int) -> None:
+        self._playback, self.refusals = playback, refusals
+
+    def connect(self, api: str, stats: str) -> VppControl:
+        return VppControl(api, stats, lambda _: self._client())
+
+    def _client(self) -> Client:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return Client(self._playback)
+
+
+def test_a_socket_that_is_not_listened_on_yet_is_tried_again(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "too-many-queues.json")
+    forwarder, early = forwarder_of(playback), NotYet(playback, 3)
+    forwarder.connect = early.connect
+    with pytest.raises(Unsupported, match="n_rxq=2 is more than the queues"):  # it came as far as it did on record
+        forwarder.start(playback.dut(tmp_path))
+    assert early.refusals == -1
+
+
+def test_trying_again_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xdplab.forwarders.vpp_process._LISTEN_TIMEOUT_S", 0.1)
+    playback = Playback(NEWEST / "afxdp.json")
+    forwarder = forwarder_of(playback)
+    forwarder.connect = NotYet(playback, 1_000_000).connect
+    with pytest.raises(PointFailed, match=r"VPP does not answer \(connect\): 111 Connection refused"):
+        forwarder.start(playback.dut(tmp_path))
+    playback.left.clear()
+    playback.recorded["killed"] = True  # as the played process is told that it has ended
+    with pytest.raises(PointFailed, match="vpp was ended by signal SIGKILL"):
+        forwarder.start(playback.dut(tmp_path))
 
 
 def test_an_interruption_passes_through() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """VPP played back: the client and the statistics reader of vpp-papi, answering what `xdplab record vpp` wrote down."""
 
+import builtins
 import json
 from collections import namedtuple
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Playback:
         step = self.left.pop(0)
         assert {kind: asked} == {key: value for key, value in step.items() if key not in ("answer", "raises", "text")}
         if "raises" in step:
-            raise getattr(vpp_papi, step["raises"], OSError)(step["text"])
+            raise getattr(vpp_papi, step["raises"], getattr(builtins, step["raises"], OSError))(step["text"])
         return step["answer"]
 
     def absent(self, message: str) -> bool:

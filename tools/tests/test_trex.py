@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xdplab.hosts import LocalHost
 from xdplab.hosts.lines import converse
-from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, XdplabError
+from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, Unsupported, XdplabError
 from xdplab.testbed import FakeTestbed, Port
 from xdplab.testers import trex_server
 from xdplab.testers.trex import Trex, TrexOptions
@@ -183,8 +183,20 @@ def test_cpus_are_dedicated_only_where_there_are_enough() -> None:
     assert trex_server.choose_cpus(SPIN, "low-end") == (0,)
     few = SPIN.model_copy(update={"housekeeping": (0,)})
     assert trex_server.choose_cpus(few, "auto") == (0,)
-    with pytest.raises(XdplabError, match="mode=dedicated needs two housekeeping CPUs"):
+    with pytest.raises(Unsupported, match="mode=dedicated: two housekeeping CPUs .* and there is none; leave mode out"):
         trex_server.choose_cpus(few, "dedicated")
+
+
+def test_dedicated_cpus_that_are_not_there_end_the_command_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDPLAB_TREX", str(release(tmp_path / "v3")))
+    testbed = FakeTestbed(TestbedSpec(name="t", kind="fake"))
+    reason = Trex(TrexOptions(mode="dedicated")).supported(testbed)
+    assert reason is not None
+    assert reason.startswith("mode=dedicated: two housekeeping CPUs")
+    assert "\n" not in reason
+    assert Trex(TrexOptions()).supported(testbed) is None
 
 
 def release(folder: Path) -> Path:

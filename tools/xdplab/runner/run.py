@@ -16,6 +16,7 @@ from xdplab.model import (
     InputError,
     Interrupted,
     JournalFailed,
+    Missing,
     Point,
     RunRecord,
     StudySpec,
@@ -225,7 +226,7 @@ class StudyRun:
         visits = self._to_do(planned)
         if not visits and not self._earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
-            raise InputError(f"study {self._study.name}: nothing can be measured here: {reasons}")
+            raise Missing(f"study {self._study.name}: nothing can be measured here: {reasons}")
         left_s = self._plan.traffic_seconds(visits) + OVERHEAD_S * len(visits)
         self._listener.begin(self._plan, len(visits), left_s)
         began = time.monotonic()

@@ -183,7 +183,9 @@ def test_cpus_are_dedicated_only_where_there_are_enough() -> None:
     assert trex_server.choose_cpus(SPIN, "low-end") == (0,)
     few = SPIN.model_copy(update={"housekeeping": (0,)})
     assert trex_server.choose_cpus(few, "auto") == (0,)
-    with pytest.raises(Unsupported, match="mode=dedicated: two housekeeping CPUs .* and there is none; leave mode out"):
+    with pytest.raises(
+        Unsupported, match=r"mode=dedicated: two housekeeping CPUs .* and there is none; leave mode out"
+    ):
         trex_server.choose_cpus(few, "dedicated")
 
 

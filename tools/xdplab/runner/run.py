@@ -188,7 +188,9 @@ class StudyRun:
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
         earlier = _calibrations(self._earlier)
-        refused = self._team.prepare(self._plan, supported, redirects, earlier, self._listener.note)
+        refused = self._team.prepare(
+            self._plan, supported, redirects, earlier, self._listener.note, self._listener.progress
+        )
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(

@@ -110,7 +110,7 @@ class PointVisit:
             if idle := self._forwarder.ineffective():
                 raise Unsupported(idle)
             self._setup_s = time.monotonic() - self._began
-            method.measure(self, self._visit.point.traffic)
+            method.measure(self, self._visit.point.traffic.at(self.ceiling_pps))
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from lab.papi import DATA, Client, Playback
+from lab.startup import contradictions
 
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp_program import rendered
 from xdplab.model import ForwarderSpec, Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
@@ -215,3 +217,28 @@ def test_an_interruption_passes_through() -> None:
 
     with pytest.raises(Interrupted, match="ended by SIGTERM"):
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Interrupting())
+
+
+BY_HAND = [path for path in RECORDINGS if '"said"' in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", BY_HAND, ids=lambda path: path.stem)
+def test_the_commands_of_a_record_are_those_that_vpp_took_with_the_same_outcome(path: Path, tmp_path: Path) -> None:
+    _, playback, found, _ = played(path, tmp_path)
+    by_hand = playback.recorded["by_hand"]
+    assert found["mode"]["vpp"]["cli"] == list(by_hand["said"])
+    assert by_hand["after"] == by_hand["before"]
+    ports = [port["ifname"] for port in playback.recorded["ports"]]
+    # it prints nothing but the name of an interface that it has made
+    assert [said for said in by_hand["said"].values() if said and not any(port in said for port in ports)] == []
+
+
+def test_a_configuration_is_compared_with_what_a_vpp_had_in_use() -> None:
+    assert {path.stem for path in BY_HAND} == {path.stem for path in RECORDINGS if path.stem.startswith("af")}
+    in_use = Playback(NEWEST / "afxdp.json").recorded["in_use"]
+    asked = {"rundir": "/r", "prefix": "xdplab-1", "buffers": 16384, "page_size": "4K", "plugin": "af_xdp", "vdevs": []}
+    good = rendered("startup.conf.j2", main_cpu=0, worker_cpus=[1], **asked)
+    assert contradictions(good, "/r", in_use) == []
+    wrong = rendered("startup.conf.j2", main_cpu=1, worker_cpus=[], **{**asked, "buffers": 40_000, "page_size": "2M"})
+    found = contradictions(wrong + "\nheapsize { 1 }", "/r", in_use)
+    assert [line.split(":")[0] for line in found] == ["buffers", "buffers", "cpu", "cpu", "heapsize"]

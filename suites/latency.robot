@@ -25,7 +25,7 @@ Test Tags        latency    rfc2544-26.2
 ${TESTBED}        embedded
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp ovs-afpacket"; empty: those of the study
 ${TESTER}         ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
-${RATE}           ${EMPTY}    # probes per second
+${RATE}           ${EMPTY}    # probes per second, or a share of the tester's calibrated top rate: 80%
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}

@@ -11,9 +11,10 @@ from lab import studies
 from lab.command import Done
 
 from xdplab.forwarders.fake import FakeForwarder
-from xdplab.forwarders.kernel import LinuxBridge
+from xdplab.forwarders.kernel import LinuxBridge, XdpForwarder
 from xdplab.forwarders.ovs import OvsForwarder
 from xdplab.forwarders.vpp import VppForwarder
+from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.runner.counted import added
 
 
@@ -48,4 +49,19 @@ def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
 
 
 def test_switches_whose_counters_outlast_a_trial_say_so() -> None:
-    assert all(each.cumulative for each in (OvsForwarder, VppForwarder, LinuxBridge))
+    counting = (OvsForwarder, VppForwarder, LinuxBridge, XdpForwarder, XskForwarder)
+    assert [each for each in counting if not each.cumulative] == []
+
+
+def test_sockets_of_xsk_keep_their_names_and_their_numbers_are_of_the_trial() -> None:
+    def told(rx: int, full: int | None) -> dict[str, Any]:
+        kernel = None if full is None else {"rx_ring_full": full}
+        socket = {"ifname": "b0", "queue": 3, "number": 1, "rx": rx, "kernel": kernel}
+        return {"event": "counters", "elapsed_s": 1.5, "sockets": [socket], "workers": [{"turns": rx * 2}]}
+
+    xsk = XskForwarder(XskOptions())
+    assert added(xsk.growing(told(20, 4)), xsk.growing(told(120, 6))) == {
+        "sockets": {"b0 queue 3 number 1": {"rx": 100, "kernel": {"rx_ring_full": 2}}},
+        "workers": {"0": {"turns": 200}},
+    }
+    assert xsk.growing(told(20, None))["sockets"]["b0 queue 3 number 1"] == {"rx": 20, "kernel": {}}

@@ -68,6 +68,14 @@ def test_the_suite_fails_with_the_reason(tmp_path: Path, variables: dict[str, st
     assert any(words in message for status, message in tests.values() if status == "FAIL")
 
 
+def test_a_suite_of_what_this_machine_has_not_got_is_skipped_with_the_reason(tmp_path: Path, results: Path) -> None:
+    code, tests = robot(tmp_path, FORWARDERS="fake:unsupported_reason=fake-switch_is_not_installed")
+    assert code == 0
+    assert {status for status, _ in tests.values()} == {"SKIP"}
+    assert all("nothing can be measured here: fake-switch_is_not_installed" in message for _, message in tests.values())
+    assert not results.exists() or list(results.iterdir()) == []
+
+
 def fake_study(tmp_path: Path, name: str, forwarders: dict[str, dict[str, object]], **changes: object) -> str:
     """A study of simulated boxes under the titles of real forwarders."""
     study = {

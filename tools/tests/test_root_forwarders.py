@@ -93,6 +93,22 @@ def test_what_xsk_says_is_what_the_kernel_says(rows: dict[str, dict[str, Any]], 
     assert sum(sock["rx"] for sock in trial.counters["sockets"]) >= rows[title]["samples"]
 
 
+@pytest.mark.parametrize("title", [title for title in MODES if title.startswith(("xdp", "xsk"))])
+def test_what_a_trial_added_has_its_frames_and_not_those_of_the_proof(
+    rows: dict[str, dict[str, Any]], shared_lab: Lab, title: str
+) -> None:
+    (trial,) = [each for each in shared_lab.trials() if each.point_id == rows[title]["point_id"] and each.result]
+    assert trial.result is not None
+    if title.startswith("xsk"):
+        counted, whole = sum(sock["rx"] for sock in trial.counted["sockets"].values()), trial.counters["sockets"]
+        before = sum(sock["rx"] for sock in whole) - counted
+    else:
+        counted = sum(port["rx"] for port in trial.counted.values())
+        before = sum(port["rx"] for port in trial.counters.values()) - counted
+    assert counted >= trial.result.sent
+    assert before >= 40  # 20 frames in each direction
+
+
 def test_hugepages_are_reserved_for_the_visit_and_given_back(rows: dict[str, dict[str, Any]], shared_lab: Lab) -> None:
     point = rows["ovs-dpdk:hugepages=true"]["point_id"]
     held = {each.point_id: each.knobs.get("hugepages_2m") for each in shared_lab.trials() if each.result}

@@ -31,6 +31,7 @@ MODES = {
     "vpp-afxdp": "native copy",
     "vpp-afxdp:zero_copy=copy,rx_mode=interrupt,rx_queue_size=2048,tx_queue_size=1024": "native copy",
     "vpp-afxdp:rx_mode=adaptive,buffers=8192": "native copy",
+    "vpp-afxdp:rx_queue_size=16384": "native copy",  # whose fill rings take more than VPP's default buffers
     "vpp-afxdp:workers=0": "native copy",
     "vpp-afxdp:page_size=2M": "native copy",
     "vpp-afpacket": "af_packet v3",
@@ -74,10 +75,11 @@ def test_vpp_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[str, Any]
     assert [thread.name for thread in trial.threads] == ["vpp_main" if "workers=0" in title else "vpp_wk_0"]
     assert {thread.allowed for thread in trial.threads} == {(1,)}
     assert trial.mode["vpp"]["version"]
-    sent = trial.result.sent if trial.result else 0
+    assert trial.result is not None
+    came_through = trial.result.received  # where the machine took the worker's CPU away, fewer than were sent
     counted = [trial.counters[each["name"]] for each in trial.mode["vpp"]["interfaces"]]
-    assert counted[0]["rx"] >= sent
-    assert counted[1]["tx"] >= sent
+    assert counted[0]["rx"] >= came_through > 100
+    assert counted[1]["tx"] >= came_through
 
 
 @with_vpp

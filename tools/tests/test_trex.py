@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xdplab.hosts import LocalHost
 from xdplab.hosts.lines import converse
-from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, XdplabError
+from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, Unsupported, XdplabError
 from xdplab.testbed import FakeTestbed, Port
 from xdplab.testers import trex_server
 from xdplab.testers.trex import Trex, TrexOptions
@@ -183,8 +183,22 @@ def test_cpus_are_dedicated_only_where_there_are_enough() -> None:
     assert trex_server.choose_cpus(SPIN, "low-end") == (0,)
     few = SPIN.model_copy(update={"housekeeping": (0,)})
     assert trex_server.choose_cpus(few, "auto") == (0,)
-    with pytest.raises(XdplabError, match="mode=dedicated needs two housekeeping CPUs"):
+    with pytest.raises(
+        Unsupported, match=r"mode=dedicated: two housekeeping CPUs .* and there is none; leave mode out"
+    ):
         trex_server.choose_cpus(few, "dedicated")
+
+
+def test_dedicated_cpus_that_are_not_there_end_the_command_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDPLAB_TREX", str(release(tmp_path / "v3")))
+    testbed = FakeTestbed(TestbedSpec(name="t", kind="fake"))
+    reason = Trex(TrexOptions(mode="dedicated")).supported(testbed)
+    assert reason is not None
+    assert reason.startswith("mode=dedicated: two housekeeping CPUs")
+    assert "\n" not in reason
+    assert Trex(TrexOptions()).supported(testbed) is None
 
 
 def release(folder: Path) -> Path:
@@ -246,7 +260,8 @@ def test_a_call_that_is_not_on_record_is_refused() -> None:
     request = {"server": "h", "sync_port": 1, "async_port": 2, "user": "u", "ports": [0], "frame": ""}
     (answer,) = spoken(json.dumps({"id": 1, "op": "connect", **request}))
     assert answer["kind"] == "replay"
-    assert "connect['h', 1, 2, 'u'] was asked, nothing more[] is on record" in answer["error"]
+    assert 'STLClient(username="u", server="h", sync_port=1' in answer["error"]
+    assert "was asked, nothing more() is on record" in answer["error"]
 
 
 def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exchanges with a real TRex server (`xdplab record trex`), played back: all of ours runs, TRex does not."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -38,7 +39,10 @@ def test_a_recorded_trial_gives_the_counts_and_latencies_of_a_clean_link(name: s
     assert "v3." in result.sender
     assert "net_af_packet" in result.sender
     assert (result.tester_lost, result.elapsed_s) == (0, trial.duration_s)
-    for asked, stream in zip(trial.streams, result.streams, strict=True):
+    taken = sum(port["tx_good_packets"] for port in result.detail["ports"].values())
+    assert taken == result.sent
+    for asked, stream, errors in zip(trial.streams, result.streams, result.detail["errors"], strict=True):
+        assert (set(errors or ()) >= {"dropped", "out_of_order", "dup"}) == (asked.kind == "latency")
         assert stream.intended == stream.sent == stream.received > 0
         assert (stream.lost, stream.duplicated, stream.out_of_order, stream.skipped) == (0, 0, 0, 0)
         assert (stream.latency is not None) == (asked.kind == "latency")
@@ -63,22 +67,56 @@ def test_what_went_wrong_is_one_line_that_says_what_to_do(name: str, tmp_path: P
 def test_a_trial_other_than_the_recorded_one_is_not_answered(tmp_path: Path) -> None:
     tester, context, trial = replayed(record("latency"), tmp_path / "work")
     other = trial.model_copy(update={"streams": (trial.streams[0].model_copy(update={"pps": 1999.0}),)})
-    with pytest.raises(PointFailed, match=r"add.* was asked, add.* is on record"):
+    with pytest.raises(PointFailed, match=r"add_streams.*1999.* was asked, add_streams.*2000.* is on record"):
         tester.run(context, other)
     tester.close()
 
 
 def test_the_whole_drain_is_asked_of_trex(tmp_path: Path) -> None:
     tester, context, trial = replayed(record("latency"), tmp_path / "work")
-    with pytest.raises(PointFailed, match=r"drain.*0\.9\].* was asked, drain.*0\.1\].* is on record"):
+    with pytest.raises(PointFailed, match=r"rx_delay_ms=900.* was asked, .*rx_delay_ms=100.* is on record"):
         tester.run(context, trial.model_copy(update={"drain_s": 0.9}))
     tester.close()
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_server_was_given_the_streams_of_the_trial(name: str, tmp_path: Path) -> None:
+    """The calls that are played back are those after which TRex had what the trial asks for."""
+    tester, context, trial = replayed(record(name), tmp_path)
+    lines = [json.loads(line) for line in record(name).read_text(encoding="utf-8").splitlines()]
+    sent = [line for line in lines if "rpc" in line]
+    assert [line for line in sent if not line["accepted"]] == []
+    _, *added = [line["params"] for line in sent if line["rpc"] == "add_stream"]  # the first looks for histograms
+    asked = [tester._described(stream, context.ports, trial.duration_s, [0, 1]) for stream in trial.streams]
+    asked.sort(key=lambda described: described["port"])
+    assert [each["port_id"] for each in added] == [described["port"] for described in asked]
+    for described, stream in zip(asked, (each["stream"] for each in added), strict=True):
+        assert base64.b64decode(stream["packet"]["binary"]).hex() == described["frame"]
+        assert stream["isg"] == described["delay_us"]
+        assert stream["mode"]["rate"] == {"type": "pps", "value": described["pps"]}
+        burst = {"type": "single_burst", "total_pkts": described["count"]}
+        assert {key: stream["mode"][key] for key in burst} == burst
+        kind = {"latency": "latency", "load": "stats"}[described["kind"]]
+        assert (stream["flow_stats"]["enabled"], stream["flow_stats"]["rule_type"]) == (True, kind)
+        assert stream["flags"] & 0b111 == 0b011  # both addresses as they are in the frame
+        program = {each["type"]: each for each in stream["vm"]["instructions"]}
+        assert bool(program) == (described["flows"] > 1)
+        if program:
+            count = program["flow_var"]["max_value"] - program["flow_var"]["min_value"] + 1
+            assert (count, program["write_flow_var"]["pkt_offset"]) == (described["flows"], described["flow_offset"])
+    attributes = [line["params"]["attr"] for line in sent if line["rpc"] == "set_port_attr"]
+    assert attributes == [{"promiscuous": {"enabled": True}}] * 2
+    _, *durations = [line["params"]["duration"] for line in sent if line["rpc"] == "start_traffic"]
+    (start,) = set(durations)
+    assert trial.duration_s <= start <= trial.duration_s * 1.05 + 0.02
 
 
 def test_records_hold_what_the_bridge_asked_in_this_version(tmp_path: Path) -> None:
     for path in RECORDS.glob("*.jsonl"):
         first, *entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         assert set(first) == {"about"}
-        assert entries[0]["call"] == "connect"
-        assert all(set(entry) in ({"call", "args", "result"}, {"call", "args", "error"}) for entry in entries)
+        calls = [entry for entry in entries if "call" in entry]
+        assert calls[0]["call"] == "STLClient"
+        assert all(set(entry) - {"result", "error"} == {"call", "args", "kwargs"} for entry in calls)
+        assert all(set(entry) == {"rpc", "params", "accepted"} for entry in entries if "rpc" in entry)
         assert about(path)["ports"][0]["role"] == "d0"

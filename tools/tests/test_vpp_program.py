@@ -2,7 +2,6 @@
 """Finding VPP, its version and its configuration, without a VPP."""
 
 import enum
-import re
 from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.records import LAYOUT
+from lab.startup import sections
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp_control import papi_client, plain
@@ -129,22 +129,6 @@ VARIABLES: dict[str, Any] = {
     "plugin": "af_xdp",
     "vdevs": [],
 }
-
-
-def sections(text: str) -> dict[str, str]:
-    """Section -> its inside, of a startup.conf."""
-    bare = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
-    found = {}
-    while bare.strip():
-        match = re.match(r"\s*([a-z-]+)\s*\{", bare)
-        assert match, f"no section begins at {bare[:40]!r}"
-        depth, at = 1, match.end()
-        while depth:
-            depth += {"{": 1, "}": -1}.get(bare[at], 0)
-            at += 1
-        found[match.group(1)] = " ".join(bare[match.end() : at - 1].split())
-        bare = bare[at:]
-    return found
 
 
 def test_startup_conf_keeps_everything_in_the_run_directory_and_pins_the_threads() -> None:

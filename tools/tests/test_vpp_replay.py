@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.papi import DATA, Playback
+from lab.papi import DATA, Client, Playback
+from lab.startup import contradictions
 
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp_program import rendered
 from xdplab.model import ForwarderSpec, Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
@@ -170,6 +172,44 @@ def test_a_vpp_that_does_not_answer_is_a_failed_point() -> None:
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Silent())
 
 
+class NotYet:
+    """A client factory for a VPP that has bound its socket, and listens after so many attempts."""
+
+    def __init__(self, playback: Playback, refusals: int) -> None:
+        self._playback, self.refusals = playback, refusals
+
+    def connect(self, api: str, stats: str) -> VppControl:
+        return VppControl(api, stats, lambda _: self._client())
+
+    def _client(self) -> Client:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise ConnectionRefusedError(111, "Connection refused")
+        return Client(self._playback)
+
+
+def test_a_socket_that_is_not_listened_on_yet_is_tried_again(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "too-many-queues.json")
+    forwarder, early = forwarder_of(playback), NotYet(playback, 3)
+    forwarder.connect = early.connect
+    with pytest.raises(Unsupported, match="n_rxq=2 is more than the queues"):  # it came as far as it did on record
+        forwarder.start(playback.dut(tmp_path))
+    assert early.refusals == -1
+
+
+def test_trying_again_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xdplab.forwarders.vpp_process._LISTEN_TIMEOUT_S", 0.1)
+    playback = Playback(NEWEST / "afxdp.json")
+    forwarder = forwarder_of(playback)
+    forwarder.connect = NotYet(playback, 1_000_000).connect
+    with pytest.raises(PointFailed, match=r"VPP does not answer \(connect\): 111 Connection refused"):
+        forwarder.start(playback.dut(tmp_path))
+    playback.left.clear()
+    playback.recorded["killed"] = True  # as the played process is told that it has ended
+    with pytest.raises(PointFailed, match="vpp was ended by signal SIGKILL"):
+        forwarder.start(playback.dut(tmp_path))
+
+
 def test_an_interruption_passes_through() -> None:
     class Interrupting:
         def connect(self, name: str) -> None:
@@ -177,3 +217,28 @@ def test_an_interruption_passes_through() -> None:
 
     with pytest.raises(Interrupted, match="ended by SIGTERM"):
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Interrupting())
+
+
+BY_HAND = [path for path in RECORDINGS if '"said"' in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", BY_HAND, ids=lambda path: path.stem)
+def test_the_commands_of_a_record_are_those_that_vpp_took_with_the_same_outcome(path: Path, tmp_path: Path) -> None:
+    _, playback, found, _ = played(path, tmp_path)
+    by_hand = playback.recorded["by_hand"]
+    assert found["mode"]["vpp"]["cli"] == list(by_hand["said"])
+    assert by_hand["after"] == by_hand["before"]
+    ports = [port["ifname"] for port in playback.recorded["ports"]]
+    # it prints nothing but the name of an interface that it has made
+    assert [said for said in by_hand["said"].values() if said and not any(port in said for port in ports)] == []
+
+
+def test_a_configuration_is_compared_with_what_a_vpp_had_in_use() -> None:
+    assert {path.stem for path in BY_HAND} == {path.stem for path in RECORDINGS if path.stem.startswith("af")}
+    in_use = Playback(NEWEST / "afxdp.json").recorded["in_use"]
+    asked = {"rundir": "/r", "prefix": "xdplab-1", "buffers": 16384, "page_size": "4K", "plugin": "af_xdp", "vdevs": []}
+    good = rendered("startup.conf.j2", main_cpu=0, worker_cpus=[1], **asked)
+    assert contradictions(good, "/r", in_use) == []
+    wrong = rendered("startup.conf.j2", main_cpu=1, worker_cpus=[], **{**asked, "buffers": 40_000, "page_size": "2M"})
+    found = contradictions(wrong + "\nheapsize { 1 }", "/r", in_use)
+    assert [line.split(":")[0] for line in found] == ["buffers", "buffers", "cpu", "cpu", "heapsize"]

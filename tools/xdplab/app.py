@@ -126,7 +126,7 @@ def run_study(
     Raises:
         InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
             machine, and nothing in it has been changed.
-        Missing: the study's only tester is not on this machine.
+        Missing: the study's only tester is not on this machine, or no point can be measured on it.
     """
     require_root(prepared.testbed)
     done = recover(prepared.testbed)

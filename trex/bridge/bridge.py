@@ -29,8 +29,9 @@ from typing import Any
 
 sys.dont_write_bytecode = True  # TRex's folder may be read-only, and is not ours
 
+import client  # noqa: E402
 from client import BridgeError, Client  # noqa: E402
-from replay import Recorder, Replay  # noqa: E402
+from replay import Clock, Recorder, Replay  # noqa: E402
 from session import Session  # noqa: E402
 
 PROTOCOL = 1
@@ -107,21 +108,25 @@ def _answer(session: Session, line: str, stopping: Callable[[], bool]) -> tuple[
         return number, {"error": f"{type(exc).__name__}: {' '.join(str(exc).split())}", "kind": "client"}
 
 
-def _client(arguments: list[str]) -> Any:
+def _client(arguments: list[str]) -> Client:
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "profiles"))
     if len(arguments) == 2 and arguments[0] == "--replay":
-        return Replay(arguments[1])
-    if len(arguments) == 3 and arguments[1] == "--record":
-        return Recorder(_loaded(arguments[0]), arguments[2])
-    if len(arguments) == 1:
-        return _loaded(arguments[0])
-    sys.exit("usage: bridge.py LIBRARIES [--record FILE] | bridge.py --replay FILE")
-
-
-def _loaded(libraries: str) -> Client:
+        sys.modules["trex.stl.api"] = Replay(arguments[1])
+        client.time = Clock()  # type: ignore[assignment]
+        return Client()
+    recording = len(arguments) == 3 and arguments[1] == "--record"
+    if not recording and len(arguments) != 1:
+        sys.exit("usage: bridge.py LIBRARIES [--record FILE] | bridge.py --replay FILE")
+    sys.path.insert(0, arguments[0])
     try:
-        return Client(libraries)
-    except BridgeError as exc:
-        sys.exit(str(exc))
+        from trex.common.trex_req_resp_client import JsonRpcClient
+        from trex.stl import api
+
+        if recording:
+            sys.modules["trex.stl.api"] = Recorder(api, JsonRpcClient, arguments[2])
+        return Client()
+    except Exception as exc:  # whatever an import of somebody else's tree can raise
+        sys.exit(f"{arguments[0]}: TRex's client library cannot be loaded: {exc}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that is asked of TRex's own client library, as calls whose arguments and results are plain JSON.
+"""Everything that is asked of TRex's own client library, which `replay.py` can stand in for."""
 
-That they are plain is what lets `replay.py` record them against a real server and answer them without one.
-"""
-
-import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,16 +23,12 @@ class BridgeError(Exception):
 
 
 class Client:
-    """One connection to a TRex server in stateless mode."""
+    """One connection to a TRex server in stateless mode. It is made once `trex.stl.api` can be imported."""
 
-    def __init__(self, libraries: str) -> None:
-        sys.path.insert(0, libraries)
-        sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "profiles"))
-        try:
-            from streams import make_stream
-            from trex.stl.api import STLClient, TRexError
-        except Exception as exc:  # whatever an import of somebody else's tree can raise
-            raise BridgeError("client", f"{libraries}: TRex's client library cannot be loaded: {exc}") from None
+    def __init__(self) -> None:
+        from streams import make_stream
+        from trex.stl.api import STLClient, TRexError
+
         self._make_stream, self._client_class, self._error = make_stream, STLClient, TRexError
         self._client: Any = None  # TRex has no type information
 

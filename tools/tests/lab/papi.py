@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """VPP played back: the client and the statistics reader of vpp-papi, answering what `xdplab record vpp` wrote down."""
 
+import builtins
 import json
+import re
 from collections import namedtuple
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import vpp_papi
 from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
+from lab.startup import contradictions
 from xdplab.forwarders import Dut
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.hosts import Completed
@@ -36,7 +40,7 @@ class Playback:
         step = self.left.pop(0)
         assert {kind: asked} == {key: value for key, value in step.items() if key not in ("answer", "raises", "text")}
         if "raises" in step:
-            raise getattr(vpp_papi, step["raises"], OSError)(step["text"])
+            raise getattr(vpp_papi, step["raises"], getattr(builtins, step["raises"], OSError))(step["text"])
         return step["answer"]
 
     def absent(self, message: str) -> bool:
@@ -51,7 +55,7 @@ class Playback:
         """The recorded ports on a host that knows what was recorded of them."""
         host = PlayedHost(self)
         ports = tuple(Port(p["role"], host, p["ifname"], p["mac"], 1500) for p in self.recorded["ports"])  # type: ignore[arg-type]
-        layout = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
+        layout = CpuLayout.model_validate(self.recorded["layout"])
         return Dut(host, ports, Way.THROUGH, layout, rundir)  # type: ignore[arg-type]
 
 
@@ -121,9 +125,13 @@ class PlayedHost:
 
     def __init__(self, playback: Playback) -> None:
         self._playback = playback
+        self._prefix = ""
 
     def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
         recorded = self._playback.recorded
+        if argv[0] == "find" and self._prefix:  # for removing what VPP leaves in shared memory
+            made = [self._prefix + name for name in recorded["in_use"].get("shared memory", ())]
+            assert [name for name in made if not fnmatch(name, argv[argv.index("-name") + 1])] == []
         out, code = {
             "which": ("/usr/bin/vpp\n", 0),
             "ip": ("", int(argv[-1] in recorded["missing"])),
@@ -139,7 +147,10 @@ class PlayedHost:
         return path.endswith(".sock")
 
     def write(self, path: str, text: str) -> None:
-        assert "plugin default { disable }" in text
+        """The configuration must say what the recorded VPP was found to have in use."""
+        recorded = self._playback.recorded["in_use"]
+        assert contradictions(text, str(Path(path).parent), recorded) == [] if recorded else True
+        self._prefix = re.findall(r"prefix (\S+)", text)[0]
 
     def start(self, argv: Sequence[str], **_: Any) -> "PlayedProcess":
         return PlayedProcess(self._playback)

@@ -2,7 +2,7 @@
 """`xdplab calibrate`: what the tester itself does on the direct link, interleaved, with ranges."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from hdrh.histogram import HdrHistogram
@@ -18,6 +18,9 @@ from xdplab.testers.xdpgen import Xdpgen
 
 _FRAME_BYTES = 64
 _RATES = (10_000.0, 100_000.0, 500_000.0, 1_000_000.0)
+_SENDERS = {"live": "live frames", "xsk": "AF_XDP copy mode"}
+#: Of one repetition.
+TRIALS = len(_SENDERS) + len(_RATES)
 
 
 class Spread(Model):
@@ -82,8 +85,10 @@ class Found(Model):
         )
 
 
-def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
-    """Bring the testbed up, measure, take it down.
+def measure_tester(
+    spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None] = lambda text: None
+) -> Found:
+    """Bring the testbed up, measure, take it down. `progress` is told of each of `TRIALS` trials a repetition.
 
     Raises:
         InputError: not possible on this testbed.
@@ -106,9 +111,11 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float) -> Found:
             host.make_folder(folder)
             context = TesterContext(ports, testbed.layout, "xdp", folder, host)
             for _ in range(repeats):
-                for sender in ("live", "xsk"):
+                for sender, words in _SENDERS.items():
+                    progress(f"top rate, {words}")
                     top[sender].append(_run(context, None, duration_s, sender).streams[0].rx_pps)
                 for rate in _RATES:
+                    progress(f"paced at {rate / 1e3:g} kpps")
                     paced[rate].append(_run(context, rate, duration_s, "live"))
         finally:
             testbed.down()

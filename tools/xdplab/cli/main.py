@@ -20,12 +20,12 @@ from xdplab.analysis.sweep.follow_up import follow_up
 from xdplab.cli.bench_intervals import bench_intervals
 from xdplab.cli.bench_intervals import bench_table as intervals_table
 from xdplab.cli.bench_search import bench_search, bench_table
-from xdplab.cli.calibrate import measure_tester
+from xdplab.cli.calibrate import TRIALS, measure_tester
 from xdplab.cli.changes import changes_of
 from xdplab.cli.doctor import checks
 from xdplab.cli.inventory import inventory as inventory_of
 from xdplab.cli.merge import merge
-from xdplab.cli.progress import ConsoleListener, SilentListener
+from xdplab.cli.progress import ConsoleListener, SilentListener, Steps
 from xdplab.cli.record import record
 from xdplab.cli.runs import AsJson, Results, compare, report, show
 from xdplab.cli.sockets import sockets
@@ -86,7 +86,9 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias."""
-    found = measure_tester(read_testbed(testbed, app.testbeds_folder()), repeats, duration_s)
+    spec = read_testbed(testbed, app.testbeds_folder())
+    with Steps("calibrate", TRIALS * repeats) as progress:
+        found = measure_tester(spec, repeats, duration_s, progress)
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else found.text())
 
 

@@ -143,7 +143,7 @@ def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]], what: str = 
 def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str) -> str:
     """What a study would do: its points, those that cannot be measured here with their reasons, and the time."""
     reasons = {} if isinstance(unsupported, str) else unsupported
-    rows = [["forwarder", "path", "bytes", "probe kpps", "load", "knobs"]]
+    rows = [["forwarder", "path", "bytes", "probes", "load", "knobs"]]
     for point in plan.points:
         if point.id in reasons:
             continue
@@ -152,7 +152,7 @@ def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | st
         stated = traffic.stated_load_pps
         load = share or (f"{stated / 1000:g} kpps" if stated else "-")
         knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
-        rows.append([point.title, point.path, str(traffic.frame_bytes), f"{traffic.probe_pps / 1000:g}", load, knobs])
+        rows.append([point.title, point.path, str(traffic.frame_bytes), traffic.probes_text, load, knobs])
     visits = [visit for visit in plan.visits if visit.point.id not in reasons]
     traffic_s = sum(sum(plan.method.trials(visit.point.traffic)) for visit in visits)
     left_out = f" ({plan.left_out} combinations are left out by constraints)" if plan.left_out else ""

@@ -65,7 +65,7 @@ class Forwarder(ABC, Generic[OptionsT]):
     in_kernel: ClassVar[bool] = False
     #: Links it makes on its host, for removing them when it was killed.
     own_links: ClassVar[tuple[str, ...]] = ()
-    #: True when every number of `counters` only grows: the record then also has what each trial added to it.
+    #: True when every number of `growing` only grows: the record then also has what each trial added to it.
     cumulative: ClassVar[bool] = False
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
@@ -144,6 +144,10 @@ class Forwarder(ABC, Generic[OptionsT]):
     def counters(self) -> dict[str, Any]:
         """The program's own counters, for the record."""
         return {}
+
+    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+        """What of `counters` only grows, by name at any depth; of a `cumulative` forwarder."""
+        return counters
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of its log."""

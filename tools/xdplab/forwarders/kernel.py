@@ -30,6 +30,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
     options_model: ClassVar[type[Model]] = XdpOptions
     redirects: ClassVar[bool] = True
     in_kernel: ClassVar[bool] = True
+    cumulative: ClassVar[bool] = True
     summary: ClassVar[str] = "XDP_REDIRECT in the kernel (devmap)"
 
     def __init__(self, options: XdpOptions) -> None:
@@ -37,6 +38,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
         self._running: Running | None = None
         self._host: Host | None = None
         self._output = FilePath()
+        self._roles: tuple[str, ...] = ()
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be built."""
@@ -47,6 +49,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
         program = bpf_program("xdpfwd")
         assert program is not None
         self._host, self._output = dut.host, dut.rundir / "xdpfwd.out"
+        self._roles = tuple(port.role for port in dut.ports)
         names = [f"--if{index}={port.ifname}" for index, port in enumerate(dut.ports)]
         flags = ["--hairpin"] if dut.hairpin else []
         self._running = dut.host.start(
@@ -75,13 +78,14 @@ class XdpForwarder(Forwarder[XdpOptions]):
         return how_it_ended("xdpfwd", self._running) if self._running else None
 
     def counters(self) -> dict[str, Any]:
-        """Frames seen and redirected, by port."""
+        """Port -> frames that came in (`rx`), that it sent on to the other port, and that this one did not take."""
         if self._running is None:
             return {}
         before = len(self._events())
         self._running.signal(signal.SIGUSR1)
         wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 1.0, "xdp: counters of xdpfwd")
-        return self._events()[-1]
+        told = {name: values for name, values in self._events()[-1].items() if isinstance(values, list)}
+        return {role: {name: values[i] for name, values in told.items()} for i, role in enumerate(self._roles)}
 
     def why_silent(self) -> str:
         """It says so when a port drops all that it is given."""

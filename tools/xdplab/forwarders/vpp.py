@@ -108,7 +108,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
             if self.complaint(f"unknown input `{self.plugin} "):
                 raise Unsupported(f"this VPP has no {self.plugin} plugin (FD.io's package {self.package})") from None
             raise
-        self._control = self.connect(self._process.api_socket, self._process.stats_socket)
+        self._control = self._process.connected(self.connect)
         version = str(self._control.call("show_version")["version"])
         if numbers(version) < OLDEST:
             raise Unsupported(

@@ -44,6 +44,10 @@ class VppRefused(PointFailed):
         self.code = code
 
 
+class VppAway(PointFailed):
+    """Nobody listens on VPP's socket."""
+
+
 def papi_client(address: str) -> Any:
     """A vpp-papi client of the API socket at `address`, not connected yet."""
     from vpp_papi import VPPApiClient, vpp_serializer  # 0.2 s, needed by VPP forwarders only
@@ -86,6 +90,7 @@ class VppControl:
             reader: makes the statistics reader.
 
         Raises:
+            VppAway: nobody listens there, or not yet.
             PointFailed: there is no VPP that answers.
         """
         self._stats_address = stats
@@ -206,4 +211,5 @@ def _as_point_failed(what: str) -> Iterator[None]:
         raise
     except Exception as exc:  # vpp-papi has seven kinds of its own, derived from four built-in ones
         text = " ".join(str(part) for part in exc.args) or type(exc).__name__
-        raise PointFailed(f"VPP does not answer ({what}): {text}") from None
+        kind = VppAway if isinstance(exc, ConnectionRefusedError | FileNotFoundError) else PointFailed
+        raise kind(f"VPP does not answer ({what}): {text}") from None

@@ -3,15 +3,20 @@
 
 import hashlib
 import re
+import time
+from collections.abc import Callable
 from typing import Any
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.vpp_control import VppAway, VppControl
 from xdplab.forwarders.vpp_program import rendered
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import PointFailed
 
 _START_TIMEOUT_S = 20.0
+#: Between bind(2), which makes a socket's file, and listen(2) nobody can connect.
+_LISTEN_TIMEOUT_S = 5.0
 #: Longest path of a Unix socket (sun_path of unix(7) has 108 bytes with its end).
 _SOCKET_PATH_MAX = 107
 
@@ -57,6 +62,22 @@ class VppProcess:
             PointFailed: it ended, or they did not appear.
         """
         wait_until(self._listens, _START_TIMEOUT_S, "vpp: its API socket")
+
+    def connected(self, connect: Callable[[str, str], VppControl]) -> VppControl:
+        """A connection to its sockets; one that is refused is tried again, for VPP may not listen yet.
+
+        Raises:
+            PointFailed: it ended, or still listened to nobody.
+        """
+        deadline = time.monotonic() + _LISTEN_TIMEOUT_S
+        while True:
+            try:
+                return connect(self.api_socket, self.stats_socket)
+            except VppAway:
+                self._listens()  # raises when it ended
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
 
     @property
     def pid(self) -> int:

@@ -11,13 +11,29 @@ class Recorder:
 
     def __init__(self) -> None:
         self.exchange: list[dict[str, Any]] = []
+        self._control: VppControl | None = None
+        self._paused = False
 
     def connect(self, api: str, stats: str) -> VppControl:
         """A connection whose client and reader write down what passes."""
-        return VppControl(api, stats, lambda address: _Client(self, address), lambda address: _Reader(self, address))
+        self._control = VppControl(
+            api, stats, lambda address: _Client(self, address), lambda address: _Reader(self, address)
+        )
+        return self._control
+
+    def aside(self, command: str) -> str:
+        """What VPP prints for a CLI command that the forwarder did not give: it is no part of the exchange."""
+        assert self._control is not None
+        self._paused = True
+        try:
+            return self._control.cli(command)
+        finally:
+            self._paused = False
 
     def answered(self, kind: str, asked: dict[str, Any], function: Any, form: Any = plain) -> Any:
         """Call `function`, write down its answer or what it raised, and pass that on."""
+        if self._paused:
+            return function()
         try:
             answer = function()
         except Exception as exc:

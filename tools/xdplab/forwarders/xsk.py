@@ -53,6 +53,7 @@ class XskForwarder(Forwarder[XskOptions]):
 
     name: ClassVar[str] = "xsk"
     options_model: ClassVar[type[Model]] = XskOptions
+    cumulative: ClassVar[bool] = True
     #: How long it may take to open everything.
     ready_s: ClassVar[float] = 10.0
     summary: ClassVar[str] = "AF_XDP (or AF_PACKET) application forwarding between two ports, no switch"
@@ -204,6 +205,16 @@ class XskForwarder(Forwarder[XskOptions]):
         self._running.signal(signal.SIGUSR1)
         wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 1.0, "xsk: its counters")
         return self._events()[-1]
+
+    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+        """Sockets by `IFNAME queue QUEUE number NUMBER`, workers by number."""
+        sockets = {}
+        for row in counters.get("sockets", ()):
+            numbers = {key: value for key, value in row.items() if key not in ("ifname", "queue", "number", "kernel")}
+            name = f"{row['ifname']} queue {row['queue']} number {row['number']}"
+            sockets[name] = {**numbers, "kernel": row["kernel"] or {}}
+        workers = {str(number): row for number, row in enumerate(counters.get("workers", ()))}
+        return {"sockets": sockets, "workers": workers}
 
     def log_tail(self) -> tuple[str, ...]:
         """What it wrote on stderr."""

@@ -64,6 +64,13 @@ class Method(ABC):
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """Traffic seconds of each trial that a visit takes, for estimates."""
 
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """Highest load, in frames per second over all directions, that it asks for whatever the tester can send.
+
+        0.0 where it keeps below the tester's top rate by itself.
+        """
+        return 0.0
+
     @abstractmethod
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Take the trials of one visit."""

@@ -30,6 +30,10 @@ class Breakdown(Method):
         once = self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s
         return [once] * (2 * self.spec.pairs * len(self.spec.rates_pps))
 
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """The highest of its own rates."""
+        return max(self.spec.rates_pps) * len(traffic.directions)
+
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Each rate in turn; a forwarder without probes is unsupported."""
         target = session.forwarder.probes(session.dut)

@@ -32,6 +32,11 @@ class Latency(Method):
         extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []
         return [*light, *extra, self.spec.warmup_s + self.spec.duration_s]
 
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """Probes and load, or the light load; a load that is a share of what the forwarder carries is none of them."""
+        own = traffic.probes_per_s + (traffic.stated_load_pps or 0.0)
+        return max(own, self.spec.light_pps or 0.0) * len(traffic.directions)
+
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """The light load, then the load if it is a share, then the trial."""
         spec = self.spec

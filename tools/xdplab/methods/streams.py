@@ -9,7 +9,7 @@ from xdplab.model import StreamSpec, TrafficSpec
 
 def probe_streams(traffic: TrafficSpec, pps: float | None = None) -> tuple[StreamSpec, ...]:
     """One latency stream per direction, at the profile's probe rate or at `pps`."""
-    rate = pps or traffic.probe_pps
+    rate = pps or traffic.probes_per_s
     count = len(traffic.directions)
     return tuple(
         StreamSpec(

@@ -33,6 +33,10 @@ class Tracing(Method):
         once = self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s
         return [once] * ((1 + len(self.spec.ways)) * self.spec.pairs * len(self.spec.rates_pps))
 
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """The highest of its own rates."""
+        return max(self.spec.rates_pps) * len(traffic.directions)
+
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Each rate in turn. A way that this machine or forwarder has not is left out, and the record says why.
 

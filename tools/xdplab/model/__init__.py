@@ -25,10 +25,10 @@ from xdplab.model.study import (
     PresetName,
     Rfc2544Spec,
     StudySpec,
-    TrafficSpec,
 )
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traced import BreakdownSpec, TraceWay, TracingSpec
+from xdplab.model.traffic import TrafficSpec
 from xdplab.model.trial import (
     Calibration,
     Disturbance,

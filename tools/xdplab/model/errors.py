@@ -21,7 +21,7 @@ class MissingProgram(XdplabError):
 
 
 class Missing(InputError):
-    """A program that a run needs and that is optional here; the message says how to get it. Suites skip."""
+    """This machine lacks what all of a run needs; the message says what, and how to get it. Suites skip."""
 
 
 class Unsupported(XdplabError):

@@ -6,6 +6,7 @@ from typing import Any
 from xdplab.model.base import SCHEMA_VERSION, Model, Shown
 from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
+from xdplab.model.traffic import TrafficSpec
 from xdplab.model.trial import Calibration
 
 
@@ -62,3 +63,8 @@ class RunRecord(Model):
     measuring_s: float | None = None
     #: Why the run ended early, if it did.
     ended_early: Shown | None = None
+
+    def traffic(self, point: Point) -> TrafficSpec:
+        """What a point was measured with: shares of its tester's top rate worked out."""
+        calibration = self.calibrations.get(point.tester, self.calibration)
+        return point.traffic.at(calibration.ceiling_pps if calibration else 0.0)

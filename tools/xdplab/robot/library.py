@@ -70,8 +70,8 @@ class XdplabLibrary:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
-        Testbed `pool` is a free one of pabot's pool. Bad input ends the whole suite; an optional program that is not on
-        this machine skips it, with how to get it.
+        Testbed `pool` is a free one of pabot's pool. Bad input ends the whole suite; where this machine
+        has not got what all of it needs, such as an optional program, it is skipped with what that is.
         """
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}

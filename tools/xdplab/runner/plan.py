@@ -67,6 +67,12 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     points = tuple(found)
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
+    shares = [point.traffic.probe_pps for point in points if isinstance(point.traffic.probe_pps, str)]
+    if shares and len(study.all_testers) > 1:
+        raise InputError(
+            f"study {study.name}: traffic.probe_pps: {shares[0]} would be another rate for each of its testers; give "
+            "frames per second"
+        )
     fake = testbed.kind == "fake"
     by_name = dict(zip(study.all_testers, testers, strict=True))
     for tester in testers:

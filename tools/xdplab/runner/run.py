@@ -16,6 +16,7 @@ from xdplab.model import (
     InputError,
     Interrupted,
     JournalFailed,
+    Missing,
     Point,
     RunRecord,
     StudySpec,
@@ -187,7 +188,9 @@ class StudyRun:
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
         earlier = _calibrations(self._earlier)
-        refused = self._team.prepare(self._plan, supported, redirects, earlier, self._listener.note)
+        refused = self._team.prepare(
+            self._plan, supported, redirects, earlier, self._listener.note, self._listener.progress
+        )
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(
@@ -225,7 +228,7 @@ class StudyRun:
         visits = self._to_do(planned)
         if not visits and not self._earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
-            raise InputError(f"study {self._study.name}: nothing can be measured here: {reasons}")
+            raise Missing(f"study {self._study.name}: nothing can be measured here: {reasons}")
         left_s = self._plan.traffic_seconds(visits) + OVERHEAD_S * len(visits)
         self._listener.begin(self._plan, len(visits), left_s)
         began = time.monotonic()

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Mapping
 
+from xdplab.methods import Method
 from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Testbed
@@ -67,6 +68,7 @@ class Team:
         redirects: bool,
         earlier: Mapping[str, Calibration],
         note: Callable[[str], None],
+        progress: Callable[[str], None],
     ) -> dict[str, str]:
         """Choose receive programs, and calibrate those who measure one of `points` and have no earlier calibration.
 
@@ -74,7 +76,7 @@ class Team:
             Tester -> why it cannot measure, as far as its own calibration has shown.
 
         Raises:
-            InputError: a point asks for more than its tester can send.
+            InputError: a point asks for more than its tester can send, or for a share of what is not known.
         """
         refused: dict[str, str] = {}
         for name, tester in self._by_name.items():
@@ -84,20 +86,24 @@ class Team:
                 self.calibrations[name] = earlier[name]
             elif mine:
                 try:
-                    found = self._calibrate(tester, self.choices[name], plan)
+                    found = self._calibrate(tester, self.choices[name], plan, progress)
                 except Unsupported as exc:
                     refused[name] = str(exc)
                     continue
                 finally:
                     tester.close()
-                if found is not None:
-                    note(_told(tester, found))
-                    for point in mine:
-                        _check_load(tester, found, point.traffic)
-                    self.calibrations[name] = found
+                if found is None:
+                    _refuse_shares(mine)
+                    continue
+                note(_told(tester, found))
+                for point in mine:
+                    _check_load(tester, found, plan.method, point.traffic)
+                self.calibrations[name] = found
         return refused
 
-    def _calibrate(self, tester: Tester, choice: RxChoice, plan: Plan) -> Calibration | None:
+    def _calibrate(
+        self, tester: Tester, choice: RxChoice, plan: Plan, progress: Callable[[str], None]
+    ) -> Calibration | None:
         ports = self._testbed.direct_ports()
         if ports is None:
             return None
@@ -107,8 +113,9 @@ class Team:
         context = TesterContext(ports, self._testbed.layout, choice.program, folder, host)
         smallest = min(point.traffic.smallest for point in plan.points)
         several = len(self._by_name) > 1
-        at_pps = plan.points[0].traffic.probe_pps if several else DEFAULT_PPS
-        return calibrate(tester, context, max(smallest, tester.smallest_frame(4, None)), at_pps=at_pps)
+        at_pps = plan.points[0].traffic.probes_per_s if several else DEFAULT_PPS
+        frame_bytes = max(smallest, tester.smallest_frame(4, None))
+        return calibrate(tester, context, frame_bytes, at_pps=at_pps, progress=progress)
 
 
 def _told(tester: Tester, found: Calibration) -> str:
@@ -119,12 +126,21 @@ def _told(tester: Tester, found: Calibration) -> str:
     )
 
 
-def _check_load(tester: Tester, found: Calibration, traffic: TrafficSpec) -> None:
+def _refuse_shares(points: list[Point]) -> None:
+    for point in points:
+        if isinstance(point.traffic.probe_pps, str):
+            raise InputError(
+                f"traffic.probe_pps: {point.traffic.probes_text}, which is not known: this testbed has no direct link "
+                "to calibrate it on; give frames per second"
+            )
+
+
+def _check_load(tester: Tester, found: Calibration, method: Method, traffic: TrafficSpec) -> None:
     if tester.closed_loop:  # the next waits for the last: more is not asked for than comes back
         return
-    asked = (traffic.probe_pps + (traffic.stated_load_pps or 0.0)) * (2 if traffic.bidirectional else 1)
+    asked = method.asked_pps(traffic.at(found.ceiling_pps))
     if asked > found.top_pps:
         raise InputError(
             f"traffic: {asked:.0f} pps asked for, but the tester's calibrated top rate on the direct link is "
-            f"{found.top_pps:.0f} pps ({tester.name}); ask for less"
+            f"{found.top_pps:.0f} pps ({tester.name}); ask for less, or for a share of it: traffic.probe_pps=80%"
         )

@@ -110,7 +110,7 @@ class PointVisit:
             if idle := self._forwarder.ineffective():
                 raise Unsupported(idle)
             self._setup_s = time.monotonic() - self._began
-            method.measure(self, self._visit.point.traffic)
+            method.measure(self, self._visit.point.traffic.at(self.ceiling_pps))
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
@@ -154,7 +154,7 @@ class PointVisit:
         self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, restart_after_s: float | None
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
-        counters = self._forwarder.counters() if self._forwarder.cumulative else None
+        counters = self._forwarder.growing(self._forwarder.counters()) if self._forwarder.cumulative else None
         before = snapshot(self._forwarder, self._dut)
         if restart_after_s is None:
             result = self._tester.run(self._context(f"{number}.{attempt}"), spec)
@@ -182,7 +182,7 @@ class PointVisit:
             threads=use.threads,
             softirq_cpus=use.softirqs,
             counters=(now := self._forwarder.counters()),
-            counted=added(counters, now) if counters is not None else {},
+            counted=added(counters, self._forwarder.growing(now)) if counters is not None else {},
             knobs=self._settings.read_back(),
         )
 

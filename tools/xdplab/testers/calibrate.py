@@ -2,7 +2,7 @@
 """A tester on the direct link: its bias, its jitter, how well it keeps to the schedule, and its top rate."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from hdrh.histogram import HdrHistogram
@@ -23,16 +23,19 @@ def calibrate(
     at_pps: float = DEFAULT_PPS,
     duration_s: float = 0.5,
     repeats: int = 3,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Calibration:
     """Measure the tester itself; medians over `repeats` short trials, so that one stall does not set the bias.
 
     Latencies are those at `at_pps`: testers that are compared with each other are so at the rate of the comparison.
+    `progress` is told of each step before it begins.
 
     Raises:
         PointFailed: the direct link carries nothing.
     """
     paced, top = [], []
-    for _ in range(repeats):
+    for number in range(1, repeats + 1):
+        progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
         stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)
         result = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
         if not result.received:
@@ -49,7 +52,9 @@ def calibrate(
         p999_ns=_percentile(paced, 99.9),
         jitter_ns=_percentile(paced, 99) - _percentile(paced, 50),
         top_pps=top_pps,
-        lossless_pps=_lossless(tester, context, frame_bytes, top_pps, duration_s) if tester.loses_by_itself else None,
+        lossless_pps=_lossless(tester, context, frame_bytes, top_pps, duration_s, progress)
+        if tester.loses_by_itself
+        else None,
         on_schedule_ratio=_on_schedule(paced),
         achieved_error_ratio=median(abs(stream.achieved_pps - at_pps) / at_pps for stream in paced),
         at_pps=at_pps,
@@ -59,7 +64,14 @@ def calibrate(
     )
 
 
-def _lossless(tester: Tester, context: TesterContext, frame_bytes: int, top_pps: float, duration_s: float) -> float:
+def _lossless(
+    tester: Tester,
+    context: TesterContext,
+    frame_bytes: int,
+    top_pps: float,
+    duration_s: float,
+    progress: Callable[[str], None],
+) -> float:
     """Highest rate that arrives whole on the direct link, by bisection of its logarithm.
 
     Raises:
@@ -67,7 +79,8 @@ def _lossless(tester: Tester, context: TesterContext, frame_bytes: int, top_pps:
     """
     good, bad = 0.0, top_pps
     load = top_pps
-    for _ in range(_STEPS):
+    for step in range(1, _STEPS + 1):
+        progress(f"calibrating {tester.name}: {load / 1000:.0f} kpps without loss? (step {step} of at most {_STEPS})")
         stream = StreamSpec(kind="load", pps=load, frame_bytes=frame_bytes)
         found = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, drain_s=0.1)).streams[0]
         if found.lost or found.skipped:

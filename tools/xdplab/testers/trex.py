@@ -21,7 +21,7 @@ from xdplab.testers.headers import ends_of, headers_of
 from xdplab.testers.packets import build
 from xdplab.testers.trex_bridge import Bridge, bridge_command
 from xdplab.testers.trex_result import intended_frames, trial_result
-from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find
+from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find, why_not_dedicated
 
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 16, 4, 4
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
@@ -89,7 +89,7 @@ class Trex(Tester):
         first, last = testbed.ports["a0"], testbed.ports["c0"]
         if first.netns != last.netns:
             return "TRex measures latency only between ports of one server, and this testbed's are on two hosts"
-        return None
+        return why_not_dedicated(testbed.layout, self.options.mode)
 
     def supports_path(self, ports: TesterPorts) -> str | None:
         """TRex sends and receives; it cannot send frames back at the far end."""

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from xdplab.forwarders.process import how_it_ended
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import thread_ids
-from xdplab.model import CpuLayout, PointFailed, XdplabError
+from xdplab.model import CpuLayout, PointFailed, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import project_root
 
@@ -63,13 +63,30 @@ def choose_cpus(layout: CpuLayout, mode: Mode) -> tuple[int, ...]:
     """CPUs for master, receive and transmit thread, or the one CPU of the low-end mode.
 
     Dedicated threads spin; they need two housekeeping CPUs beside the tester's own.
+
+    Raises:
+        Unsupported: `mode` asks for them, and there are fewer.
     """
-    spare = [cpu for cpu in layout.housekeeping if cpu not in (layout.tester_tx, layout.forwarder, layout.dut_napi)]
-    if mode == "low-end" or len(spare) < 2:
-        if mode == "dedicated":
-            raise XdplabError("trex: mode=dedicated needs two housekeeping CPUs beside tester and forwarder")
-        return (layout.tester_tx,)
-    return (spare[0], spare[1], layout.tester_tx)
+    reason = why_not_dedicated(layout, mode)
+    if reason:
+        raise Unsupported(f"trex: {reason}")
+    spare = _spare(layout)
+    return (layout.tester_tx,) if mode == "low-end" or len(spare) < 2 else (spare[0], spare[1], layout.tester_tx)
+
+
+def why_not_dedicated(layout: CpuLayout, mode: Mode) -> str | None:
+    """None, or why threads that spin, which `mode` asks for, have no CPUs here."""
+    spare = len(_spare(layout))
+    if mode != "dedicated" or spare >= 2:
+        return None
+    return (
+        f"mode=dedicated: two housekeeping CPUs beside those of tester and forwarder are needed, and there "
+        f"{'is one' if spare else 'is none'}; leave mode out, or use a machine with four CPUs"
+    )
+
+
+def _spare(layout: CpuLayout) -> list[int]:
+    return [cpu for cpu in layout.housekeeping if cpu not in (layout.tester_tx, layout.forwarder, layout.dut_napi)]
 
 
 def configuration(ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str) -> str:

@@ -146,7 +146,7 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
             for name, levels in planned.items()
         )
         first = points[0]
-        interval_us = 1e6 / first.traffic.probe_pps
+        interval_us = 1e6 / run.traffic(first).probes_per_s
         kept = tuple(rows)
         statistic = run.study.sweep.statistic if run.study.sweep else "median"
         found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept, statistic))
@@ -159,7 +159,7 @@ def _group(point: Point) -> str:
     stated = traffic.stated_load_pps
     load = load or (f", load {stated:,.10g} pps" if stated else "")
     by = "" if point.tester_options or not point.tester else f", by {point.tester}"
-    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probe_pps:,.10g} pps{load}{by}"
+    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probes_text}{load}{by}"
 
 
 def _settings(point: Point, several: bool) -> dict[str, Scalar]:

@@ -40,6 +40,10 @@ class Rfc2544(Method):
         }
         return [*durations(self.spec), *(seconds for clause in self.spec.wanted for seconds in per_clause[clause])]
 
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """The latency at a load that is the same for all; searches end at the tester's top rate."""
+        return (self.spec.equal_load.latency_pps or 0.0) * len(traffic.directions)
+
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Carry the clauses out; one that needs what is not there is journaled with the reason, the others go on."""
         at_equal_load(session, self.spec, traffic)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The traffic of a point: frames, their sizes and headers, and how many per second."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from xdplab.model.base import Model
+
+FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
+#: Frames per second; or a share of the tester's calibrated top rate on the direct link, as `80%`.
+Rate = Annotated[
+    Annotated[float, Field(gt=0, le=100e6)]
+    | Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%$")],
+    Field(union_mode="left_to_right"),
+]
+#: Sizes and shares of the simple IMIX that FD.io CSIT and TRex use (7 : 4 : 1); every size counts the FCS.
+IMIX: dict[int, float] = {64: 7 / 12, 570: 4 / 12, 1518: 1 / 12}
+
+
+class TrafficSpec(Model):
+    """One traffic profile. Frame sizes include the 4-byte FCS as in RFC 2544 §9."""
+
+    frame_bytes: FrameBytes = 64
+    probe_pps: Rate = 100_000.0
+    load_pps: float | None = Field(default=None, gt=0, le=1e9)
+    #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
+    load_share: float | None = Field(default=None, gt=0, le=1.5)
+    #: Load as a share of what fits on a medium of this speed; a frame takes its size plus 20 bytes of preamble and gap.
+    load_of_line: float | None = Field(default=None, gt=0, le=1)
+    line_rate_bps: float | None = Field(default=None, gt=0)
+    flows: int = Field(default=1, ge=1, le=10_000)
+    #: Source and destination address pairs; the load is shared between them.
+    address_pairs: int = Field(default=1, ge=1, le=4)
+    vlan: int | None = Field(default=None, ge=1, le=4094)
+    ip: Literal[4, 6] = 4
+    bidirectional: bool = False
+
+    @property
+    def sizes(self) -> dict[int, float]:
+        """Frame size -> its share of the frames."""
+        return IMIX if self.frame_bytes == "imix" else {self.frame_bytes: 1.0}
+
+    @property
+    def smallest(self) -> int:
+        """Smallest frame of the profile, which the probes have."""
+        return min(self.sizes)
+
+    @property
+    def directions(self) -> tuple[Literal["forward", "backward"], ...]:
+        """Directions that are loaded."""
+        return ("forward", "backward") if self.bidirectional else ("forward",)
+
+    @model_validator(mode="after")
+    def _one_load(self) -> "TrafficSpec":
+        if sum(load is not None for load in (self.load_pps, self.load_share, self.load_of_line)) > 1:
+            raise ValueError("load_pps, load_share and load_of_line exclude each other")
+        if self.load_of_line is not None and self.line_rate_bps is None:
+            raise ValueError("load_of_line needs line_rate_bps, the speed of the medium")
+        return self
+
+    def line_pps(self, line_rate_bps: float) -> float:
+        """Frames of this profile per second on a medium of that speed (RFC 2544 §20)."""
+        return line_rate_bps / sum(share * (size + 20) * 8 for size, share in self.sizes.items())
+
+    def at(self, top_pps: float) -> "TrafficSpec":
+        """The same with its rate in frames per second; `top_pps` is the tester's top rate over all directions."""
+        if isinstance(self.probe_pps, float):
+            return self
+        pps = float(self.probe_pps.removesuffix("%")) / 100 * top_pps / len(self.directions)
+        return self.model_copy(update={"probe_pps": pps})
+
+    @property
+    def probes_per_s(self) -> float:
+        """Of a profile without shares; see `at`.
+
+        Raises:
+            ValueError: the rate is a share.
+        """
+        return float(self.probe_pps)
+
+    @property
+    def probes_text(self) -> str:
+        """`100,000 pps`, or `80% of the tester's top rate`."""
+        share = isinstance(self.probe_pps, str)
+        return f"{self.probe_pps} of the tester's top rate" if share else f"{self.probes_per_s:,.10g} pps"
+
+    @property
+    def stated_load_pps(self) -> float | None:
+        """The load as far as the profile itself says it; None when there is none or it is still to be measured."""
+        if self.load_of_line is not None and self.line_rate_bps is not None:
+            return self.load_of_line * self.line_pps(self.line_rate_bps)
+        return self.load_pps

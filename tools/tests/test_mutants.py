@@ -34,16 +34,14 @@ def replayed(program: str, folder: Path, mutant: dict[str, Any] | None = None) -
         if (ROOT / part).is_file():
             shutil.copy(ROOT / part, folder / part)
         else:
-            shutil.copytree(
-                ROOT / part, folder / part, copy_function=os.link, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(ROOT / part, folder / part, copy_function=os.link)  # with what is compiled already
     if mutant:
         broken = folder / mutant["file"]
         text = broken.read_text(encoding="utf-8")
         broken.unlink()  # a second name of ours
         broken.write_text(text.replace(mutant["text"], mutant["replacement"]), encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
          "-o", "addopts=", REPLAYS[program]],
         cwd=folder / "tools" / "tests", env={**os.environ, "PYTHONPATH": str(folder / "tools")},
         capture_output=True, text=True, timeout=100, check=False,

@@ -26,8 +26,8 @@ _INIT = Path(__file__).with_name("init")
 #: From QEMU's start to the guest's own guard, and from that guard to power off.
 _BOOT_S, _POWER_OFF_S = 30.0, 15.0
 _LOOK_S = 0.2
-#: Emulators that may abort before their guest has begun: QEMU 10.0 with two CPUs does so in a few boots of a hundred
-#: (its issue 1921, "iotlb_to_section", a race of its own threads).
+#: Emulators that may abort before their guest has begun: QEMU 10.0 with two CPUs did so once in some ten boots (its
+#: issue 1921, "iotlb_to_section", a race of its own threads).
 _ABORTS = 2
 
 

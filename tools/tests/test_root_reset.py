@@ -1,37 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RFC 2544 §26.6 on namespaces: how long the suite itself waits between stop and start is not the forwarder's time."""
+"""RFC 2544 §26.6 on namespaces: how long the suite itself waits between stop and start is not the forwarder's time.
 
+The rest of a restart is a few ms on a quiet machine and half a second beside a compiler, so nothing here says how long
+it may take: each bound holds however slow the machine is.
+"""
+
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import studies
 
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
+from xdplab.forwarders.kernel import XdpForwarder
 from xdplab.runner import visit
 
 pytestmark = pytest.mark.root
 
-_SHORT_S, _LONG_S = 0.05, 0.25
+_WAIT_S, _START_S = 0.25, 0.15
 
 
-def shortest_reset(results: Path, monkeypatch: pytest.MonkeyPatch, wait_s: float) -> tuple[float, float]:
-    """Of five restarts of `xdp` the time of reset, and the gap that it was read from, of the shortest one, in s."""
-    monkeypatch.setattr(visit, "_QUEUE_RELEASE_S", wait_s)
+def resets(results: Path) -> list[dict[str, Any]]:
+    """The figures of two restarts of `xdp` under load."""
     study = studies.study(
-        testbed="embedded", tester="xdpgen", forwarders="xdp", method={"name": "reset"}, repetitions=5,
+        testbed="embedded", tester="xdpgen", forwarders="xdp", method={"name": "reset"}, repetitions=2,
         disturbance={"max_repeats": 0},
     )  # fmt: skip
     with ConsoleListener() as listener:
-        folder, outcome = app.run_study(app.prepare(study), listener, results / str(wait_s))
+        folder, outcome = app.run_study(app.prepare(study), listener, results)
     assert outcome.error is None
     found = [each.figures for each in folder.trials() if each.purpose == "figures"]
-    return min((figures["reset_us"] / 1e6, figures["gap_us"] / 1e6) for figures in found if figures["reset_us"])
+    assert len(found) == 2
+    assert all(figures["came_back"] for figures in found)
+    return found
 
 
-def test_a_reset_reads_alike_however_long_the_suite_waits(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They differ by less than the waits do: on a busy machine the sender itself stands still for part of that."""
-    short, short_gap = shortest_reset(results, monkeypatch, _SHORT_S)
-    long, long_gap = shortest_reset(results, monkeypatch, _LONG_S)
-    assert long_gap - short_gap > 0.5 * (_LONG_S - _SHORT_S)
-    assert long - short < 0.7 * (_LONG_S - _SHORT_S)
+def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visit, "_QUEUE_RELEASE_S", _WAIT_S)
+    for figures in resets(results):
+        assert figures["gap_us"] >= figures["own_us"] >= _WAIT_S * 1e6, "our wait lies within the gap"
+        assert figures["reset_us"] == pytest.approx(figures["gap_us"] - figures["own_us"])
+
+
+def test_what_the_forwarder_needs_to_start_is_its_own(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = XdpForwarder.start
+
+    def slow(self: XdpForwarder, *args: Any) -> None:
+        time.sleep(_START_S)
+        start(self, *args)
+
+    monkeypatch.setattr(XdpForwarder, "start", slow)
+    for figures in resets(results):
+        assert figures["reset_us"] >= _START_S * 1e6

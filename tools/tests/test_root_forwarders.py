@@ -41,9 +41,9 @@ IN_KERNEL = {"xdp", "xdp:mode=generic", "linux-bridge"}
 
 @pytest.fixture(scope="module")
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
-    """The summary of each forwarder from one run of all, with the tester as it is shipped."""
+    """The summary of each forwarder from one run of all, with the tester as it is shipped, under an MTU not its own."""
     before = hugepages()
-    done = shared_lab.run(forwarders=[*MODES, ZERO_COPY], tester="xdpgen")
+    done = shared_lab.run(forwarders=[*MODES, ZERO_COPY], tester="xdpgen", knobs={"mtu": [1400]})
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
     assert hugepages() == before
@@ -80,6 +80,7 @@ def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], sh
     assert {cpu for thread in trial.threads for cpu in thread.allowed} <= {1}
     assert all(thread.ran_ns > 0 for thread in trial.threads)
     assert trial.counters or title.startswith("testpmd")
+    assert set(trial.knobs["mtu"].values()) == {1400}
 
 
 @pytest.mark.parametrize("title", [title for title in MODES if title.startswith("xsk")])

@@ -70,6 +70,17 @@ def test_fewer_channels_than_rss_queues_are_refused_and_undone(wanted: dict[str,
     assert state(host) == before
 
 
+def test_a_forwarder_that_changes_a_setting_when_it_starts_is_told_of() -> None:
+    host = card(channels=8)
+    made = settings(host, channels=4)
+    made.apply()
+    made.after_start("vpp-afxdp")
+    host.channels = "8"
+    with pytest.raises(Unsupported, match="vpp-afxdp sets it itself: channels: p0 has combined 8 after 4"):
+        made.after_start("vpp-afxdp")
+    made.restore()
+
+
 @ORDERS
 def test_what_can_be_foreseen_is_told_before_anything_is_set(wanted: dict[str, Scalar]) -> None:
     host = card(channels=2)

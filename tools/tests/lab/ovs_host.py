@@ -131,7 +131,7 @@ class OvsHost:
         self.configs = {"b0": CONFIG, "b1": CONFIG}
         self.status = {"b0": "", "b1": ""}
         self.show = '"netdev-afxdp/show" is not a valid command'
-        self.files: dict[str, str] = {}
+        self.files: dict[str, str] = {f"/sys/class/net/{port}/mtu": "1500" for port in ("b0", "b1")}
         self.runs: list[list[str]] = []
 
     def run(self, argv: Sequence[str], **_: Any) -> Completed:

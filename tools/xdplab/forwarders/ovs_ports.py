@@ -188,7 +188,7 @@ class OvsDpdk(OvsPmd[OvsDpdkOptions]):
         ]
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
-        """A dpdk interface on a virtual device bound to the kernel's."""
+        """A dpdk interface on a virtual device bound to the kernel's, whose MTU it would set to 1500 unless asked."""
         ifname = dut.ports[index].ifname
         devargs = {
             "af_xdp": f"net_af_xdp{index},iface={ifname},busy_budget={self.options.busy_budget}",
@@ -199,6 +199,7 @@ class OvsDpdk(OvsPmd[OvsDpdkOptions]):
             f"options:dpdk-devargs={devargs}",
             "options:n_rxq=1",
             f"options:n_rxq_desc={self.options.n_rxq_desc}",
+            f"mtu_request={dut.host.read(f'/sys/class/net/{ifname}/mtu')}",
             *self._affinity(dut),
         ]
 

@@ -66,10 +66,19 @@ class Settings:
         for knob, value in self._wanted[:-1]:
             knob.verify(self._before, knob.check(value))
 
-    def after_start(self) -> None:
-        """What needs the forwarder running."""
+    def after_start(self, forwarder: str) -> None:
+        """What needs the forwarder running; then all are verified again, for a forwarder has settings of its own.
+
+        Raises:
+            Unsupported: the forwarder of this name has changed one.
+        """
         for knob, value in self._wanted:
             knob.after_start(self._before, knob.check(value))
+        for knob, value in self._wanted:
+            try:
+                knob.verify(self._before, knob.check(value))
+            except Unsupported as exc:
+                raise Unsupported(f"{forwarder} sets it itself: {exc}") from exc
 
     def read_back(self) -> dict[str, Any]:
         """Knob -> the value that the kernel shows now."""

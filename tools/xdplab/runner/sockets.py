@@ -118,7 +118,7 @@ class SocketRun:
             if isinstance(program, XskFunctions) and beside:
                 stack.enter_context(neighbour.way_to_the_stack(program))
             program.start(dut)
-            settings.after_start()
+            settings.after_start(program.name)
             self._first_frames(cell, program, dut)
             found = self._measure(cell, program, dut, neighbour if beside else None)
             idle = program.ineffective() or (program.idle_cores() if isinstance(program, XskFunctions) else None)

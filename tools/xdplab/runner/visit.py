@@ -217,7 +217,7 @@ class PointVisit:
         self._dut.host.make_folder(self._dut.rundir)
         began_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
-        self._settings.after_start()
+        self._settings.after_start(self._forwarder.name)
         return began_ns
 
     def _prepare(self) -> None:

@@ -44,7 +44,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """`cli("run", path)`: the command line in this process, with reports that have no plots: drawing takes a second."""
-    monkeypatch.setattr("xdplab.report.html._plots", lambda *_: [])
+    monkeypatch.setattr("xdplab.report.page.latency_plots", lambda *_: [])
     return lambda *args: inline(capsys, *args)
 
 

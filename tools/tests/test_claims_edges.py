@@ -9,13 +9,15 @@ from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, t
 from lab.records import result, run_record, stream, trial
 
 from xdplab.analysis import Answer, answer, compare_points, compare_runs, summarise, trends
-from xdplab.analysis.contradiction import Contradiction
 from xdplab.analysis.figures import not_reached
 from xdplab.analysis.pooled import PooledRun, shared_points
-from xdplab.analysis.rfc2544 import rfc2544_figures
 from xdplab.cli.tables import comparison_table
-from xdplab.methods.latency import LIGHT_LOAD
+from xdplab.methods.latency.columns import LIGHT_LOAD
+from xdplab.methods.rfc2544.contradiction import Contradiction
+from xdplab.methods.rfc2544.figures import rfc2544_figures
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
+
+SEARCH = {"method": {"name": "throughput"}}
 
 
 def test_a_verdict_between_runs_says_of_which_run() -> None:
@@ -50,7 +52,11 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     """Its pair vanished, and with all of them "the two were never measured in the same repetition"."""
     ours, theirs = two()
     some = searched(ours, RATE).by_repetition
-    unknown = {"ndr_pps": None, "limited_by": {"ndr_pps": "tester"}, "doubts": {"ndr_pps": "no load was found good"}}
+    unknown = {
+        "values": {"ndr_pps": None},
+        "limited_by": {"ndr_pps": "tester"},
+        "doubts": {"ndr_pps": "no load was found good"},
+    }
     part = ours.model_copy(update={"by_repetition": (*some[:4], some[4].model_copy(update=unknown))})
     found = compare_points(part, searched(theirs, RATE), "ndr_pps")
     assert found
@@ -107,7 +113,7 @@ def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
 
     def clean(status: str, searched_status: str) -> tuple[int, int]:
         ours, theirs = summarise(
-            run_record(OURS, THEIRS),
+            run_record(OURS, THEIRS, study=SEARCH),
             [one for at in (OURS, THEIRS) for n in range(5) for one in visit(at, n, status, searched_status)],
         )
         ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
@@ -128,15 +134,19 @@ def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
     ({"limited_by": {"ndr_pps": "tester"}}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
     ({"limited_by": {"ndr_pps": "budget"}, "at_most": {"ndr_pps": 1.1e6}}, "1,000 to 1,100 kpps, not 2,000 kpps"),
     ({"doubts": {"ndr_pps": "its curve says no"}}, "1,000 kpps, not to be taken for a fact: its curve says no"),
-    ({"ndr_pps": 0.0, "limited_by": {"ndr_pps": "below-minimum"}, "at_most": {"ndr_pps": 2e3}},
+    ({"values": {"ndr_pps": 0.0}, "limited_by": {"ndr_pps": "below-minimum"}, "at_most": {"ndr_pps": 2e3}},
      "below 2 kpps, not 2,000 kpps"),
-    ({"ndr_pps": None, "limited_by": {"ndr_pps": "tester"}}, "not known; whether it reaches 2,000 kpps is not known"),
-    ({"ndr_pps": 2e6, "limited_by": {"ndr_pps": "tester"}}, ""),
+    ({"values": {"ndr_pps": None}, "limited_by": {"ndr_pps": "tester"}},
+     "not known; whether it reaches 2,000 kpps is not known"),
+    ({"values": {"ndr_pps": 2e6}, "limited_by": {"ndr_pps": "tester"}}, ""),
 ])  # fmt: skip
 def test_a_gate_says_what_is_known_of_a_rate(changes: dict[str, Any], words: str) -> None:
     """It said "0 pps without loss (limited by ['tester'])", and took a throughput that was contradicted."""
     figures = searched(two()[0], RATE).by_repetition
-    assert not_reached([one.model_copy(update={"ndr_pps": 1e6, **changes}) for one in figures], "ndr_pps", 2e6) == words
+    assert (
+        not_reached([one.model_copy(update={"values": {"ndr_pps": 1e6}, **changes}) for one in figures], "ndr_pps", 2e6)
+        == words
+    )
 
 
 def by_two_testers(*disturbed: int, **fields: Any) -> Answer:
@@ -179,23 +189,23 @@ def test_testbeds_share_facts_only() -> None:
     def runs(**changes: Any) -> list[PooledRun]:
         made = []
         for name in ("one", "two"):
-            run = run_record(OURS, study=LATENCY, testbed=TestbedSpec(name=name, kind="fake"))
+            run = run_record(OURS, study=SEARCH, testbed=TestbedSpec(name=name, kind="fake"))
             summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **(changes if name == "two" else {}))
             made.append(PooledRun(Path(name), run, (summary,), ""))
         return made
 
-    assert {point.metric for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
-    assert {point.metric for point in shared_points(runs(limited="tester"))} == {"p50_us"}
-    assert {point.metric for point in shared_points(runs(doubts={"ndr_pps": "its curve says no"}))} == {"p50_us"}
+    assert {point.figure.key for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
+    assert {point.figure.key for point in shared_points(runs(limited="tester"))} == {"p50_us"}
+    assert {point.figure.key for point in shared_points(runs(doubts={"ndr_pps": "its curve says no"}))} == {"p50_us"}
     assert shared_points(runs(disturbed=True)) == []
-    assert {point.metric for point in shared_points(runs(loss_ratio=0.2))} == {"ndr_pps"}
+    assert {point.figure.key for point in shared_points(runs(loss_ratio=0.2))} == {"ndr_pps"}
 
 
 def test_a_trend_is_of_facts_only() -> None:
     """Runs that were disturbed, lossy or doubted were "better" and "worse" than those before."""
 
     def told(**changes: Any) -> set[str]:
-        run = run_record(OURS, study=LATENCY)
+        run = run_record(OURS, study=SEARCH)
         summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **changes)
         return {found.metric for found in trends([(str(n), run, [summary]) for n in range(3)])}
 

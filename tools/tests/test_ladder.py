@@ -7,10 +7,10 @@ import pytest
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import PointSummary, answer, summarise
-from xdplab.analysis.calls import per_frame
-from xdplab.analysis.ladder import Ladder, ladder
 from xdplab.analysis.published import reproduction
 from xdplab.app import prepare, with_forwarders
+from xdplab.methods.rfc2544.calls import per_frame
+from xdplab.methods.rfc2544.ladder import Ladder, ladder
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
 from xdplab.report import render
 from xdplab.report.published import published_figure

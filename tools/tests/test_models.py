@@ -10,7 +10,8 @@ from lab import studies
 from lab.records import point
 from pydantic import ValidationError
 
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, LatencySpec, Path, Point, StudySpec, TrafficSpec, plain
+from xdplab.methods.latency import LatencySpec
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Point, StudySpec, TrafficSpec, plain
 from xdplab.testbed import usable_cpus
 
 

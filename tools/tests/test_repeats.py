@@ -27,7 +27,7 @@ SPEC = TrialSpec(streams=(), duration_s=1.0)
 @pytest.fixture(autouse=True)
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes a second."""
-    monkeypatch.setattr("xdplab.report.html._plots", lambda *_: [])
+    monkeypatch.setattr("xdplab.report.page.latency_plots", lambda *_: [])
 
 
 class Told(SilentListener):

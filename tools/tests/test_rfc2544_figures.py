@@ -12,10 +12,11 @@ from lab.command import Done
 from lab.records import point, run_record
 
 from xdplab.analysis import summarise
-from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
 from xdplab.methods.rfc2544 import disruption
+from xdplab.methods.rfc2544.figures import rfc2544_figures, throughput_repetitions
 from xdplab.methods.rfc2544.scale import QUICK
-from xdplab.model import Point, Rfc2544Spec, StreamResult, TrialRecord, TrialResult
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
+from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
 from xdplab.report import render
 
 AT = point()
@@ -51,25 +52,25 @@ def record(at: Point, **fields: Any) -> TrialRecord:
 
 def test_a_throughput_below_the_lowest_load_is_zero_and_at_most_that_load() -> None:
     (one,) = throughput_repetitions([found("below-minimum", throughput_pps=None, lower_pps=None)])
-    assert (one.ndr_pps, one.limited_by, one.at_most) == (0.0, {"ndr_pps": "below-minimum"}, {"ndr_pps": 4e3})
+    assert (one.value("ndr_pps"), one.limited_by, one.at_most) == (0.0, {"ndr_pps": "below-minimum"}, {"ndr_pps": 4e3})
 
 
 @pytest.mark.parametrize("limited_by", ["forwarder", "tester", "budget"])
 def test_who_set_a_throughput_and_what_it_resolves_go_with_it(limited_by: str) -> None:
     (one,) = throughput_repetitions([found(limited_by)])
-    assert (one.ndr_pps, one.limited_by, one.doubts) == (668e3, {"ndr_pps": limited_by}, {})
+    assert (one.value("ndr_pps"), one.limited_by, one.doubts) == (668e3, {"ndr_pps": limited_by}, {})
     assert one.resolution == {"ndr_pps": 0.01}
 
 
 def test_a_search_that_found_no_load_good_has_no_figure() -> None:
     (one,) = throughput_repetitions([found("tester", throughput_pps=None, lower_pps=None, upper_pps=None)])
-    assert one.ndr_pps is None
+    assert one.values == {"ndr_pps": None}
     assert one.doubts == {"ndr_pps": "no load was found good: limited by the tester"}
 
 
 def test_a_throughput_with_tolerated_loss_is_no_ndr() -> None:
     (one,) = throughput_repetitions([found(ratio=0.005)])
-    assert (one.ndr_pps, one.pdr_pps, one.pdr_loss_ratio) == (None, 668e3, 0.005)
+    assert (one.values, one.called) == ({"pdr_pps": 668e3}, {"pdr_pps": "throughput with at most 0.5 % loss"})
     assert one.limited_by == {"pdr_pps": "forwarder"}
 
 

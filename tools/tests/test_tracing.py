@@ -12,17 +12,17 @@ from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.stats import difference_interval
-from xdplab.analysis.tracing import verdict
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import make_method, tracing
 from xdplab.methods.stages import ProbeRecords, traced_figures
+from xdplab.methods.tracing.figures import verdict
+from xdplab.methods.tracing.spec import TracingSpec
 from xdplab.model import (
     ForwarderSpec,
     Interrupted,
     PointFailed,
     StudySpec,
-    TracingSpec,
     TrafficSpec,
     TrialRecord,
     TrialResult,

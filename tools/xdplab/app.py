@@ -11,6 +11,7 @@ from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
+from xdplab.methods import method_class
 from xdplab.model import InputError, Interrupted, Missing, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
 from xdplab.report import published_table, write_report
@@ -242,7 +243,7 @@ def sweep_of(name: str, results: Path) -> tuple[RunFolder, list[SweepAnalysis]]:
     folder = find_run(name, results)
     run = folder.load()
     trials = folder.trials()
-    found = analyse_sweep(run, trials) if run.study.method.name == "latency" else []
+    found = analyse_sweep(run, trials) if method_class(run.study.method.name).swept else []
     if not found:
         raise InputError(f"run {folder.name}: {sweep_sentence(run, trials, found)}")
     return folder, found

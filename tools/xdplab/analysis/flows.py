@@ -4,8 +4,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from xdplab.analysis.digits import percent, significant
 from xdplab.model import Model, StreamResult, TrialRecord
+from xdplab.model.digits import percent, significant
 
 #: Flows that are shown, however many there are.
 SHOWN = 5

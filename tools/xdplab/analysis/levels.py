@@ -10,8 +10,8 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from xdplab.analysis.digits import significant
 from xdplab.model import Model
+from xdplab.model.digits import significant
 
 _APART, _WIDER = math.log(1.10), 1.5
 #: Of fewer values two groups are too often chance: one in ten of five with a spread of 10 %, one in forty of eight.

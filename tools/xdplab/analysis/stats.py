@@ -29,9 +29,9 @@ from typing import Literal
 import numpy as np
 from scipy.special import stdtrit  # the quantile of Student's t; scipy.stats takes 0.7 s to import
 
-from xdplab.analysis.digits import significant as significant
 from xdplab.analysis.levels import Levels, two_levels
 from xdplab.model import Model
+from xdplab.model.digits import significant as significant
 
 #: One comparison in a hundred may be called different by the chance that t knows of: a report holds many of them.
 CONFIDENCE = 0.99

@@ -6,16 +6,14 @@ from typing import Any, Literal, TypeVar
 
 import jumpavg
 
-from xdplab.analysis.compare import METRICS, environment_difference, what_differs
+from xdplab.analysis.compare import environment_difference, what_differs
 from xdplab.analysis.doubts import doubtful
-from xdplab.analysis.figures import MORE_IS_BETTER
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods import make_method
 from xdplab.model import Model, RunRecord
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3
-#: jumpavg takes values as multiples of the precision they are worth telling: 1 ns, 1 packet per second.
-_UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0, "pdr_pps": 1.0, "forwarding_rate_pps": 1.0}
 
 #: Runs that differ in one of these do not continue each other.
 _BY = {"method", "tester", "testbed"}
@@ -56,22 +54,23 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
     runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
     found = []
     points = {summary.point_id: summary.forwarder for _, _, summaries in runs for summary in summaries}
+    figures = make_method(last.study.method).figures if last is not None else ()
     for point_id, forwarder in points.items():
-        for metric in METRICS:
+        for figure in figures:
             series = [
                 (name, record, values)
                 for name, record, summaries in runs
-                if (values := _values(summaries, point_id, metric))
+                if (values := _values(summaries, point_id, figure.key))
             ]
             if len(series) >= MIN_RUNS:
-                steps = levels(series, _UNITS[metric], metric in MORE_IS_BETTER, environment_difference)
-                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=metric, levels=steps))
+                steps = levels(series, figure.precision, figure.more, environment_difference)
+                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, levels=steps))
     return found
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
     figures = [one for s in summaries if s.point_id == point_id for one in s.by_repetition]
-    return [value for one in figures if not doubtful(one, metric) and (value := getattr(one, metric))]
+    return [value for one in figures if not doubtful(one, metric) and (value := one.value(metric))]
 
 
 def levels(

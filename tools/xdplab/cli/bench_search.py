@@ -22,9 +22,10 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
 from xdplab.methods.rfc2544.back_to_back import CLAUSE as BACK_TO_BACK
 from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.search import SearchResult
+from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
-from xdplab.methods.search import SearchResult
-from xdplab.model import Model, PresetName, Rfc2544Spec, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import Model, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model import Path as Way
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext

@@ -69,7 +69,7 @@ def run(
         made, outcome = app.run_study(prepared, listener, folder, unfinished)
     trials = made.trials()
     summaries = summarise(outcome.record, trials)
-    print(summary_table(summaries))
+    print(summary_table(prepared.plan.method, summaries))
     print(answer(outcome.record, summaries, trials).sentence)
     print(f"run {made.path}")
     print(f"report {made.report}")

@@ -10,11 +10,13 @@ import typer
 
 from xdplab import app
 from xdplab.analysis import Comparison, answer, compare_runs, environment_difference, summarise, trends
+from xdplab.analysis.columns import rows_of
 from xdplab.analysis.compare import what_differs
 from xdplab.analysis.socket_compare import SocketRunData, cell_trends, compare_cells, difference, left_out
 from xdplab.analysis.sockets import socket_rows
 from xdplab.cli.sockets import comparison_text, socket_text
-from xdplab.cli.tables import comparison_table, environment_lines, summary_table, trend_table
+from xdplab.cli.tables import comparison_table, csv_text, environment_lines, summary_table, trend_table
+from xdplab.methods import make_method
 from xdplab.model import InputError, plain
 from xdplab.report import write_report
 from xdplab.results import RunFolder, SocketFolder, open_run
@@ -26,6 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 def show(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
     results: Results = None,
 ) -> None:
     """Print each point of a run, or each cell of a run of `xdplab sockets`."""
@@ -38,11 +41,14 @@ def show(
             print(socket_text(head.study, cells))
         return
     record, trials = folder.load(), folder.trials()
-    summaries = summarise(record, trials)
+    summaries, method = summarise(record, trials), make_method(record.study.method)
     if as_json:
-        _print_json([summary.model_dump(mode="json") for summary in summaries])
+        _print_json(rows_of(method, summaries))
         return
-    print(summary_table(summaries, trials))
+    if as_csv:
+        print(csv_text(method, summaries), end="")
+        return
+    print(summary_table(method, summaries, trials))
     print(answer(record, summaries, trials).sentence)
 
 
@@ -85,7 +91,8 @@ def _compare_forwarders(folders: Sequence[RunFolder], as_json: bool) -> None:
     (reference, before, baseline), *others = found
     output: list[dict[str, Any]] = []
     for name, record, summaries in others:
-        rows = compare_runs(baseline, summaries, what_differs(before, record))
+        figures = make_method(record.study.method).figures
+        rows = compare_runs(baseline, summaries, figures, what_differs(before, record))
         differences = environment_difference(before, record)
         output.append(
             {

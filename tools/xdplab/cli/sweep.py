@@ -3,11 +3,11 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep import SweepAnalysis
 from xdplab.analysis.sweep.anova import p_words
 from xdplab.analysis.sweep.published import Beside
 from xdplab.cli.tables import columns
+from xdplab.model.digits import significant
 
 #: Configurations listed at both ends.
 _LISTED = 5

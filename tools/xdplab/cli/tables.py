@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables as plain text: the same on a terminal, in a log and in a mail."""
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
-from xdplab.analysis.compare import METRIC_WORDS
-from xdplab.analysis.digits import significant
-from xdplab.analysis.figures import MORE_IS_BETTER, rate_of
+from xdplab.analysis.columns import columns_of, figure_text
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Level
+from xdplab.methods import Method, figure
 from xdplab.model import StudySpec, TrialRecord, plain
+from xdplab.model.digits import number
 from xdplab.report import duration
 from xdplab.runner import Plan
 from xdplab.runner.plan import OVERHEAD_S
@@ -30,41 +31,19 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
+def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
     """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
     points = list(summaries)
-    several_paths = len({point.path for point in points}) > 1
-    rows = []
-    for point in points:
-        rate = point.figures.get("forwarding_rate", {}).get("forwarding_rate_pps")
-        ndr = rate_of(point.by_repetition, "ndr_pps")
-        rows.append(
-            {
-                "forwarder": point.forwarder,
-                "path": point.path if several_paths else "-",
-                "mode": point.mode or "-",
-                "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
-                "bytes": str(point.frame_bytes),
-                "NDR kpps": f"{ndr.text(1000, digits=4)}{' ?' if ndr.doubt else ''}" if ndr else "-",
-                "kpps at overload": number(rate and rate["median"] / 1000),
-                **_light(point),
-                "kpps": number(point.offered_pps and point.offered_pps / 1000),
-                "loss": ratio(point.loss_ratio),
-                "p50 us": number(point.p50_us),
-                "p99 us": number(point.p99_us),
-                "p99.9 us": number(point.p999_us),
-                "reps": point.repeats,
-                "status": point.status,
-            }
-        )
+    shown = [each for each in columns_of(method, points) if "terminal" in each.places]
+    table = {each.title.replace("µ", "u"): [each.shown(point) for point in points] for each in shown}
+    always = {"forwarder", "status"}
+    kept = {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
+    rows = [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
     notes = reason_lines(
         ((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason), "points"
     )
     for point in points:
-        told = point.figures.get("forwarding_rate", {}).get("two_levels_kpps")
-        notes += [f"{point.forwarder}, {point.frame_bytes} bytes: at overload two levels, kpps: {told}"] if told else []
-        ndr = rate_of(point.by_repetition, "ndr_pps")
-        notes += [f"{point.forwarder}, {point.frame_bytes} bytes: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else []
+        notes += method.notes(point)
         if point.tx_drops:
             notes.append(
                 f"{point.forwarder}: the tester's own card dropped {point.tx_drops} frames; they were not sent"
@@ -75,9 +54,17 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
     dead = overhead(trials)
     if dead:
         notes.append(dead_time("a visit", "the visits'", dead))
-    always = {"forwarder", "status"}
-    titles = [each for each in rows[0] if each in always or any(row[each] != "-" for row in rows)] if rows else []
-    return "\n".join([columns([titles, *([row[each] for each in titles] for row in rows)]), *notes])
+    return "\n".join([columns(rows), *notes])
+
+
+def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
+    """One line per point under the keys of all columns; units are those of the keys."""
+    out = io.StringIO()
+    shown = columns_of(method, summaries)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([each.key for each in shown])
+    writer.writerows([[each.of(point) for each in shown] for point in summaries])
+    return out.getvalue()
 
 
 def dead_time(of_what: str, whose: str, dead: Overhead) -> str:
@@ -105,11 +92,12 @@ def comparison_table(
     for before, after, metrics in rows:
         for metric, found in metrics.items():
             if found is not None:
-                figures = (_median(side, metric) for side in (before, after))
+                told = figure(metric)
+                figures = (figure_text(side, told) for side in (before, after))
                 table.append(
                     [
                         after.forwarder,
-                        METRIC_WORDS[metric],
+                        told.title,
                         *figures,
                         "not said" if found.hindrances else found.text(),
                         found.verdict(),
@@ -165,38 +153,6 @@ def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | st
         f"{duration(traffic_s + OVERHEAD_S * len(visits))} with starts, without calibration and repeats"
     )
     return "\n".join(lines)
-
-
-def number(value: float | None) -> str:
-    """Three significant digits, four from 100 on, or a dash."""
-    return "-" if value is None else significant(value, 4 if value >= 100 else 3)
-
-
-def ratio(value: float | None) -> str:
-    """A loss ratio: 0 only when it is zero."""
-    return "-" if value is None else "0" if value == 0 else f"{value:.2e}"
-
-
-def _median(summary: PointSummary, metric: str) -> str:
-    """Of the clean repetitions, or of all when there are none."""
-    if metric in MORE_IS_BETTER:
-        rate = rate_of(summary.by_repetition, metric)
-        return rate.text(1000, digits=4) if rate else "-"
-    known = [one for one in summary.by_repetition if getattr(one, metric) is not None]
-    stands = [one for one in known if not one.was_disturbed(metric)] or known
-    return number(median(getattr(one, metric) for one in stands)) if stands else "-"
-
-
-def _light(point: PointSummary) -> dict[str, str]:
-    """What it reads at the study's light load."""
-    light = point.light
-    if light is None:
-        return dict.fromkeys(("kpps, light", "p50 us, light", "loss, light"), "-")
-    return {
-        "kpps, light": number(light.offered_pps and light.offered_pps / 1000),
-        "p50 us, light": number(light.p50_us),
-        "loss, light": ratio(light.loss_ratio),
-    }
 
 
 def _changed(key: str, before: Any, now: Any) -> str:

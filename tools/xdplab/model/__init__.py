@@ -15,19 +15,15 @@ from xdplab.model.errors import (
 )
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
+from xdplab.model.method import MethodSpec
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
     ForwarderSpec,
-    LatencySpec,
-    MethodSpec,
     Path,
     Point,
-    PresetName,
-    Rfc2544Spec,
     StudySpec,
 )
 from xdplab.model.testbed import CpuLayout, TestbedSpec
-from xdplab.model.traced import BreakdownSpec, TraceWay, TracingSpec
 from xdplab.model.traffic import TrafficSpec
 from xdplab.model.trial import (
     Calibration,
@@ -44,7 +40,6 @@ from xdplab.model.trial import (
 
 __all__ = [
     "SCHEMA_VERSION",
-    "BreakdownSpec",
     "Calibration",
     "CpuLayout",
     "Disturbance",
@@ -57,7 +52,6 @@ __all__ = [
     "InputError",
     "Interrupted",
     "JournalFailed",
-    "LatencySpec",
     "LatencySummary",
     "MethodSpec",
     "Missing",
@@ -67,8 +61,6 @@ __all__ = [
     "Point",
     "PointFailed",
     "PortSpec",
-    "PresetName",
-    "Rfc2544Spec",
     "RunRecord",
     "Shown",
     "SshAddress",
@@ -77,8 +69,6 @@ __all__ = [
     "StudySpec",
     "TestbedSpec",
     "ThreadUse",
-    "TraceWay",
-    "TracingSpec",
     "TrafficSpec",
     "TrialRecord",
     "TrialResult",

@@ -6,19 +6,17 @@ import itertools
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from xdplab.model.base import Model, Shown, plain
 from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
 from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
 from xdplab.model.inventory import Name
-from xdplab.model.traced import BreakdownSpec, TracingSpec
+from xdplab.model.method import AnyMethod, default_method
 from xdplab.model.traffic import FrameBytes, TrafficSpec
 from xdplab.model.trial import DisturbanceRule
-
-PresetName = Literal["rfc2544", "tst009", "csit", "quick", "binary"]
 
 
 class Path(StrEnum):
@@ -69,73 +67,6 @@ class ForwarderSpec(Model):
         return plain(f"{self.name}:{options}" if options else self.name)
 
 
-class LatencySpec(Model):
-    """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
-
-    name: Literal["latency"] = "latency"
-    duration_s: float = Field(default=2.0, ge=0.05, le=3600)
-    #: A light load in probes per second that is measured first, in the same visit: where a forwarder loses frames at
-    #: the study's rate, its latency there is that of a queue, and only the light load compares.
-    light_pps: float | None = Field(default=None, gt=0, le=100e6)
-    light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)
-    warmup_s: float = Field(default=0.3, ge=0, le=60)
-    drain_s: float = Field(default=0.2, ge=0.01, le=10)
-
-
-Clause = Literal["throughput", "latency", "loss-curve", "back-to-back", "recovery", "reset"]
-
-
-class EqualLoadSpec(Model):
-    """What a visit measures beside the clauses, at loads that are the same for all forwarders, so that it pairs."""
-
-    #: Latency as in RFC 2544 §26.2, at this load and not at each forwarder's own throughput.
-    latency_pps: float | None = Field(default=None, gt=0, le=100e6)
-    #: Forwarding rate (RFC 2285 §3.6.1) in response to this offered load, above what any of them carries. At the
-    #: tester's top rate, which bounds it, it is the rate at maximum offered load (FRMOL, §3.6.2).
-    overload_pps: float | None = Field(default=None, gt=0, le=100e6)
-
-
-class Rfc2544Spec(Model):
-    """RFC 2544 §26.1 to §26.6: one clause by its name, or all with `name: rfc2544`."""
-
-    name: Literal["rfc2544", "throughput", "loss-curve", "back-to-back", "recovery", "reset"]
-    #: Clauses of `rfc2544`; each of the others is one clause, with the throughput in front where it is built upon.
-    clauses: tuple[Clause, ...] = get_args(Clause)
-    preset: PresetName = "quick"
-    loss_ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(default=(0.0, 0.001, 0.005), min_length=1)
-    #: Speed of the medium, for testbeds that have one; without it the tester's calibrated top rate is the top load.
-    line_rate_bps: float | None = Field(default=None, gt=0)
-    low_pps: float = Field(default=2000, gt=0)
-    #: Traffic seconds of a search at the most (default: the preset's).
-    budget_s: float | None = Field(default=None, gt=0)
-    #: Wait for frames that are still on their way, at the most (§23: 2 s after the last one was sent).
-    drain_s: float = Field(default=2.0, ge=0.01, le=10)
-    equal_load: EqualLoadSpec = EqualLoadSpec()
-
-    @property
-    def wanted(self) -> tuple[Clause, ...]:
-        """Clauses to carry out, in the order of the RFC."""
-        asked = set(self.clauses) if self.name == "rfc2544" else {self.name}
-        if self.name in ("back-to-back", "recovery"):
-            asked.add("throughput")
-        return tuple(clause for clause in get_args(Clause) if clause in asked)
-
-
-def _kind_of_method(value: Any) -> str:
-    """Which spec a method's mapping is; one without a name is `latency`."""
-    name = value.get("name", "latency") if isinstance(value, dict) else getattr(value, "name", "latency")
-    return name if name in ("latency", "breakdown", "tracing") else "rfc2544"
-
-
-MethodSpec = Annotated[
-    Annotated[LatencySpec, Tag("latency")]
-    | Annotated[Rfc2544Spec, Tag("rfc2544")]
-    | Annotated[BreakdownSpec, Tag("breakdown")]
-    | Annotated[TracingSpec, Tag("tracing")],
-    Discriminator(_kind_of_method),
-]
-
-
 class StudySpec(Model):
     """A study file (`suites/studies/*.yaml`)."""
 
@@ -167,7 +98,7 @@ class StudySpec(Model):
     #: Load levels: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
     frame_bytes: tuple[FrameBytes, ...] = ()
-    method: MethodSpec = LatencySpec()
+    method: AnyMethod = Field(default_factory=default_method)
     repetitions: int = Field(default=5, ge=1, le=10_000)
     seed: int = 1
     disturbance: DisturbanceRule = DisturbanceRule()
@@ -202,14 +133,6 @@ class StudySpec(Model):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return value if isinstance(value, (list, tuple)) else (value,)
-
-    @field_validator("method", mode="before")
-    @classmethod
-    def _known_method(cls, value: Any) -> Any:
-        known = ("latency", "breakdown", "tracing", *get_args(Rfc2544Spec.model_fields["name"].annotation))
-        if isinstance(value, dict) and value.get("name", "latency") not in known:
-            raise ValueError(f"name should be one of {', '.join(map(repr, known))}")
-        return value
 
     @model_validator(mode="after")
     def _options_of_one_tester(self) -> "StudySpec":

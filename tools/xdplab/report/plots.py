@@ -63,11 +63,12 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     for row, summary in enumerate(reversed(summaries)):
         style = line_style(len(summaries) - 1 - row)
         for figures in summary.by_repetition:
-            if figures.p50_us is None or figures.p99_us is None:
+            p50, p99 = figures.value("p50_us"), figures.value("p99_us")
+            if p50 is None or p99 is None:
                 continue
             face = "none" if figures.was_disturbed("p50_us") else style["color"]
-            axes.plot(figures.p50_us, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
-            axes.plot(figures.p99_us, row, "|", markersize=9, color=style["color"])
+            axes.plot(p50, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
+            axes.plot(p99, row, "|", markersize=9, color=style["color"])
     axes.set_xscale("log")
     axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
     axes.set_ylim(-0.6, len(summaries) - 0.4)

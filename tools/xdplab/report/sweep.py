@@ -8,13 +8,14 @@ from typing import Any
 import yaml
 from markupsafe import Markup
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.distribution import distribution
 from xdplab.analysis.summary import counted
 from xdplab.analysis.sweep import SHOWN, SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.analysis.sweep.anova import p_words
 from xdplab.analysis.sweep.published import Beside, PublishedStudy, PublishedTable, beside
+from xdplab.methods import make_method
 from xdplab.model import InputError, RunRecord, StudySpec, TrialRecord, validated
+from xdplab.model.digits import significant
 
 
 def published_study(name: str, expected: str) -> PublishedStudy:
@@ -62,11 +63,12 @@ def sweep_sections(run: RunRecord, trials: Sequence[TrialRecord]) -> list[dict[s
     by_point: dict[str, list[TrialRecord]] = {}
     for trial in trials:
         by_point.setdefault(trial.point_id, []).append(trial)
+    method = make_method(run.study.method)
     sections = []
     for found in analyse_sweep(run, trials):
         best = found.configurations[:SHOWN]
         labels = found.clustering.labels
-        curves = [(labels.get(row.point_id), distribution(counted(by_point[row.point_id]))) for row in best]
+        curves = [(labels.get(row.point_id), distribution(counted(method, by_point[row.point_id]))) for row in best]
         rules = {rule.cluster: rule for rule in found.rules.rules}
         sections.append(
             {

@@ -13,9 +13,9 @@ from robot.api.deco import keyword, library
 
 from xdplab import app
 from xdplab.analysis import Answer, PointSummary, answer, summarise
-from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.methods import make_method
 from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.report import beside_published, describe, duration
 from xdplab.report.published import published_figure
@@ -170,13 +170,12 @@ class XdplabLibrary:
         """Return what a variant contributes against the study's reference; skip with the reason when unsupported."""
         assert self._run is not None, "run a study first"
         self.forwarder_was_measured(title)
-        steps = ladder(self._run, self._summaries)
-        rung = next((rung for rung in steps.rungs if rung.summary.forwarder == title), None) if steps else None
-        if rung is None:
+        told = make_method(self._run.study.method).contribution(self._run, self._summaries, title)
+        if told is None:
             raise SkipExecution(f"{title}: the study's reference was not measured with it")
-        logger.info(f"{title}: {rung.verdict()}")
-        logger.console(f"  {title}: {rung.verdict()}")
-        return rung.verdict()
+        logger.info(f"{title}: {told}")
+        logger.console(f"  {title}: {told}")
+        return told
 
     @keyword
     def tracing_was_measured(self, way: str) -> None:

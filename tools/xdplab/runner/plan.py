@@ -9,7 +9,7 @@ from typing import Any
 
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
-from xdplab.methods import Method, make_method
+from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
 from xdplab.runner.design import Combination, design
@@ -35,7 +35,7 @@ class Plan:
 
     points: tuple[Point, ...]
     visits: tuple[Visit, ...]
-    method: Method
+    method: Method[Any]
     #: Combinations that the study's constraints leave out.
     left_out: int = 0
     #: Of the order of visits.
@@ -144,7 +144,9 @@ def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool)
 def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
     traffic = point.traffic
     loaded = (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
-    if tester.closed_loop and (study.method.name != "latency" or loaded or traffic.frame_bytes == "imix"):
+    if tester.closed_loop and (
+        not method_class(study.method.name).closed_loop or loaded or traffic.frame_bytes == "imix"
+    ):
         raise InputError(
             f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load beside: "
             "method latency, one frame size"

@@ -20,7 +20,6 @@ from xdplab.methods import make_method
 from xdplab.model import (
     Environment,
     Interrupted,
-    LatencySpec,
     Path,
     PointFailed,
     StreamSpec,
@@ -29,6 +28,7 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
+from xdplab.model.method import default_method
 from xdplab.model.sockets import SocketStudy, SocketTrial, StageSummary
 from xdplab.runner.cache_misses import cache_misses
 from xdplab.runner.cells import Cell, cells, describe
@@ -56,7 +56,9 @@ _NO_CLOCK = (
 
 def environment_of(testbed: Testbed, tester: Tester) -> Environment:
     """The machine, and the versions of the programs that cases may name."""
-    found = capture_environment(testbed, tester.versions(testbed.tester_host), Plan((), (), make_method(LatencySpec())))
+    found = capture_environment(
+        testbed, tester.versions(testbed.tester_host), Plan((), (), make_method(default_method()))
+    )
     programs = (XskRole, TestpmdRole, XdpsockRole)
     versions = found.versions | {name: text for each in programs for name, text in each.versions(testbed.dut).items()}
     return found.model_copy(update={"versions": versions})

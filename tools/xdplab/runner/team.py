@@ -2,6 +2,7 @@
 """The testers of a run: most runs have one; where several measure the same points, one at a time holds the ports."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from xdplab.methods import Method
 from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
@@ -135,7 +136,7 @@ def _refuse_shares(points: list[Point]) -> None:
             )
 
 
-def _check_load(tester: Tester, found: Calibration, method: Method, traffic: TrafficSpec) -> None:
+def _check_load(tester: Tester, found: Calibration, method: Method[Any], traffic: TrafficSpec) -> None:
     if tester.closed_loop:  # the next waits for the last: more is not asked for than comes back
         return
     asked = method.asked_pps(traffic.at(found.ceiling_pps))

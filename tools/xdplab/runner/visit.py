@@ -99,7 +99,7 @@ class PointVisit:
         """Where it runs."""
         return self._dut
 
-    def carry_out(self, method: Method) -> None:
+    def carry_out(self, method: Method[Any]) -> None:
         """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
         status: Literal["ok", "failed", "unsupported"] = "ok"
         reason = ""

@@ -21,9 +21,9 @@ from typing import Literal, Self
 
 import numpy as np
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep.table import ABSENT, Factor, Table
 from xdplab.model import Model
+from xdplab.model.digits import significant
 
 #: With fewer degrees of freedom than this the error is taken from the repetitions.
 _MIN_ERROR_DF = 5

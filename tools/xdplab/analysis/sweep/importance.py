@@ -18,12 +18,12 @@ from typing import Literal
 
 import numpy as np
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep.anova import Anova, Design
 from xdplab.analysis.sweep.rules import questions
 from xdplab.analysis.sweep.table import Factor, Table
 from xdplab.analysis.sweep.visible import smallest_visible
 from xdplab.model import Model
+from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
 
 ALPHA = 0.01

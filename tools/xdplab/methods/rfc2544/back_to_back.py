@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import scale_of
-from xdplab.methods.search import Bound
+from xdplab.methods.rfc2544.search import Bound
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import burst_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 from xdplab.model.trial import LOAD_TOLERANCE
 
 CLAUSE = "RFC 2544 26.4"

@@ -3,9 +3,10 @@
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import top_load
-from xdplab.methods.search import SearchResult, Step, search
+from xdplab.methods.rfc2544.search import SearchResult, Step, search
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import load_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.1"
 

@@ -1,29 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods that follow frames through a forwarder."""
+"""What a study may ask of method `tracing`."""
 
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
-from xdplab.model.base import Model
+from xdplab.methods.traced import TracedSpec
 
-
-class TracedSpec(Model):
-    """What the methods that trace have in common: at each rate, trials with it beside trials without."""
-
-    rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)
-    pairs: int = Field(default=3, ge=1, le=100)
-    duration_s: float = Field(default=0.5, ge=0.05, le=60)
-    warmup_s: float = Field(default=0.1, ge=0, le=10)
-    drain_s: float = Field(default=0.1, ge=0.01, le=10)
-
-
-class BreakdownSpec(TracedSpec):
-    """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
-
-    name: Literal["breakdown"]
-
-
+CLAUSE = "tracing"
+WITHOUT = "without"
 TraceWay = Literal["in-band", "bpf", "perf"]
 
 

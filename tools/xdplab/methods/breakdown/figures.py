@@ -5,10 +5,14 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.distribution import distribution
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
 from xdplab.analysis.stats import MIN_PAIRS, ratio_interval
-from xdplab.methods.breakdown import CLAUSE
+from xdplab.analysis.summary import PointSummary
 from xdplab.model import TrialRecord
+from xdplab.model.digits import significant
+
+CLAUSE = "breakdown"
 
 #: Probes that a frame waits for until it is sent: rx_batch and tx_batch.
 _PROBES_ON_THE_WAY = 2
@@ -66,36 +70,41 @@ def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
     return {stage: max(0.0, value - _PROBES_IN[stage] * cost_us) for stage, value in typical.items()}
 
 
-def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:
-    """Last attempts of each clause, paired in their order; undisturbed pairs alone if there are enough of them."""
-    chosen = []
-    for clause in clauses:
-        last: dict[tuple[int, int], TrialRecord] = {}
-        for trial in trials:
-            if trial.clause == clause and trial.result is not None:
-                last[(trial.repetition, trial.trial)] = trial
-        chosen.append([trial for _, trial in sorted(last.items(), key=lambda item: item[0])])
-    pairs = list(zip(*chosen, strict=False))
-    undisturbed = [pair for pair in pairs if _undisturbed(pair)]
-    return undisturbed if len(undisturbed) >= MIN_PAIRS else pairs
-
-
-def clean_pairs(pairs: Iterable[tuple[TrialRecord, ...]]) -> int:
-    """How many of them the machine disturbed on neither side."""
-    return sum(_undisturbed(pair) for pair in pairs)
-
-
-def _undisturbed(pair: tuple[TrialRecord, ...]) -> bool:
-    return all(trial.status == "ok" for trial in pair)
-
-
-def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
-    """p50 and p99 of each trial in us."""
-    merged = [distribution([trial]) for trial in trials]
-    found = {name: [one.percentile_us(float(name[1:-3])) for one in merged] for name in ("p50_us", "p99_us")}
-    return {name: [value for value in values if value is not None] for name, values in found.items()}
-
-
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
+    """Of the first forwarder, at the highest rate at which its frames are alone."""
+    found = [(s.forwarder, one) for s in summaries for one in s.figures.get("breakdown", ()) if one["typical_less_us"]]
+    if not found:
+        return Answer(sentence=f"No answer: {_why_no_breakdown(summaries)}.")
+    name = found[0][0]
+    last = [one for forwarder, one in found if forwarder == name][-1]
+    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in last["typical_less_us"].items())
+    pairs = f"{last['clean']} clean of {last['pairs']} pairs of trials"
+    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if last["clean"] < MIN_PAIRS else ""
+    sentence = (
+        f"{few}{name}, median frame at {significant(last['rate_pps'] / 1000)} kpps: {words} (what the probes cost has "
+        f"been taken off, an estimate), {pairs}."
+    )
+    return Answer(sentence=sentence, said=not few)
+
+
+def _why_no_breakdown(summaries: Sequence[PointSummary]) -> str:
+    """What is missing for a stage without the cost of its probes, and what to do."""
+    at_rates = [one for summary in summaries for one in summary.figures.get("breakdown", ())]
+    if not at_rates:
+        return "; ".join(f"{s.forwarder}: {s.reason or 'no batch was traced'}" for s in summaries)
+    fewest = min(at_rates, key=lambda one: float(one["frames_per_batch"]))
+    if fewest["frames_per_batch"] > ALONE:
+        return (
+            f"at no rate was a frame alone in its batch, so the probes' cost cannot be told apart: at "
+            f"{significant(fewest['rate_pps'] / 1000)} kpps one held {significant(fewest['frames_per_batch'])} frames; "
+            "lower rates_pps, or a faster machine"
+        )
+    return (
+        "frames that were alone in their batch took no longer with the probes than without, so the machine's noise "
+        "hides what these cost; more pairs, or a quieter machine"
+    )

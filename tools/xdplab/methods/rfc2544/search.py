@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
-from xdplab.model import Model, PresetName
+from xdplab.methods.figure import LimitedBy
+from xdplab.methods.rfc2544.spec import PresetName
+from xdplab.model import Model
 from xdplab.model.trial import LOAD_TOLERANCE
 
-LimitedBy = Literal["forwarder", "tester", "below-minimum", "budget"]
 #: Loads that differ by less are one: the library rounds them.
 _SAME_LOAD = 1e-6
 
@@ -167,7 +167,7 @@ def search(
     if preset == "binary":
         bounds = [_bisect(settings, ratio, low_pps, high_pps, recorder) for ratio in loss_ratios]
     else:
-        from xdplab.methods.mlr import mlrsearch  # the library takes 0.4 s to import
+        from xdplab.methods.rfc2544.mlr import mlrsearch  # the library takes 0.4 s to import
 
         bounds = mlrsearch(settings, loss_ratios, low_pps, high_pps, recorder)
     return SearchResult(

@@ -5,26 +5,45 @@ Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 
 instead of one per stream, and repetitions are interleaved with those of the other forwarders.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from xdplab.methods.base import Method, Session
+from xdplab.methods.column import Column
+from xdplab.methods.latency.columns import COLUMNS, LIGHT_LOAD
 from xdplab.methods.streams import load_streams, probe_streams
-from xdplab.model import LatencySpec, StreamSpec, TrafficSpec, TrialSpec
+from xdplab.model import MethodSpec, RunRecord, StreamSpec, TrafficSpec, TrialSpec
+from xdplab.report.page import Page, Section
 
-#: Clause of the trial at the study's light load.
-LIGHT_LOAD = "light load"
 #: Length of the trial that measures the forwarding rate a load share refers to.
 _RATE_TRIAL_S = 0.5
 
 
-class Latency(Method):
+class LatencySpec(MethodSpec):
+    """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
+
+    name: Literal["latency"] = "latency"
+    duration_s: float = Field(default=2.0, ge=0.05, le=3600)
+    #: A light load in probes per second that is measured first, in the same visit: where a forwarder loses frames at
+    #: the study's rate, its latency there is that of a queue, and only the light load compares.
+    light_pps: float | None = Field(default=None, gt=0, le=100e6)
+    light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    warmup_s: float = Field(default=0.3, ge=0, le=60)
+    drain_s: float = Field(default=0.2, ge=0.01, le=10)
+
+
+class Latency(Method[LatencySpec]):
     """Probes beside a load, after a warm-up that is not counted."""
 
     name: ClassVar[str] = "latency"
+    spec_model: ClassVar[type[MethodSpec]] = LatencySpec
+    summary: ClassVar[str] = "latency of probes at a rate, alone or beside a load"
+    columns: ClassVar[tuple[Column, ...]] = COLUMNS
+    beside: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     repeats_whole: ClassVar[bool] = True
-
-    def __init__(self, spec: LatencySpec) -> None:
-        self.spec = spec
+    closed_loop: ClassVar[bool] = True
+    swept: ClassVar[bool] = True
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
@@ -62,3 +81,21 @@ class Latency(Method):
         )
         result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
         return result.received / result.elapsed_s
+
+    def sections(self, page: Page) -> list[Section]:
+        """The table of points, the distributions, and what was lost beside."""
+        if not page.measured:
+            return []
+        light = page.ratios(LIGHT_LOAD).values()
+        with_light = [point.beside[LIGHT_LOAD] for point in page.measured if LIGHT_LOAD in point.beside]
+        ratios = page.ratios().values()
+        result = page.section(self, "report.html.j2", ratios=ratios, light_ratios=light, with_light=with_light)
+        return [result, page.pictures(), page.section(self, "loss.html.j2")]
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """Where it deviates from the RFC."""
+        return [
+            f"Latency after RFC 2544 §26.2, deviating: {self.spec.duration_s} s trials instead of 120 s, "
+            f"{run.study.repetitions} repetitions instead of 20, every probe frame time-stamped, and at a stated rate "
+            "rather than at the throughput. Frame sizes count the FCS (§9)."
+        ]

@@ -4,9 +4,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xdplab.analysis.digits import percent, significant
-from xdplab.methods.search import PRESETS
+from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model, TrialRecord
+from xdplab.model.digits import percent, significant
 
 _LOSS_CURVE = "RFC 2544 26.3"
 

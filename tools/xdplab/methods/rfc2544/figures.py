@@ -5,13 +5,29 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.contradiction import contradiction, last_attempts, worst
 from xdplab.analysis.distribution import carried, distribution
-from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.levels import two_levels
-from xdplab.methods.search import PRESETS
+from xdplab.methods.figure import Figure
+from xdplab.methods.rfc2544.contradiction import contradiction, last_attempts, worst
+from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import TrialRecord
+from xdplab.model.digits import percent
 
+_RATE: dict[str, Any] = {
+    "better": "more",
+    "unit": "kpps",
+    "per": 1e3,
+    "said_unit": "Mpps",
+    "said_per": 1e6,
+    "verb": "forwards",
+}
+#: Throughput without loss (§26.1); 0: it lost frames at the lowest load.
+NDR = Figure(key="ndr_pps", name="throughput without loss", main=True, **_RATE)
+#: With a tolerated loss, where only such were searched.
+PDR = Figure(key="pdr_pps", name="throughput with a tolerated loss", **_RATE)
+#: At the study's overload (RFC 2285 §3.6.1).
+FORWARDING_RATE = Figure(key="forwarding_rate_pps", name="forwarding rate at overload", **_RATE)
 Found = Sequence[dict[str, Any]]
 
 
@@ -43,33 +59,32 @@ def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFig
         if trial.purpose != "figures" or trial.clause not in _RATES or "unsupported" in trial.figures:
             continue
         earlier = found.get(trial.repetition) or _nothing(trial.repetition)
-        new = _RATES[trial.clause](trial, trials)
-        new |= {name: getattr(earlier, name) | new.get(name, {}) for name in _PER_METRIC}
+        found_here = _RATES[trial.clause](trial, trials)
+        new = {**found_here, **{name: getattr(earlier, name) | found_here.get(name, {}) for name in _PER_METRIC}}
         searched = last_attempts(trials, trial.repetition, trial.clause)
         disturbed = sum(one.status == "disturbed" for one in searched) * 2 > len(searched)
-        clean = () if disturbed else tuple(name for name in new if name in MORE_IS_BETTER)
+        clean = () if disturbed else tuple(found_here["values"])
         machine = {"disturbed": disturbed or earlier.disturbed, "clean_metrics": (*earlier.clean_metrics, *clean)}
         whole = earlier.model_copy(update={**new, **machine})
-        best = whole.ndr_pps or whole.pdr_pps or whole.forwarding_rate_pps or 0.0
+        best = next(filter(None, (whole.value(each.key) for each in (NDR, PDR, FORWARDING_RATE))), 0.0)
         found[trial.repetition] = whole.model_copy(update={"achieved_pps": best, "forwarded_pps": best})
     return tuple(found.values())
 
 
-_PER_METRIC = ("limited_by", "at_most", "resolution", "doubts")
+_PER_METRIC = ("values", "called", "limited_by", "at_most", "resolution", "doubts")
 
 
 def _nothing(repetition: int) -> RepetitionFigures:
     return RepetitionFigures(
-        repetition=repetition, disturbed=False, p50_us=None, p99_us=None, p999_us=None, loss_ratio=0.0,
-        achieved_pps=0.0, forwarded_pps=0.0,
-    )  # fmt: skip
+        repetition=repetition, disturbed=False, loss_ratio=0.0, achieved_pps=0.0, forwarded_pps=0.0
+    )
 
 
 def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss."""
     figures = trial.figures
     bound = min(figures["bounds"], key=lambda each: float(each["loss_ratio"]))
-    metric = "ndr_pps" if bound["loss_ratio"] == 0 else "pdr_pps"
+    metric = NDR.key if bound["loss_ratio"] == 0 else PDR.key
     limited_by, rate = bound["limited_by"], (bound["throughput_pps"] or 0.0) * figures["directions"]
     at_most, doubts = {}, {}
     if limited_by == "below-minimum":
@@ -82,8 +97,10 @@ def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, An
     if contradicted_by:
         doubts[metric] = contradicted_by.text()
     return {
-        metric: rate if rate or limited_by == "below-minimum" else None,
-        "pdr_loss_ratio": bound["loss_ratio"] or None,
+        "values": {metric: rate if rate or limited_by == "below-minimum" else None},
+        "called": {metric: f"throughput with at most {percent(bound['loss_ratio'])} loss"}
+        if bound["loss_ratio"]
+        else {},
         "loss_ratio": bound["loss_ratio"],
         "limited_by": {metric: limited_by},
         "at_most": at_most,
@@ -94,10 +111,10 @@ def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, An
 
 def _flooded(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """The forwarding rate; a forwarder that lost nothing may forward more. It is told apart by single frames."""
-    metric = "forwarding_rate_pps"
+    metric = FORWARDING_RATE.key
     received = [each.result.received for each in last_attempts(trials, trial.repetition, trial.clause) if each.result]
     return {
-        metric: trial.figures[metric],
+        "values": {metric: trial.figures[metric]},
         "limited_by": {metric: "forwarder" if trial.figures["overloaded"] else "tester"},
         "resolution": {metric: 1 / median(received)} if any(received) else {},
     }

@@ -6,27 +6,47 @@ The tester's time stamps travel in the frames and are there in all of them: they
 traced stages should add up to.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.sweep.published import PublishedStudy
 from xdplab.methods.base import Method, Session
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
-from xdplab.methods.stages import ProbeRecords, traced_figures
+from xdplab.methods.stages import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.streams import probe_streams
-from xdplab.model import PointFailed, TraceWay, TracingSpec, TrafficSpec, TrialSpec, Unsupported, XdplabError
+from xdplab.methods.tracing.figures import tracing_answer, tracing_figures
+from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
+from xdplab.model import (
+    MethodSpec,
+    Point,
+    PointFailed,
+    RunRecord,
+    TrafficSpec,
+    TrialRecord,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+)
+from xdplab.report.page import Page, Section
+from xdplab.report.sweep import published_study
 
-CLAUSE = "tracing"
-WITHOUT = "without"
+#: How a frame may be followed.
+WAYS: dict[TraceWay, str] = {
+    "in-band": "time stamps that the forwarder itself takes, beside the departure in the frame",
+    "bpf": "static probes (USDT), recorded by a BPF program",
+    "perf": "static probes (USDT), recorded by perf",
+}
 
 
-class Tracing(Method):
+class Tracing(Method[TracingSpec]):
     """Rounds of trials at each rate of the spec."""
 
     name: ClassVar[str] = "tracing"
-
-    def __init__(self, spec: TracingSpec) -> None:
-        self.spec = spec
+    spec_model: ClassVar[type[MethodSpec]] = TracingSpec
+    summary: ClassVar[str] = "what each way of following a frame costs that frame"
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """In each round one without, and one for each way."""
@@ -83,6 +103,25 @@ class Tracing(Method):
             session.trial(trial, purpose="search", clause=clause)
             found = traced_figures(end())
         session.found(f"{clause} stages {pair}", {"rate_pps": rate, "way": way, **found})
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+        """Each way at each rate."""
+        found = tracing_figures(self.spec, trials, int(str(point.forwarder.options.get("trace_every", 1))))
+        return {"tracing": found} if found else {}
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+        """What each way costs, and whether that is below the goal."""
+        return tracing_answer(summaries, self.spec.goal_us)
+
+    def sections(self, page: Page) -> list[Section]:
+        """Costs, and whether the traced stages agree with the time stamps in the frames."""
+        traced = [summary for summary in page.measured if "tracing" in summary.figures]
+        found = {"tracing": traced, "way_words": WAYS, "stage_words": STAGES, "traced_by_others": self._by_others()}
+        return [page.section(self, "report.html.j2", **found)] if traced else []
+
+    def _by_others(self) -> PublishedStudy | None:
+        name = self.spec.published
+        return None if name is None else published_study(name, f"method.published: {name!r}: the name")
 
 
 @contextmanager

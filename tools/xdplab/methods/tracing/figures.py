@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from xdplab.analysis.breakdown import clean_pairs, paired_trials, percentiles
-from xdplab.analysis.digits import percent
+from xdplab.analysis.answer import Answer
 from xdplab.analysis.figures import MAX_LOSS
+from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
 from xdplab.analysis.stats import MIN_PAIRS, difference_interval, ratio_interval
-from xdplab.methods.tracing import CLAUSE, WITHOUT
-from xdplab.model import TraceWay, TracingSpec, TrialRecord
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
+from xdplab.model import TrialRecord
+from xdplab.model.digits import percent, significant
 
 #: Probes that trap before a frame is sent: receive and transmit.
 _PROBES_ON_THE_WAY = 2
@@ -126,3 +128,21 @@ def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | No
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
+    """Of the first forwarder at its lowest rate, where traced frames hold nobody else up."""
+    found = [(s.forwarder, one) for s in summaries for one in s.figures.get("tracing", ()) if "cost" in one]
+    if not found:
+        return Answer(sentence="No answer: nothing was traced.")
+    name, rate = found[0][0], min(one["rate_pps"] for forwarder, one in found if forwarder == found[0][0])
+    rows = [one for forwarder, one in found if (forwarder, one["rate_pps"]) == (name, rate)]
+    words = []
+    few = "" if any(one["clean"] >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
+    for one in rows:
+        cost = one["cost"]["p50"]["difference_us"]
+        spread = f" ({cost['low']:.2f} to {cost['high']:.2f})" if cost["low"] is not None else ""
+        words.append(f"{one['way']} {cost['mean']:.2f} µs{spread}, {one['verdict']}")
+    at = f"{significant(rate / 1000)} kpps"
+    sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
+    return Answer(sentence=sentence, said=not few)

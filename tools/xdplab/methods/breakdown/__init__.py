@@ -5,25 +5,34 @@ At each rate pairs of trials, one without and one with the probes attached, in t
 latency of the two tells what tracing costs; the stages are those of the traced ones and hold that cost.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods.base import Method, Session
+from xdplab.methods.breakdown.figures import CLAUSE, breakdown_answer, breakdown_figures
 from xdplab.methods.probes import attached, one_in
-from xdplab.methods.stages import stage_figures
+from xdplab.methods.stages import STAGES, stage_figures
 from xdplab.methods.streams import probe_streams
-from xdplab.model import BreakdownSpec, TrafficSpec, TrialSpec
+from xdplab.methods.traced import TracedSpec
+from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord, TrialSpec
+from xdplab.report.page import Page, Section
 
-CLAUSE = "breakdown"
+
+class BreakdownSpec(TracedSpec):
+    """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
+
+    name: Literal["breakdown"]
 
 
-class Breakdown(Method):
+class Breakdown(Method[BreakdownSpec]):
     """Pairs of trials at each rate of the spec."""
 
     name: ClassVar[str] = "breakdown"
-
-    def __init__(self, spec: BreakdownSpec) -> None:
-        self.spec = spec
+    spec_model: ClassVar[type[MethodSpec]] = BreakdownSpec
+    summary: ClassVar[str] = "where a frame's latency goes, by the forwarder's own probes"
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """Two for each pair."""
@@ -65,3 +74,22 @@ class Breakdown(Method):
             found = stage_figures(probes.end())
         if found["batches"]:  # none when the trial was answered from the journal of a resumed run
             session.found(f"{CLAUSE} {rate:.0f} stages {pair}", {"rate_pps": rate, "recorded_one_in": every, **found})
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+        """The stages at each rate."""
+        found = breakdown_figures(trials)
+        return {"breakdown": found} if found else {}
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+        """Where the time goes."""
+        return breakdown_answer(summaries)
+
+    def sections(self, page: Page) -> list[Section]:
+        """Bars of the stages, their table, and the latencies of the untraced trials."""
+        broken = [summary for summary in page.measured if "breakdown" in summary.figures]
+        if not broken:
+            return []
+        from xdplab.methods.breakdown.plots import breakdown_plot  # matplotlib takes 0.3 s to import
+
+        plots = {name: page.svg(breakdown_plot(broken, name)) for name in ("p50", "p99")}
+        return [page.section(self, "report.html.j2", broken=broken, breakdown_plots=plots, stage_words=STAGES)]

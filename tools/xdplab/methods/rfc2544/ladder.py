@@ -3,13 +3,14 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.calls import PerFrame, per_frame
 from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.digits import percent, significant
-from xdplab.analysis.figures import MORE_IS_BETTER, Rate, rate_of
+from xdplab.analysis.figures import Rate, rate_of
 from xdplab.analysis.stats import Interval
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods import figure
+from xdplab.methods.rfc2544.calls import PerFrame, per_frame
 from xdplab.model import Model, RunRecord, TrialRecord
+from xdplab.model.digits import percent, significant
 
 #: Metric -> how a gain in it is said.
 _GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", "p50_us": "p50", "p99_us": "p99"}
@@ -49,11 +50,12 @@ def _gain(metric: str, found: Comparison) -> str:
     assert interval is not None
     bounded = found.sense != "exact" or interval.method == "each-pair"
     ratio = ((interval.low if found.better else interval.high) if bounded else interval.ratio) or 1.0
-    more, less = ("more", "less") if metric in MORE_IS_BETTER else ("higher", "lower")
+    rate = figure(metric).more
+    more, less = ("more", "less") if rate else ("higher", "lower")
     # a ratio is of the better over the worse; what is said is of the figure, and a latency gains by being less
-    figure = ratio if metric in MORE_IS_BETTER else 1 / ratio
-    times = f"{significant(figure)} times as {'much' if metric in MORE_IS_BETTER else 'high'}"
-    change = times if figure > _TIMES else f"{percent(abs(figure - 1))} {more if figure > 1 else less}"
+    gain = ratio if rate else 1 / ratio
+    times = f"{significant(gain)} times as {'much' if rate else 'high'}"
+    change = times if gain > _TIMES else f"{percent(abs(gain - 1))} {more if gain > 1 else less}"
     return f"{_GAINS[metric]} {'at least ' if bounded else ''}{change}"
 
 
@@ -77,7 +79,9 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
 
     None when the study names no reference, or it was not measured with both throughput and latency.
     """
-    measured = [s for s in summaries if any(one.was_searched("ndr_pps") and one.p50_us for one in s.by_repetition)]
+    measured = [
+        s for s in summaries if any(one.was_searched("ndr_pps") and one.value("p50_us") for one in s.by_repetition)
+    ]
     wanted = run.study.answer[1] if run.study.answer else None
     reference = next((summary for summary in measured if summary.forwarder == wanted), None)
     if reference is None:

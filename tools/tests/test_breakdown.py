@@ -15,9 +15,9 @@ from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import breakdown as method
 from xdplab.methods import make_method
+from xdplab.methods.batches import STAGES, ProbeRecords, stage_figures, traced_figures
 from xdplab.methods.breakdown import BreakdownSpec
 from xdplab.methods.probes import one_in
-from xdplab.methods.stages import STAGES, ProbeRecords, stage_figures, traced_figures
 from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 from xdplab.report import render
 

@@ -123,7 +123,7 @@ def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
     ]  # fmt: skip
     trials = [*limited, *records(theirs, [2e5] * 3, [9000] * 3)]
     run = run_record(ours, theirs, study={"method": METHOD})
-    (row,) = reproduction(*published_figure(f"{GUIDE}/figure-2"), summarise(run, trials)).rows
+    (row,) = reproduction(*published_figure(f"{GUIDE}/figure-2"), run, summarise(run, trials)).rows
     assert (row.mpps, row.missing) == ({"ovs-afpacket": 0.2}, {"ovs-afxdp": "at least 1"})
 
 
@@ -158,6 +158,7 @@ def summaries(*given: tuple[Point, list[float]]) -> list[PointSummary]:
 def test_ours_stand_beside_the_published_figure_at_each_layout() -> None:
     found = reproduction(
         *published_figure(f"{GUIDE}/figure-2"),
+        run_record(described={"cpu_layout": {"inline": "on veth the receive half is on the sender's core"}}),
         summaries(
             (named("ovs-afxdp", cpu_layout="inline"), [1.0e6, 1.1e6, 1.0e6]),
             (named("ovs-afpacket", cpu_layout="inline"), [2.5e5, 2.6e5, 2.5e5]),
@@ -178,7 +179,7 @@ def test_ours_stand_beside_the_published_figure_at_each_layout() -> None:
 def test_what_was_not_measured_is_told_with_its_reason() -> None:
     points = [named("ovs-afxdp", cpu_layout="2C2T"), named("ovs-afpacket", cpu_layout="2C2T")]
     run = run_record(*points, unsupported={at.id: "needs three CPUs" for at in points})
-    found = reproduction(*published_figure(f"{GUIDE}/figure-2"), summarise(run, []))
+    found = reproduction(*published_figure(f"{GUIDE}/figure-2"), run, summarise(run, []))
     assert found.rows[0].missing == {"ovs-afxdp": "needs three CPUs", "ovs-afpacket": "needs three CPUs"}
 
 

@@ -14,9 +14,9 @@ from lab.records import result, stream
 from rich.console import Console
 
 from xdplab import app
-from xdplab.cli.progress import ConsoleListener, SilentListener
+from xdplab.cli.progress import ConsoleListener
 from xdplab.model import Point, TrialRecord, TrialSpec
-from xdplab.runner import Visit, make_plan, visit
+from xdplab.runner import SilentListener, Visit, make_plan, visit
 from xdplab.runner.repeats import Repeats
 from xdplab.testers import make_tester
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A socket study on namespaces: every workload, what veth cannot do, an interruption; nothing is left."""
+"""Micro-benchmarks on namespaces: every workload, what veth cannot do, an interruption; nothing is left."""
 
 import json
 import os
@@ -14,30 +14,39 @@ import yaml
 from lab.command import finish, wait_for
 from lab.rooted import BUSY_POLLING, Lab
 
+from xdplab.analysis import PointSummary, summarise
 from xdplab.forwarders.xdpsock import XdpsockOptions
 from xdplab.hosts import LocalHost, xsk_probe
 from xdplab.hosts.kernel import xsk_sockets
-from xdplab.model import XdplabError
-from xdplab.model.sockets import SocketTrial
-from xdplab.results.sockets import SocketFolder
+from xdplab.model import TrialRecord, XdplabError
+from xdplab.results import RunFolder
 
 pytestmark = pytest.mark.root
 
 ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000}
 
 
-def study(lab: Lab, cases: list[dict[str, Any]], **more: Any) -> Path:
-    path = lab.folder / "sockets.yaml"
+def study(lab: Lab, forwarders: list[dict[str, Any]], method: dict[str, Any], **more: Any) -> Path:
+    path = lab.folder / "micro.yaml"
+    timed = {"duration_s": 0.4, **({"warmup_s": 0.05} if method["name"] == "micro" else {})}
     given = {
-        "schema": 1, "name": "sockets", "testbed": str(lab.testbed), "cases": cases, "repetitions": 1,
-        "duration_s": 0.4, "warmup_s": 0.05, "disturbance": ANY_MACHINE,
+        "schema": 1, "name": "micro", "testbed": str(lab.testbed), "forwarders": forwarders, "repetitions": 1,
+        "method": {**timed, **method}, "disturbance": ANY_MACHINE,
     }  # fmt: skip
     path.write_text(yaml.safe_dump(given | more), encoding="utf-8")
     return path
 
 
-def newest(lab: Lab) -> list[SocketTrial]:
-    return SocketFolder((lab.results / "latest").resolve()).load()[1]
+def case(title: str, name: str = "xsk", **options: Any) -> dict[str, Any]:
+    return {"name": name, "label": title, "options": options}
+
+
+def newest(lab: Lab) -> tuple[dict[tuple[str, str], PointSummary], list[TrialRecord]]:
+    """(workload or rate, case) -> its summary; and all records."""
+    folder = RunFolder((lab.results / "latest").resolve())
+    trials = folder.trials()
+    found = {(str(next(iter(p.levels.values()))), p.forwarder): p for p in summarise(folder.load(), trials)}
+    return found, trials
 
 
 def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
@@ -45,78 +54,88 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     broken.write_text("#!/bin/sh\necho no socket today >&2\nexit 1\n", encoding="utf-8")
     broken.chmod(0o755)
     cases = [
-        {"title": "plain"},
-        {"title": "absent", "program": "xdpsock", "options": {"path": "/nowhere/x"}, "workloads": ["rxdrop"]},
-        {"title": "broken", "program": "xdpsock", "options": {"path": str(broken)}, "workloads": ["rxdrop"]},
-        {"title": "packet", "options": {"backend": "af_packet"}, "workloads": ["l2fwd", "stages"]},
-        {"title": "busy", "options": {"busy_poll_us": 20}, "workloads": ["rxdrop"]},
-        {"title": "zero", "options": {"bind": "zero-copy"}, "workloads": ["rxdrop"]},
-        {"title": "dpdk", "program": "testpmd", "workloads": ["rxdrop"]},
+        case("plain"),
+        case("absent", "xdpsock", path="/nowhere/x"),
+        case("broken", "xdpsock", path=str(broken)),
+        case("packet", backend="af_packet"),
+        case("busy", busy_poll_us=20),
+        case("zero", bind="zero-copy"),
+        case("huge", hugepages=True),
+        case("dpdk", "testpmd"),
     ]
-    workloads = ["rxdrop", "txonly", "l2fwd", "stages"]
-    path = study(lab, cases, workloads=workloads, rates_pps=[2000], frame_bytes=512)
-    done = lab.xdplab("sockets", path)
+    only = {key: ["rxdrop"] for key in ("absent", "broken", "busy", "zero", "dpdk", "huge")} | {"packet": ["l2fwd"]}
+    method = {"name": "micro", "workloads": ["rxdrop", "txonly", "l2fwd"], "only": only}
+    hugepages = Path("/proc/sys/vm/nr_hugepages").read_text(encoding="ascii")
+    done = lab.xdplab("run", study(lab, cases, method, traffic={"frame_bytes": 512}))
     assert (done.code, done.complaints) == (1, []), done.err
-    found = {(trial.workload, trial.case): trial for trial in newest(lab)}
-    assert len(found) == 11
+    found, trials = newest(lab)
+    assert len(found) == 10
     absent, broken_one = found["rxdrop", "absent"], found["rxdrop", "broken"]
     assert (absent.status, "no program /nowhere/x" in absent.reason) == ("unsupported", True), absent.reason
     assert (broken_one.status, "exit code 1: no socket today" in broken_one.reason) == ("failed", True), (
         broken_one.reason
     )
-    for key in (("rxdrop", "plain"), ("txonly", "plain"), ("l2fwd", "plain"), ("l2fwd", "packet"), ("rxdrop", "dpdk")):
+    measured = [("rxdrop", "plain"), ("txonly", "plain"), ("l2fwd", "plain"), ("l2fwd", "packet"), ("rxdrop", "dpdk")]
+    for key in (*measured, ("rxdrop", "huge")):
         assert found[key].status == "ok", found[key].reason
-        assert 100 < (found[key].pps or 0) < 20e6
-    for case in ("plain", "packet"):
-        trial = found["stages", case]
-        complete = trial.stages["complete"]
-        assert 100 < complete.count <= 800
-        assert trial.stamps == {"hardware": 0, "software": complete.count, "unstamped": 0}
-        assert complete.mean_ns == pytest.approx(
-            trial.stages["driver"].mean_ns + trial.stages["stack"].mean_ns, rel=0.02, abs=500
-        )
+        assert 0.0001 < (found[key].by_repetition[0].value("mpps") or 0) < 20
     assert found["rxdrop", "busy"].status == BUSY_POLLING, found["rxdrop", "busy"].reason
     assert found["rxdrop", "zero"].status == "unsupported"
     assert "veth" in found["rxdrop", "zero"].reason
-    for (workload, _), trial in found.items():
-        measured = trial.pps is not None
-        warmup_s = 0.0 if workload == "stages" else 0.05
-        assert trial.traffic_s == (pytest.approx(0.4 + warmup_s) if measured else 0)
-        assert trial.visit_s > trial.traffic_s or not measured
+    ends = [trial for trial in trials if trial.purpose == "end" and trial.status == "ok"]
+    for end in ends:
+        assert end.traffic_s in (pytest.approx(0.4), pytest.approx(0.45))
+        assert end.visit_s > end.traffic_s
+    assert Path("/proc/sys/vm/nr_hugepages").read_text(encoding="ascii") == hugepages
     report = lab.results / "latest" / "report.html"
     assert "Not measured, and why" in report.read_text(encoding="utf-8")
     shown = lab.xdplab("show")
-    assert done.out.startswith(shown.out)
-    for program in ("xsk", "testpmd"):
-        assert f"dead time of a cell, program {program}: " in shown.out
-    assert len(lab.xdplab("show", "--json").json()) == 11
+    assert "dead time of a visit: " in shown.out
+    assert len(lab.xdplab("show", "--json").json()) == 10
     report.unlink()
     assert lab.xdplab("report").out.strip() == str(report.resolve())
     assert report.is_file()
-    assert "too few repetitions" in lab.xdplab("compare", "latest", "latest").out
+    assert "of the 3 repetitions that an interval needs" in lab.xdplab("compare", "latest", "latest").out
     lab.assert_nothing_left()
 
 
-def test_an_interrupted_study_keeps_what_it_has(lab: Lab) -> None:
-    path = study(lab, [{"title": "plain"}], workloads=["rxdrop"], repetitions=500)
-    process = lab.start("sockets", path)
+def test_stages_of_the_way_of_each_frame(lab: Lab) -> None:
+    cases = [case("plain"), case("packet", backend="af_packet")]
+    path = study(lab, cases, {"name": "stages", "rates_pps": [2000]}, traffic={"frame_bytes": 512})
+    done = lab.xdplab("run", path)
+    assert (done.code, done.complaints) == (0, []), done.err
+    found, trials = newest(lab)
+    for title in ("plain", "packet"):
+        stages = found["2000.0", title].figures["stages"]
+        assert 100 < stages["complete"]["count"] <= 800
+        assert found["2000.0", title].figures["stamps"] == "software"
+        parts = stages["driver"]["mean_us"] + stages["stack"]["mean_us"]
+        assert stages["complete"]["mean_us"] == pytest.approx(parts, rel=0.02, abs=0.5)
+    assert [trial.traffic_s for trial in trials if trial.purpose == "end"] == [pytest.approx(0.4)] * 2
+    lab.assert_nothing_left()
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_goes_on(lab: Lab) -> None:
+    method = {"name": "micro", "workloads": ["rxdrop"], "duration_s": 0.1}
+    process = lab.start("run", study(lab, [case("plain")], method, repetitions=8))
     wait_for(lambda: (lab.results / "latest" / "trials.jsonl").exists(), "the first trial")
-    process.send_signal(signal.SIGINT)
-    done = finish(process)
-    assert done.code == 130
-    assert 1 <= len(newest(lab)) < 500
-    assert (lab.results / "latest" / "report.html").is_file()
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    done = lab.xdplab("run", "--resume", "latest")
+    assert (done.code, done.complaints) == (0, []), done.err
+    found, trials = newest(lab)
+    assert found["rxdrop", "plain"].repetitions == 8
+    assert len({trial.repetition for trial in trials if trial.result}) == 8
     lab.assert_nothing_left()
 
 
 @pytest.mark.skipif(XdpsockOptions().program is None, reason="xdpsock is not installed")
 def test_xdpsock_itself(lab: Lab) -> None:
-    path = study(lab, [{"title": "theirs", "program": "xdpsock"}], workloads=["rxdrop", "txonly", "l2fwd"])
-    done = lab.xdplab("sockets", path)
+    done = lab.xdplab("run", study(lab, [case("theirs", "xdpsock")], {"name": "micro"}))
     assert (done.code, done.complaints) == (0, []), done.err
-    assert [(trial.workload, trial.status, trial.mode["xsk"][0]["zero_copy"]) for trial in newest(lab)] == [
-        (workload, "ok", False) for workload in ("rxdrop", "txonly", "l2fwd")
-    ]
+    assert {key: (p.status, p.mode.startswith(("native copy", "copy"))) for key, p in newest(lab)[0].items()} == {
+        (workload, "theirs"): ("ok", True) for workload in ("rxdrop", "txonly", "l2fwd")
+    }
 
 
 def test_sockets_are_read_in_this_process_as_by_the_script_for_other_machines() -> None:

@@ -15,9 +15,7 @@ ACME = """
 import os
 from pathlib import Path
 from typing import ClassVar, Literal
-from xdplab.forwarders.fake import Box, FakeForwarder
-from xdplab.knobs import Knob
-from xdplab.model import InputError, Unsupported
+from xdplab.api import Box, FakeForwarder, InputError, Knob, Unsupported
 
 FILE = Path(os.environ["ACME_FILE"])
 

@@ -15,7 +15,7 @@ from xdplab.analysis.stats import difference_interval
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import make_method, tracing
-from xdplab.methods.stages import ProbeRecords, traced_figures
+from xdplab.methods.batches import ProbeRecords, traced_figures
 from xdplab.methods.tracing.figures import verdict
 from xdplab.methods.tracing.spec import TracingSpec
 from xdplab.model import (

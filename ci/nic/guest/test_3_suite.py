@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from nic.guest.cards import CPUS, HOST, Pair, changes, state
-from xdplab.cli.progress import SilentListener
 from xdplab.forwarders.base import mode_name
 from xdplab.hosts import Host
 from xdplab.model import StudySpec, TestbedSpec, validated
 from xdplab.results import RunFolder
-from xdplab.runner import StudyRun, make_plan
+from xdplab.runner import SilentListener, StudyRun, make_plan
 from xdplab.testbed import EmbeddedTestbed, Port, TesterPorts
 from xdplab.testers import make_tester
 

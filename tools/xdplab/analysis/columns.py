@@ -57,6 +57,18 @@ def figure_column(figure: Figure, title: str = "") -> Column:
     return Column(figure.key, title or figure.title, value, words=text, mark=mark, ratio=words, main=True)
 
 
+def range_columns(figure: Figure) -> tuple[Column, Column]:
+    """The lowest and the highest of all repetitions."""
+
+    def values(point: PointSummary) -> list[float]:
+        return [value for one in point.by_repetition if (value := one.value(figure.key)) is not None]
+
+    return (
+        Column(f"{figure.key}_low", f"{figure.unit} from", lambda point: min(values(point), default=None), figure.told),
+        Column(f"{figure.key}_high", f"{figure.unit} to", lambda point: max(values(point), default=None), figure.told),
+    )
+
+
 def median_of(point: PointSummary, key: str) -> float | None:
     """Over the clean repetitions, or over all when there are none."""
     known = [(one, value) for one in point.by_repetition if (value := one.value(key)) is not None]

@@ -15,7 +15,6 @@ from xdplab.analysis.summary import PointSummary
 from xdplab.methods import P50, P99, Figure, figure
 from xdplab.model import Model, RunRecord
 from xdplab.model.digits import significant
-from xdplab.model.sockets import SocketRunRecord
 
 Key = TypeVar("Key")
 Pair = tuple[RepetitionFigures, RepetitionFigures]
@@ -285,9 +284,7 @@ def what_differs(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, An
     return {key: (sides[0].get(key), sides[1].get(key)) for key in keys if sides[0].get(key) != sides[1].get(key)}
 
 
-def environment_difference(
-    first: RunRecord | SocketRunRecord, second: RunRecord | SocketRunRecord
-) -> dict[str, tuple[Any, Any]]:
+def environment_difference(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
     """Key -> (value in the first run, value in the second) for every part of the environment that differs."""
     one, two = _flat(first.environment.model_dump()), _flat(second.environment.model_dump())
     # names and addresses of the ports are new in every run and mean nothing

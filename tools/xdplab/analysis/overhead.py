@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 
 from xdplab.model import Model, TrialRecord
-from xdplab.model.sockets import SocketStudy, SocketTrial
 
 
 class Overhead(Model):
@@ -26,17 +25,6 @@ def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
     ends = [t for t in trials if t.purpose == "end" and t.status == "ok"]
     taken = sum(trial.result is not None for trial in trials)
     return _overhead([(end.visit_s, end.traffic_s) for end in ends if end.traffic_s > 0], taken)
-
-
-def socket_overhead(study: SocketStudy, trials: Iterable[SocketTrial]) -> dict[str, Overhead]:
-    """Program -> that of its cells, one trial each; a program of which none was measured is left out."""
-    programs = {case.title: case.program for case in study.all_cases()}
-    times: dict[str, list[tuple[float, float]]] = {}
-    for trial in trials:
-        if trial.status in ("ok", "disturbed") and 0 < trial.traffic_s <= trial.visit_s:
-            times.setdefault(programs[trial.case], []).append((trial.visit_s, trial.traffic_s))
-    found = {program: _overhead(visits, len(visits)) for program, visits in times.items()}
-    return {program: dead for program, dead in found.items() if dead is not None}
 
 
 def _overhead(visits: Sequence[tuple[float, float]], trials: int) -> Overhead | None:

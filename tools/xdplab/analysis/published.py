@@ -9,8 +9,7 @@ from pydantic import Field
 from xdplab.analysis.compare import Comparison, compare_points, corrected
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.summary import PointSummary
-from xdplab.knobs import make_knob
-from xdplab.model import Model
+from xdplab.model import Model, RunRecord
 
 Span = Annotated[tuple[float, ...], Field(min_length=2, max_length=2)]
 
@@ -84,7 +83,7 @@ class Reproduction(Model):
 
 
 def reproduction(
-    document: PublishedDocument, figure: PublishedFigure, summaries: Sequence[PointSummary]
+    document: PublishedDocument, figure: PublishedFigure, run: RunRecord, summaries: Sequence[PointSummary]
 ) -> Reproduction:
     """Ours of the same kind: throughput without loss of the figure's forwarders, at each setting of the knobs."""
     names = figure.forwarders
@@ -97,7 +96,7 @@ def reproduction(
         rows.append(
             Row(
                 setting=", ".join(str(value) for _, value in knobs) or "as it is",
-                detail="; ".join(make_knob(name).describe(value) for name, value in knobs),
+                detail="; ".join(run.describe(name, value) for name, value in knobs),
                 mpps=found,
                 missing={name: _instead(s) for name, s in here.items() if name not in found},
                 ratios=tuple(

@@ -16,7 +16,7 @@ from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.flows import FlowSummary, flows_of
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, make_method
-from xdplab.model import Model, RunRecord, TrialRecord
+from xdplab.model import Model, RunRecord, Shown, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
@@ -29,9 +29,11 @@ class PointSummary(Model):
 
     point_id: str
     forwarder: str
+    #: What the method does of several things it can do: a workload, a rate.
+    levels: dict[str, Any] = {}
     #: The same for points that differ in the forwarder only: what may be divided by one another.
     setting: str
-    mode: str
+    mode: Shown
     path: str
     quantity: str
     frame_bytes: int | str
@@ -141,7 +143,8 @@ def _summary(
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
         point_id=point_id,
-        forwarder=point.title,
+        forwarder=point.name,
+        levels=dict(point.levels),
         setting=point.setting,
         tester=point.tester,
         mode=mode_name(seen[-1].mode) if seen else "",

@@ -25,21 +25,20 @@ from xdplab.cli.changes import changes_of
 from xdplab.cli.doctor import checks
 from xdplab.cli.inventory import inventory as inventory_of
 from xdplab.cli.merge import merge
-from xdplab.cli.progress import ConsoleListener, SilentListener, Steps
+from xdplab.cli.progress import ConsoleListener, Steps
 from xdplab.cli.record import record
 from xdplab.cli.runs import AsJson, Results, compare, report, show
-from xdplab.cli.sockets import sockets
 from xdplab.cli.sweep import sweep_text
 from xdplab.cli.tables import plan_table, summary_table
 from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
 from xdplab.report import beside_published
 from xdplab.results import find_run
-from xdplab.runner import interruptible, recover
+from xdplab.runner import SilentListener, interruptible, recover
 from xdplab.testbed import open_testbed, read_testbed
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 cli.add_typer(record, name="record")
-for command in (sockets, merge, show, compare, report):
+for command in (merge, show, compare, report):
     cli.command()(command)
 
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
@@ -71,6 +70,8 @@ def run(
     summaries = summarise(outcome.record, trials)
     print(summary_table(prepared.plan.method, summaries))
     print(answer(outcome.record, summaries, trials).sentence)
+    for line in prepared.plan.method.findings(outcome.record, summaries):
+        print(line)
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:

@@ -50,25 +50,6 @@ class Steps:
         self._done += 1
 
 
-class SilentListener:
-    """Hears everything and says nothing."""
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def progress(self, text: str) -> None:
-        """Nothing."""
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Nothing."""
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """Nothing."""
-
-
 class ConsoleListener:
     """A bar with the time left on a terminal; one line per trial elsewhere. Everything goes to stderr."""
 

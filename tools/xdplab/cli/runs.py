@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab show`, `compare` and `report`: what reads run folders, of studies of forwarders and of sockets alike."""
+"""`xdplab show`, `compare` and `report`: what reads run folders."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,14 +11,12 @@ from xdplab import app
 from xdplab.analysis import Comparison, answer, compare_runs, environment_difference, summarise, trends
 from xdplab.analysis.columns import rows_of
 from xdplab.analysis.compare import what_differs
-from xdplab.analysis.socket_compare import SocketRunData, cell_trends, compare_cells, difference, left_out
-from xdplab.analysis.sockets import socket_rows
-from xdplab.cli.sockets import comparison_text, socket_text
-from xdplab.cli.tables import comparison_table, csv_text, environment_lines, summary_table, trend_table
+from xdplab.analysis.trace import find_point, way_of
+from xdplab.cli.tables import comparison_table, csv_text, summary_table, trend_table
 from xdplab.methods import make_method
 from xdplab.model import InputError, plain
 from xdplab.report import write_report
-from xdplab.results import RunFolder, SocketFolder, open_run
+from xdplab.results import find_run
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
@@ -27,21 +24,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 
 def show(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
+    point: Annotated[str | None, typer.Argument(help="id or title of a point: how its numbers came about")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
     results: Results = None,
 ) -> None:
-    """Print each point of a run, or each cell of a run of `xdplab sockets`."""
-    folder = open_run(run, results or app.results_folder())
-    if isinstance(folder, SocketFolder):
-        head, cells = folder.load()
-        if as_json:
-            _print_json([row.model_dump(mode="json") for row in socket_rows(head.study, cells)])
-        else:
-            print(socket_text(head.study, cells))
-        return
+    """Print each point of a run; of one point the way from the frames counted to its numbers."""
+    folder = find_run(run, results or app.results_folder())
     record, trials = folder.load(), folder.trials()
     summaries, method = summarise(record, trials), make_method(record.study.method)
+    if point is not None:
+        point_id = find_point(record, point)
+        summary = next(each for each in summaries if each.point_id == point_id)
+        print("\n".join(map(plain, way_of(record, summary, trials, answer(record, summaries, trials)))))
+        return
     if as_json:
         _print_json(rows_of(method, summaries))
         return
@@ -50,43 +46,26 @@ def show(
         return
     print(summary_table(method, summaries, trials))
     print(answer(record, summaries, trials).sentence)
+    for line in method.findings(record, summaries):
+        print(line)
 
 
 def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
     """Draw report.html again from a run folder."""
-    folder = open_run(run, results or app.results_folder())
-    if isinstance(folder, SocketFolder):
-        from xdplab.report.sockets import write_socket_report  # draws, and matplotlib takes a second to load
-
-        write_socket_report(folder.report, *folder.load())
-    else:
-        write_report(folder.report, folder.load(), folder.trials())
+    folder = find_run(run, results or app.results_folder())
+    write_report(folder.report, folder.load(), folder.trials())
     print(folder.report)
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="two or more runs of one kind; the first is the reference")],
+    runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
     as_json: AsJson = False,
     results: Results = None,
 ) -> None:
     """Compare what runs share and their environments; of three runs on, print the trend too."""
     if len(runs) < 2:
         raise InputError("compare: give two runs or more")
-    found = [open_run(name, results or app.results_folder()) for name in runs]
-    of_sockets = [folder for folder in found if isinstance(folder, SocketFolder)]
-    of_forwarders = [folder for folder in found if isinstance(folder, RunFolder)]
-    if of_sockets and of_forwarders:
-        raise InputError(
-            f"compare: {of_sockets[0].path.name} is the run of a socket study, {of_forwarders[0].name} one of "
-            "forwarders: nothing in them can be compared; give runs of one kind"
-        )
-    if of_sockets:
-        _compare_sockets([SocketRunData(plain(f.path.name), *f.load()) for f in of_sockets], as_json)
-    else:
-        _compare_forwarders(of_forwarders, as_json)
-
-
-def _compare_forwarders(folders: Sequence[RunFolder], as_json: bool) -> None:
+    folders = [find_run(name, results or app.results_folder()) for name in runs]
     found = [(folder.name, record := folder.load(), summarise(record, folder.trials())) for folder in folders]
     (reference, before, baseline), *others = found
     output: list[dict[str, Any]] = []
@@ -113,32 +92,6 @@ def _compare_forwarders(folders: Sequence[RunFolder], as_json: bool) -> None:
         _print_json({"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]})
     elif trend:
         print(trend_table((each.forwarder, each.metric, each.levels) for each in trend))
-
-
-def _compare_sockets(runs: Sequence[SocketRunData], as_json: bool) -> None:
-    first, *others = runs
-    output: list[dict[str, Any]] = []
-    for run in others:
-        cells = compare_cells(first, run)
-        missing = left_out(first, run, cells)
-        differences = difference(first.record, run.record)
-        output.append(
-            {
-                "reference": first.name,
-                "run": run.name,
-                "cells": [cell.model_dump(mode="json") | {"verdict": cell.verdict()} for cell in cells],
-                "not_compared": missing,
-                "environment": {key: list(values) for key, values in differences.items()},
-            }
-        )
-        if not as_json:
-            print(comparison_text(first.name, run.name, cells, missing))
-            print("\n".join(environment_lines(differences)))
-    trend = cell_trends(sorted(runs, key=lambda run: run.record.started))
-    if as_json:
-        _print_json({"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]})
-    elif trend:
-        print(trend_table(((each.title, each.metric, each.levels) for each in trend), "cell"))
 
 
 def _with_verdict(found: Comparison) -> dict[str, Any]:

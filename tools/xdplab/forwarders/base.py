@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.model import CpuLayout, Model, Path, Unsupported
+from xdplab.model import CpuLayout, InputError, Model, Path, Unsupported
+from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
 
 
@@ -124,6 +125,18 @@ class Forwarder(ABC, Generic[OptionsT]):
             Unsupported: it has none, or this set-up cannot be told apart by them.
         """
         raise Unsupported(f"{self.name}: it has no probes that tell where a frame's time goes")
+
+    def in_role(self, role: Role, frame_bytes: int) -> "Forwarder[Any]":
+        """The same program with one port, for a micro-benchmark.
+
+        Raises:
+            InputError: it cannot do that.
+        """
+        raise InputError(f"forwarder {self.name}: it cannot do {role}: it has no such part with one port")
+
+    def frames_received(self) -> int:
+        """By its own count, up to now; of a program with one port."""
+        raise NotImplementedError
 
     def start_recording(self) -> None:
         """Begin to stamp batches by its own means.

@@ -14,6 +14,7 @@ from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import Model, PointFailed
+from xdplab.model.forwarder import Role
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB. testpmd locks all of it at its start and gives it back at its end, so more costs time at
@@ -51,6 +52,12 @@ class Testpmd(Forwarder[TestpmdOptions]):
     def required_knobs(self) -> dict[str, int]:
         """Hugepages are reserved and given back by the run."""
         return {"hugepages_2m": HUGEPAGES_2M} if self.options.hugepages else {}
+
+    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+        """Those that it has a forwarding mode for."""
+        from xdplab.forwarders.xsk_roles import TestpmdRole  # which is made of this
+
+        return TestpmdRole(self.options, role, frame_bytes)
 
     def supported(self, dut: Dut) -> str | None:
         """It must be installed."""

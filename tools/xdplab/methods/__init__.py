@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done at a point: the face of a method, and finding it. Each method is a folder here, or elsewhere."""
 
-from xdplab.methods.base import Method, Session
+from xdplab.methods.base import Counted, Method, Session, untested
 from xdplab.methods.column import Column
 from xdplab.methods.figure import P50, P99, P999, Figure, LimitedBy
 from xdplab.methods.registry import figure, make_method, method_class, method_names
@@ -11,6 +11,7 @@ __all__ = [
     "P99",
     "P999",
     "Column",
+    "Counted",
     "Figure",
     "LimitedBy",
     "Method",
@@ -19,4 +20,5 @@ __all__ = [
     "make_method",
     "method_class",
     "method_names",
+    "untested",
 ]

@@ -2,14 +2,28 @@
 """What a method is, and what it may ask of the run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
-from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.methods.column import Column
 from xdplab.methods.figure import P50, P99, Figure
-from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord, TrialResult, TrialSpec
+from xdplab.model import (
+    ForwarderSpec,
+    MethodSpec,
+    Path,
+    Point,
+    RunRecord,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+)
+from xdplab.model.design import Scalar
 from xdplab.model.trial import Purpose
+from xdplab.testbed import Port
 
 if TYPE_CHECKING:  # a method's folder spans all layers, and so do the types of its face; nothing of this is imported
     from xdplab.analysis.answer import Answer
@@ -20,24 +34,24 @@ if TYPE_CHECKING:  # a method's folder spans all layers, and so do the types of 
 SpecT = TypeVar("SpecT", bound=MethodSpec)
 
 
-class Session(Protocol):
-    """One visit to a point: the forwarder runs and the path has been proven."""
+class Counted(NamedTuple):
+    """What the tester says, and what was counted beside (`TrialRecord.figures`)."""
 
-    @property
-    def forwarder(self) -> Forwarder[Any]:
-        """The forwarder that runs."""
+    result: TrialResult
+    figures: dict[str, Any]
 
-    @property
-    def dut(self) -> Dut:
-        """Where it runs."""
+
+def untested(elapsed_s: float) -> TrialResult:
+    """A trial without the tester."""
+    return TrialResult(tester="none", sender="none", elapsed_s=elapsed_s, streams=())
+
+
+class Trials(Protocol):
+    """What a search needs of a visit."""
 
     @property
     def ceiling_pps(self) -> float:
         """Highest load that the tester was calibrated to send, in frames per second over all directions."""
-
-    @property
-    def cannot(self) -> Mapping[str, str]:
-        """Clauses that the tester has no figures for, and why."""
 
     def trial(
         self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
@@ -59,6 +73,48 @@ class Session(Protocol):
 
     def progress(self, text: str) -> None:
         """Say how far it is, between trials."""
+
+
+class Session(Trials, Protocol):
+    """One visit to a point: the forwarder runs and the path has been proven."""
+
+    @property
+    def point(self) -> Point:
+        """What is visited."""
+
+    @property
+    def forwarder(self) -> Forwarder[Any]:
+        """The forwarder that runs."""
+
+    @property
+    def dut(self) -> Dut:
+        """Where it runs."""
+
+    @property
+    def client(self) -> Port:
+        """The tester's first port, for a program that speaks to one behind the forwarder."""
+
+    @property
+    def cannot(self) -> Mapping[str, str]:
+        """Clauses that the tester has no figures for, and why."""
+
+    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
+        """Journal as a measured trial what the method counts itself, with or without the tester.
+
+        The machine is watched while `count` runs; what that raises ends the visit. On a resumed run a trial that the
+        journal holds is answered from it.
+        """
+
+    def send(self, spec: TrialSpec) -> TrialResult:
+        """Send without journaling: a warm-up, some first frames, a flood beside what is counted."""
+
+    def prove(self) -> None:
+        """Be sure that frames come through in every direction, and that every option is in force.
+
+        Raises:
+            PointFailed: none came.
+            Unsupported: an option was taken without a word and is not in force.
+        """
 
 
 class Method(ABC, Generic[SpecT]):
@@ -85,6 +141,9 @@ class Method(ABC, Generic[SpecT]):
     def __init__(self, spec: SpecT) -> None:
         self.spec = spec
 
+    #: True where what it says of path `through` is a one-way latency, which needs one clock.
+    one_way: ClassVar[bool] = True
+
     @abstractmethod
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """Traffic seconds of each trial that a visit takes, for estimates."""
@@ -100,6 +159,41 @@ class Method(ABC, Generic[SpecT]):
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Take the trials of one visit."""
 
+    def check(self, study: StudySpec) -> None:
+        """What only it can check of a study.
+
+        Raises:
+            InputError: something in it cannot be.
+        """
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """What it does of several things it can do, each a point: `{"workload": "rxdrop"}`."""
+        return ({},)
+
+    def path(self, levels: Mapping[str, Scalar]) -> Path | None:
+        """The way of the frames, where that is not the study's to say."""
+        return None
+
+    def forwarder(self, point: Point) -> Forwarder[Any]:
+        """The forwarder of a point, ready to start.
+
+        Raises:
+            InputError: unknown name or option, or it cannot do what the method wants of it.
+        """
+        return make_forwarder(point.forwarder)
+
+    def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
+        """None, or why this machine lacks what it needs beside forwarder and tester."""
+        return None
+
+    def around(self, session: Session) -> AbstractContextManager[None]:
+        """What stands from before the forwarder's start until after its stop."""
+        return nullcontext()
+
+    def prove(self, session: Session) -> None:
+        """Be sure, before anything is measured, that the forwarder does what it is there for."""
+        session.prove()
+
     def repetitions(self, trials: "Sequence[TrialRecord]") -> "Sequence[RepetitionFigures]":
         """Its own figures of each repetition of a point; percentiles of the measured trial are there without it."""
         return ()
@@ -111,6 +205,10 @@ class Method(ABC, Generic[SpecT]):
     def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
         """Part of it -> why the tester has no figures for that."""
         return {}
+
+    def findings(self, run: RunRecord, summaries: "Sequence[PointSummary]") -> list[str]:
+        """What it says of points together beside the answer, a line each."""
+        return []
 
     def notes(self, point: "PointSummary") -> list[str]:
         """Lines below the table on the terminal."""

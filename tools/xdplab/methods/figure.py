@@ -4,6 +4,7 @@
 from typing import Literal
 
 from xdplab.model import Model
+from xdplab.model.digits import number
 
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: it may do better. `budget`: time ran out first.
 #: `below-minimum`: the lowest load was too much.
@@ -39,6 +40,10 @@ class Figure(Model):
     def more(self) -> bool:
         """Whether more is better."""
         return self.better == "more"
+
+    def told(self, value: float) -> str:
+        """In the unit of tables."""
+        return number(value / self.per)
 
     @property
     def title(self) -> str:

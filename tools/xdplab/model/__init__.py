@@ -14,11 +14,11 @@ from xdplab.model.errors import (
     XdplabError,
 )
 from xdplab.model.flow_figures import FlowFigures
+from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
 from xdplab.model.method import MethodSpec
 from xdplab.model.run import Environment, RunRecord
 from xdplab.model.study import (
-    ForwarderSpec,
     Path,
     Point,
     StudySpec,

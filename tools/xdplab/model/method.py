@@ -10,6 +10,7 @@ from pydantic_core import CoreSchema
 from xdplab.model import plugins
 from xdplab.model.base import Model, Shown
 from xdplab.model.errors import InputError
+from xdplab.model.forwarder import ForwarderSpec
 
 GROUP = "xdplab.methods"
 #: A study that names no method measures latency.
@@ -20,6 +21,10 @@ class MethodSpec(Model):
     """Base of what a study's `method:` holds; each method's own keys are in its folder."""
 
     name: Shown
+
+    def forwarders(self) -> tuple[ForwarderSpec, ...]:
+        """Those that it makes itself, beside those of the study."""
+        return ()
 
 
 def spec_model(name: str) -> type[MethodSpec]:

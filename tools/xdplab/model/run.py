@@ -14,6 +14,8 @@ class Environment(Model):
     """Everything about the machine that can change a number."""
 
     kernel: Shown
+    #: As it calls itself (uname -v): PREEMPT_RT or not; absent in runs of before this field.
+    kernel_version: Shown = ""
     cmdline: str
     cpu_model: Shown
     topology: dict[str, Any]
@@ -55,6 +57,8 @@ class RunRecord(Model):
     calibration: Calibration | None
     #: In a study with several testers, or with several settings of one: the calibration of each.
     calibrations: dict[str, Calibration] = {}
+    #: What its parts said of themselves, so that it is drawn again without them: knob -> value -> what that means.
+    described: dict[str, dict[str, Shown]] = {}
     #: Of the run's beginning.
     environment: Environment
     resumed: tuple[Resumption, ...] = ()
@@ -63,6 +67,10 @@ class RunRecord(Model):
     measuring_s: float | None = None
     #: Why the run ended early, if it did.
     ended_early: Shown | None = None
+
+    def describe(self, knob: str, value: object) -> str:
+        """What a setting means."""
+        return self.described.get(knob, {}).get(str(value), f"{knob}={value}")
 
     def traffic(self, point: Point) -> TrafficSpec:
         """What a point was measured with: shares of its tester's top rate worked out."""

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Model, Shown, plain
+from xdplab.model.base import Model, Shown
 from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
 from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
+from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
 from xdplab.model.traffic import FrameBytes, TrafficSpec
@@ -32,41 +34,6 @@ class Path(StrEnum):
         return "one-way" if self is Path.THROUGH else "round trip"
 
 
-class ForwarderSpec(Model):
-    """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
-
-    name: Shown
-    options: dict[str, Scalar] = {}
-    label: Shown = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        return cls.parse(value) if isinstance(value, str) else value
-
-    @staticmethod
-    def parse(text: str) -> dict[str, Any]:
-        """`ovs-afxdp:xdp_mode=generic` -> name and options; values are typed later by the forwarder's own model."""
-        name, _, rest = text.partition(":")
-        options: dict[str, Scalar] = {}
-        for item in filter(None, rest.split(",")):
-            key, equals, value = item.partition("=")
-            if not equals:
-                raise ValueError(f"option {item!r} of forwarder {name!r} is not option=value")
-            if key in options:
-                raise ValueError(f"option {key!r} of forwarder {name!r} is given twice")
-            options[key] = value
-        return {"name": name, "options": options}
-
-    @property
-    def title(self) -> str:
-        """What tables print: the label, or the name with its options."""
-        if self.label:
-            return self.label
-        options = ",".join(f"{k}={v}" for k, v in self.options.items())
-        return plain(f"{self.name}:{options}" if options else self.name)
-
-
 class StudySpec(Model):
     """A study file (`suites/studies/*.yaml`)."""
 
@@ -80,7 +47,8 @@ class StudySpec(Model):
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     path: tuple[Path, ...] = (Path.THROUGH,)
-    forwarders: tuple[ForwarderSpec, ...] = Field(min_length=1)
+    #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
+    forwarders: tuple[ForwarderSpec, ...] = ()
     #: Two forwarders (by position or title) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
     #: Published figures to print beside ours: NAME/FIGURE of `xdplab/report/published/NAME.yaml`.
@@ -108,6 +76,11 @@ class StudySpec(Model):
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
 
     @property
+    def all_forwarders(self) -> tuple[ForwarderSpec, ...]:
+        """Those given, and those that the method makes."""
+        return (*self.forwarders, *self.method.forwarders())
+
+    @property
     def all_testers(self) -> tuple[str, ...]:
         """Those of `testers`; or the one of `tester`, once for each combination of its swept options."""
         if not self.tester_options:
@@ -133,6 +106,18 @@ class StudySpec(Model):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return value if isinstance(value, (list, tuple)) else (value,)
+
+    @model_validator(mode="after")
+    def _something_to_measure(self) -> "StudySpec":
+        if not self.all_forwarders:
+            short = {"field_type": "Tuple", "min_length": 1, "actual_length": 0}
+            given = "forwarders" in self.model_fields_set
+            wrong = {"type": "too_short", "ctx": short} if given else {"type": "missing"}
+            raise ValidationError.from_exception_data(
+                "StudySpec",
+                [InitErrorDetails(loc=("forwarders",), input=(), **wrong)],  # type: ignore[typeddict-item]
+            )
+        return self
 
     @model_validator(mode="after")
     def _options_of_one_tester(self) -> "StudySpec":
@@ -167,11 +152,19 @@ class Point(Model):
     tester: str = ""
     #: Those settings.
     tester_options: dict[str, Scalar] = {}
+    #: What the method does of several things it can do: a workload, a rate.
+    levels: dict[str, Scalar] = {}
+
+    @property
+    def name(self) -> str:
+        """What tables print: the forwarder, and who measured it where there are several testers."""
+        return f"{self.forwarder.title}, by {self.tester}" if self.tester else self.forwarder.title
 
     @property
     def title(self) -> str:
-        """What tables print: the forwarder, and who measured it where there are several testers."""
-        return f"{self.forwarder.title}, by {self.tester}" if self.tester else self.forwarder.title
+        """The same with what the method does of several things, for a line that stands by itself."""
+        levels = [str(each) if isinstance(each, str) else f"{name}={each:.10g}" for name, each in self.levels.items()]
+        return ", ".join([self.name, *levels])
 
     @property
     def id(self) -> str:

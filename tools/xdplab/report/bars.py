@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput at each setting beside a published range, as grouped bars, and the ratios beside the published ones."""
 
+from collections.abc import Mapping, Sequence
+from statistics import median
+
 from xdplab.analysis.published import Reproduction
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods import Figure
 from xdplab.report.plots import line_style, new_figure, plain, to_svg
 
 _WIDTH = 0.8
@@ -58,3 +63,19 @@ def ratio_plot(found: Reproduction) -> str:
     axes.set_ylim(bottom=0)
     axes.set_ylabel("times as much")
     return to_svg(figure, axes, "ratio beside the published one") if rows else ""
+
+
+def rate_plot(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, str]) -> str:
+    """A bar per point (`names`: by its id) to the median, and a line over all repetitions."""
+    drawn = [(point, values) for point in points if (values := _values(point, rate))]
+    figure, axes = new_figure(0.9 + 0.3 * len(drawn))
+    for place, (_, values) in enumerate(reversed(drawn)):
+        axes.barh(place, median(values), color=line_style(0)["color"], height=0.6)
+        axes.plot((min(values), max(values)), [place, place], color="#1d2430", linewidth=1.2)
+    axes.set_yticks(range(len(drawn)), [plain(names[point.point_id]) for point, _ in reversed(drawn)])
+    axes.set_xlabel(f"{rate.unit} (bar: median, line: all repetitions)")
+    return to_svg(figure, axes, "rates by case", legend=False)
+
+
+def _values(point: PointSummary, rate: Figure) -> list[float]:
+    return [value for one in point.by_repetition if (value := one.value(rate.key)) is not None]

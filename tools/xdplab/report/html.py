@@ -11,6 +11,7 @@ from markupsafe import Markup
 from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.trace import way_of
 from xdplab.methods import make_method
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.report.page import Page, templates
@@ -50,6 +51,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             answer=found,
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,
+            ways={summary.point_id: list(way_of(run, summary, trials, found)) for summary in summaries},
             sections=[page.table(), page.pictures()] if own is None else own,
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),
@@ -78,7 +80,7 @@ def _direct_plot(run: RunRecord) -> Markup | None:
 
 def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:
     """Each published figure that the study names, with ours beside it."""
-    found = [reproduction(*published_figure(reference), summaries) for reference in run.study.reproduces]
+    found = [reproduction(*published_figure(reference), run, summaries) for reference in run.study.reproduces]
     if not found:
         return []
     from xdplab.report.bars import ratio_plot, throughput_bars

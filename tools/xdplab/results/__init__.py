@@ -2,7 +2,5 @@
 """Run folders: run.json, trials.jsonl (the truth), report.html."""
 
 from xdplab.results.folder import RunFolder, find_run, new_run
-from xdplab.results.kind import open_run
-from xdplab.results.sockets import SocketFolder
 
-__all__ = ["RunFolder", "SocketFolder", "find_run", "new_run", "open_run"]
+__all__ = ["RunFolder", "find_run", "new_run"]

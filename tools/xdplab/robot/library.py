@@ -16,41 +16,12 @@ from xdplab.analysis import Answer, PointSummary, answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.methods import make_method
-from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
-from xdplab.report import beside_published, describe, duration
+from xdplab.model import Interrupted, Missing, RunRecord, XdplabError
+from xdplab.report import beside_published
 from xdplab.report.published import published_figure
+from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed
-from xdplab.runner import Plan
 from xdplab.tools import project_root
-
-
-class RobotListener:
-    """Progress as lines on the console; Robot's own output has no bar to move."""
-
-    def __init__(self) -> None:
-        self._left_s = 0.0
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Say how much is ahead."""
-        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
-
-    def note(self, text: str) -> None:
-        """A line of its own."""
-        logger.info(plain(text))
-        logger.console(f"  {plain(text)}")
-
-    def progress(self, text: str) -> None:
-        """A line on the console, not in the log."""
-        logger.console(f"  {text}")
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Remember the time left for the trial's line."""
-        self._left_s = left_s
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """One line per trial."""
-        left = duration(self._left_s)
-        self.note(f"{point.title} #{record.repetition + 1}: {describe(record)}   [left {left}]")
 
 
 @library(scope="SUITE", auto_keywords=False)
@@ -110,6 +81,47 @@ class XdplabLibrary:
             _passed(point)
 
     @keyword
+    def case_was_measured(self, title: str) -> None:
+        """The same where a forwarder has several points: skip when none of them is supported here."""
+        self._case(title, [summary for summary in self._summaries if summary.forwarder == title])
+
+    @keyword
+    def function_was_measured(self, functions: str, mode: str) -> None:
+        """The same for a network function, or a chain of them, in one mode: all its sizes and kinds of traffic."""
+        points = [
+            summary for summary in self._summaries
+            if (function := summary.figures.get("function"))
+            and ("+".join(function["functions"]), function["mode"]) == (functions, mode)
+        ]  # fmt: skip
+        self._case(f"{functions}, {mode}", points)
+
+    def _case(self, title: str, points: Sequence[PointSummary]) -> None:
+        if not points:
+            raise SkipExecution(f"{title} is not part of this study")
+        if all(point.status == "unsupported" for point in points):
+            raise SkipExecution(f"unsupported: {points[0].reason}")
+        bad = [
+            f"{' '.join(map(str, point.levels.values()))}: {point.reason}" for point in points
+            if point.status in ("failed", "partial")
+        ]  # fmt: skip
+        if bad:
+            raise AssertionError(f"{title}: {'; '.join(bad)}")
+        for point in points:
+            values = {key: value for one in point.by_repetition for key, value in one.values.items()}
+            logger.info(f"{point.levels}, {point.forwarder} ({point.mode}): {values}")
+
+    @keyword
+    def findings_are_logged(self) -> None:
+        """Log what the method says beside the answer, such as the order of modes beside the published one; no gate."""
+        assert self._run is not None, "run a study first"
+        found = make_method(self._run.study.method).findings(self._run, self._summaries)
+        if not found:
+            raise SkipExecution("nothing to say beside the answer")
+        for line in found:
+            logger.info(line)
+            logger.console(f"  {line}")
+
+    @keyword
     def every_forwarder_was_measured(self) -> None:
         """Pass when each supported point of the run was measured, also those without a row of their own."""
         for point in self._summaries:
@@ -148,7 +160,7 @@ class XdplabLibrary:
         What was measured must have been measured well; what this machine cannot do is told with its reason.
         """
         assert self._run is not None, "run a study first"
-        found = reproduction(*published_figure(reference), self._summaries)
+        found = reproduction(*published_figure(reference), self._run, self._summaries)
         if not found.rows:
             raise SkipExecution(f"{reference}: none of {', '.join(found.figure.forwarders)} was asked for")
         for row in found.rows:

@@ -3,15 +3,17 @@
 
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.runner.environment import capture_environment
+from xdplab.runner.listener import Listener, SilentListener
 from xdplab.runner.plan import Plan, Visit, make_plan
 from xdplab.runner.restore import recover
-from xdplab.runner.run import Journal, Listener, RunOutcome, StudyRun
+from xdplab.runner.run import Journal, RunOutcome, StudyRun
 
 __all__ = [
     "Journal",
     "Listener",
     "Plan",
     "RunOutcome",
+    "SilentListener",
     "StudyRun",
     "Visit",
     "capture_environment",

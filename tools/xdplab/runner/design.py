@@ -100,12 +100,12 @@ def _blocks(study: StudySpec) -> list[Block]:
     for name, values in study.knobs.items():
         knob = make_knob(name)
         knobs[name] = tuple(value if value == UNSET else knob.check(value) for value in values)
-    unknown = sorted(set(study.options) - {forwarder.name for forwarder in study.forwarders})
+    unknown = sorted(set(study.options) - {forwarder.name for forwarder in study.all_forwarders})
     if unknown:
         raise InputError(f"study {study.name}: options: {unknown[0]} is none of its forwarders")
     defaults = study.sweep.defaults if study.sweep else {}
     blocks = []
-    for number, forwarder in enumerate(study.forwarders):
+    for number, forwarder in enumerate(study.all_forwarders):
         own = {f"{forwarder.name}.{key}": values for key, values in study.options.get(forwarder.name, {}).items()}
         tester = {f"{TESTER}.{key}": values for key, values in study.tester_options.items()}
         levels = {**own, **tester, **knobs}

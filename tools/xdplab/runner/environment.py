@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from xdplab.forwarders import make_forwarder
 from xdplab.hosts import Host, LocalHost
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
@@ -26,9 +25,10 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
     versions = {name: version(name) for name in _PACKAGES}
     versions |= testers
     for point in plan.points:
-        versions |= make_forwarder(point.forwarder).versions_asked_for(host)
+        versions |= plan.method.forwarder(point).versions_asked_for(host)
     return Environment(
         kernel=_read(machine, "/proc/sys/kernel/osrelease"),
+        kernel_version=_read(machine, "/proc/sys/kernel/version").strip(),
         cmdline=_read(machine, "/proc/cmdline"),
         cpu_model=_field(_read(machine, "/proc/cpuinfo"), "model name"),
         topology=_topology(machine),

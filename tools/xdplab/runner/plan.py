@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
 from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
@@ -63,7 +62,11 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     Raises:
         InputError: unknown forwarder, knob or option, a value out of range, a frame that does not fit, points twice.
     """
-    found, left_out = _points(study)
+    method = make_method(study.method)
+    method.check(study)
+    found, left_out = _points(study, method)
+    if not found:
+        raise InputError(f"study {study.name}: its method has nothing to do with its forwarders")
     points = tuple(found)
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
@@ -78,13 +81,13 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     for tester in testers:
         _check_reality(testbed, f"tester {tester.name}", tester.simulated, fake)
     for point in points:
-        forwarder = make_forwarder(point.forwarder)
+        forwarder = method.forwarder(point)
         _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
     visits = [visit for number in range(study.repetitions) for visit in _repetition(points, study.seed, number)]
-    return Plan(points, tuple(visits), make_method(study.method), left_out, study.seed)
+    return Plan(points, tuple(visits), method, left_out, study.seed)
 
 
 def _repetition(points: Sequence[Point], seed: int, number: int) -> tuple[Visit, ...]:
@@ -93,22 +96,25 @@ def _repetition(points: Sequence[Point], seed: int, number: int) -> tuple[Visit,
     return tuple(Visit(point, number) for point in order)
 
 
-def _points(study: StudySpec) -> tuple[list[Point], int]:
+def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
     """Each chosen combination on each path, at each frame size and load; and how many constraints left out."""
     designed = design(study)
     sizes = study.frame_bytes or (study.traffic.frame_bytes,)
-    points = [
-        Point(
-            forwarder=_with_options(study.forwarders[number], combination),
-            path=path,
-            knobs={name: combination[name] for name in study.knobs},
-            traffic=traffic.model_copy(update={"frame_bytes": size}),
-            **_by(study, tester, combination),
-        )
-        for path, size, traffic, (number, combination), tester in itertools.product(
-            study.path, sizes, _loads(study), designed.chosen, study.testers or ("",)
-        )
-    ]
+    points, forwarders = [], study.all_forwarders
+    several = itertools.product(study.path, sizes, _loads(study), designed.chosen, study.testers or ("",))
+    for path, size, traffic, (number, combination), tester in several:
+        forwarder = _with_options(forwarders[number], combination)
+        points += [
+            Point(
+                forwarder=forwarder,
+                path=method.path(levels) or path,
+                knobs={name: combination[name] for name in study.knobs},
+                traffic=traffic.model_copy(update={"frame_bytes": size}),
+                levels=levels,
+                **_by(study, tester, combination),
+            )
+            for levels in method.levels(forwarder)
+        ]
     return points, designed.left_out
 
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from xdplab.forwarders import make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.signals import deferred, interruptible
+from xdplab.knobs import make_knob
 from xdplab.model import (
     Calibration,
     InputError,
     Interrupted,
     JournalFailed,
     Missing,
-    Point,
     RunRecord,
     StudySpec,
     TrialRecord,
@@ -25,6 +24,7 @@ from xdplab.model import (
     plain,
 )
 from xdplab.runner.environment import capture_environment
+from xdplab.runner.listener import Listener
 from xdplab.runner.plan import OVERHEAD_S, Plan, Visit
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import resumed
@@ -50,25 +50,6 @@ class Journal(Protocol):
         Raises:
             XdplabError: it cannot be written; all before it is safe.
         """
-
-
-class Listener(Protocol):
-    """Who is told how far it is. Called between trials only: a screen must not be drawn on a measured core."""
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """The run starts; `left` visits, `seconds` expected."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def progress(self, text: str) -> None:
-        """Something that changes often within a visit, worth showing and not worth keeping."""
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Visit `number` of `of` starts; there are more of them when a disturbed repetition is made anew."""
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """A trial has been journaled."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +167,7 @@ class StudyRun:
         environment = capture_environment(self._testbed, self._team.versions(), self._plan)
         self._leave_out(unsupported(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
-        redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
+        redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
         earlier = _calibrations(self._earlier)
         refused = self._team.prepare(
             self._plan, supported, redirects, earlier, self._listener.note, self._listener.progress
@@ -206,6 +187,7 @@ class StudyRun:
             calibration=self._team.calibration,
             calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
+            described=_described(self._plan),
         )
         if self._earlier is not None:
             record = resumed(self._earlier, record)
@@ -262,6 +244,7 @@ class StudyRun:
         tester, rx_program, ceiling_pps = self._team.take(visit.point)
         PointVisit(
             visit,
+            self._plan.method,
             self._testbed,
             tester,
             rx_program,
@@ -271,7 +254,7 @@ class StudyRun:
             [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
             ceiling_pps,
             self._listener.progress,
-        ).carry_out(self._plan.method)
+        ).carry_out()
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
@@ -280,6 +263,15 @@ class StudyRun:
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _described(plan: Plan) -> dict[str, dict[str, str]]:
+    """Knob -> value -> what that means."""
+    found: dict[str, dict[str, str]] = {}
+    for point in plan.points:
+        for name, value in point.knobs.items():
+            found.setdefault(name, {}).setdefault(str(value), plain(make_knob(name).describe(value)))
+    return found
 
 
 def _calibrations(earlier: RunRecord | None) -> dict[str, Calibration]:

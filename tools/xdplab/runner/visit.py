@@ -3,18 +3,17 @@
 
 import contextlib
 import dataclasses
-import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
-from xdplab.methods import Method
+from xdplab.methods import Counted, Method
 from xdplab.model import (
     DisturbanceRule,
     InputError,
@@ -22,7 +21,6 @@ from xdplab.model import (
     JournalFailed,
     Path,
     PointFailed,
-    StreamSpec,
     TrialRecord,
     TrialResult,
     TrialSpec,
@@ -34,16 +32,13 @@ from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
 from xdplab.runner.plan import Visit
+from xdplab.runner.proof import prove_path
 from xdplab.runner.restore import Settings
 from xdplab.testbed import Port, Testbed
 from xdplab.testers import Tester, TesterContext
 
 #: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18); the next bind must not meet it.
 _QUEUE_RELEASE_S = 0.05
-_PROOF_TIMEOUT_S = 5.0
-#: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
-#: programs have come (igb: 0.4 s), which each trial brings anew.
-_PROOF_WARMUPS_S = (0.0, 1.0, 2.0)
 
 
 class PointVisit:
@@ -52,6 +47,7 @@ class PointVisit:
     def __init__(
         self,
         visit: Visit,
+        method: Method[Any],
         testbed: Testbed,
         tester: Tester,
         rx_program: str,
@@ -63,6 +59,8 @@ class PointVisit:
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._visit = visit
+        self._method = method
+        self.point = visit.point
         self._testbed = testbed
         self._tester = tester
         self._rx_program = rx_program
@@ -73,7 +71,7 @@ class PointVisit:
         self.cannot = tester.cannot
         self.progress = progress
         self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
-        self._forwarder: Forwarder[Any] = make_forwarder(visit.point.forwarder)
+        self._forwarder = method.forwarder(visit.point)
         ports = self._ports()
         wanted = {**self._forwarder.required_knobs(), **visit.point.knobs}
         context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
@@ -85,6 +83,8 @@ class PointVisit:
         self._trials = 0
         self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
         self._found = {record.clause for record in earlier if record.purpose == "figures"}
+        self._around = contextlib.ExitStack()
+        self.client = testbed.tester_ports(visit.point.path).first
         self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
         self._traffic_s = 0.0
@@ -99,18 +99,16 @@ class PointVisit:
         """Where it runs."""
         return self._dut
 
-    def carry_out(self, method: Method[Any]) -> None:
+    def carry_out(self) -> None:
         """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
         status: Literal["ok", "failed", "unsupported"] = "ok"
         reason = ""
         tail: tuple[str, ...] = ()
         try:
             self._prepare()
-            self._prove()
-            if idle := self._forwarder.ineffective():
-                raise Unsupported(idle)
+            self._method.prove(self)
             self._setup_s = time.monotonic() - self._began
-            method.measure(self, self._visit.point.traffic.at(self.ceiling_pps))
+            self._method.measure(self, self._visit.point.traffic.at(self.ceiling_pps))
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
@@ -129,13 +127,15 @@ class PointVisit:
         """Run, judge, journal; a step of a search again while disturbed, as far as the rule and the budget allow."""
         number, attempt = self._trials, 0
         self._trials += 1
+
+        def take() -> Counted:
+            trial = f"{number}.{attempt}"
+            if restart_after_s is None:
+                return Counted(self._tester.run(self._context(trial), spec), {})
+            return Counted(self._run_with_restart(spec, restart_after_s, trial), {})
+
         while True:
-            record = self._earlier.pop((number, attempt), None)
-            if record is None:
-                record = self._one_trial(spec, purpose, clause, number, attempt, restart_after_s)
-                self._emit(record)
-            elif record.asked != spec:
-                raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
+            record = self._journaled(spec, purpose, clause, number, attempt, take)
             assert record.result is not None
             attempt += 1
             if (number, attempt) in self._earlier:
@@ -144,6 +144,30 @@ class PointVisit:
             if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
                 return record.result
 
+    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
+        """Watch the machine while a method counts, judge, journal."""
+        number = self._trials
+        self._trials += 1
+        record = self._journaled(asked, "measure", clause, number, 0, count)
+        assert record.result is not None
+        return Counted(record.result, record.figures)
+
+    def send(self, spec: TrialSpec) -> TrialResult:
+        """Without a record."""
+        return self._tester.run(self._context("beside"), spec)
+
+    def _journaled(
+        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
+    ) -> TrialRecord:
+        """By the journal of a resumed run, or taken now."""
+        record = self._earlier.pop((number, attempt), None)
+        if record is None:
+            record = self._one_trial(spec, purpose, clause, number, attempt, take)
+            self._emit(record)
+        elif record.asked != spec:
+            raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
+        return record
+
     def found(self, clause: str, figures: dict[str, Any]) -> None:
         """Journal what a method found, unless the journal of a resumed run has it."""
         if clause in self._found:
@@ -151,15 +175,12 @@ class PointVisit:
         self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
 
     def _one_trial(
-        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, restart_after_s: float | None
+        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
         counters = self._forwarder.growing(self._forwarder.counters()) if self._forwarder.cumulative else None
         before = snapshot(self._forwarder, self._dut)
-        if restart_after_s is None:
-            result = self._tester.run(self._context(f"{number}.{attempt}"), spec)
-        else:
-            result = self._run_with_restart(spec, restart_after_s, f"{number}.{attempt}")
+        result, figures = take()
         self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
         if ended := self._forwarder.crashed():
@@ -177,6 +198,7 @@ class PointVisit:
             asked=spec,
             offered_pps=spec.offered_pps,
             result=result,
+            figures=figures,
             disturbance=disturbance,
             mode=mode,
             threads=use.threads,
@@ -222,6 +244,7 @@ class PointVisit:
 
     def _prepare(self) -> None:
         reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
+        reason = reason or self._method.unsupported(self.point, self._dut, self.client)
         if reason:
             raise Unsupported(reason)
         for host, folder in self._folders:
@@ -232,40 +255,15 @@ class PointVisit:
         self._links_before = None if self._dut.ports[0].simulated else links(self._testbed.dut)
         if self._links_before is not None and self._dut.ports[0].lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
+        self._around.enter_context(self._method.around(self))
         self._start()
 
-    def _prove(self) -> None:
-        """Frames must come through in every direction of the path before anything is measured."""
-        both = self._visit.point.path is Path.THROUGH
-        traffic = self._visit.point.traffic
-        streams = tuple(
-            StreamSpec(
-                kind="load",
-                pps=1000,
-                frame_bytes=traffic.smallest,
-                vlan=traffic.vlan,
-                ip=traffic.ip,
-                direction=direction,
-            )
-            for direction in (("forward", "backward") if both else ("forward",))
-        )
-        deadline: float | None = None  # from the first trial on: some testers start a program with it
-        warmups_s = _PROOF_WARMUPS_S if self._dut.ports[0].lasting else (0.0,)
-        for warmup_s in itertools.chain(warmups_s, itertools.repeat(warmups_s[-1])):
-            spec = TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05, warmup_s=warmup_s)
-            result = self._tester.run(self._context("proof"), spec)
-            deadline = deadline or time.monotonic() + _PROOF_TIMEOUT_S
-            silent = [stream.direction for stream in result.streams if not stream.received]
-            if not silent:
-                return
-            ended = self._forwarder.crashed()
-            tried = warmup_s == warmups_s[-1]
-            if ended or (tried and time.monotonic() > deadline):
-                raise PointFailed(
-                    ended
-                    or f"{self._forwarder.name}: no frame came through {' or '.join(silent)} "
-                    f"within {_PROOF_TIMEOUT_S:g} s{self._forwarder.why_silent()}"
-                )
+    def prove(self) -> None:
+        """Frames, and that options are in force."""
+        point, lasting = self._visit.point, self._dut.ports[0].lasting
+        prove_path(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
+        if idle := self._forwarder.ineffective():
+            raise Unsupported(idle)
 
     def _context(self, trial: str) -> TesterContext:
         return TesterContext(
@@ -286,6 +284,7 @@ class PointVisit:
                 stack.callback(host.remove_folder, folder)
             stack.callback(self._settings.restore)
             stack.callback(self._remove_links)
+            stack.callback(self._around.close)
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
             had_sockets = bool(self._forwarder.pids())
             stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)

@@ -12,9 +12,9 @@ from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods.base import Method, Session
+from xdplab.methods.batches import STAGES, stage_figures
 from xdplab.methods.breakdown.figures import CLAUSE, breakdown_answer, breakdown_figures
 from xdplab.methods.probes import attached, one_in
-from xdplab.methods.stages import STAGES, stage_figures
 from xdplab.methods.streams import probe_streams
 from xdplab.methods.traced import TracedSpec
 from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord, TrialSpec

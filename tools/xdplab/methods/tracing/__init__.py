@@ -14,8 +14,8 @@ from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
 from xdplab.analysis.sweep.published import PublishedStudy
 from xdplab.methods.base import Method, Session
+from xdplab.methods.batches import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
-from xdplab.methods.stages import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.streams import probe_streams
 from xdplab.methods.tracing.figures import tracing_answer, tracing_figures
 from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec

@@ -5,10 +5,9 @@ import itertools
 from collections.abc import Sequence
 from statistics import median
 
-from xdplab.analysis.sockets import MIN_REPETITIONS, SocketRow
+from xdplab.analysis.standing import MIN_REPETITIONS, Contender
 from xdplab.model import Model
-from xdplab.model.functions import NfPoint
-from xdplab.model.sockets import Workload
+from xdplab.model.functions import NfPoint, NfTraffic
 
 #: A core more that brings less than this part of what the first one does is where scaling ends.
 _WORTH = 0.5
@@ -28,7 +27,7 @@ class CoresFigure(Model):
 class Scaling(Model):
     """One function in one mode at one setting, fewest cores first."""
 
-    workload: Workload
+    traffic: NfTraffic
     title: str
     figures: tuple[CoresFigure, ...]
 
@@ -56,15 +55,15 @@ def _gain(fewer: CoresFigure, more: CoresFigure, one: CoresFigure) -> tuple[floa
     return (min(more.values) - max(fewer.values)) / cores, (max(more.values) - min(fewer.values)) / cores
 
 
-def scalings(rows: Sequence[SocketRow]) -> list[Scaling]:
+def scalings(rows: Sequence[tuple[NfTraffic, NfPoint, Contender]]) -> list[Scaling]:
     """Those of all functions whose cores vary, in the order of the rows; [] when none does."""
-    groups: dict[tuple[Workload, str], dict[int, SocketRow]] = {}
-    for row in rows:
-        if row.function is not None and row.function.channels:
-            groups.setdefault((row.workload, _title(row.function)), {})[row.function.cores] = row
+    groups: dict[tuple[NfTraffic, str], dict[int, Contender]] = {}
+    for traffic, function, row in rows:
+        if function.channels:
+            groups.setdefault((traffic, _title(function)), {})[function.cores] = row
     return [
-        Scaling(workload=workload, title=title, figures=tuple(_figures(by_cores)))
-        for (workload, title), by_cores in groups.items()
+        Scaling(traffic=traffic, title=title, figures=tuple(_figures(by_cores)))
+        for (traffic, title), by_cores in groups.items()
     ]
 
 
@@ -72,10 +71,16 @@ def _title(point: NfPoint) -> str:
     return point.title.replace(f", {point.cores} cores", "")
 
 
-def _figures(by_cores: dict[int, SocketRow]) -> list[CoresFigure]:
-    one = by_cores[1].mpps if 1 in by_cores else None
+def _figures(by_cores: dict[int, Contender]) -> list[CoresFigure]:
+    one = _mpps(by_cores[1]) if 1 in by_cores else None
     found = []
     for cores, row in sorted(by_cores.items()):
-        times = row.mpps / one if row.mpps is not None and one else None
-        found.append(CoresFigure(cores=cores, mpps=row.mpps, times=times, values=row.values, reason=row.reason))
+        mpps = _mpps(row)
+        times = mpps / one if mpps is not None and one else None
+        values = tuple(row.values)
+        found.append(CoresFigure(cores=cores, mpps=mpps, times=times, values=values, reason=row.point.reason))
     return found
+
+
+def _mpps(row: Contender) -> float | None:
+    return median(row.values) if row.values else None

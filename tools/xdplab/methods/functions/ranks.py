@@ -3,17 +3,17 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
-from xdplab.analysis.sockets import MIN_REPETITIONS, SocketRow
+from xdplab.analysis.standing import MIN_REPETITIONS, Contender
 from xdplab.model import Model
-from xdplab.model.functions import NfMode
-from xdplab.model.sockets import SocketStudy, Workload
+from xdplab.model.functions import NfMode, NfTraffic
+from xdplab.model.published import Published
 
 #: Where more is better, and an order was published.
-_COMPARED: frozenset[Workload] = frozenset({"dropped", "pass-through", "mixed", "local"})
+_COMPARED: frozenset[NfTraffic] = frozenset({"dropped", "pass-through", "mixed", "local"})
 
 
 class ModeFigure(Model):
@@ -25,14 +25,14 @@ class ModeFigure(Model):
 
 
 class RankAgreement(Model):
-    """One function at one workload.
+    """One function at one traffic.
 
     `tau` is Kendall's tau-b over the modes that both have: 1 is the same order, -1 the reverse; None with fewer than
     two of them. Each pair of them that the publication tells apart is in one of the three lists, the published winner
     first: `unclear` where our repetitions overlap, are fewer than `MIN_REPETITIONS`, or were mostly disturbed.
     """
 
-    workload: Workload
+    traffic: NfTraffic
     group: str
     unit: Literal["Mpps", "requests/s"]
     figures: tuple[ModeFigure, ...]
@@ -82,28 +82,29 @@ def kendall_tau(ours: Mapping[NfMode, float], published: Mapping[NfMode, float])
     return None if math.isnan(tau) else tau
 
 
-def rank_agreements(study: SocketStudy, rows: Sequence[SocketRow]) -> list[RankAgreement]:
-    """One per function and workload, in the study's order; functions without a published figure have ours alone."""
-    published = study.published.modes_mpps if study.published else {}
-    groups: dict[tuple[Workload, str], list[SocketRow]] = {}
-    for row in rows:
-        if row.function is not None and row.workload in _COMPARED:
-            groups.setdefault((row.workload, row.function.group), []).append(row)
+def rank_agreements(
+    published: Published | None, modes: Mapping[tuple[NfTraffic, str], Mapping[NfMode, Contender]]
+) -> list[RankAgreement]:
+    """One per function and kind of traffic, in the study's order; those without a published figure have ours alone.
+
+    `modes`: (traffic, what modes are compared within) -> those that were measured.
+    """
+    theirs = published.modes_mpps if published else {}
     return [
-        _agreement(workload, group, members, published.get(workload, {}).get(_published_group(workload, group), {}))
-        for (workload, group), members in groups.items()
+        _agreement(traffic, group, members, theirs.get(traffic, {}).get(_published_group(traffic, group), {}))
+        for (traffic, group), members in modes.items()
+        if traffic in _COMPARED
     ]
 
 
-def _published_group(workload: Workload, group: str) -> str:
+def _published_group(traffic: NfTraffic, group: str) -> str:
     """Of local traffic only macswap was published, whose frames the stack here would not take."""
-    return "macswap" if workload == "local" else group
+    return "macswap" if traffic == "local" else group
 
 
 def _agreement(
-    workload: Workload, group: str, rows: Sequence[SocketRow], published: Mapping[NfMode, float]
+    traffic: NfTraffic, group: str, modes_of: Mapping[NfMode, Contender], published: Mapping[NfMode, float]
 ) -> RankAgreement:
-    modes_of = {row.function.mode: row for row in rows if row.function is not None}
     measured = {mode: row for mode, row in modes_of.items() if row.values}
     ours = {mode: median(row.values) for mode, row in measured.items()}
     lists: dict[str, list[tuple[NfMode, NfMode]]] = {"agree": [], "differ": [], "unclear": []}
@@ -113,9 +114,9 @@ def _agreement(
             lists[_verdict(measured[first], measured[second])].append((first, second))
     modes = [*modes_of, *(mode for mode in published if mode not in modes_of)]
     return RankAgreement(
-        workload=workload,
+        traffic=traffic,
         group=group,
-        unit="requests/s" if workload == "local" else "Mpps",
+        unit="requests/s" if traffic == "local" else "Mpps",
         figures=tuple(ModeFigure(mode=mode, ours=ours.get(mode), published=published.get(mode)) for mode in modes),
         tau=kendall_tau(ours, published),
         agree=tuple(lists["agree"]),
@@ -125,7 +126,7 @@ def _agreement(
     )
 
 
-def _verdict(first: SocketRow, second: SocketRow) -> str:
+def _verdict(first: Contender, second: Contender) -> str:
     if any(len(row.values) < MIN_REPETITIONS or row.mostly_disturbed for row in (first, second)):
         return "unclear"
     if min(first.values) > max(second.values):

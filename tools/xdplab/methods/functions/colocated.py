@@ -18,13 +18,13 @@ from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.hosts import Host, Running, cpu_job, memcached_client
 from xdplab.model import PointFailed
-from xdplab.model.sockets import Workload
+from xdplab.model.functions import NfTraffic
 from xdplab.testbed import Port
 
 _CLIENT, _SERVER, _PREFIX = "198.18.0.1", "198.18.0.2", 24
 _MEMCACHED_PORT, _WEB_PORT = 11211, 8080
 _CONNECTIONS = 16
-_PROGRAMS: dict[Workload, tuple[str, ...]] = {"local": ("memcached",), "web": ("nginx", "wrk"), "job": ()}
+_PROGRAMS: dict[NfTraffic, tuple[str, ...]] = {"local": ("memcached",), "web": ("nginx", "wrk"), "job": ()}
 #: Without them frames leave without a checksum, for the receiver on the same machine to trust.
 _OFFLOADS = ("tx", "sg", "tso", "gso")
 
@@ -41,20 +41,23 @@ http {{
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Colocated:
     """One of them on its place: the server on the function's core, its client on the tester's."""
 
-    workload: Workload
+    traffic: NfTraffic
     dut: Dut
     client: Port
-    client_cpu: int
-    folder: FilePath
+
+    @property
+    def _folder(self) -> FilePath:
+        """Of the visit; on the embedded testbed client and server share a machine."""
+        return self.dut.rundir
 
     def why_not(self) -> str | None:
         """None, or why it cannot run here."""
         if self.client.lasting or self.client.simulated:
-            return f"{self.workload}: addresses are only given to ports of the embedded testbed"
-        for program in _PROGRAMS[self.workload]:
+            return f"{self.traffic}: addresses are only given to ports of the embedded testbed"
+        for program in _PROGRAMS[self.traffic]:
             if self.dut.host.run(["which", program], check=False).returncode:
                 package = {"nginx": "nginx-light"}.get(program, program)
                 return f"{program} is not installed; `apt-get install {package}` installs it"
@@ -67,7 +70,7 @@ class Neighbour:
         inner, outer = f"s0-{tag}", f"s1-{tag}"
         host = self.dut.host
         with contextlib.ExitStack() as stack:
-            if self.workload != "job":
+            if self.traffic != "job":
                 if program.takes_all:
                     host.run(["ip", "link", "add", inner, "type", "veth", "peer", "name", outer])
                     stack.callback(host.run, ["ip", "link", "delete", inner], check=False)
@@ -78,31 +81,31 @@ class Neighbour:
                 _give_address(stack, host, _SERVER, server)
             yield
 
-    def figure(self, duration_s: float) -> tuple[float, str]:
-        """Requests per second, or seconds per round of the job, and which.
+    def figure(self, duration_s: float) -> float:
+        """Requests per second, or seconds per round of the job.
 
         Raises:
             PointFailed: a program ended; the message holds its own words.
         """
-        if self.workload == "job":
+        if self.traffic == "job":
             told = json.loads(self._output(self._script(self.dut.host, cpu_job.__file__, [str(duration_s)])))
-            return told["elapsed_s"] / max(told["rounds"], 1), "s per round"
+            return float(told["elapsed_s"] / max(told["rounds"], 1))
         with self._server() as server:
             text = self._ask(duration_s)
             if server.poll() is not None:
-                raise PointFailed(f"{_PROGRAMS[self.workload][0]} ended: {' | '.join(server.log_tail(2))}")
-        if self.workload == "web":
-            return wrk_requests_per_s(text), "requests/s"
+                raise PointFailed(f"{_PROGRAMS[self.traffic][0]} ended: {' | '.join(server.log_tail(2))}")
+        if self.traffic == "web":
+            return wrk_requests_per_s(text)
         told = json.loads(text)
-        return told["requests"] / told["elapsed_s"], "requests/s"
+        return float(told["requests"] / told["elapsed_s"])
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[Running]:
-        log = self.folder / "server.log"
-        if self.workload == "web":
-            settings = self.folder / "nginx.conf"
-            self.dut.host.write(str(settings), _NGINX.format(folder=self.folder, address=_SERVER, port=_WEB_PORT))
-            argv = ["nginx", "-c", str(settings), "-e", str(self.folder / "nginx.log")]
+        log = self._folder / "server.log"
+        if self.traffic == "web":
+            settings = self._folder / "nginx.conf"
+            self.dut.host.write(str(settings), _NGINX.format(folder=self._folder, address=_SERVER, port=_WEB_PORT))
+            argv = ["nginx", "-c", str(settings), "-e", str(self._folder / "nginx.log")]
         else:
             options = ["-u", "root", "-l", _SERVER, "-p", str(_MEMCACHED_PORT), "-U", "0", "-t", "1", "-m", "64"]
             argv = ["memcached", *options]
@@ -113,7 +116,7 @@ class Neighbour:
             process.stop()
 
     def _ask(self, duration_s: float) -> str:
-        if self.workload == "local":
+        if self.traffic == "local":
             arguments = [_SERVER, str(_MEMCACHED_PORT), str(duration_s), str(_CONNECTIONS)]
             return self._output(self._script(self.client.host, memcached_client.__file__, arguments))
         wait_until(self._listens, 5.0, "nginx: its socket")
@@ -129,24 +132,24 @@ class Neighbour:
         return self._start(host, [host.python, host.program(FilePath(path)), *arguments])
 
     def _start(self, host: Host, argv: Sequence[str]) -> Running:
-        cpu = self.dut.layout.forwarder if self.workload == "job" else self.client_cpu
-        answer = self.folder / "answer"
-        return host.start(argv, log=self.folder / "client.log", stdout=answer, cpus=[cpu], die_with_us=True)
+        cpu = self.dut.layout.forwarder if self.traffic == "job" else self.dut.layout.tester_tx
+        answer = self._folder / "answer"
+        return host.start(argv, log=self._folder / "client.log", stdout=answer, cpus=[cpu], die_with_us=True)
 
     def _output(self, process: Running) -> str:
         try:
             code = process.wait(60.0)
             if code != 0:
                 tail = " | ".join(process.log_tail(1))
-                raise PointFailed(tail or f"{self.workload}: its client ended with exit code {code}")
+                raise PointFailed(tail or f"{self.traffic}: its client ended with exit code {code}")
         finally:
             process.stop()
-        return self.client.host.read(str(self.folder / "answer"))
+        return self.client.host.read(str(self._folder / "answer"))
 
 
-def seconds_asked(workload: Workload, duration_s: float) -> float:
+def seconds_asked(traffic: NfTraffic, duration_s: float) -> float:
     """How long it is measured: wrk counts whole seconds."""
-    return max(1.0, float(round(duration_s))) if workload == "web" else duration_s
+    return max(1.0, float(round(duration_s))) if traffic == "web" else duration_s
 
 
 def wrk_requests_per_s(text: str) -> float:

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network functions as XDP program, on AF_XDP and as both; over cores; beside servers and jobs on their core."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.columns import figure_column, range_columns
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.standing import all_of, standings
+from xdplab.analysis.summary import PointSummary
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.methods.base import Method, Session
+from xdplab.methods.column import Column
+from xdplab.methods.figure import Figure
+from xdplab.methods.functions.colocated import Colocated, seconds_asked
+from xdplab.methods.functions.measuring import (
+    FLOOD_MORE_S,
+    REQUESTS,
+    ROUND_S,
+    beside_a_flood,
+    traffic_of,
+    under_traffic,
+)
+from xdplab.methods.functions.rows import findings, place, rows_of, sections
+from xdplab.methods.functions.spec import FunctionsSpec
+from xdplab.methods.rates import MPPS, counted_trials, first_frames, took_all
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    MethodSpec,
+    Path,
+    Point,
+    RunRecord,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+)
+from xdplab.model.design import Scalar
+from xdplab.model.functions import NfPoint
+from xdplab.report.page import Page, Section
+from xdplab.testbed import Port
+
+#: Traffic that is for a program on the function's core, and comes in at its one port.
+_BESIDE = ("local", "web", "job")
+
+
+class Functions(Method[FunctionsSpec]):
+    """One trial of one function in one mode at one kind of traffic."""
+
+    name: ClassVar[str] = "functions"
+    spec_model: ClassVar[type[MethodSpec]] = FunctionsSpec
+    summary: ClassVar[str] = "network functions by mode, over cores, and beside what runs on their core"
+    figures: ClassVar[tuple[Figure, ...]] = (MPPS, REQUESTS, ROUND_S)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("traffic", "traffic", lambda point: point.levels.get("traffic"), str, left=True),
+        figure_column(MPPS, "Mpps"),
+        *range_columns(MPPS),
+        figure_column(REQUESTS, "requests/s"),
+        *range_columns(REQUESTS),
+        figure_column(ROUND_S, "s per round"),
+        *range_columns(ROUND_S),
+    )
+    repeats_whole: ClassVar[bool] = True
+    one_way: ClassVar[bool] = False
+
+    def __init__(self, spec: FunctionsSpec) -> None:
+        super().__init__(spec)
+        self._cases = spec.cases()
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """One; of a web server wrk counts whole seconds, and a flood begins before and ends after."""
+        spec = self.spec
+        asked = [seconds_asked(kind, spec.duration_s) if kind in _BESIDE else spec.duration_s for kind in spec.traffic]
+        return [max(asked) + (FLOOD_MORE_S if any(spec.flood_pps) else spec.warmup_s)]
+
+    def check(self, study: StudySpec) -> None:
+        """A setting of the machine is the study's, or the matrix's."""
+        for point, _ in self._cases.values():
+            twice = sorted(set(study.knobs) & set(point.knobs))
+            if twice:
+                raise InputError(f"study {study.name}: knobs: {twice[0]} is set by the method's {point.title} as well")
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """The kinds of traffic of a case."""
+        _, kinds = self._cases.get(forwarder.title, (None, ()))
+        return [{"traffic": kind} for kind in kinds]
+
+    def path(self, levels: Mapping[str, Scalar]) -> Path:
+        """Between two ports, or at the one behind which something runs."""
+        return Path.HAIRPIN if levels["traffic"] in _BESIDE else Path.THROUGH
+
+    def forwarder(self, point: Point) -> Forwarder[Any]:
+        """The function with tables for its traffic."""
+        made = make_forwarder(point.forwarder)
+        if not isinstance(made, XskFunctions):
+            raise InputError(f"forwarder {made.name}: method functions is of forwarder nf")
+        return made.in_traffic(traffic_of(point), point.traffic.smallest)
+
+    def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
+        """Programs that run beside."""
+        return Colocated(traffic_of(point), dut, client).why_not() if point.levels["traffic"] in _BESIDE else None
+
+    def around(self, session: Session) -> AbstractContextManager[None]:
+        """Addresses, and a way to the stack."""
+        program = session.forwarder
+        if session.point.levels["traffic"] not in _BESIDE:
+            return nullcontext()
+        assert isinstance(program, XskFunctions)
+        return Colocated(traffic_of(session.point), session.dut, session.client).way_to_the_stack(program)
+
+    def prove(self, session: Session) -> None:
+        """What takes effect with the first frame is given some and asked again."""
+        first_frames(session)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """One trial."""
+        if session.point.levels["traffic"] in _BESIDE:
+            beside_a_flood(session, self.spec)
+        else:
+            under_traffic(session, self.spec)
+
+    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
+        """The rate, the requests or the time of a round of each."""
+        found = []
+        for trial in counted_trials(trials):
+            values = {each.key: trial.figures[each.key] for each in self.figures if each.key in trial.figures}
+            pps = trial.figures.get("mpps", 0.0) * 1e6
+            found.append(
+                RepetitionFigures(
+                    repetition=trial.repetition,
+                    disturbed=trial.status == "disturbed",
+                    values=values,
+                    limited_by={MPPS.key: "tester"} if took_all(trial.figures) else {},
+                    loss_ratio=0.0,
+                    achieved_pps=pps,
+                    forwarded_pps=pps,
+                )
+            )
+        return found
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+        """Which function it is, and misses of the last-level cache on its core."""
+        counted = [str(each.figures["cache_misses"]) for each in trials if "cache_misses" in each.figures]
+        function = NfPoint.model_validate(point.forwarder.options).model_dump(mode="json")
+        return {"function": function, **({"cache_misses": sorted(set(counted))} if counted else {})}
+
+    def notes(self, point: PointSummary) -> list[str]:
+        """Two levels of a rate."""
+        levels = place(point, MPPS).two_levels
+        return [f"{point.levels['traffic']}: {point.forwarder}: two levels, Mpps: {levels}"] if levels else []
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+        """Who is ahead at each kind of traffic, of each function."""
+        called = {f"{point.levels['traffic']}: {point.forwarder}": point for point in summaries}
+        return standings(all_of(self.figures, summaries, place), called)
+
+    def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
+        """How far the order of the modes is the published one, or how a rate grows with cores."""
+        return findings(self.spec, rows_of(summaries))
+
+    def sections(self, page: Page) -> list[Section]:
+        """Rates, what runs on the core, the order of the modes, scaling, and what was published."""
+        return sections(self, page)

@@ -13,6 +13,7 @@ from lab import micro_records as micro
 
 from xdplab import app
 from xdplab.analysis import summarise
+from xdplab.methods.functions import Functions
 from xdplab.methods.functions.ranks import RankAgreement, kendall_tau
 from xdplab.methods.functions.rows import orders, rows_of
 from xdplab.methods.functions.spec import FunctionsSpec
@@ -34,7 +35,8 @@ def study(published: dict[str, float] | None = None, **matrix: Any) -> dict[str,
 def agreements(spec: dict[str, Any], trials: list[TrialRecord]) -> list[RankAgreement]:
     run = micro.run(spec)
     assert isinstance(run.study.method, FunctionsSpec)
-    return orders(run.study.method, rows_of([each for each in summarise(run, trials) if each.repetitions]))
+    method = Functions(run.study.method)
+    return orders(method.spec, rows_of(method, [each for each in summarise(run, trials) if each.repetitions]))
 
 
 def points(spec: StudySpec) -> list[tuple[str, NfPoint]]:

@@ -14,6 +14,7 @@ from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.methods.functions import Functions
 from xdplab.methods.functions.rows import rows_of
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionsSpec
@@ -112,7 +113,8 @@ def found(rates: dict[int, float | None], noise: tuple[float, ...] = (1.0, 1.01,
         for repetition, times in enumerate(noise):
             status = {} if mpps else {"status": "unsupported", "reason": "no CPUs"}
             trials.append(micro.trial(at, mpps and mpps * times * 1e6, repetition=repetition, **status))
-    (only,) = scalings(rows_of(summarise(micro.run(chosen), trials)))
+    method = Functions(spec(modes=["xdp"], cores=sorted(rates)))
+    (only,) = scalings(rows_of(method, summarise(micro.run(chosen), trials)))
     return only
 
 

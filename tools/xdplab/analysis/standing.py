@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is ahead among several that do the same, by how much, or why that cannot be said: of micro-benchmarks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -100,18 +100,6 @@ def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary
     words += [f"Failed: {', '.join(failed)}."] if failed else []
     words += [f"Disturbed in most repetitions: {', '.join(disturbed)}."] if disturbed else []
     return Answer(sentence=" ".join(words), said=any(_CANNOT not in each for each in told))
-
-
-def all_of(
-    figures: Sequence[Figure], points: Sequence[PointSummary], place: Callable[[PointSummary, Figure], Contender]
-) -> list[Contender]:
-    """Each point with the first of the figures that it has."""
-    found = [(point, _first(figures, point)) for point in points]
-    return [place(point, figure) for point, figure in found if figure is not None]
-
-
-def _first(figures: Sequence[Figure], point: PointSummary) -> Figure | None:
-    return next((each for each in figures if any(one.value(each.key) for one in point.by_repetition)), None)
 
 
 def _several(groups: dict[str, list[Contender]]) -> bool:

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.standing import all_of, standings
+from xdplab.analysis.counting import CountingMethod
+from xdplab.analysis.standing import Contender
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.methods.base import Method, Session
+from xdplab.methods.base import Session
 from xdplab.methods.column import Column
 from xdplab.methods.figure import Figure
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
@@ -24,9 +23,9 @@ from xdplab.methods.functions.measuring import (
     traffic_of,
     under_traffic,
 )
-from xdplab.methods.functions.rows import findings, place, rows_of, sections
+from xdplab.methods.functions.rows import findings, function_of, sections
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.methods.rates import MPPS, counted_trials, first_frames, took_all
+from xdplab.methods.rates import MPPS
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -47,7 +46,7 @@ from xdplab.testbed import Port
 _BESIDE = ("local", "web", "job")
 
 
-class Functions(Method[FunctionsSpec]):
+class Functions(CountingMethod[FunctionsSpec]):
     """One trial of one function in one mode at one kind of traffic."""
 
     name: ClassVar[str] = "functions"
@@ -63,8 +62,6 @@ class Functions(Method[FunctionsSpec]):
         figure_column(ROUND_S, "s per round"),
         *range_columns(ROUND_S),
     )
-    repeats_whole: ClassVar[bool] = True
-    one_way: ClassVar[bool] = False
 
     def __init__(self, spec: FunctionsSpec) -> None:
         super().__init__(spec)
@@ -111,10 +108,6 @@ class Functions(Method[FunctionsSpec]):
         assert isinstance(program, XskFunctions)
         return Colocated(traffic_of(session.point), session.dut, session.client).way_to_the_stack(program)
 
-    def prove(self, session: Session) -> None:
-        """What takes effect with the first frame is given some and asked again."""
-        first_frames(session)
-
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """One trial."""
         if session.point.levels["traffic"] in _BESIDE:
@@ -122,44 +115,24 @@ class Functions(Method[FunctionsSpec]):
         else:
             under_traffic(session, self.spec)
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
-        """The rate, the requests or the time of a round of each."""
-        found = []
-        for trial in counted_trials(trials):
-            values = {each.key: trial.figures[each.key] for each in self.figures if each.key in trial.figures}
-            pps = trial.figures.get("mpps", 0.0) * 1e6
-            found.append(
-                RepetitionFigures(
-                    repetition=trial.repetition,
-                    disturbed=trial.status == "disturbed",
-                    values=values,
-                    limited_by={MPPS.key: "tester"} if took_all(trial.figures) else {},
-                    loss_ratio=0.0,
-                    achieved_pps=pps,
-                    forwarded_pps=pps,
-                )
-            )
-        return found
-
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
         """Which function it is, and misses of the last-level cache on its core."""
         counted = [str(each.figures["cache_misses"]) for each in trials if "cache_misses" in each.figures]
         function = NfPoint.model_validate(point.forwarder.options).model_dump(mode="json")
         return {"function": function, **({"cache_misses": sorted(set(counted))} if counted else {})}
 
-    def notes(self, point: PointSummary) -> list[str]:
-        """Two levels of a rate."""
-        levels = place(point, MPPS).two_levels
-        return [f"{point.levels['traffic']}: {point.forwarder}: two levels, Mpps: {levels}"] if levels else []
+    def where(self, point: PointSummary) -> str:
+        """The kind of traffic."""
+        return str(point.levels["traffic"])
 
-    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
-        """Who is ahead at each kind of traffic, of each function."""
-        called = {f"{point.levels['traffic']}: {point.forwarder}": point for point in summaries}
-        return standings(all_of(self.figures, summaries, place), called)
+    def place(self, point: PointSummary, figure: Figure) -> Contender:
+        """Modes are compared within one function."""
+        function = function_of(point)
+        return Contender(point, figure, function.mode, self.where(point), function.group)
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """How far the order of the modes is the published one, or how a rate grows with cores."""
-        return findings(self.spec, rows_of(summaries))
+        return findings(self, summaries)
 
     def sections(self, page: Page) -> list[Section]:
         """Rates, what runs on the core, the order of the modes, scaling, and what was published."""

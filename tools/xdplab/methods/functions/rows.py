@@ -2,13 +2,11 @@
 """What a run of network functions says: orders of the modes, scaling, and the sections of the report."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import get_args
 
-from xdplab.analysis.standing import Contender, all_of
+from xdplab.analysis.counting import CountingMethod
+from xdplab.analysis.standing import Contender
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Method
-from xdplab.methods.figure import Figure
-from xdplab.methods.functions.measuring import REQUESTS, ROUND_S
 from xdplab.methods.functions.ranks import RankAgreement, rank_agreements
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionsSpec
@@ -24,20 +22,15 @@ def function_of(point: PointSummary) -> NfPoint:
     return NfPoint.model_validate(point.figures["function"])
 
 
-def place(point: PointSummary, figure: Figure) -> Contender:
-    """Modes are compared within one function."""
-    function = function_of(point)
-    return Contender(point, figure, function.mode, str(point.levels["traffic"]), function.group)
-
-
-def rows_of(summaries: Sequence[PointSummary]) -> list[Row]:
+def rows_of(method: CountingMethod[FunctionsSpec], summaries: Sequence[PointSummary]) -> list[Row]:
     """Those that were visited, also without a figure."""
-    figures = {one.point.point_id: one.figure for one in all_of((MPPS, REQUESTS, ROUND_S), summaries, place)}
-    found: list[Row] = []
-    for point in summaries:
-        traffic: Any = point.levels["traffic"]
-        found.append((traffic, function_of(point), place(point, figures.get(point.point_id, MPPS))))
-    return found
+    figures = {one.point.point_id: one.figure for one in method.contenders(summaries)}
+    return [
+        (traffic, function_of(point), method.place(point, figures.get(point.point_id, MPPS)))
+        for point in summaries
+        for traffic in get_args(NfTraffic)
+        if traffic == point.levels["traffic"]
+    ]
 
 
 def orders(spec: FunctionsSpec, rows: Sequence[Row]) -> list[RankAgreement]:
@@ -48,12 +41,13 @@ def orders(spec: FunctionsSpec, rows: Sequence[Row]) -> list[RankAgreement]:
     return rank_agreements(spec.published, modes)
 
 
-def findings(spec: FunctionsSpec, rows: Sequence[Row]) -> list[str]:
+def findings(method: CountingMethod[FunctionsSpec], summaries: Sequence[PointSummary]) -> list[str]:
     """In lines."""
+    rows = rows_of(method, summaries)
     grown = scalings(rows)
     if grown:
         return [f"{each.traffic}: {each.title}: {each.sentence}" for each in grown]
-    return [_order(rank) for rank in orders(spec, rows)]
+    return [_order(rank) for rank in orders(method.spec, rows)]
 
 
 def _order(rank: RankAgreement) -> str:
@@ -61,9 +55,9 @@ def _order(rank: RankAgreement) -> str:
     return f"{rank.traffic}: {rank.group}: order of our medians {ours}; published {theirs}; {rank.sentence}"
 
 
-def sections(method: Method[FunctionsSpec], page: Page) -> list[Section]:
+def sections(method: CountingMethod[FunctionsSpec], page: Page) -> list[Section]:
     """One section."""
-    rows = rows_of(page.summaries)
+    rows = rows_of(method, page.summaries)
     rates = [row.point for _, _, row in rows if row.figure == MPPS and row.values]
     grown: list[Scaling] = scalings(rows)
     plot = ""

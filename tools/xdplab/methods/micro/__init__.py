@@ -7,17 +7,15 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.standing import Contender, all_of, standings
+from xdplab.analysis.counting import CountingMethod
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders import Forwarder, make_forwarder
 from xdplab.forwarders.xsk_roles import frames_sent
-from xdplab.methods.base import Counted, Method, Session, untested
+from xdplab.methods.base import Counted, Session, untested
 from xdplab.methods.column import Column
 from xdplab.methods.figure import Figure
-from xdplab.methods.rates import DRAIN_S, MPPS, counted_trials, first_frames, rate_figures, took_all
+from xdplab.methods.rates import DRAIN_S, MPPS, rate_figures
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -25,11 +23,9 @@ from xdplab.model import (
     Path,
     Point,
     PointFailed,
-    RunRecord,
     StreamSpec,
     StudySpec,
     TrafficSpec,
-    TrialRecord,
     TrialSpec,
 )
 from xdplab.model.base import Shown
@@ -52,7 +48,7 @@ class MicroSpec(MethodSpec):
     published: Published | None = None
 
 
-class Micro(Method[MicroSpec]):
+class Micro(CountingMethod[MicroSpec]):
     """One trial at one workload; the tester floods the program, or is not needed."""
 
     name: ClassVar[str] = "micro"
@@ -64,8 +60,6 @@ class Micro(Method[MicroSpec]):
         figure_column(MPPS, "Mpps"),
         *range_columns(MPPS),
     )
-    repeats_whole: ClassVar[bool] = True
-    one_way: ClassVar[bool] = False
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """One, after a warm-up."""
@@ -91,10 +85,6 @@ class Micro(Method[MicroSpec]):
         """The program in its role."""
         role: Any = point.levels["workload"]
         return make_forwarder(point.forwarder).in_role(role, point.traffic.smallest)
-
-    def prove(self, session: Session) -> None:
-        """What takes effect with the first frame, as busy polling before Linux 6.13, is given some and asked again."""
-        first_frames(session)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """One trial."""
@@ -132,30 +122,9 @@ class Micro(Method[MicroSpec]):
             raise PointFailed("nothing was received")
         return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
-        """The rate of each."""
-        return [
-            RepetitionFigures(
-                repetition=trial.repetition,
-                disturbed=trial.status == "disturbed",
-                values={MPPS.key: trial.figures["mpps"]},
-                limited_by={MPPS.key: "tester"} if took_all(trial.figures) else {},
-                loss_ratio=0.0,
-                achieved_pps=trial.figures["mpps"] * 1e6,
-                forwarded_pps=trial.figures["mpps"] * 1e6,
-            )
-            for trial in counted_trials(trials)
-        ]
-
-    def notes(self, point: PointSummary) -> list[str]:
-        """Two levels of a rate."""
-        levels = _place(point, MPPS).two_levels
-        return [f"{point.levels['workload']}: {point.forwarder}: two levels, Mpps: {levels}"] if levels else []
-
-    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
-        """Who is ahead at each workload."""
-        called = {f"{point.levels['workload']}: {point.forwarder}": point for point in summaries}
-        return standings(all_of(self.figures, summaries, _place), called)
+    def where(self, point: PointSummary) -> str:
+        """The workload."""
+        return str(point.levels["workload"])
 
     def sections(self, page: Page) -> list[Section]:
         """The rates as table and bars, and what was published."""
@@ -163,10 +132,6 @@ class Micro(Method[MicroSpec]):
             return [page.section(self, "beside.html.j2", published=self.spec.published)]
         from xdplab.report.bars import rate_plot  # matplotlib takes 0.3 s to import
 
-        names = {point.point_id: f"{point.levels['workload']}: {point.forwarder}" for point in page.measured}
+        names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
         svg = page.svg(rate_plot(page.measured, MPPS, names))
         return [page.section(self, "report.html.j2", plot=svg, published=self.spec.published)]
-
-
-def _place(point: PointSummary, figure: Figure) -> Contender:
-    return Contender(point, figure, point.forwarder, str(point.levels["workload"]))

@@ -6,15 +6,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import figure_column
+from xdplab.analysis.counting import CountingMethod
 from xdplab.analysis.distribution import Distribution
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.standing import Contender, all_of, standings
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders import Forwarder, make_forwarder
 from xdplab.forwarders.xsk_roles import XskRole
-from xdplab.methods.base import Counted, Method, Session
+from xdplab.methods.base import Counted, Session
 from xdplab.methods.column import Column
 from xdplab.methods.figure import Figure
 from xdplab.methods.rates import DRAIN_S, counted_trials
@@ -70,7 +68,7 @@ def _column(stage: str, name: str) -> Column:
     return Column(f"{stage}_{name}_us", f"{stage} {name} µs", value, number, places=("terminal",))
 
 
-class Stages(Method[StagesSpec]):
+class Stages(CountingMethod[StagesSpec]):
     """One trial at one rate."""
 
     name: ClassVar[str] = "stages"
@@ -83,8 +81,6 @@ class Stages(Method[StagesSpec]):
         *(_column("complete", name) for name in ("min", "max", "rms")),
         figure_column(P50, "complete p50 µs"),
     )
-    repeats_whole: ClassVar[bool] = True
-    one_way: ClassVar[bool] = False
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """One; without a warm-up, which at 1 pps means little."""
@@ -134,24 +130,10 @@ class Stages(Method[StagesSpec]):
         kept = {name: stage.model_dump(mode="json") for name, stage in stages.items()}
         return Counted(result, {"told": words, "stages": kept, "stamps": stamps})
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
-        """The whole way of each."""
-        found = []
-        for trial in counted_trials(trials):
-            complete = of_trial(trial, "complete")
-            p50 = Distribution.merged([complete.hdr]).percentile_us(50)
-            found.append(
-                RepetitionFigures(
-                    repetition=trial.repetition,
-                    disturbed=trial.status == "disturbed",
-                    values={P50.key: p50, MEAN.key: complete.mean_ns / 1000},
-                    resolution={P50.key: Distribution.resolution(p50)} if p50 else {},
-                    loss_ratio=0.0,
-                    achieved_pps=0.0,
-                    forwarded_pps=0.0,
-                )
-            )
-        return found
+    def values(self, trial: TrialRecord) -> dict[str, float | None]:
+        """Of the whole way."""
+        complete = of_trial(trial, "complete")
+        return {P50.key: Distribution.merged([complete.hdr]).percentile_us(50), MEAN.key: complete.mean_ns / 1000}
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
         """Each stage over all repetitions, and whose time stamps they are."""
@@ -162,10 +144,9 @@ class Stages(Method[StagesSpec]):
         told = ", ".join(name for name, count in stamps.items() if count)
         return {"stages": {name: row.model_dump() for name, row in stage_rows(counted).items()}, "stamps": told}
 
-    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
-        """Who is ahead at each rate."""
-        called = {f"{_where(point)}: {point.forwarder}": point for point in summaries}
-        return standings(all_of((P50,), summaries, _place), called)
+    def where(self, point: PointSummary) -> str:
+        """The rate."""
+        return f"stages at {point.levels['rate_pps']:,.10g} frames per second"
 
     def sections(self, page: Page) -> list[Section]:
         """A row for each stage, their distributions, and what was published."""
@@ -183,11 +164,3 @@ class Stages(Method[StagesSpec]):
 
 def _title(point: PointSummary) -> str:
     return f"{point.forwarder}, {point.levels['rate_pps']:.10g} pps"
-
-
-def _where(point: PointSummary) -> str:
-    return f"stages at {point.levels['rate_pps']:,.10g} frames per second"
-
-
-def _place(point: PointSummary, figure: Figure) -> Contender:
-    return Contender(point, figure, point.forwarder, _where(point))

@@ -19,6 +19,7 @@ from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import RepetitionFigures, not_reached
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.fake import Box, FakeForwarder
+from xdplab.forwarders.process import how_it_ended
 from xdplab.knobs import Knob, KnobContext
 from xdplab.methods import Column, Counted, Figure, Method, Session, make_method
 from xdplab.methods.streams import load_streams, probe_streams
@@ -84,6 +85,7 @@ __all__ = [
     "compare_points",
     "distribution",
     "doubts_of_one",
+    "how_it_ended",
     "load",
     "load_streams",
     "measure",

@@ -51,7 +51,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             answer=found,
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,
-            ways={summary.point_id: list(way_of(run, summary, trials, found)) for summary in summaries},
+            ways={} if sweeps else _ways(page),
             sections=[page.table(), page.pictures()] if own is None else own,
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),
@@ -64,6 +64,15 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
         )
     )
+
+
+def _ways(page: Page) -> dict[str, list[str]]:
+    """Point id -> the way from its frames to its numbers; of a sweep's hundreds `xdplab show RUN POINT` tells one."""
+    own: dict[str, list[TrialRecord]] = {}
+    for trial in page.trials:
+        own.setdefault(trial.point_id, []).append(trial)
+    found = {each.point_id: way_of(page.run, each, own.get(each.point_id, []), page.answer) for each in page.summaries}
+    return {point_id: list(lines) for point_id, lines in found.items()}
 
 
 def _direct_plot(run: RunRecord) -> Markup | None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.records import point, result, run_record, stream
 
+from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.stats import difference_interval
 from xdplab.forwarders import make_forwarder
@@ -20,6 +21,7 @@ from xdplab.methods.tracing.figures import verdict
 from xdplab.methods.tracing.spec import TracingSpec
 from xdplab.model import (
     ForwarderSpec,
+    InputError,
     Interrupted,
     PointFailed,
     StudySpec,
@@ -30,6 +32,7 @@ from xdplab.model import (
 )
 from xdplab.model import TrialSpec as Trial
 from xdplab.report import render
+from xdplab.tools import project_root
 
 SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}
 #: What a way costs in ns.
@@ -279,3 +282,12 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
     assert not said.said
     lossy = result(stream([2000] * 90, sent=100))
     assert told(result=lossy)[0].startswith("not said: ")
+
+
+def test_a_published_document_that_is_not_there_is_refused_before_anything_is_measured() -> None:
+    """It was found out by the report, when all had been measured."""
+    study = app.read_study(
+        project_root() / "suites" / "studies" / "measurement-cost.yaml", {"method.published": "none"}
+    )
+    with pytest.raises(InputError, match=r"method\.published: 'none'"):
+        app.prepare(study)

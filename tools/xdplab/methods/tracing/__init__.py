@@ -24,6 +24,7 @@ from xdplab.model import (
     Point,
     PointFailed,
     RunRecord,
+    StudySpec,
     TrafficSpec,
     TrialRecord,
     TrialSpec,
@@ -47,6 +48,10 @@ class Tracing(Method[TracingSpec]):
     name: ClassVar[str] = "tracing"
     spec_model: ClassVar[type[MethodSpec]] = TracingSpec
     summary: ClassVar[str] = "what each way of following a frame costs that frame"
+
+    def check(self, study: StudySpec) -> None:
+        """The published document is there."""
+        self._by_others()
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """In each round one without, and one for each way."""

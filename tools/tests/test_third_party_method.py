@@ -25,7 +25,6 @@ class SpreadSpec(MethodSpec):
 class Spread(Method[SpreadSpec]):
     name: ClassVar[str] = "acme-spread"
     spec_model: ClassVar[type] = SpreadSpec
-    summary: ClassVar[str] = "how far p99 lies above p50"
     figures: ClassVar[tuple] = (SPREAD,)
     repeats_whole: ClassVar[bool] = True
 

@@ -122,7 +122,6 @@ class Method(ABC, Generic[SpecT]):
 
     name: ClassVar[str]
     spec_model: ClassVar[type[MethodSpec]]
-    summary: ClassVar[str]
     #: What its points are compared by, the one that its answer goes by first.
     figures: ClassVar[tuple[Figure, ...]] = (P50, P99)
     #: Of its table, between what a point is and how often it was measured.

@@ -32,7 +32,6 @@ class Breakdown(Method[BreakdownSpec]):
 
     name: ClassVar[str] = "breakdown"
     spec_model: ClassVar[type[MethodSpec]] = BreakdownSpec
-    summary: ClassVar[str] = "where a frame's latency goes, by the forwarder's own probes"
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """Two for each pair."""

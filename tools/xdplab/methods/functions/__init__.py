@@ -51,7 +51,6 @@ class Functions(CountingMethod[FunctionsSpec]):
 
     name: ClassVar[str] = "functions"
     spec_model: ClassVar[type[MethodSpec]] = FunctionsSpec
-    summary: ClassVar[str] = "network functions by mode, over cores, and beside what runs on their core"
     figures: ClassVar[tuple[Figure, ...]] = (MPPS, REQUESTS, ROUND_S)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("traffic", "traffic", lambda point: point.levels.get("traffic"), str, left=True),

@@ -38,7 +38,6 @@ class Latency(Method[LatencySpec]):
 
     name: ClassVar[str] = "latency"
     spec_model: ClassVar[type[MethodSpec]] = LatencySpec
-    summary: ClassVar[str] = "latency of probes at a rate, alone or beside a load"
     columns: ClassVar[tuple[Column, ...]] = COLUMNS
     beside: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     repeats_whole: ClassVar[bool] = True

@@ -53,7 +53,6 @@ class Micro(CountingMethod[MicroSpec]):
 
     name: ClassVar[str] = "micro"
     spec_model: ClassVar[type[MethodSpec]] = MicroSpec
-    summary: ClassVar[str] = "what one socket does: receive and drop, send, send back"
     figures: ClassVar[tuple[Figure, ...]] = (MPPS,)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("workload", "workload", lambda point: point.levels.get("workload"), str, left=True),

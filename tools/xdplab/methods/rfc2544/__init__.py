@@ -40,7 +40,6 @@ class Rfc2544(Method[Rfc2544Spec]):
 
     name: ClassVar[str] = "rfc2544"
     spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
-    summary: ClassVar[str] = "RFC 2544 §26.1 to §26.6: throughput, latency, frame loss, bursts, recovery, reset"
     figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, FORWARDING_RATE, P50, P99)
     columns: ClassVar[tuple[Column, ...]] = (
         figure_column(NDR, "NDR kpps"),

@@ -73,7 +73,6 @@ class Stages(CountingMethod[StagesSpec]):
 
     name: ClassVar[str] = "stages"
     spec_model: ClassVar[type[MethodSpec]] = StagesSpec
-    summary: ClassVar[str] = "when a frame is where, from the wire to the application"
     figures: ClassVar[tuple[Figure, ...]] = (P50, MEAN)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("rate_pps", "pps", lambda point: point.levels.get("rate_pps"), number),

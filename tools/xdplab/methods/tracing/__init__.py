@@ -47,7 +47,6 @@ class Tracing(Method[TracingSpec]):
 
     name: ClassVar[str] = "tracing"
     spec_model: ClassVar[type[MethodSpec]] = TracingSpec
-    summary: ClassVar[str] = "what each way of following a frame costs that frame"
 
     def check(self, study: StudySpec) -> None:
         """The published document is there."""

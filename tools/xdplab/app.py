@@ -22,7 +22,8 @@ from xdplab.runner.cells import cells
 from xdplab.runner.sockets import SocketRun, environment_of
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
-from xdplab.tools import project_root
+from xdplab.tools import results_folder as results_folder
+from xdplab.tools import testbeds_folder as testbeds_folder
 
 
 @dataclass(frozen=True)
@@ -33,16 +34,6 @@ class Prepared:
     testbed: TestbedSpec
     testers: tuple[Tester, ...]
     plan: Plan
-
-
-def results_folder() -> Path:
-    """`results/` of the checkout, or `XDPLAB_RESULTS`."""
-    return Path(os.environ.get("XDPLAB_RESULTS", project_root() / "results"))
-
-
-def testbeds_folder() -> Path:
-    """`suites/testbeds/` of the checkout."""
-    return project_root() / "suites" / "testbeds"
 
 
 def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:

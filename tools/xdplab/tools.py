@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the project's own programs are."""
+"""Where the project's own programs and folders are."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,16 @@ def project_root() -> Path:
     """The checkout that this package runs from, or the current folder for an installed package."""
     here = Path(__file__).resolve().parents[2]
     return here if (here / "pyproject.toml").is_file() else Path.cwd()
+
+
+def results_folder() -> Path:
+    """`results/` of the checkout, or `XDPLAB_RESULTS`."""
+    return Path(os.environ.get("XDPLAB_RESULTS", project_root() / "results"))
+
+
+def testbeds_folder() -> Path:
+    """`suites/testbeds/` of the checkout."""
+    return project_root() / "suites" / "testbeds"
 
 
 def bpf_program(name: str) -> Path | None:

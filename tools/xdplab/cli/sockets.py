@@ -4,9 +4,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from xdplab import app
 from xdplab.analysis import CONFIDENCE
@@ -88,21 +85,17 @@ def comparison_text(reference: str, run: str, cells: Sequence[CellComparison], m
     return "\n".join([f"{reference} -> {run}", *([columns(table)] if cells else ["no cell in common"]), *reasons])
 
 
-def sockets(
-    study: Annotated[Path, typer.Argument(help="study file (suites/studies/sockets/*.yaml)")],
-    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
-    results: Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")] = None,
-) -> None:
-    """Measure what one AF_XDP or AF_PACKET socket does: rates, or the stages of a frame's way."""
-    spec = app.read_socket_study(study, changes_of(set_ or []))
-    folder, record = app.run_sockets(spec, _note, results or app.results_folder())
+def run_sockets(study: Path, changes: Sequence[str], results: Path) -> int:
+    """Execute a socket study and print what it found; returns the exit code."""
+    spec = app.read_socket_study(study, changes_of(changes))
+    folder, record = app.run_sockets(spec, _note, results)
     trials = folder.load()[1]
     print(socket_text(spec, trials))
     print(f"run {folder.path}")
     print(f"report {folder.report}")
     if record.interrupted:
-        raise typer.Exit(130)
-    raise typer.Exit(1 if any(row.status in ("failed", "partial") for row in socket_rows(spec, trials)) else 0)
+        return 130
+    return int(any(row.status in ("failed", "partial") for row in socket_rows(spec, trials)))
 
 
 def _repetitions(row: SocketRow) -> str:

@@ -74,3 +74,16 @@ def test_a_receiver_that_takes_no_redirects_is_told(lab: Lab) -> None:
     assert "no frame came through" in row["reason"]
     assert "dropped there: the peer needs an XDP program or NAPI (ethtool -K PEER gro on)" in row["reason"]
     lab.assert_nothing_left()
+
+
+def test_a_second_run_need_not_calibrate_the_tester_again(lab: Lab) -> None:
+    first = lab.run()
+    assert "--calibrate measures anew" not in first.err
+    begun = lab.newest().load().calibration
+    second = lab.run()
+    assert "--calibrate measures anew" in second.err, second.err
+    found = lab.newest().load().calibration
+    assert found is not None
+    assert begun is not None
+    assert found == begun.model_copy(update={"reused": True})
+    lab.assert_nothing_left()

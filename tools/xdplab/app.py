@@ -110,9 +110,16 @@ def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
 
 
 def run_study(
-    prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None
+    prepared: Prepared,
+    listener: Listener,
+    results: Path,
+    resume: RunFolder | None = None,
+    *,
+    calibrate_anew: bool = False,
 ) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
+
+    `calibrate_anew`: the testers' calibrations of earlier runs are not used (`runner.calibrations`).
 
     Raises:
         InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
@@ -138,6 +145,7 @@ def run_study(
         listener,
         earlier=folder.load() if resume else None,
         earlier_trials=folder.trials() if resume else (),
+        calibrate_anew=calibrate_anew,
     )
     try:
         outcome = run.execute()

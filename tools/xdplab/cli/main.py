@@ -34,6 +34,7 @@ def run(
     testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
     results: Results = None,
 ) -> None:
     """Execute a study and write its report."""
@@ -57,7 +58,7 @@ def run(
         print(plan_table(prepared.plan, spec, app.survey(prepared, SilentListener())))
         return
     with ConsoleListener() as listener:
-        made, outcome = app.run_study(prepared, listener, folder, unfinished)
+        made, outcome = app.run_study(prepared, listener, folder, unfinished, calibrate_anew=calibrate)
     trials = made.trials()
     summaries = summarise(outcome.record, trials)
     print(summary_table(summaries))

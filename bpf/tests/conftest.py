@@ -26,16 +26,23 @@ TCX_COUNT = Path(__file__).with_name("tcx_count.py")
 TIMEOUT_S = 30
 
 
-# Of what a program does at which time: with `-n` they run one after another
-# with runs on testbeds (tools/tests/conftest.py), all others beside those.
+# Of what a program does at which time, or of sockets whose rings overflow when
+# their program does not get its CPU: with `-n` they run one after another with
+# runs on testbeds (tools/tests/conftest.py), all others beside those.
 TIMED = {
     "test_drain.py",
     "test_flow_figures.py",
+    "test_ovsprobe.py",
+    "test_ping_batches.py",
     "test_preempted.py",
     "test_realtime.py",
     "test_schedule.py",
     "test_several_cpus.py",
+    "test_xsk_accounting.py",
+    "test_xsk_frames.py",
+    "test_xsk_probes.py",
     "test_xsk_roles.py",
+    "test_xsk_trace.py",
 }
 
 

@@ -154,7 +154,7 @@ def test_a_disturbed_one_leaves_no_older_one_behind(results: Path, monkeypatch: 
 @pytest.mark.parametrize("held", ["{", "[]", '{"x": {"at_s": 1}}', '{"x": 1}'])
 def test_a_file_that_cannot_be_understood_is_told_and_written_anew(results: Path, state: Path, held: str) -> None:
     a_run(results)
-    [path] = state.glob("*.calibrations.json")
+    [path] = state.glob("*.calibrations")
     path.write_text(held, encoding="utf-8")
     _, notes = a_run(results)
     assert trials(notes) == 3

@@ -110,7 +110,7 @@ class Lab:
         assert self.processes() == {}
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
         left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
-        own = {f"{self.name}.{what}" for what in ("lock", "calibrations.json", "calibrations.partial")}
+        own = {f"{self.name}.{what}" for what in ("lock", "calibrations", "calibrations.partial")}
         assert left <= {*own, "system-settings.lock"}, left
 
     def sweep(self) -> None:

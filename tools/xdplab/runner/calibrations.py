@@ -62,7 +62,7 @@ class Calibrations:
     ) -> None:
         self._testbed, self._environment, self._rule = testbed, environment, rule
         self._note, self._anew = note, anew
-        self._path = volatile_dir() / f"{testbed.spec.name}.calibrations.json"
+        self._path = volatile_dir() / f"{testbed.spec.name}.calibrations"
 
     def of(self, tester: Tester, asked: Mapping[str, Any], measure: Callable[[], Calibration]) -> Calibration:
         """The calibration of a tester for a frame and a rate (`asked`): one that holds, or what `measure` finds."""
@@ -123,7 +123,7 @@ class Calibrations:
             return {}
 
     def _write(self, kept: Mapping[str, Kept]) -> None:
-        partial = self._path.with_suffix(".partial")
+        partial = self._path.with_name(f"{self._path.name}.partial")
         partial.write_text(json.dumps({name: each.model_dump(mode="json") for name, each in kept.items()}), "utf-8")
         partial.replace(self._path)
 

@@ -6,6 +6,7 @@ The sentence is the same in console, report and Robot; what it may say is decide
 
 from collections.abc import Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.breakdown import ALONE
@@ -16,8 +17,10 @@ from xdplab.analysis.figures import MORE_IS_BETTER as RATES
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import PointSummary
-from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_sentence
 from xdplab.model import Model, RunRecord, TracingSpec, TrialRecord
+
+if TYPE_CHECKING:
+    from xdplab.analysis.sweep import SweepAnalysis
 
 _DEFAULT = ("ovs-afxdp", "ovs-afpacket")
 #: Hindrances that the sentence names; the report lists all.
@@ -39,7 +42,7 @@ def answer(
     run: RunRecord,
     summaries: Sequence[PointSummary],
     trials: Sequence[TrialRecord] = (),
-    sweeps: Sequence[SweepAnalysis] | None = None,
+    sweeps: "Sequence[SweepAnalysis] | None" = None,
 ) -> Answer:
     """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
 
@@ -54,7 +57,9 @@ def answer(
         return _told(_breakdown(summaries))
     if isinstance(run.study.method, TracingSpec):
         return _told(_tracing(summaries, run.study.method.goal_us))
-    if is_sweep(run.study):
+    if run.study.sweep is not None and run.study.method.name == "latency":
+        from xdplab.analysis.sweep import analyse_sweep, sweep_sentence
+
         swept = analyse_sweep(run, trials) if sweeps is None else sweeps
         return Answer(sentence=sweep_sentence(run, trials, swept), said=bool(swept))
     wanted = run.study.answer or _DEFAULT

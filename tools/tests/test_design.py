@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab import studies
 from lab.command import Done
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from xdplab import app
 from xdplab.model import InputError, StudySpec, plugins
 from xdplab.model.design import Scalar
+from xdplab.runner import design as module
 from xdplab.runner import make_plan
 from xdplab.runner.design import Combination, _blocks, design, effects
 from xdplab.testers import make_tester
@@ -281,3 +283,17 @@ def test_every_study_of_ours_can_be_planned(path: Path) -> None:
     if missing:
         pytest.skip(f"forwarder {missing.pop()} is not part of this installation")
     assert app.prepare(spec).plan.points
+
+
+def test_a_design_is_chosen_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noting(*args: Any) -> list[int]:
+        threads.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return greedy(*args)
+
+    threads: list[int] = []
+    greedy = module._greedy
+    monkeypatch.setattr(module, "_greedy", noting)
+    with threadpool_limits(2):  # as on a machine of two cores
+        combinations(design={"kind": "fractional"}, knobs={name: [0, 1] for name in NUMBERS})
+        assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {2}
+    assert set(threads) == {1}

@@ -2,8 +2,6 @@
 """A sweep as a user meets it: the command, JSON, the report, and what it costs to have it installed."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,10 +86,3 @@ def test_a_published_table_that_is_not_there_is_refused_before_anything_runs(
     wrong: str, tmp_path: Path, cli: Callable[..., Done]
 ) -> None:
     cli("run", studies.study_file(tmp_path, sweep={"published": [wrong]})).refused("sweep.published", wrong)
-
-
-def test_heavy_libraries_are_not_loaded_before_they_are_needed() -> None:
-    code = "import sys, xdplab.cli.main, xdplab.robot.library; print([m for m in sys.modules if m in sys.argv[1:]])"
-    heavy = ["sklearn", "scipy.stats", "matplotlib", "scipy.optimize"]
-    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -18,7 +18,8 @@ from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
-from xdplab.tools import project_root
+from xdplab.tools import results_folder as results_folder
+from xdplab.tools import testbeds_folder as testbeds_folder
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,6 @@ class Prepared:
     testbed: TestbedSpec
     testers: tuple[Tester, ...]
     plan: Plan
-
-
-def results_folder() -> Path:
-    """`results/` of the checkout, or `XDPLAB_RESULTS`."""
-    return Path(os.environ.get("XDPLAB_RESULTS", project_root() / "results"))
-
-
-def testbeds_folder() -> Path:
-    """`suites/testbeds/` of the checkout."""
-    return project_root() / "suites" / "testbeds"
 
 
 def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
@@ -104,9 +95,16 @@ def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
 
 
 def run_study(
-    prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None
+    prepared: Prepared,
+    listener: Listener,
+    results: Path,
+    resume: RunFolder | None = None,
+    *,
+    calibrate_anew: bool = False,
 ) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
+
+    `calibrate_anew`: the testers' calibrations of earlier runs are not used (`runner.calibrations`).
 
     Raises:
         InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
@@ -132,6 +130,7 @@ def run_study(
         listener,
         earlier=folder.load() if resume else None,
         earlier_trials=folder.trials() if resume else (),
+        calibrate_anew=calibrate_anew,
     )
     try:
         outcome = run.execute()

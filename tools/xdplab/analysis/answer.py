@@ -6,16 +6,19 @@ The sentence is the same in console, report and Robot; what it may say is decide
 
 from collections.abc import Sequence
 from statistics import median
+from typing import TYPE_CHECKING
 
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.summary import PointSummary
-from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep, sweep_sentence
 from xdplab.methods import Figure, figure, make_method
 from xdplab.model import Model, RunRecord, TrialRecord
 from xdplab.model.digits import significant
+
+if TYPE_CHECKING:
+    from xdplab.analysis.sweep import SweepAnalysis
 
 _DEFAULT = ("ovs-afxdp", "ovs-afpacket")
 #: Hindrances that the sentence names; the report lists all.
@@ -37,7 +40,7 @@ def answer(
     run: RunRecord,
     summaries: Sequence[PointSummary],
     trials: Sequence[TrialRecord] = (),
-    sweeps: Sequence[SweepAnalysis] | None = None,
+    sweeps: "Sequence[SweepAnalysis] | None" = None,
 ) -> Answer:
     """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
 
@@ -49,7 +52,9 @@ def answer(
         said = all(each.said for each in found_agreement)
         return Answer(sentence=" ".join(each.sentence for each in found_agreement), said=said)
     method = make_method(run.study.method)
-    if is_sweep(run.study):
+    if run.study.sweep is not None and method.swept:
+        from xdplab.analysis.sweep import analyse_sweep, sweep_sentence
+
         swept = analyse_sweep(run, trials) if sweeps is None else sweeps
         return Answer(sentence=sweep_sentence(run, trials, swept), said=bool(swept))
     own = method.answer(run, summaries)

@@ -7,13 +7,12 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from xdplab.cli.recording import Only, Output, TestbedName, check_only, embedded_testbed
+from xdplab.cli.recording import check_only, embedded_testbed
 from xdplab.hosts import LocalHost
 from xdplab.model import Missing, StreamSpec, TestbedSpec, TrialSpec, XdplabError
 from xdplab.runner import interruptible, recover
@@ -52,12 +51,7 @@ SCENARIOS = {
 }
 
 
-def trex(
-    folder: Annotated[str, typer.Option("--trex", help="folder of a release (default: XDPLAB_TREX, else PATH)")] = "",
-    output: Output = None,
-    only: Only = None,
-    testbed: TestbedName = "embedded",
-) -> None:
+def record_trex(folder: str, output: Path | None, only: Sequence[str] | None, testbed: str) -> None:
     """Record the exchange with a real TRex server on the direct link, errors among them."""
     check_only("trex", only, SCENARIOS)
     installation = find(folder)

@@ -7,15 +7,13 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from xdplab.cli.recording import Only, Output, TestbedName, check_only, embedded_testbed
+from xdplab.cli.recording import check_only, embedded_testbed
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp import VppForwarder
@@ -74,12 +72,7 @@ SCENARIOS = {
 }
 
 
-def vpp(
-    program: Annotated[str, typer.Option("--vpp", help="the program (default: XDPLAB_VPP, else on PATH)")] = "",
-    output: Output = None,
-    only: Only = None,
-    testbed: TestbedName = "embedded",
-) -> None:
+def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, testbed: str) -> None:
     """Record the API exchange and statistics of a real VPP, errors among them."""
     check_only("vpp", only, SCENARIOS)
     found, reason = find_vpp(LocalHost(), program, VppForwarder.package)

@@ -1,19 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of `xdplab record` have in common: their options, and what is asked before anything is started."""
+"""What the commands of `xdplab record` have in common: what is asked before anything is started."""
 
 from collections.abc import Collection
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from xdplab import app
 from xdplab.model import InputError, TestbedSpec
 from xdplab.testbed import read_testbed
-
-Output = Annotated[Path | None, typer.Option("--output", help="folder (default: that of the tests)")]
-Only = Annotated[list[str] | None, typer.Option("--only", help="a scenario; may be repeated")]
-TestbedName = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
 
 
 def check_only(what: str, only: Collection[str] | None, scenarios: Collection[str]) -> None:

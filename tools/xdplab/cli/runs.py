@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab show`, `compare` and `report`: what reads run folders."""
+"""`xdplab show`, `compare`, `report` and `merge`: what reads run folders.
+
+What a command needs is imported in its function, as in `cli.main`.
+"""
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from xdplab import app
-from xdplab.analysis import Comparison, answer, compare_runs, environment_difference, summarise, trends
-from xdplab.analysis.columns import rows_of
-from xdplab.analysis.compare import what_differs
-from xdplab.analysis.trace import find_point, way_of
-from xdplab.cli.tables import comparison_table, csv_text, summary_table, trend_table
-from xdplab.methods import make_method
-from xdplab.model import InputError, plain
-from xdplab.report import write_report
-from xdplab.results import find_run
+from xdplab.tools import results_folder
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
@@ -30,16 +24,25 @@ def show(
     results: Results = None,
 ) -> None:
     """Print each point of a run; of one point the way from the frames counted to its numbers."""
-    folder = find_run(run, results or app.results_folder())
+    from xdplab.analysis import answer, summarise
+    from xdplab.analysis.columns import rows_of
+    from xdplab.cli.tables import csv_text, summary_table
+    from xdplab.methods import make_method
+    from xdplab.model import plain
+    from xdplab.results import find_run
+
+    folder = find_run(run, results or results_folder())
     record, trials = folder.load(), folder.trials()
     summaries, method = summarise(record, trials), make_method(record.study.method)
     if point is not None:
+        from xdplab.analysis.trace import find_point, way_of
+
         point_id = find_point(record, point)
         summary = next(each for each in summaries if each.point_id == point_id)
         print("\n".join(map(plain, way_of(record, summary, trials, answer(record, summaries, trials)))))
         return
     if as_json:
-        _print_json(rows_of(method, summaries))
+        print(json.dumps(rows_of(method, summaries), indent=1))
         return
     if as_csv:
         print(csv_text(method, summaries), end="")
@@ -52,7 +55,10 @@ def show(
 
 def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
     """Draw report.html again from a run folder."""
-    folder = find_run(run, results or app.results_folder())
+    from xdplab.report import write_report
+    from xdplab.results import find_run
+
+    folder = find_run(run, results or results_folder())
     write_report(folder.report, folder.load(), folder.trials())
     print(folder.report)
 
@@ -63,40 +69,16 @@ def compare(
     results: Results = None,
 ) -> None:
     """Compare what runs share and their environments; of three runs on, print the trend too."""
-    if len(runs) < 2:
-        raise InputError("compare: give two runs or more")
-    folders = [find_run(name, results or app.results_folder()) for name in runs]
-    found = [(folder.name, record := folder.load(), summarise(record, folder.trials())) for folder in folders]
-    (reference, before, baseline), *others = found
-    output: list[dict[str, Any]] = []
-    for name, record, summaries in others:
-        figures = make_method(record.study.method).figures
-        rows = compare_runs(baseline, summaries, figures, what_differs(before, record))
-        differences = environment_difference(before, record)
-        output.append(
-            {
-                "reference": reference,
-                "run": name,
-                "points": [
-                    {"forwarder": second.forwarder, "point_id": second.point_id}
-                    | {metric: found and _with_verdict(found) for metric, found in metrics.items()}
-                    for _, second, metrics in rows
-                ],
-                "environment": {key: list(values) for key, values in differences.items()},
-            }
-        )
-        if not as_json:
-            print(comparison_table(reference, name, rows, differences))
-    trend = trends(sorted(found, key=lambda run: run[1].started))
-    if as_json:
-        _print_json({"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]})
-    elif trend:
-        print(trend_table((each.forwarder, each.metric, each.levels) for each in trend))
+    from xdplab.cli.compare import compare_named
+
+    compare_named(runs, results or results_folder(), as_json)
 
 
-def _with_verdict(found: Comparison) -> dict[str, Any]:
-    return {**found.model_dump(mode="json"), "verdict": found.verdict()}
+def merge(
+    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
+    results: Results = None,
+) -> None:
+    """Write one report over several runs, with links to their own: merged.html in the results folder."""
+    from xdplab.cli.merge import merge_runs
 
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1))
+    merge_runs(runs or (), results or results_folder())

@@ -3,7 +3,6 @@
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,8 @@ from xdplab.analysis.columns import columns_of, figure_text
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Level
 from xdplab.methods import Method, figure
-from xdplab.model import StudySpec, TrialRecord, plain
+from xdplab.model import TrialRecord, plain
 from xdplab.model.digits import number
-from xdplab.report import duration
-from xdplab.runner import Plan
-from xdplab.runner.plan import OVERHEAD_S
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -126,33 +122,6 @@ def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]], what: str = 
                     f"{f'environment differs: {changed}' if changed else 'the environment is the same'}"
                 )
     return "\n".join(["trend, groups of runs that are alike (jumpavg)", columns(rows), *notes])
-
-
-def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str) -> str:
-    """What a study would do: its points, those that cannot be measured here with their reasons, and the time."""
-    reasons = {} if isinstance(unsupported, str) else unsupported
-    rows = [["forwarder", "path", "bytes", "probes", "load", "knobs"]]
-    for point in plan.points:
-        if point.id in reasons:
-            continue
-        traffic = point.traffic
-        share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
-        stated = traffic.stated_load_pps
-        load = share or (f"{stated / 1000:g} kpps" if stated else "-")
-        knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
-        rows.append([point.title, point.path, str(traffic.frame_bytes), traffic.probes_text, load, knobs])
-    visits = [visit for visit in plan.visits if visit.point.id not in reasons]
-    traffic_s = sum(sum(plan.method.trials(visit.point.traffic)) for visit in visits)
-    left_out = f" ({plan.left_out} combinations are left out by constraints)" if plan.left_out else ""
-    lines = [columns(rows), f"{len(plan.points)} points, design {study.design.kind}{left_out}"]
-    if isinstance(unsupported, str):
-        lines.append(f"unsupported points: not looked for: {unsupported}")
-    lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
-    lines.append(
-        f"{study.repetitions} repetitions, {len(visits)} visits, {duration(traffic_s)} of traffic, about "
-        f"{duration(traffic_s + OVERHEAD_S * len(visits))} with starts, without calibration and repeats"
-    )
-    return "\n".join(lines)
 
 
 def _changed(key: str, before: Any, now: Any) -> str:

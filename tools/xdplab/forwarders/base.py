@@ -4,11 +4,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
+from xdplab.hosts.together import together
 from xdplab.model import CpuLayout, InputError, Model, Path, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
@@ -178,13 +180,13 @@ class Forwarder(ABC, Generic[OptionsT]):
 
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
-    xdp = {}
-    for port in dut.ports:
-        if port.simulated:
-            continue
-        attached = xdp_attachment(dut.host, port.ifname)
-        xdp[port.role] = {"mode": attached.mode, "program": attached.prog_name} if attached else {"mode": "none"}
-    return {**forwarder.mode(), "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
+    ports = [port for port in dut.ports if not port.simulated]
+    *attached, mode = together(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
+    xdp = {
+        port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
+        for port, one in zip(ports, attached, strict=True)
+    }
+    return {**mode, "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
 
 
 def sockets_in_use(forwarder: Forwarder[Any], dut: Dut) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from xdplab.forwarders.ovs_readback import (
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
+from xdplab.hosts.together import together
 from xdplab.model import PointFailed, XdplabError
 
 #: Not `br0`, which a machine may have.
@@ -145,10 +146,14 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         """Statistics of each port, and how often the code of netdev-afxdp met what it counts (`coverage`)."""
         assert self._dut is not None
         dump = ["-O", "OpenFlow15", "--names", "dump-ports", f"unix:{self._path(_BRIDGE + '.mgmt')}"]
-        ports = port_counters(self._dut.host.run([self.build.ofctl, *dump]).stdout)
+        host = self._dut.host
+        coverage, dumped = together(
+            lambda: self._appctl("coverage/show"), lambda: host.run([self.build.ofctl, *dump]).stdout
+        )
+        ports = port_counters(dumped)
         ports.pop("LOCAL", None)
         ports.pop(_BRIDGE, None)
-        return {**ports, "coverage": coverage_totals(self._appctl("coverage/show"), "afxdp_")}
+        return {**ports, "coverage": coverage_totals(coverage, "afxdp_")}
 
     def log_tail(self) -> tuple[str, ...]:
         """The daemon's last lines."""
@@ -157,9 +162,10 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def mode(self) -> dict[str, Any]:
         """What the build is, what each port tells of itself, and which core polls which queue."""
-        places = [place.model_dump() for place in rxq_places(self._appctl("dpif-netdev/pmd-rxq-show"))]
+        rxqs, told = together(lambda: self._appctl("dpif-netdev/pmd-rxq-show"), self._told)
+        places = [place.model_dump() for place in rxq_places(rxqs)]
         build = {key: self._facts[key] for key in ("name", "version", "key") if key in self._facts}
-        return {"build": build, "ovs": self._told(), "rxqs": places}
+        return {"build": build, "ovs": told, "rxqs": places}
 
     def ineffective(self) -> str | None:
         """The first option that OVS took without a word and does not show to be in force."""

@@ -222,6 +222,12 @@ class Calibration(Model):
     rx_program: str
     #: The latencies behind the percentiles, merged over the trials.
     latency: LatencySummary | None = None
+    #: Largest share of a trial in which the machine had taken a sender's core away.
+    stalled_share: float | None = None
+    #: When it was measured, the boot of the tester's machine, and whether that was for an earlier run.
+    taken: str | None = None
+    boot_id: str | None = None
+    reused: bool = False
 
     @property
     def ceiling_pps(self) -> float:

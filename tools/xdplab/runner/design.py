@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from xdplab.knobs import make_knob
 from xdplab.model import InputError, StudySpec
@@ -88,7 +89,8 @@ def design(study: StudySpec) -> Designed:
     if not allowed:
         raise InputError(f"study {study.name}: the constraints leave no combination")
     if isinstance(kind, Fractional):
-        return Designed(tuple(_screening(allowed, blocks, kind, study)), 0)
+        with threadpool_limits(1):  # for so small products threads wait for each other ten times longer than they work
+            return Designed(tuple(_screening(allowed, blocks, kind, study)), 0)
     if len(allowed) > MAX_POINTS:
         raise InputError(f"study {study.name}: {len(allowed)} points; choose design: random or fractional")
     return Designed(tuple(allowed), len(everything) - len(allowed))

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xdplab.model import InputError, RunRecord
+from xdplab.model import Environment, InputError, RunRecord
 from xdplab.model.run import Resumption
 
 #: Parts of the environment that may differ between the parts of a run, and why; all else in it can change a number.
@@ -47,11 +47,16 @@ def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:
 
 def _facts(run: RunRecord) -> dict[str, str]:
     """Dotted key -> value, of everything that says where and with what a run measures."""
-    environment = run.environment.model_dump(mode="json")
-    environment["ports"] = {role: _lasting(facts) for role, facts in environment["ports"].items()}
+    environment = facts_of(run.environment)
     told = run.model_dump(mode="json", include={"testbed", "layout", "rx_program"})
     digest = hashlib.sha256(" ".join(sorted(run.points)).encode()).hexdigest()
-    return dict(_flat({**environment, **told, "points": f"{len(run.points)} with digest {digest[:12]}"}))
+    return dict(flat({**environment, **told, "points": f"{len(run.points)} with digest {digest[:12]}"}))
+
+
+def facts_of(environment: Environment) -> dict[str, Any]:
+    """The environment, with those facts of its ports that are the same each time that a testbed is built."""
+    facts = environment.model_dump(mode="json")
+    return {**facts, "ports": {role: _lasting(port) for role, port in facts["ports"].items()}}
 
 
 def _lasting(port: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,10 +69,11 @@ def _lasting(port: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+def flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys and values of what is nested."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from _flat(inner, f"{key}.{name}" if key else str(name))
+            yield from flat(inner, f"{key}.{name}" if key else str(name))
     else:
         yield key, str(value)
 

@@ -23,6 +23,7 @@ from xdplab.model import (
     XdplabError,
     plain,
 )
+from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
 from xdplab.runner.plan import OVERHEAD_S, Plan, Visit
@@ -76,6 +77,7 @@ class StudyRun:
         *,
         earlier: RunRecord | None = None,
         earlier_trials: Sequence[TrialRecord] = (),
+        calibrate_anew: bool = False,
     ) -> None:
         self._study = study
         self._plan = plan
@@ -87,6 +89,7 @@ class StudyRun:
         self._earlier_trials = earlier_trials
         self._run_id = run_id
         self._earlier = earlier
+        self._calibrate_anew = calibrate_anew
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._points = {point.id: point for point in plan.points}
@@ -164,14 +167,21 @@ class StudyRun:
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
                     f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
                 )
-        environment = capture_environment(self._testbed, self._team.versions(), self._plan)
+        versions = self._team.versions()
+        environment = capture_environment(self._testbed, versions, self._plan)
         self._leave_out(unsupported(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
         earlier = _calibrations(self._earlier)
-        refused = self._team.prepare(
-            self._plan, supported, redirects, earlier, self._listener.note, self._listener.progress
+        note, progress = self._listener.note, self._listener.progress
+        kept = Calibrations(
+            self._testbed,
+            environment.model_copy(update={"versions": versions}),
+            self._study.disturbance,
+            note,
+            anew=self._calibrate_anew,
         )
+        refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(

@@ -12,7 +12,7 @@ from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec
 from xdplab.testbed import Port, Testbed
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
@@ -75,6 +75,11 @@ class Xdpgen(Tester):
             if reflector is not None:
                 reflector.stop()
         return _result(_read(host, process, answer), trial)
+
+    def identity(self) -> Mapping[str, str] | None:
+        """The programs, by their digests, and the settings."""
+        programs = {name: program_digest(name) for name in ("xdpgen", "xdpfwd")}
+        return {**programs, "sender": self.sender, "options": self.options.model_dump_json()}
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

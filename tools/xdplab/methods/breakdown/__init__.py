@@ -6,7 +6,7 @@ latency of the two tells what tracing costs; the stages are those of the traced 
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
@@ -18,7 +18,9 @@ from xdplab.methods.probes import attached, one_in
 from xdplab.methods.streams import probe_streams
 from xdplab.methods.traced import TracedSpec
 from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord, TrialSpec
-from xdplab.report.page import Page, Section
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
 
 
 class BreakdownSpec(TracedSpec):
@@ -83,7 +85,7 @@ class Breakdown(Method[BreakdownSpec]):
         """Where the time goes."""
         return breakdown_answer(summaries)
 
-    def sections(self, page: Page) -> list[Section]:
+    def sections(self, page: "Page") -> "list[Section]":
         """Bars of the stages, their table, and the latencies of the untraced trials."""
         broken = [summary for summary in page.measured if "breakdown" in summary.figures]
         if not broken:

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdplab.analysis.columns import figure_column, range_columns
 from xdplab.analysis.counting import CountingMethod
@@ -39,8 +39,10 @@ from xdplab.model import (
 )
 from xdplab.model.design import Scalar
 from xdplab.model.functions import NfPoint
-from xdplab.report.page import Page, Section
 from xdplab.testbed import Port
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
 
 #: Traffic that is for a program on the function's core, and comes in at its one port.
 _BESIDE = ("local", "web", "job")
@@ -133,6 +135,6 @@ class Functions(CountingMethod[FunctionsSpec]):
         """How far the order of the modes is the published one, or how a rate grows with cores."""
         return findings(self, summaries)
 
-    def sections(self, page: Page) -> list[Section]:
+    def sections(self, page: "Page") -> "list[Section]":
         """Rates, what runs on the core, the order of the modes, scaling, and what was published."""
         return sections(self, page)

@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -31,7 +31,9 @@ from xdplab.model import (
 from xdplab.model.base import Shown
 from xdplab.model.design import Scalar
 from xdplab.model.published import Published
-from xdplab.report.page import Page, Section
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
 
 Workload = Literal["rxdrop", "txonly", "l2fwd"]
 
@@ -125,7 +127,7 @@ class Micro(CountingMethod[MicroSpec]):
         """The workload."""
         return str(point.levels["workload"])
 
-    def sections(self, page: Page) -> list[Section]:
+    def sections(self, page: "Page") -> "list[Section]":
         """The rates as table and bars, and what was published."""
         if not page.measured:
             return [page.section(self, "beside.html.j2", published=self.spec.published)]

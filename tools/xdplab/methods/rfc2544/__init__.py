@@ -2,7 +2,7 @@
 """RFC 2544 §26.1 to §26.6 at a point: each clause is a module, the throughput found first serves the others."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
 from xdplab.analysis.figures import RepetitionFigures, rate_of
@@ -30,7 +30,9 @@ from xdplab.methods.rfc2544.section import rfc2544_section
 from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
 from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
-from xdplab.report.page import Page, Section
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
 
 __all__ = ["Rfc2544", "Rfc2544Spec"]
 
@@ -117,7 +119,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             next((rung.verdict() for rung in steps.rungs if rung.summary.forwarder == title), None) if steps else None
         )
 
-    def sections(self, page: Page) -> list[Section]:
+    def sections(self, page: "Page") -> "list[Section]":
         """What each variant contributes, then clause by clause; distributions where latency was measured beside."""
         steps = ladder(page.run, page.summaries, page.trials)
         climbed = [page.section(self, "ladder.html.j2", steps=steps)] if steps else []

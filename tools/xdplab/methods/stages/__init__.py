@@ -2,7 +2,7 @@
 """When a frame is where on its way from the wire to the application: driver, stack, complete."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,9 @@ from xdplab.model import (
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
 from xdplab.model.published import Published
-from xdplab.report.page import Page, Section
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
 
 P50 = Figure(
     key="complete_p50_us",
@@ -147,7 +149,7 @@ class Stages(CountingMethod[StagesSpec]):
         """The rate."""
         return f"stages at {point.levels['rate_pps']:,.10g} frames per second"
 
-    def sections(self, page: Page) -> list[Section]:
+    def sections(self, page: "Page") -> "list[Section]":
         """A row for each stage, their distributions, and what was published."""
         from xdplab.methods.stages.figures import stage_distribution
         from xdplab.report.plots import distribution_plot  # matplotlib takes 0.3 s to import

@@ -8,7 +8,7 @@ traced stages should add up to.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
@@ -31,8 +31,9 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
-from xdplab.report.page import Page, Section
-from xdplab.report.sweep import published_study
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
 
 #: How a frame may be followed.
 WAYS: dict[TraceWay, str] = {
@@ -117,7 +118,7 @@ class Tracing(Method[TracingSpec]):
         """What each way costs, and whether that is below the goal."""
         return tracing_answer(summaries, self.spec.goal_us)
 
-    def sections(self, page: Page) -> list[Section]:
+    def sections(self, page: "Page") -> "list[Section]":
         """Costs, and whether the traced stages agree with the time stamps in the frames."""
         traced = [summary for summary in page.measured if "tracing" in summary.figures]
         found = {"tracing": traced, "way_words": WAYS, "stage_words": STAGES, "traced_by_others": self._by_others()}
@@ -125,7 +126,11 @@ class Tracing(Method[TracingSpec]):
 
     def _by_others(self) -> PublishedStudy | None:
         name = self.spec.published
-        return None if name is None else published_study(name, f"method.published: {name!r}: the name")
+        if name is None:
+            return None
+        from xdplab.report.sweep import published_study
+
+        return published_study(name, f"method.published: {name!r}: the name")
 
 
 @contextmanager

@@ -223,7 +223,6 @@ from xdplab.model import XdplabError
 
 class Stubborn(FakeForwarder):
     name: ClassVar[str] = "stubborn"
-    summary: ClassVar[str] = "does not stop"
     def stop(self):
         raise XdplabError("stubborn: it does not stop")
 

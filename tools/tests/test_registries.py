@@ -20,7 +20,7 @@ def test_every_forwarder_has_its_own_name_and_says_what_it_is() -> None:
     for name in forwarder_names():
         cls = forwarder_class(name)
         assert cls.name == name
-        assert cls.summary
+        assert cls.__doc__
         assert make_forwarder(ForwarderSpec(name=name)).crashed() is None
 
 

@@ -25,7 +25,6 @@ class Options(Box):
 class Switch(FakeForwarder):
     name: ClassVar[str] = "acme-switch"
     options_model: ClassVar[type] = Options
-    summary: ClassVar[str] = "a switch of Acme's"
 
     def mode(self):
         return {"label": f"acme {self.options.colour}"}

@@ -72,7 +72,6 @@ class Forwarder(ABC, Generic[OptionsT]):
     cumulative: ClassVar[bool] = False
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
-    summary: ClassVar[str] = ""
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options

@@ -51,7 +51,6 @@ class FakeForwarder(Forwarder[Box]):
     name: ClassVar[str] = "fake"
     options_model: ClassVar[type[Model]] = Box
     simulated: ClassVar[bool] = True
-    summary: ClassVar[str] = "simulated box, for tests"
 
     def __init__(self, options: Box) -> None:
         super().__init__(options)

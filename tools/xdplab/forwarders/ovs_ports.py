@@ -70,7 +70,6 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
 
     name: ClassVar[str] = "ovs-afxdp"
     options_model: ClassVar[type[Model]] = OvsAfxdpOptions
-    summary: ClassVar[str] = "Open vSwitch, AF_XDP ports (netdev-afxdp), PMD thread"
 
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
@@ -117,7 +116,6 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
 
     name: ClassVar[str] = "ovs-afpacket"
     options_model: ClassVar[type[Model]] = OvsOptions
-    summary: ClassVar[str] = "Open vSwitch, AF_PACKET ports (userspace datapath, main thread)"
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A system interface."""
@@ -148,7 +146,6 @@ class OvsDpdk(OvsPmd[OvsDpdkOptions]):
 
     name: ClassVar[str] = "ovs-dpdk"
     options_model: ClassVar[type[Model]] = OvsDpdkOptions
-    summary: ClassVar[str] = "Open vSwitch, DPDK ports (net_af_xdp or net_af_packet), PMD thread"
     daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     package: ClassVar[str] = "openvswitch-switch-dpdk"
     start_timeout_s: ClassVar[float] = 40.0

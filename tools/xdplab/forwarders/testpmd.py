@@ -42,7 +42,6 @@ class Testpmd(Forwarder[TestpmdOptions]):
     #: What it does with frames, and arguments that go with it.
     forward_mode: str = "io"
     extra: Sequence[str] = ()
-    summary: ClassVar[str] = "DPDK testpmd, io forwarding (net_af_xdp or net_af_packet)"
 
     def __init__(self, options: TestpmdOptions) -> None:
         super().__init__(options)

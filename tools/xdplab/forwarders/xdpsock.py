@@ -46,8 +46,6 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
     name: ClassVar[str] = "xdpsock"
     options_model: ClassVar[type[Model]] = XdpsockOptions
 
-    summary: ClassVar[str] = "xdpsock of bpf-examples, one port: sends back what it receives"
-
     def __init__(self, options: XdpsockOptions, workload: Role = "l2fwd", frame_bytes: int = 64) -> None:
         super().__init__(options)
         if workload not in _ROLES:

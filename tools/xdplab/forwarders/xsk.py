@@ -57,7 +57,6 @@ class XskForwarder(Forwarder[XskOptions]):
     cumulative: ClassVar[bool] = True
     #: How long it may take to open everything.
     ready_s: ClassVar[float] = 10.0
-    summary: ClassVar[str] = "AF_XDP (or AF_PACKET) application forwarding between two ports, no switch"
 
     def __init__(self, options: XskOptions) -> None:
         super().__init__(options)

@@ -25,7 +25,6 @@ class XskFunctions(XskForwarder):
     options_model: ClassVar[type[Model]] = NfPoint
     #: All modes of a function pay for the receiver that XDP_REDIRECT needs.
     redirects: ClassVar[bool] = True
-    summary: ClassVar[str] = "network function as XDP program, as AF_XDP application, or as both"
     #: Two million entries in the kernel take some seconds.
     ready_s: ClassVar[float] = 60.0
 

@@ -4,5 +4,3 @@
 from xdplab.hosts.base import Completed, Host, Running
 from xdplab.hosts.local import LocalHost, NetnsHost
 from xdplab.hosts.ssh import SshHost
-
-__all__ = ["Completed", "Host", "LocalHost", "NetnsHost", "Running", "SshHost"]

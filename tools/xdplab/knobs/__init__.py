@@ -3,5 +3,3 @@
 
 from xdplab.knobs.base import Knob, KnobContext
 from xdplab.knobs.registry import knob_names, make_knob
-
-__all__ = ["Knob", "KnobContext", "knob_names", "make_knob"]

@@ -1,24 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done at a point: the face of a method, and finding it. Each method is a folder here, or elsewhere."""
 
-from xdplab.methods.base import Counted, Method, Session, untested
+from xdplab.methods.base import Counted, Method, Session
 from xdplab.methods.column import Column
-from xdplab.methods.figure import P50, P99, P999, Figure, LimitedBy
+from xdplab.methods.figure import P50, P99, Figure, LimitedBy
 from xdplab.methods.registry import figure, make_method, method_class, method_names
-
-__all__ = [
-    "P50",
-    "P99",
-    "P999",
-    "Column",
-    "Counted",
-    "Figure",
-    "LimitedBy",
-    "Method",
-    "Session",
-    "figure",
-    "make_method",
-    "method_class",
-    "method_names",
-    "untested",
-]

@@ -18,11 +18,7 @@ from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
 from xdplab.model.method import MethodSpec
 from xdplab.model.run import Environment, RunRecord
-from xdplab.model.study import (
-    Path,
-    Point,
-    StudySpec,
-)
+from xdplab.model.study import Path, Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
 from xdplab.model.trial import (
@@ -37,44 +33,3 @@ from xdplab.model.trial import (
     TrialResult,
     TrialSpec,
 )
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Calibration",
-    "CpuLayout",
-    "Disturbance",
-    "DisturbanceRule",
-    "Environment",
-    "FlowFigures",
-    "ForwarderSpec",
-    "HostLost",
-    "HostSpec",
-    "InputError",
-    "Interrupted",
-    "JournalFailed",
-    "LatencySummary",
-    "MethodSpec",
-    "Missing",
-    "MissingProgram",
-    "Model",
-    "Path",
-    "Point",
-    "PointFailed",
-    "PortSpec",
-    "RunRecord",
-    "Shown",
-    "SshAddress",
-    "StreamResult",
-    "StreamSpec",
-    "StudySpec",
-    "TestbedSpec",
-    "ThreadUse",
-    "TrafficSpec",
-    "TrialRecord",
-    "TrialResult",
-    "TrialSpec",
-    "Unsupported",
-    "XdplabError",
-    "plain",
-    "validated",
-]

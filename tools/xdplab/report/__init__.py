@@ -4,5 +4,3 @@
 from xdplab.report.html import render, write_report
 from xdplab.report.sweep import beside_published, published_table
 from xdplab.report.words import describe, duration
-
-__all__ = ["beside_published", "describe", "duration", "published_table", "render", "write_report"]

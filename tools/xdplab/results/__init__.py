@@ -2,5 +2,3 @@
 """Run folders: run.json, trials.jsonl (the truth), report.html."""
 
 from xdplab.results.folder import RunFolder, find_run, new_run
-
-__all__ = ["RunFolder", "find_run", "new_run"]

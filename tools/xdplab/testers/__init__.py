@@ -4,5 +4,3 @@
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.calibrate import calibrate
 from xdplab.testers.registry import make_tester, tester_names
-
-__all__ = ["RxChoice", "Tester", "TesterContext", "calibrate", "make_tester", "tester_names"]

@@ -16,7 +16,7 @@ from rich.console import Console
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
 from xdplab.model import Point, TrialRecord, TrialSpec
-from xdplab.runner import SilentListener, Visit, make_plan, visit
+from xdplab.runner import Listener, Visit, make_plan, visit
 from xdplab.runner.repeats import Repeats
 from xdplab.testers import make_tester
 
@@ -30,7 +30,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xdplab.report.page.latency_plots", lambda *_: [])
 
 
-class Told(SilentListener):
+class Told(Listener):
     """What a run tells its listener."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.results import RunFolder, find_run
-from xdplab.runner import Listener, RunOutcome, SilentListener
+from xdplab.runner import Listener, RunOutcome
 from xdplab.testers import Tester, TesterContext
 from xdplab.tools import project_root
 
@@ -71,7 +71,6 @@ __all__ = [
     "Run",
     "RunRecord",
     "Session",
-    "SilentListener",
     "StreamSpec",
     "StudySpec",
     "Tester",
@@ -159,7 +158,7 @@ def measure(study: StudySpec | Path, changes: dict[str, Any] | None = None, list
         Missing: this machine has not got what all of it needs.
     """
     spec = study if isinstance(study, StudySpec) else app.read_study(study, changes)
-    folder, outcome = app.run_study(app.prepare(spec), listener or SilentListener(), app.results_folder())
+    folder, outcome = app.run_study(app.prepare(spec), listener or Listener(), app.results_folder())
     return _run(folder, outcome)
 
 

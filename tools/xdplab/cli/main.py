@@ -46,7 +46,7 @@ def run(
     from xdplab.cli.tables import summary_table
     from xdplab.model import InputError
     from xdplab.results import find_run
-    from xdplab.runner import SilentListener
+    from xdplab.runner import Listener
 
     folder = results or results_folder()
     if (study is None) == (resume is None):
@@ -56,7 +56,7 @@ def run(
     spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
     prepared = app.prepare(spec)
     if dry_run:
-        print(plan_table(prepared.plan, spec, app.survey(prepared, SilentListener())))
+        print(plan_table(prepared.plan, spec, app.survey(prepared, Listener())))
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished, calibrate_anew=calibrate)

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from xdplab.model import Point, TrialRecord, plain
 from xdplab.report import describe, duration
-from xdplab.runner import Plan
+from xdplab.runner import Listener, Plan
 
 #: Without a terminal a line is due when this much time has passed since the last one, in s.
 _LINE_EVERY_S = 5.0
@@ -50,7 +50,7 @@ class Steps:
         self._done += 1
 
 
-class ConsoleListener:
+class ConsoleListener(Listener):
     """A bar with the time left on a terminal; one line per trial elsewhere. Everything goes to stderr."""
 
     def __init__(self) -> None:

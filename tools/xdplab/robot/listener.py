@@ -5,10 +5,10 @@ from robot.api import logger
 
 from xdplab.model import Point, TrialRecord, plain
 from xdplab.report import describe, duration
-from xdplab.runner import Plan
+from xdplab.runner import Listener, Plan
 
 
-class RobotListener:
+class RobotListener(Listener):
     """Progress as lines on the console; Robot's own output has no bar to move."""
 
     def __init__(self) -> None:

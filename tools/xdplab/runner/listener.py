@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is told how far a run is."""
 
-from typing import Protocol
-
 from xdplab.model import Point, TrialRecord
 from xdplab.runner.plan import Plan
 
 
-class Listener(Protocol):
-    """Who is told how far it is. Called between trials only: a screen must not be drawn on a measured core."""
+class Listener:
+    """Hears everything and says nothing; a front end overrides what it shows.
+
+    Called between trials only: a screen must not be drawn on a measured core.
+    """
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
         """The run starts; `left` visits, `seconds` expected."""
@@ -24,22 +25,3 @@ class Listener(Protocol):
 
     def trial(self, point: Point, record: TrialRecord) -> None:
         """A trial has been journaled."""
-
-
-class SilentListener:
-    """Hears everything and says nothing."""
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def progress(self, text: str) -> None:
-        """Nothing."""
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Nothing."""
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """Nothing."""

@@ -12,7 +12,7 @@ Documentation    Open vSwitch over AF_XDP beside AF_PACKET and DPDK, and what ea
 ...              measured beside the reference in each repetition; what this machine cannot do is skipped with the
 ...              reason. Ratios are told, not judged: they are those of this machine.
 ...              [Ref] Figures 2 and 3 of Intel's technology guide "AF_XDP Sockets: High Performance Networking for
-...              Cloud-Native Networking" (tools/xdplab/report/published/intel-afxdp-guide.yaml); RFC 2544 section
+...              Cloud-Native Networking" (tools/xdplab/model/published/intel-afxdp-guide.yaml); RFC 2544 section
 ...              26.1, with the deviations that the report states.
 ...
 ...              Each study has a report; results/latest/report.html is that of the ladder.

@@ -12,8 +12,8 @@ from xdplab.app import prepare, with_forwarders
 from xdplab.methods.rfc2544.calls import per_frame
 from xdplab.methods.rfc2544.ladder import Ladder, ladder
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
+from xdplab.model.published import published_figure
 from xdplab.report import render
-from xdplab.report.published import published_figure
 
 GUIDE = "intel-afxdp-guide"
 METHOD = {"name": "throughput", "preset": "quick", "equal_load": {"latency_pps": 20_000, "overload_pps": 400_000}}

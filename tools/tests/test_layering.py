@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from xdplab.methods import method_class, method_names
 from xdplab.tools import project_root
 
 ROOT = project_root()
@@ -142,6 +143,15 @@ def test_nobody_outside_its_folder_asks_which_method_it_is() -> None:
     templates = [path for path in PACKAGE.rglob("*.j2") if path.parent.parent.name != "methods"]
     assert templates
     assert [path.name for path in templates if "method.name" in path.read_text(encoding="utf-8")] == []
+
+
+def test_nobody_outside_its_folder_names_the_figure_of_a_method() -> None:
+    """Percentiles are everybody's; what else a method has is told by its declaration."""
+    own = {each.key for name in method_names() for each in method_class(name).figures} - {"p50_us", "p99_us", "p999_us"}
+    assert {"ndr_pps", "mpps", "requests_per_s"} <= own
+    outside = [path for path in MODULES if not home(path).startswith("methods")]
+    code = {str(path): ast.unparse(ast.parse(path.read_text(encoding="utf-8"))) for path in outside}
+    assert {(path, key) for path, text in code.items() for key in own if repr(key) in text} == set()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.methods import method_class
 from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
-from xdplab.report import published_table, write_report
-from xdplab.report.published import published_figure
+from xdplab.report import write_report
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
@@ -73,13 +72,10 @@ def prepare(study: StudySpec) -> Prepared:
     Raises:
         InputError: something in it cannot be, or a part is missing.
     """
-    for reference in study.reproduces:
-        published_figure(reference)
+    study.check_references()
     testbed = read_testbed(study.testbed, testbeds_folder())
     testers = tuple(make_tester(name) for name in study.all_testers)
     plan = make_plan(study, testbed, *testers)
-    for reference in study.sweep.published if study.sweep else ():
-        published_table(reference)
     return Prepared(study, testbed, testers, plan)
 
 

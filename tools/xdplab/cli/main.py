@@ -120,8 +120,8 @@ def sweep(
 
     from xdplab import app
     from xdplab.analysis.sweep.follow_up import follow_up
+    from xdplab.analysis.sweep.published import beside_published
     from xdplab.cli.sweep import sweep_text
-    from xdplab.report import beside_published
 
     folder, found = app.sweep_of(run, results or results_folder())
     if under_load:

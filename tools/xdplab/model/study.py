@@ -17,6 +17,7 @@ from xdplab.model.design import Scalar as Scalar  # part of the models here, so 
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
+from xdplab.model.published import published_figure, published_table
 from xdplab.model.traffic import FrameBytes, TrafficSpec
 from xdplab.model.trial import DisturbanceRule
 
@@ -51,7 +52,7 @@ class StudySpec(Model):
     forwarders: tuple[ForwarderSpec, ...] = ()
     #: Two forwarders (by position or title) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
-    #: Published figures to print beside ours: NAME/FIGURE of `xdplab/report/published/NAME.yaml`.
+    #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
     reproduces: tuple[str, ...] = ()
     #: Forwarder's title -> a sentence that stands beside its figures.
     notes: dict[str, str] = {}
@@ -94,6 +95,17 @@ class StudySpec(Model):
         given = [f"{key}={value}" for key, value in written.items()]
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
+
+    def check_references(self) -> None:
+        """What was published and shall stand beside ours is there.
+
+        Raises:
+            InputError: it is not.
+        """
+        for reference in self.reproduces:
+            published_figure(reference)
+        for reference in self.sweep.published if self.sweep else ():
+            published_table(reference)
 
     @field_validator("testers")
     @classmethod

@@ -2,5 +2,4 @@
 """One self-contained HTML file: the answer first, then what it rests on."""
 
 from xdplab.report.html import render, write_report
-from xdplab.report.sweep import beside_published, published_table
 from xdplab.report.words import describe, duration

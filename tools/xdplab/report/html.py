@@ -14,8 +14,8 @@ from xdplab.analysis.published import reproduction
 from xdplab.analysis.trace import way_of
 from xdplab.methods import make_method
 from xdplab.model import RunRecord, TrialRecord, XdplabError
+from xdplab.model.published import published_figure
 from xdplab.report.page import Page, templates
-from xdplab.report.published import published_figure
 from xdplab.report.sweep import sweep_sections
 
 

@@ -15,10 +15,10 @@ from xdplab import app
 from xdplab.analysis import Answer, PointSummary, answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.analysis.sweep.published import beside_published
 from xdplab.methods import make_method
 from xdplab.model import Interrupted, Missing, RunRecord, XdplabError
-from xdplab.report import beside_published
-from xdplab.report.published import published_figure
+from xdplab.model.published import published_figure
 from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed
 from xdplab.tools import project_root

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
-from xdplab.analysis.sweep.published import PublishedStudy
 from xdplab.methods.base import Method, Session
 from xdplab.methods.batches import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
@@ -31,6 +30,7 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
+from xdplab.model.published import Published, published
 
 if TYPE_CHECKING:
     from xdplab.report.page import Page, Section
@@ -124,13 +124,9 @@ class Tracing(Method[TracingSpec]):
         found = {"tracing": traced, "way_words": WAYS, "stage_words": STAGES, "traced_by_others": self._by_others()}
         return [page.section(self, "report.html.j2", **found)] if traced else []
 
-    def _by_others(self) -> PublishedStudy | None:
+    def _by_others(self) -> Published | None:
         name = self.spec.published
-        if name is None:
-            return None
-        from xdplab.report.sweep import published_study
-
-        return published_study(name, f"method.published: {name!r}: the name")
+        return None if name is None else published(name, f"method.published: {name!r}")
 
 
 @contextmanager

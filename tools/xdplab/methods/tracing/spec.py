@@ -23,7 +23,7 @@ class TracingSpec(TracedSpec):
     ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
     #: What a way may cost at p50.
     goal_us: float = Field(default=0.2, gt=0)
-    #: `xdplab/report/published/NAME.yaml`, whose authors tell what their tracing cost.
+    #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
     published: str | None = None
 
     @field_validator("ways")

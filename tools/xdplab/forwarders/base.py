@@ -80,6 +80,10 @@ class Forwarder(ABC, Generic[OptionsT]):
         """None, or the reason why this machine cannot run it as asked."""
         return None
 
+    def describe(self) -> str:
+        """A sentence for the report on what its figures are of; "": nothing beside its name."""
+        return ""
+
     def required_knobs(self) -> dict[str, int]:
         """Knobs that must have a value for this forwarder to run as asked; the run sets and restores them."""
         return {}

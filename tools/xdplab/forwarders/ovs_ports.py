@@ -117,6 +117,13 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
     name: ClassVar[str] = "ovs-afpacket"
     options_model: ClassVar[type[Model]] = OvsOptions
 
+    def describe(self) -> str:
+        """What is slow in it."""
+        return (
+            "OVS on AF_PACKET reads frames one recvmmsg at a time (lib/netdev-linux.c); DPDK's net_af_packet uses the "
+            "memory-mapped ring. What is slow in the former is that use of AF_PACKET, not AF_PACKET by itself."
+        )
+
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A system interface."""
         return dut.ports[index].ifname, ["type=system"]

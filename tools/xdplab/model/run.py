@@ -59,6 +59,8 @@ class RunRecord(Model):
     calibrations: dict[str, Calibration] = {}
     #: What its parts said of themselves, so that it is drawn again without them: knob -> value -> what that means.
     described: dict[str, dict[str, Shown]] = {}
+    #: The same of its forwarders, of those that have something to say: title -> a sentence.
+    forwarders: dict[Shown, Shown] = {}
     #: Of the run's beginning.
     environment: Environment
     resumed: tuple[Resumption, ...] = ()

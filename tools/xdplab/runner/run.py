@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from xdplab.forwarders import make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import make_knob
@@ -198,6 +199,7 @@ class StudyRun:
             calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
             described=_described(self._plan),
+            forwarders=_told(self._plan),
         )
         if self._earlier is not None:
             record = resumed(self._earlier, record)
@@ -282,6 +284,13 @@ def _described(plan: Plan) -> dict[str, dict[str, str]]:
         for name, value in point.knobs.items():
             found.setdefault(name, {}).setdefault(str(value), plain(make_knob(name).describe(value)))
     return found
+
+
+def _told(plan: Plan) -> dict[str, str]:
+    """Forwarder's title -> what it says of itself."""
+    specs = {point.forwarder.title: point.forwarder for point in plan.points}
+    found = {title: plain(make_forwarder(spec).describe()) for title, spec in specs.items()}
+    return {title: sentence for title, sentence in found.items() if sentence}
 
 
 def _calibrations(earlier: RunRecord | None) -> dict[str, Calibration]:

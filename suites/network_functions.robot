@@ -19,7 +19,7 @@ Documentation    Network functions, each written once, as XDP program, as AF_XDP
 Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
-Test Template    Function Was Measured
+Test Template    Part Was Measured
 
 Test Tags        afxdp    xdp    functions
 

@@ -16,7 +16,7 @@ Documentation    What a web server and a computing job on the core of a firewall
 Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
-Test Template    Function Was Measured
+Test Template    Part Was Measured
 
 Test Tags        afxdp    xdp    functions    colocation
 

@@ -17,7 +17,7 @@ Documentation    How network functions scale over cores with receive rings of 51
 Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
-Test Template    Function Was Measured
+Test Template    Part Was Measured
 
 Test Tags        afxdp    xdp    functions    scaling
 

@@ -34,6 +34,8 @@ FRONT_ENDS = {"cli", "robot"}
 MAY_KNOW_A_METHOD = {"cli/bench_search.py"}
 #: The face of a method names types of all layers that the method spans.
 FACES = {"methods/base.py", "methods/column.py"}
+#: What methods put into `PointSummary.figures`.
+FIGURES_OF_POINTS = ("tracing", "breakdown", "stages", "function", "throughput", "loss_curve", "cache_misses")
 #: Modules of the package itself, below all others: they import nothing of it.
 GROUND = {"tools", "__init__"}
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -152,6 +154,12 @@ def test_nobody_outside_its_folder_names_the_figure_of_a_method() -> None:
     outside = [path for path in MODULES if not home(path).startswith("methods")]
     code = {str(path): ast.unparse(ast.parse(path.read_text(encoding="utf-8"))) for path in outside}
     assert {(path, key) for path, text in code.items() for key in own if repr(key) in text} == set()
+
+
+def test_the_front_ends_name_no_part_of_a_method() -> None:
+    words = {*FIGURES_OF_POINTS, *method_names()} - {"latency"}
+    text = {path: path.read_text(encoding="utf-8") for path in MODULES if home(path) == "robot"}
+    assert {(path.name, word) for path, each in text.items() for word in words if f'"{word}"' in each} == set()
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 from lab.command import Done
+from robot.api import SkipExecution
 
+from xdplab.analysis import summarise
 from xdplab.methods import method_class, method_names
 from xdplab.model import InputError, plugins
 from xdplab.results import RunFolder
+from xdplab.robot import library
 
 STORED = Path(__file__).parent / "data" / "stored"
 METHODS = sorted(path.name for path in STORED.iterdir())
@@ -72,3 +75,31 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
     html = RunFolder(results / name).report.read_text(encoding="utf-8")
     for words in WORDS[name]:
         assert words in html
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "said"),
+    [
+        ("rfc2544", ("throughput",), "bounds"),
+        ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
+        ("tracing", ("perf",), "us at p50"),
+        ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),
+        ("functions", ("firewall", "xdp"), "{'traffic': 'dropped'}, firewall, xdp (native): {'mpps'"),
+        ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),
+        ("micro", ("anything",), "skipped: anything: method micro has no parts"),
+    ],
+)
+def test_a_suite_asks_for_a_part_of_a_method(
+    name: str, part: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(library.logger, "info", lines.append)
+    monkeypatch.setattr(library.logger, "console", lambda line: None)
+    folder, suite = RunFolder(STORED / name), library.XdplabLibrary()
+    suite._run = folder.load()
+    suite._summaries = summarise(suite._run, folder.trials())
+    try:
+        suite.part_was_measured(*part)
+    except SkipExecution as exc:
+        lines.append(f"skipped: {exc}")
+    assert any(said in line for line in lines), lines

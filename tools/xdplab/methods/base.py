@@ -46,6 +46,19 @@ def untested(elapsed_s: float) -> TrialResult:
     return TrialResult(tester="none", sender="none", elapsed_s=elapsed_s, streams=())
 
 
+class Part(NamedTuple):
+    """One of several things that a method measures, as a row of a suite asks for it."""
+
+    #: What came of it, a line each.
+    told: Sequence[str] = ()
+    #: Why nothing did: the row is skipped.
+    without: str = ""
+    #: Why that is not good: the row fails.
+    failed: str = ""
+    #: The points that it is of, where these are all that there is to ask.
+    points: "Sequence[PointSummary] | None" = None
+
+
 class Trials(Protocol):
     """What a search needs of a visit."""
 
@@ -217,9 +230,9 @@ class Method(ABC, Generic[SpecT]):
         """The run's first sentence; None: that of the two forwarders which the study names, by the first figure."""
         return None
 
-    def contribution(self, run: RunRecord, summaries: "Sequence[PointSummary]", title: str) -> str | None:
-        """What a variant contributes against the study's reference, in words; None where it was not measured so."""
-        return None
+    def part(self, run: RunRecord, summaries: "Sequence[PointSummary]", *name: str) -> Part:
+        """One of several things that it measures: a clause, a way, what a variant contributes."""
+        return Part(without=f"method {self.name} has no parts")
 
     def sections(self, page: "Page") -> "list[Section] | None":
         """Its sections of the report; None: the table of points, and the distributions of their latencies."""

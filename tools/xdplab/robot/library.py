@@ -85,16 +85,6 @@ class XdplabLibrary:
         """The same where a forwarder has several points: skip when none of them is supported here."""
         self._case(title, [summary for summary in self._summaries if summary.forwarder == title])
 
-    @keyword
-    def function_was_measured(self, functions: str, mode: str) -> None:
-        """The same for a network function, or a chain of them, in one mode: all its sizes and kinds of traffic."""
-        points = [
-            summary for summary in self._summaries
-            if (function := summary.figures.get("function"))
-            and ("+".join(function["functions"]), function["mode"]) == (functions, mode)
-        ]  # fmt: skip
-        self._case(f"{functions}, {mode}", points)
-
     def _case(self, title: str, points: Sequence[PointSummary]) -> None:
         if not points:
             raise SkipExecution(f"{title} is not part of this study")
@@ -138,20 +128,20 @@ class XdplabLibrary:
                 raise SkipExecution(f"{tester}: {points[0].reason}")
 
     @keyword
-    def clause_was_measured(self, clause: str) -> None:
-        """Pass when every supported point has figures of that clause; skip when none was asked for them."""
-        points = [point for point in self._summaries if point.status != "unsupported"]
-        having = [point for point in points if clause in point.figures]
-        reasons = {point.unsupported_clauses[clause] for point in points if clause in point.unsupported_clauses}
-        if reasons:
-            raise SkipExecution(f"{clause}: {'; '.join(sorted(reasons))}")
-        if not having:
-            raise SkipExecution(f"{clause} was not asked for, or no point came to it")
-        for point in having:
-            logger.info(f"{point.forwarder}, {point.frame_bytes} bytes: {point.figures[clause]}")
-        without = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
-        if without:
-            raise AssertionError(f"{clause}: not measured for {', '.join(without)}")
+    def part_was_measured(self, *name: str) -> None:
+        """Log what came of a part of the method (`throughput`, `bpf`, `firewall    xdp`); else skip with why."""
+        assert self._run is not None, "run a study first"
+        title = ", ".join(name)
+        found = make_method(self._run.study.method).part(self._run, self._summaries, *name)
+        if found.points is not None:
+            self._case(title, found.points)
+        if found.without:
+            raise SkipExecution(f"{title}: {found.without}")
+        for line in found.told:
+            logger.info(f"{title}: {line}")
+            logger.console(f"  {title}: {line}")
+        if found.failed:
+            raise AssertionError(f"{title}: {found.failed}")
 
     @keyword
     def published_figure_stands_beside_ours(self, reference: str) -> None:
@@ -178,49 +168,10 @@ class XdplabLibrary:
             raise SkipExecution(f"{reference}: no ratio could be measured here")
 
     @keyword
-    def variant_was_compared(self, title: str) -> str:
-        """Return what a variant contributes against the study's reference; skip with the reason when unsupported."""
-        assert self._run is not None, "run a study first"
+    def variant_was_compared(self, title: str) -> None:
+        """Log what a variant contributes against the study's reference; skip with the reason when unsupported."""
         self.forwarder_was_measured(title)
-        told = make_method(self._run.study.method).contribution(self._run, self._summaries, title)
-        if told is None:
-            raise SkipExecution(f"{title}: the study's reference was not measured with it")
-        logger.info(f"{title}: {told}")
-        logger.console(f"  {title}: {told}")
-        return told
-
-    @keyword
-    def tracing_was_measured(self, way: str) -> None:
-        """Log what a way of tracing costs; pass when every supported point tells; skip when this machine has it not."""
-        for forwarder, row in self._traced(way):
-            cost = row["cost"]["p50"]["difference_us"]
-            spread = f" ({cost['low']:.3f} to {cost['high']:.3f})" if cost["low"] is not None else ""
-            told = f"{forwarder}, {row['rate_pps'] / 1e3:g} kpps: {way} costs {cost['mean']:.3f} us at p50{spread}"
-            logger.info(told)
-            logger.console(f"  {told}: {row['verdict']}")
-
-    @keyword
-    def tracing_does_not_miss_its_goal(self, way: str) -> None:
-        """Pass when no interval lies above the goal; skip when none is told apart from it."""
-        rows = self._traced(way)
-        missed = [f"{name} at {row['rate_pps'] / 1e3:g} kpps" for name, row in rows if row["verdict"] == "missed"]
-        if missed:
-            raise AssertionError(f"{way} costs more than {rows[0][1]['goal_us']:g} us at p50: {', '.join(missed)}")
-        if not any(row["verdict"] == "met" for _, row in rows):
-            raise SkipExecution(f"{way}: its cost cannot be told from the goal; more rounds, or a quieter machine")
-
-    def _traced(self, way: str) -> list[tuple[str, dict[str, Any]]]:
-        points = [point for point in self._summaries if point.status != "unsupported"]
-        rows = [(point.forwarder, row) for point in points for row in point.figures.get("tracing", ())]
-        rows = [(forwarder, row) for forwarder, row in rows if row["way"] == way]
-        reasons = {row["reason"] for _, row in rows if "reason" in row}
-        if reasons:
-            raise SkipExecution(f"{way}: unsupported: {'; '.join(sorted(reasons))}")
-        if not points or (not rows and not any(point.figures.get("tracing") for point in points)):
-            raise AssertionError(f"nothing was traced: {'; '.join(point.reason for point in self._summaries)}")
-        if not rows:
-            raise SkipExecution(f"{way} was not asked for")
-        return rows
+        self.part_was_measured(title)
 
     @keyword
     def unsupported_points_have_reasons(self) -> None:

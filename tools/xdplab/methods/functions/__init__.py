@@ -11,7 +11,7 @@ from xdplab.analysis.standing import Contender
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.methods.base import Session
+from xdplab.methods.base import Part, Session
 from xdplab.methods.column import Column
 from xdplab.methods.figure import Figure
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
@@ -121,6 +121,11 @@ class Functions(CountingMethod[FunctionsSpec]):
         counted = [str(each.figures["cache_misses"]) for each in trials if "cache_misses" in each.figures]
         function = NfPoint.model_validate(point.forwarder.options).model_dump(mode="json")
         return {"function": function, **({"cache_misses": sorted(set(counted))} if counted else {})}
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """A function, or a chain of them, in one mode: all its sizes and kinds of traffic."""
+        cases = [(point, function_of(point)) for point in summaries]
+        return Part(points=[point for point, case in cases if ("+".join(case.functions), case.mode) == name])
 
     def where(self, point: PointSummary) -> str:
         """The kind of traffic."""

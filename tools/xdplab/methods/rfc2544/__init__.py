@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
 from xdplab.analysis.figures import RepetitionFigures, rate_of
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Method, Session
+from xdplab.methods.base import Method, Part, Session
 from xdplab.methods.column import Column
 from xdplab.methods.figure import P50, P99, Figure, LimitedBy
 from xdplab.methods.rfc2544.at_load import latency_at_load
@@ -15,6 +15,7 @@ from xdplab.methods.rfc2544.back_to_back import back_to_back
 from xdplab.methods.rfc2544.disruption import recovery, reset
 from xdplab.methods.rfc2544.equal_load import at_equal_load, durations
 from xdplab.methods.rfc2544.figures import (
+    CLAUSE_NAMES,
     FORWARDING_RATE,
     NDR,
     PDR,
@@ -112,11 +113,21 @@ class Rfc2544(Method[Rfc2544Spec]):
         told = [f"{where}: at overload two levels, kpps: {levels}"] if levels else []
         return told + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
 
-    def contribution(self, run: RunRecord, summaries: Sequence[PointSummary], title: str) -> str | None:
-        """By the ladder."""
-        steps = ladder(run, summaries)
-        return (
-            next((rung.verdict() for rung in steps.rungs if rung.summary.forwarder == title), None) if steps else None
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """A clause under its name in `point_figures`, or what a variant contributes against the study's reference."""
+        (title,) = name
+        if title not in CLAUSE_NAMES:
+            steps = ladder(run, summaries)
+            told = [rung.verdict() for rung in (steps.rungs if steps else ()) if rung.summary.forwarder == title]
+            return Part(told, "" if told else "the study's reference was not measured with it")
+        points = [point for point in summaries if point.status != "unsupported"]
+        reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
+        having = [point for point in points if title in point.figures]
+        lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
+        return Part(
+            [f"{point.forwarder}, {point.frame_bytes} bytes: {point.figures[title]}" for point in having],
+            "; ".join(sorted(reasons)) or ("" if having else "not asked for, or no point came to it"),
+            f"not measured for {', '.join(lacking)}" if lacking else "",
         )
 
     def sections(self, page: "Page") -> "list[Section]":

@@ -260,3 +260,5 @@ _MAKERS: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = 
     "RFC 2544 26.6": ("reset", _reset),
     "RFC 2285 3.6.1": ("forwarding_rate", _forwarding_rate),
 }
+#: As suites and JSON have them.
+CLAUSE_NAMES = frozenset(name for name, _ in _MAKERS.values())

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Method, Session
+from xdplab.methods.base import Method, Part, Session
 from xdplab.methods.batches import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
 from xdplab.methods.streams import probe_streams
-from xdplab.methods.tracing.figures import tracing_answer, tracing_figures
+from xdplab.methods.tracing.figures import tracing_answer, tracing_figures, tracing_part
 from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
 from xdplab.model import (
     MethodSpec,
@@ -117,6 +117,10 @@ class Tracing(Method[TracingSpec]):
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """What each way costs, and whether that is below the goal."""
         return tracing_answer(summaries, self.spec.goal_us)
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """What a way costs; with `below its goal` behind it, whether an interval lies above the goal."""
+        return tracing_part(summaries, *name)
 
     def sections(self, page: "Page") -> "list[Section]":
         """Costs, and whether the traced stages agree with the time stamps in the frames."""

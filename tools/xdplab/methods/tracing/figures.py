@@ -10,6 +10,7 @@ from xdplab.analysis.figures import MAX_LOSS
 from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
 from xdplab.analysis.stats import MIN_PAIRS, difference_interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods.base import Part
 from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
 from xdplab.model import TrialRecord
 from xdplab.model.digits import percent, significant
@@ -146,3 +147,29 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
     at = f"{significant(rate / 1000)} kpps"
     sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
     return Answer(sentence=sentence, said=not few)
+
+
+def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:
+    """What a way costs at each rate; with a question, whether it misses its goal."""
+    points = [point for point in summaries if point.status != "unsupported"]
+    told = [(point.forwarder, row) for point in points for row in point.figures.get("tracing", ())]
+    rows = [(forwarder, row) for forwarder, row in told if row["way"] == way]
+    reasons = {row["reason"] for _, row in rows if "reason" in row}
+    if reasons:
+        return Part(without=f"unsupported: {'; '.join(sorted(reasons))}")
+    if not told:
+        return Part(failed=f"nothing was traced: {'; '.join(point.reason for point in summaries)}")
+    if not rows:
+        return Part(without="not asked for")
+    missed = [f"{name} at {row['rate_pps'] / 1e3:g} kpps" for name, row in rows if row["verdict"] == "missed"]
+    if question and missed:
+        return Part(failed=f"costs more than {rows[0][1]['goal_us']:g} us at p50: {', '.join(missed)}")
+    if question and not any(row["verdict"] == "met" for _, row in rows):
+        return Part(without="its cost cannot be told from the goal; more rounds, or a quieter machine")
+    return Part([f"{name}, {_cost(row)}" for name, row in rows])
+
+
+def _cost(row: dict[str, Any]) -> str:
+    cost = row["cost"]["p50"]["difference_us"]
+    spread = f" ({cost['low']:.3f} to {cost['high']:.3f})" if cost["low"] is not None else ""
+    return f"{row['rate_pps'] / 1e3:g} kpps: costs {cost['mean']:.3f} us at p50{spread}: {row['verdict']}"

@@ -266,7 +266,7 @@ def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
     method = {"name": "rfc2544", "clauses": [], "equal_load": {"overload_pps": 2_000_000}}
     run = run_record(MORE, STOCK, study={"answer": ["more", "stock"], "method": method})
     found = summarise(run, [*rates(MORE, 1.3e6, 1.31e6, 1.29e6, 1.3e6), *rates(STOCK, 1.0e6, 1.01e6, 0.99e6, 1.0e6)])
-    assert found[0].figures["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
+    assert found[0].model_dump()["figures"]["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
     assert answer(run, found).sentence.startswith(
         "more forwards 1.3 times as much as stock: forwarding rate at overload"
     )

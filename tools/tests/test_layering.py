@@ -33,7 +33,7 @@ FRONT_ENDS = {"cli", "robot"}
 #: A benchmark of the search of a method.
 MAY_KNOW_A_METHOD = {"cli/bench_search.py"}
 #: The face of a method names types of all layers that the method spans.
-FACES = {"methods/base.py", "methods/column.py"}
+FACES = {"methods/base.py", "methods/column.py", "methods/figure.py"}
 #: What methods put into `PointSummary.figures`.
 FIGURES_OF_POINTS = ("tracing", "breakdown", "stages", "function", "throughput", "loss_curve", "cache_misses")
 #: Modules of the package itself, below all others: they import nothing of it.

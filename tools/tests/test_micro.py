@@ -99,7 +99,7 @@ def test_stages_of_repetitions_add_up_to_those_of_all_frames(parts: list[list[in
     run = micro.run(spec)
     (found,) = summarise(run, [micro.staged(at, values, repetition=n) for n, values in enumerate(parts)])
     everything = [value / 1000 for values in parts for value in values]
-    row = found.figures["stages"]["stack"]
+    row = found.model_dump()["figures"]["stages"]["stack"]
     assert (row["count"], row["min_us"], row["max_us"]) == (len(everything), min(everything), max(everything))
     assert row["peak_to_peak_us"] == pytest.approx(max(everything) - min(everything))
     assert row["mean_us"] == pytest.approx(statistics.fmean(everything))

@@ -14,6 +14,7 @@ from lab.records import point, run_record
 from xdplab.analysis import summarise
 from xdplab.methods.rfc2544 import disruption
 from xdplab.methods.rfc2544.figures import rfc2544_figures, throughput_repetitions
+from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import QUICK
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
@@ -104,9 +105,11 @@ LOST = [(380e3, 0.24), (180e3, 0.07)]
 )
 def test_a_loss_curve_contradicts_a_search(trials: list[TrialRecord], contradicted: bool) -> None:
     whole = [found(), *trials]
-    (bound,) = rfc2544_figures(whole)["throughput"]["bounds"]
+    searched = rfc2544_figures(whole).throughput
+    assert searched is not None
+    (bound,) = searched.bounds
     (one,) = throughput_repetitions(whole)
-    assert bool(bound["contradicted_by"]) == contradicted
+    assert bool(bound.contradicted_by) == contradicted
     assert bool(one.doubts) == contradicted
 
 
@@ -169,7 +172,7 @@ def test_the_report_says_why_a_figure_is_not_there(
     assert "no buffer is given; the forwarder forwards bursts of 900000 pps as they arrive" in page
     assert "no time of recovery; was not overloaded: no frame was lost at 900000 pps" in page
     (row,) = summarise(folder.load(), folder.trials())
-    assert [at["achieved_pps"] for at in row.figures["latency"]][-1] == pytest.approx(9e5, rel=0.001)
+    assert [at.achieved_pps for at in Rfc2544Figures.of(row).latency][-1] == pytest.approx(9e5, rel=0.001)
 
 
 def text_of(trials: list[TrialRecord], **method: Any) -> str:

@@ -106,9 +106,9 @@ def test_stages_of_the_way_of_each_frame(lab: Lab) -> None:
     assert (done.code, done.complaints) == (0, []), done.err
     found, trials = newest(lab)
     for title in ("plain", "packet"):
-        stages = found["2000.0", title].figures["stages"]
+        stages = found["2000.0", title].model_dump()["figures"]["stages"]
         assert 100 < stages["complete"]["count"] <= 800
-        assert found["2000.0", title].figures["stamps"] == "software"
+        assert found["2000.0", title].model_dump()["figures"]["stamps"] == "software"
         parts = stages["driver"]["mean_us"] + stages["stack"]["mean_us"]
         assert stages["complete"]["mean_us"] == pytest.approx(parts, rel=0.02, abs=0.5)
     assert [trial.traffic_s for trial in trials if trial.purpose == "end"] == [pytest.approx(0.4)] * 2

@@ -12,7 +12,7 @@ from lab.records import point, result, run_record, stream
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.stats import difference_interval
+from xdplab.analysis.stats import Difference, difference_interval
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import make_method, tracing
@@ -118,7 +118,7 @@ def measured(session: Session, **changes: Any) -> dict[tuple[str, float], dict[s
     make_method(TracingSpec.model_validate({**SPEC, **changes})).measure(session, TrafficSpec())
     assert session.way is None
     (summary,) = summarise(run_record(session.at, study={"method": {**SPEC, **changes}}), session.records)
-    return {(row["way"], row.get("rate_pps", 0)): row for row in summary.figures["tracing"]}
+    return {(row["way"], row.get("rate_pps", 0)): row for row in summary.model_dump()["figures"]["tracing"]}
 
 
 def test_each_round_has_a_trial_without_and_one_for_each_way(session: Session) -> None:
@@ -204,7 +204,7 @@ def test_of_few_rounds_there_is_a_cost_and_no_verdict(session: Session) -> None:
     [(None, None, "no interval"), (-0.1, 0.19, "met"), (0.2, 0.5, "missed"), (0.1, 0.3, "not told apart")],
 )
 def test_the_whole_interval_decides(low: float | None, high: float | None, words: str) -> None:
-    assert verdict({"low": low, "high": high}, 0.2) == words
+    assert verdict(Difference(mean=0.1, low=low, high=high, pairs=3), 0.2) == words
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=3, max_size=11), st.floats(-5, 5))
@@ -274,7 +274,7 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
         spoilt = [one.model_copy(update=changes) if one.result and one.trial > 4 else one for one in session.records]
         run = run_record(session.at, study={"method": SPEC})
         summaries = summarise(run, spoilt)
-        return summaries[0].figures["tracing"][0]["verdict"], answer(run, summaries)
+        return summaries[0].model_dump()["figures"]["tracing"][0]["verdict"], answer(run, summaries)
 
     verdict_of_noise, said = told(status="disturbed")
     assert verdict_of_noise.startswith("too disturbed to say: ")

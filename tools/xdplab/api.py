@@ -21,7 +21,7 @@ from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.process import how_it_ended
 from xdplab.knobs import Knob, KnobContext
-from xdplab.methods import Column, Counted, Figure, Method, Session, make_method
+from xdplab.methods import Column, Counted, Figure, Method, PointFigures, Session, make_method
 from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import (
     InputError,
@@ -66,6 +66,7 @@ __all__ = [
     "Model",
     "Point",
     "PointFailed",
+    "PointFigures",
     "PointSummary",
     "RepetitionFigures",
     "Run",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of one repetition, which comparisons pair."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Self
 
 from xdplab.methods import LimitedBy
 from xdplab.model import Model
@@ -10,6 +11,31 @@ from xdplab.model.digits import significant
 
 #: Above this share of lost frames latencies compare no longer: they are those of the survivors.
 MAX_LOSS = 0.01
+
+
+class Spread(Model):
+    """Median and range of some values."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Of at least one."""
+        return cls(median=median(values), low=min(values), high=max(values), count=len(values))
+
+    @classmethod
+    def known(cls, values: Iterable[float | None]) -> Self | None:
+        """Of those that are known; None when none is."""
+        known = [value for value in values if value is not None]
+        return cls.of(known) if known else None
+
+    def text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """`4.80 (4.71 to 4.82)`."""
+        middle, low, high = (f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high))
+        return f"{middle} ({low} to {high})"
 
 
 class RepetitionFigures(Model):

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from pydantic import SerializeAsAny
+
 from xdplab.analysis.distribution import Distribution, carried, distribution
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.flows import FlowSummary, flows_of
 from xdplab.forwarders.base import mode_name
-from xdplab.methods import Method, make_method
+from xdplab.methods import Method, PointFigures, make_method
 from xdplab.model import Model, RunRecord, Shown, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
@@ -73,7 +75,7 @@ class PointSummary(Model):
     status: str
     reason: str
     #: What its method says of it beside (`Method.point_figures`).
-    figures: dict[str, Any]
+    figures: SerializeAsAny[PointFigures] = PointFigures()
     #: Parts of the method that its tester has no figures for, and why.
     unsupported_clauses: dict[str, str] = {}
     #: Who measured it, in a study with several testers.
@@ -178,7 +180,7 @@ def _summary(
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
-        figures={} if clause else method.point_figures(run, point, trials),
+        figures=PointFigures() if clause else method.point_figures(run, point, trials),
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         by_repetition=figures,
         **{

@@ -3,5 +3,5 @@
 
 from xdplab.methods.base import Counted, Method, Part, Session
 from xdplab.methods.column import Column
-from xdplab.methods.figure import P50, P99, Figure, LimitedBy
+from xdplab.methods.figure import P50, P99, Figure, LimitedBy, PointFigures
 from xdplab.methods.registry import figure, make_method, method_class, method_names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.methods.column import Column
-from xdplab.methods.figure import P50, P99, Figure
+from xdplab.methods.figure import P50, P99, Figure, PointFigures
 from xdplab.model import (
     ForwarderSpec,
     MethodSpec,
@@ -210,9 +210,9 @@ class Method(ABC, Generic[SpecT]):
         """Its own figures of each repetition of a point; percentiles of the measured trial are there without it."""
         return ()
 
-    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> PointFigures:
         """What it says of a point beside, for JSON and its section of the report."""
-        return {}
+        return PointFigures()
 
     def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
         """Part of it -> why the tester has no figures for that."""

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a figure is: said once by its method, and read by comparisons, answers, trends, tables and reports."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from xdplab.model import Model
 from xdplab.model.digits import number
+
+if TYPE_CHECKING:
+    from xdplab.analysis.summary import PointSummary
 
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: it may do better. `budget`: time ran out first.
 #: `below-minimum`: the lowest load was too much.
@@ -49,6 +54,19 @@ class Figure(Model):
     def title(self) -> str:
         """For the head of a table: `p50, µs`."""
         return f"{self.name}, {self.unit}"
+
+
+class PointFigures(Model):
+    """What a method says of a point beside, for JSON and its section of the report; each has its own fields."""
+
+    @classmethod
+    def of(cls, point: "PointSummary") -> Self:
+        """Those of a point; empty where nothing was found."""
+        return point.figures if isinstance(point.figures, cls) else cls()
+
+    @model_serializer(mode="wrap")
+    def _found(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value not in (None, (), [], {}, "")}
 
 
 P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, precision=1e3, main=True)

@@ -12,6 +12,7 @@ from xdplab.analysis import Answer, Comparison, Distribution, PointSummary
 from xdplab.analysis.columns import own_columns
 from xdplab.analysis.compare import compare_all, unsaid
 from xdplab.analysis.distribution import distribution
+from xdplab.analysis.figures import Spread
 from xdplab.analysis.summary import counted
 from xdplab.methods import Column, Method
 from xdplab.model import RunRecord, TrialRecord
@@ -86,7 +87,7 @@ def templates(package: str = "") -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
-    environment.filters |= {"spread": spread, "spread_kpps": spread_kpps, "unsaid": unsaid, "percent": percent}
+    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent}
     return environment
 
 
@@ -128,18 +129,12 @@ def fixed(value: float | None, digits: int = 2) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.{digits}f}"
 
 
-def spread(value: dict[str, Any] | None, digits: int = 1) -> str:
+def spread(value: Spread | None, digits: int = 1, per: float = 1.0) -> str:
     """Median, and the range where there is more than one value."""
-    if not value:
+    if value is None:
         return "–"
-    text = fixed(value["median"], digits)
-    return text if value["count"] == 1 else f"{text} ({fixed(value['low'], digits)} to {fixed(value['high'], digits)})"
-
-
-def spread_kpps(value: dict[str, Any] | None) -> str:
-    """The same of frames per second."""
-    scaled = value and {key: value[key] / 1000 for key in ("median", "low", "high")} | {"count": value["count"]}
-    return spread(scaled)
+    middle, low, high = (fixed(each / per, digits) for each in (value.median, value.low, value.high))
+    return middle if value.count == 1 else f"{middle} ({low} to {high})"
 
 
 def kpps(value: float | None) -> str:

@@ -6,14 +6,14 @@ latency of the two tells what tracing costs; the stages are those of the traced 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods.base import Method, Session
 from xdplab.methods.batches import STAGES, stage_figures
-from xdplab.methods.breakdown.figures import CLAUSE, breakdown_answer, breakdown_figures
+from xdplab.methods.breakdown.figures import CLAUSE, BreakdownFigures, breakdown_answer, breakdown_figures
 from xdplab.methods.probes import attached, one_in
 from xdplab.methods.streams import probe_streams
 from xdplab.methods.traced import TracedSpec
@@ -76,10 +76,9 @@ class Breakdown(Method[BreakdownSpec]):
         if found["batches"]:  # none when the trial was answered from the journal of a resumed run
             session.found(f"{CLAUSE} {rate:.0f} stages {pair}", {"rate_pps": rate, "recorded_one_in": every, **found})
 
-    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> BreakdownFigures:
         """The stages at each rate."""
-        found = breakdown_figures(trials)
-        return {"breakdown": found} if found else {}
+        return breakdown_figures(trials)
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """Where the time goes."""
@@ -87,7 +86,7 @@ class Breakdown(Method[BreakdownSpec]):
 
     def sections(self, page: "Page") -> "list[Section]":
         """Bars of the stages, their table, and the latencies of the untraced trials."""
-        broken = [summary for summary in page.measured if "breakdown" in summary.figures]
+        broken = [summary for summary in page.measured if BreakdownFigures.of(summary).breakdown]
         if not broken:
             return []
         from xdplab.methods.breakdown.plots import breakdown_plot  # matplotlib takes 0.3 s to import

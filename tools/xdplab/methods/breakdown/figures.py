@@ -7,9 +7,10 @@ from typing import Any
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
-from xdplab.analysis.stats import MIN_PAIRS, ratio_interval
+from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
-from xdplab.model import TrialRecord
+from xdplab.methods.figure import PointFigures
+from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
 
 CLAUSE = "breakdown"
@@ -22,16 +23,48 @@ _PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
 ALONE = 1.1
 
 
-def breakdown_figures(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
-    """One entry per rate, in its order; [] when the method was another one. Medians over the pairs."""
+class AtRate(Model):
+    """Medians over the pairs, in us; stages as in `batches.STAGES`, percentiles p50 and p99."""
+
+    rate_pps: float
+    pairs: int
+    clean: int
+    #: The tester's latency.
+    without_us: dict[str, float]
+    with_us: dict[str, float]
+    cost: Interval | None
+    #: Percentile -> stage -> its mean over the batches that stand for it; without what the probes cost, an estimate.
+    typical_us: dict[str, dict[str, float]]
+    typical_less_us: dict[str, float] | None
+    probe_cost_us: float | None
+    #: Stage -> percentile.
+    stage_us: dict[str, dict[str, float]]
+    whole_us: dict[str, float]
+    reaped_us: float | None
+    frames_per_batch: float
+    seen: int
+    batches: int
+    unmatched: int
+    unsent: int
+    full: int
+
+
+class BreakdownFigures(PointFigures):
+    """One entry per rate, in its order."""
+
+    breakdown: tuple[AtRate, ...] = ()
+
+
+def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
+    """From the journal."""
     found: dict[float, list[dict[str, Any]]] = {}
     for trial in trials:
         if trial.purpose == "figures" and trial.clause.startswith(f"{CLAUSE} "):
             found.setdefault(trial.figures["rate_pps"], []).append(trial.figures)
-    return [_at_rate(trials, rate, stages) for rate, stages in sorted(found.items())]
+    return BreakdownFigures(breakdown=tuple(_at_rate(trials, rate, stages) for rate, stages in sorted(found.items())))
 
 
-def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> dict[str, Any]:
+def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> AtRate:
     clauses = (f"{CLAUSE} {rate:.0f} without", f"{CLAUSE} {rate:.0f} with")
     paired = paired_trials(trials, *clauses)
     without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
@@ -44,25 +77,25 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
     frames = median(one["frames_per_batch"] for one in stages)
     cost = median(slow - fast for slow, fast in pairs) / _PROBES_ON_THE_WAY if pairs else None
     told = cost is not None and cost > 0 and frames <= ALONE
-    return {
-        "rate_pps": rate,
-        "pairs": len(pairs),
-        "clean": clean_pairs(paired),
-        "without_us": {name: median(values) for name, values in without.items() if values},
-        "with_us": {name: median(values) for name, values in traced.items() if values},
-        "cost": interval.model_dump() if interval else None,
-        "typical_us": typical,
-        "probe_cost_us": cost if told else None,
-        "typical_less_us": _less(typical["p50"], cost or 0.0) if told else None,
-        "stage_us": {
+    return AtRate(
+        rate_pps=rate,
+        pairs=len(pairs),
+        clean=clean_pairs(paired),
+        without_us={name: median(values) for name, values in without.items() if values},
+        with_us={name: median(values) for name, values in traced.items() if values},
+        cost=interval,
+        typical_us=typical,
+        probe_cost_us=cost if told else None,
+        typical_less_us=_less(typical["p50"], cost or 0.0) if told else None,
+        stage_us={
             stage: {name: median(one["stage_us"][stage][name] for one in stages) for name in known}
             for stage, known in stages[0]["stage_us"].items()
         },
-        "whole_us": {name: median(one["whole_us"][name] for one in stages) for name in stages[0]["whole_us"]},
-        "reaped_us": _median(one["reaped_us"] for one in stages),
-        "frames_per_batch": frames,
+        whole_us={name: median(one["whole_us"][name] for one in stages) for name in stages[0]["whole_us"]},
+        reaped_us=_median(one["reaped_us"] for one in stages),
+        frames_per_batch=frames,
         **{name: sum(one[name] for one in stages) for name in ("seen", "batches", "unmatched", "unsent", "full")},
-    }
+    )
 
 
 def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
@@ -77,16 +110,17 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
     """Of the first forwarder, at the highest rate at which its frames are alone."""
-    found = [(s.forwarder, one) for s in summaries for one in s.figures.get("breakdown", ()) if one["typical_less_us"]]
+    every = [(s.forwarder, one, one.typical_less_us) for s in summaries for one in BreakdownFigures.of(s).breakdown]
+    found = [(name, one, less) for name, one, less in every if less]
     if not found:
         return Answer(sentence=f"No answer: {_why_no_breakdown(summaries)}.")
     name = found[0][0]
-    last = [one for forwarder, one in found if forwarder == name][-1]
-    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in last["typical_less_us"].items())
-    pairs = f"{last['clean']} clean of {last['pairs']} pairs of trials"
-    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if last["clean"] < MIN_PAIRS else ""
+    last, less = [(one, less) for forwarder, one, less in found if forwarder == name][-1]
+    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in less.items())
+    pairs = f"{last.clean} clean of {last.pairs} pairs of trials"
+    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if last.clean < MIN_PAIRS else ""
     sentence = (
-        f"{few}{name}, median frame at {significant(last['rate_pps'] / 1000)} kpps: {words} (what the probes cost has "
+        f"{few}{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words} (what the probes cost has "
         f"been taken off, an estimate), {pairs}."
     )
     return Answer(sentence=sentence, said=not few)
@@ -94,14 +128,14 @@ def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
 
 def _why_no_breakdown(summaries: Sequence[PointSummary]) -> str:
     """What is missing for a stage without the cost of its probes, and what to do."""
-    at_rates = [one for summary in summaries for one in summary.figures.get("breakdown", ())]
+    at_rates = [one for summary in summaries for one in BreakdownFigures.of(summary).breakdown]
     if not at_rates:
         return "; ".join(f"{s.forwarder}: {s.reason or 'no batch was traced'}" for s in summaries)
-    fewest = min(at_rates, key=lambda one: float(one["frames_per_batch"]))
-    if fewest["frames_per_batch"] > ALONE:
+    fewest = min(at_rates, key=lambda one: one.frames_per_batch)
+    if fewest.frames_per_batch > ALONE:
         return (
             f"at no rate was a frame alone in its batch, so the probes' cost cannot be told apart: at "
-            f"{significant(fewest['rate_pps'] / 1000)} kpps one held {significant(fewest['frames_per_batch'])} frames; "
+            f"{significant(fewest.rate_pps / 1000)} kpps one held {significant(fewest.frames_per_batch)} frames; "
             "lower rates_pps, or a faster machine"
         )
     return (

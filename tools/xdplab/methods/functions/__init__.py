@@ -24,7 +24,7 @@ from xdplab.methods.functions.measuring import (
     under_traffic,
 )
 from xdplab.methods.functions.rows import findings, function_of, sections
-from xdplab.methods.functions.spec import FunctionsSpec
+from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
 from xdplab.methods.rates import MPPS
 from xdplab.model import (
     ForwarderSpec,
@@ -116,11 +116,11 @@ class Functions(CountingMethod[FunctionsSpec]):
         else:
             under_traffic(session, self.spec)
 
-    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> FunctionFigures:
         """Which function it is, and misses of the last-level cache on its core."""
-        counted = [str(each.figures["cache_misses"]) for each in trials if "cache_misses" in each.figures]
-        function = NfPoint.model_validate(point.forwarder.options).model_dump(mode="json")
-        return {"function": function, **({"cache_misses": sorted(set(counted))} if counted else {})}
+        counted = {str(each.figures["cache_misses"]) for each in trials if "cache_misses" in each.figures}
+        function = NfPoint.model_validate(point.forwarder.options)
+        return FunctionFigures(function=function, cache_misses=tuple(sorted(counted)))
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A function, or a chain of them, in one mode: all its sizes and kinds of traffic."""

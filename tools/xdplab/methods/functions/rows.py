@@ -9,7 +9,7 @@ from xdplab.analysis.standing import Contender
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.functions.ranks import RankAgreement, rank_agreements
 from xdplab.methods.functions.scaling import Scaling, scalings
-from xdplab.methods.functions.spec import FunctionsSpec
+from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
 from xdplab.methods.rates import MPPS
 from xdplab.model.functions import NfMode, NfPoint, NfTraffic
 
@@ -21,7 +21,9 @@ Row = tuple[NfTraffic, NfPoint, Contender]
 
 def function_of(point: PointSummary) -> NfPoint:
     """Which function it is."""
-    return NfPoint.model_validate(point.figures["function"])
+    function = FunctionFigures.of(point).function
+    assert function is not None, "each point of the method has one"
+    return function
 
 
 def rows_of(method: CountingMethod[FunctionsSpec], summaries: Sequence[PointSummary]) -> list[Row]:
@@ -73,7 +75,7 @@ def sections(method: CountingMethod[FunctionsSpec], page: "Page") -> "list[Secti
         "served": any(row.figure != MPPS for _, _, row in rows),
         "ranks": [] if grown else orders(method.spec, rows),
         "scaling": grown,
-        "misses": sorted({each for point in page.measured for each in point.figures.get("cache_misses", ())}),
+        "misses": sorted({each for point in page.measured for each in FunctionFigures.of(point).cache_misses}),
         "published": method.spec.published,
     }
     return [page.section(method, "report.html.j2", **found)]

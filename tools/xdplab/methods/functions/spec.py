@@ -6,11 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from xdplab.methods.figure import PointFigures
 from xdplab.model import ForwarderSpec, MethodSpec
 from xdplab.model.functions import KEEP_ADDRESSES, TABLES, NfFunction, NfMode, NfPoint, NfTraffic
 from xdplab.model.published import Published
 
 Entries = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class FunctionFigures(PointFigures):
+    """Which function it is, and misses of the last-level cache on its core."""
+
+    function: NfPoint | None = None
+    cache_misses: tuple[str, ...] = ()
 
 
 class FunctionsSpec(MethodSpec):

@@ -2,7 +2,7 @@
 """RFC 2544 §26.1 to §26.6 at a point: each clause is a module, the throughput found first serves the others."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
 from xdplab.analysis.figures import RepetitionFigures, rate_of
@@ -23,6 +23,7 @@ from xdplab.methods.rfc2544.figures import (
     throughput_repetitions,
     unsupported_clauses,
 )
+from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.ladder import ladder
 from xdplab.methods.rfc2544.loss_curve import loss_curve
 from xdplab.methods.rfc2544.scale import scale_of
@@ -97,7 +98,7 @@ class Rfc2544(Method[Rfc2544Spec]):
         """Throughput and forwarding rate."""
         return throughput_repetitions(trials)
 
-    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> Rfc2544Figures:
         """Each clause under its name."""
         return rfc2544_figures(trials)
 
@@ -108,8 +109,9 @@ class Rfc2544(Method[Rfc2544Spec]):
     def notes(self, point: PointSummary) -> list[str]:
         """Two levels of a rate, and why a throughput is doubted."""
         where = f"{point.forwarder}, {point.frame_bytes} bytes"
-        levels = point.figures.get("forwarding_rate", {}).get("two_levels_kpps")
+        flooded = Rfc2544Figures.of(point).forwarding_rate
         ndr = rate_of(point.by_repetition, NDR.key)
+        levels = flooded.two_levels_kpps if flooded else ""
         told = [f"{where}: at overload two levels, kpps: {levels}"] if levels else []
         return told + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
 
@@ -122,10 +124,11 @@ class Rfc2544(Method[Rfc2544Spec]):
             return Part(told, "" if told else "the study's reference was not measured with it")
         points = [point for point in summaries if point.status != "unsupported"]
         reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
-        having = [point for point in points if title in point.figures]
+        found = {point.point_id: getattr(Rfc2544Figures.of(point), title) for point in points}
+        having = [point for point in points if found[point.point_id]]
         lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
         return Part(
-            [f"{point.forwarder}, {point.frame_bytes} bytes: {point.figures[title]}" for point in having],
+            [f"{point.forwarder}, {point.frame_bytes} bytes: {found[point.point_id]}" for point in having],
             "; ".join(sorted(reasons)) or ("" if having else "not asked for, or no point came to it"),
             f"not measured for {', '.join(lacking)}" if lacking else "",
         )

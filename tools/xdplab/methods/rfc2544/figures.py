@@ -6,10 +6,21 @@ from statistics import median
 from typing import Any
 
 from xdplab.analysis.distribution import carried, distribution
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.figures import RepetitionFigures, Spread
 from xdplab.analysis.levels import two_levels
 from xdplab.methods.figure import Figure
 from xdplab.methods.rfc2544.contradiction import contradiction, last_attempts, worst
+from xdplab.methods.rfc2544.found import (
+    BackToBackFound,
+    BoundFound,
+    ForwardingRateFound,
+    LatencyFound,
+    LossFound,
+    RecoveryFound,
+    ResetFound,
+    Rfc2544Figures,
+    ThroughputFound,
+)
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import TrialRecord
 from xdplab.model.digits import percent
@@ -31,14 +42,10 @@ FORWARDING_RATE = Figure(key="forwarding_rate_pps", name="forwarding rate at ove
 Found = Sequence[dict[str, Any]]
 
 
-def rfc2544_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """Clause -> figures, each under its name in `_MAKERS`; {} without any."""
-    figures = {}
-    for clause, (name, make) in _MAKERS.items():
-        found = _found(trials, clause)
-        if found:
-            figures[name] = make(found, trials)
-    return figures
+def rfc2544_figures(trials: Sequence[TrialRecord]) -> Rfc2544Figures:
+    """Each clause under its name in `_MAKERS`."""
+    found = {name: (_found(trials, clause), make) for clause, (name, make) in _MAKERS.items()}
+    return Rfc2544Figures(**{name: make(each, trials) for name, (each, make) in found.items() if each})
 
 
 def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
@@ -134,41 +141,39 @@ def _found(trials: Iterable[TrialRecord], clause: str) -> list[dict[str, Any]]:
     ]
 
 
-def _spread(values: Iterable[float | None]) -> dict[str, Any] | None:
-    """Median and range of what is known; None when nothing is."""
-    known = [value for value in values if value is not None]
-    return {"median": median(known), "low": min(known), "high": max(known), "count": len(known)} if known else None
+def _spreads(found: Found, names: Iterable[str]) -> dict[str, Any]:
+    return {name: Spread.known(figures.get(name) for figures in found) for name in names}
 
 
-def _throughput(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _throughput(found: Found, trials: Sequence[TrialRecord]) -> ThroughputFound:
     records = [each for each in trials if each.purpose == "figures" and each.clause == "RFC 2544 26.1"]
     bounds = []
     for ratio in sorted({bound["loss_ratio"] for figures in found for bound in figures["bounds"]}):
         same = [(each, b) for each in records for b in each.figures.get("bounds", ()) if b["loss_ratio"] == ratio]
         contradicted_by = worst([contradiction(trials, each.repetition, each.figures, b) for each, b in same])
         bounds.append(
-            {
-                "loss_ratio": ratio,
-                "limited_by": sorted({bound["limited_by"] for _, bound in same}),
-                "contradicted_by": contradicted_by and contradicted_by.model_dump(),
-                "contradiction": contradicted_by.text() if contradicted_by else "",
+            BoundFound(
+                loss_ratio=ratio,
+                limited_by=tuple(sorted({bound["limited_by"] for _, bound in same})),
+                contradicted_by=contradicted_by,
+                contradiction=contradicted_by.text() if contradicted_by else "",
                 **{
-                    name: _spread(bound[name] and bound[name] * each.figures["directions"] for each, bound in same)
+                    name: Spread.known(bound[name] and bound[name] * each.figures["directions"] for each, bound in same)
                     for name in ("throughput_pps", "lower_pps", "upper_pps")
                 },
-            }
+            )
         )
-    return {
-        "bounds": bounds,
-        "preset": found[0]["preset"],
-        "trials": [len(figures["steps"]) for figures in found],
-        "traffic_s": [figures["traffic_s"] for figures in found],
-        "top_load_pps": median(figures["top_load_pps"] for figures in found) * found[0]["directions"],
-        "line_rate_bps": found[0]["line_rate_bps"],
-    }
+    return ThroughputFound(
+        bounds=tuple(bounds),
+        preset=found[0]["preset"],
+        trials=tuple(len(figures["steps"]) for figures in found),
+        traffic_s=tuple(figures["traffic_s"] for figures in found),
+        top_load_pps=median(figures["top_load_pps"] for figures in found) * found[0]["directions"],
+        line_rate_bps=found[0]["line_rate_bps"],
+    )
 
 
-def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[LatencyFound]:
     rows = []
     for index, load in enumerate(found[0]["loads"]):
         clause = f"RFC 2544 26.2 at {load['share']:.2f}"
@@ -178,77 +183,76 @@ def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]
         sent = sum(trial.result.sent for trial in quiet if trial.result)
         lost = sum(trial.result.lost for trial in quiet if trial.result)
         rows.append(
-            {
-                "share": load["share"],
-                "load_pps": median(figures["loads"][index]["load_pps"] for figures in found),
-                "achieved_pps": median(trial.result.achieved_pps for trial in quiet if trial.result) if quiet else None,
-                "trials": len(quiet),
-                "disturbed": len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
-                "samples": merged.count,
-                "loss_ratio": lost / sent if sent else None,
-                "p50_us": merged.percentile_us(50),
-                "p99_us": carried(quiet, 99, merged.percentile_us(99)),
-                "p999_us": carried(quiet, 99.9, merged.percentile_us(99.9)),
-            }
+            LatencyFound(
+                share=load["share"],
+                load_pps=median(figures["loads"][index]["load_pps"] for figures in found),
+                achieved_pps=median(trial.result.achieved_pps for trial in quiet if trial.result) if quiet else None,
+                trials=len(quiet),
+                disturbed=len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
+                samples=merged.count,
+                loss_ratio=lost / sent if sent else None,
+                p50_us=merged.percentile_us(50),
+                p99_us=carried(quiet, 99, merged.percentile_us(99)),
+                p999_us=carried(quiet, 99.9, merged.percentile_us(99.9)),
+            )
         )
     return rows
 
 
-def _loss_curve(found: Found, trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+def _loss_curve(found: Found, trials: Sequence[TrialRecord]) -> list[LossFound]:
     """Medians per step; repetitions may end at different steps."""
     steps = max((figures["points"] for figures in found), key=len)
     rows = []
     for index in range(len(steps)):
         same = [figures["points"][index] for figures in found if index < len(figures["points"])]
         rows.append(
-            {
-                name: median(point[name] for point in same)
-                for name in ("load_pps", "loss_ratio", "unsent", "achieved_pps")
-            }
-            | {"repetitions": len(same)}
+            LossFound(
+                repetitions=len(same),
+                **{
+                    name: median(point[name] for point in same)
+                    for name in ("load_pps", "loss_ratio", "unsent", "achieved_pps")
+                },
+            )
         )
     return rows
 
 
-def _back_to_back(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _back_to_back(found: Found, trials: Sequence[TrialRecord]) -> BackToBackFound:
     names = ("average_frames", "burst_rate_pps", "implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames",
              "buffer_resolution_frames")  # fmt: skip
-    return {name: _spread(figures.get(name) for figures in found) for name in names} | {
-        "frames": [length for figures in found for length in figures["frames"]],
-        "limited_by": sorted({figures["limited_by"] for figures in found}),
-        "reasons": _reasons(found),
-    }
+    return BackToBackFound(
+        frames=tuple(length for figures in found for length in figures["frames"]),
+        limited_by=tuple(sorted({figures["limited_by"] for figures in found})),
+        reasons=_reasons(found),
+        **_spreads(found, names),
+    )
 
 
-def _recovery(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _recovery(found: Found, trials: Sequence[TrialRecord]) -> RecoveryFound:
     names = ("recovery_us", "overload_pps", "relief_pps", "lost_in_overload", "resolution_us")
-    return {name: _spread(figures[name] for figures in found) for name in names} | {
-        "overloaded": all(figures["overloaded"] for figures in found),
-        "reasons": _reasons(found),
-    }
+    overloaded = all(figures["overloaded"] for figures in found)
+    return RecoveryFound(overloaded=overloaded, reasons=_reasons(found), **_spreads(found, names))
 
 
-def _reasons(found: Found) -> list[str]:
+def _reasons(found: Found) -> tuple[str, ...]:
     """Why there is no figure, of the repetitions that have none."""
-    return sorted({figures["reason"] for figures in found if figures.get("reason")})
+    return tuple(sorted({figures["reason"] for figures in found if figures.get("reason")}))
 
 
-def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> ForwardingRateFound:
     names = ("forwarding_rate_pps", "offered_pps", "intended_pps")
     levels = two_levels([figures["forwarding_rate_pps"] for figures in found])
-    return {name: _spread(figures[name] for figures in found) for name in names} | {
-        "overloaded": all(figures["overloaded"] for figures in found),
-        "two_levels_kpps": levels.text(1000) if levels else "",
-    }
+    return ForwardingRateFound(
+        overloaded=all(figures["overloaded"] for figures in found),
+        two_levels_kpps=levels.text(1000) if levels else "",
+        **_spreads(found, names),
+    )
 
 
-def _reset(found: Found, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """Runs of before the suite's own part was measured have the gap alone."""
+def _reset(found: Found, trials: Sequence[TrialRecord]) -> ResetFound:
     names = ("gap_us", "own_us", "reset_us", "lost", "load_pps", "resolution_us")
-    return {name: _spread(figures.get(name) for figures in found) for name in names} | {
-        "came_back": all(figures["came_back"] for figures in found),
-        "reasons": _reasons(found),
-    }
+    came_back = all(figures["came_back"] for figures in found)
+    return ResetFound(came_back=came_back, reasons=_reasons(found), **_spreads(found, names))
 
 
 _MAKERS: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = {

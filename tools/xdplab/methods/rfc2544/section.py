@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 from xdplab.methods.base import Method
+from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model.trial import LOAD_TOLERANCE
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def rfc2544_section(method: Method[Any], page: "Page") -> "list[Section]":
     """None where nothing was found."""
-    rfc = [summary for summary in page.measured if summary.figures]
+    rfc = [summary for summary in page.measured if Rfc2544Figures.of(summary) != Rfc2544Figures()]
     if not rfc:
         return []
     from xdplab.methods.rfc2544.plots import latency_at_load_plot, loss_plot, throughput_plot  # matplotlib: 0.3 s

@@ -16,7 +16,7 @@ from xdplab.methods.base import Counted, Session
 from xdplab.methods.column import Column
 from xdplab.methods.figure import Figure
 from xdplab.methods.rates import DRAIN_S, counted_trials
-from xdplab.methods.stages.figures import STAGES, StageSummary, of_trial, stage_rows
+from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
 from xdplab.model import (
     ForwarderSpec,
     MethodSpec,
@@ -32,7 +32,7 @@ from xdplab.model import (
 )
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
-from xdplab.model.published import Published
+from xdplab.model.published import Published, Stage
 
 if TYPE_CHECKING:
     from xdplab.report.page import Page, Section
@@ -62,10 +62,9 @@ class StagesSpec(MethodSpec):
     published: Published | None = None
 
 
-def _column(stage: str, name: str) -> Column:
+def _column(stage: Stage, name: str) -> Column:
     def value(point: PointSummary) -> float | None:
-        found = point.figures.get("stages", {}).get(stage)
-        return found[f"{name}_us"] if found else None
+        return getattr(StagesFigures.of(point).stages.get(stage), f"{name}_us", None)
 
     return Column(f"{stage}_{name}_us", f"{stage} {name} µs", value, number, places=("terminal",))
 
@@ -136,14 +135,14 @@ class Stages(CountingMethod[StagesSpec]):
         complete = of_trial(trial, "complete")
         return {P50.key: Distribution.merged([complete.hdr]).percentile_us(50), MEAN.key: complete.mean_ns / 1000}
 
-    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> StagesFigures:
         """Each stage over all repetitions, and whose time stamps they are."""
         counted = counted_trials(trials)
         if not counted:
-            return {}
+            return StagesFigures()
         stamps = {name: sum(trial.figures["stamps"][name] for trial in counted) for name in ("hardware", "software")}
         told = ", ".join(name for name, count in stamps.items() if count)
-        return {"stages": {name: row.model_dump() for name, row in stage_rows(counted).items()}, "stamps": told}
+        return StagesFigures(stages=stage_rows(counted), stamps=told)
 
     def where(self, point: PointSummary) -> str:
         """The rate."""
@@ -151,10 +150,9 @@ class Stages(CountingMethod[StagesSpec]):
 
     def sections(self, page: "Page") -> "list[Section]":
         """A row for each stage, their distributions, and what was published."""
-        from xdplab.methods.stages.figures import stage_distribution
         from xdplab.report.plots import distribution_plot  # matplotlib takes 0.3 s to import
 
-        rows = [point for point in page.measured if "stages" in point.figures]
+        rows = [point for point in page.measured if StagesFigures.of(point).stages]
         plots = {}
         for stage in STAGES if rows else ():
             curves = {_title(row): stage_distribution(page.trials, row.point_id, stage) for row in rows}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from xdplab.analysis.distribution import Distribution
+from xdplab.methods.figure import PointFigures
 from xdplab.methods.rates import counted_trials
 from xdplab.model import Model, TrialRecord
 from xdplab.model.histogram import Histogram
@@ -36,6 +37,13 @@ class StageRow(Model):
     rms_us: float
     p50_us: float | None
     p99_us: float | None
+
+
+class StagesFigures(PointFigures):
+    """Each stage, and whose time stamps they are of."""
+
+    stages: dict[Stage, StageRow] = {}
+    stamps: str = ""
 
 
 def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:

@@ -8,7 +8,7 @@ traced stages should add up to.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
@@ -16,7 +16,7 @@ from xdplab.methods.base import Method, Part, Session
 from xdplab.methods.batches import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.probes import attached, one_in, recorded_by_perf
 from xdplab.methods.streams import probe_streams
-from xdplab.methods.tracing.figures import tracing_answer, tracing_figures, tracing_part
+from xdplab.methods.tracing.figures import TracingFigures, tracing_answer, tracing_figures, tracing_part
 from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
 from xdplab.model import (
     MethodSpec,
@@ -109,10 +109,9 @@ class Tracing(Method[TracingSpec]):
             found = traced_figures(end())
         session.found(f"{clause} stages {pair}", {"rate_pps": rate, "way": way, **found})
 
-    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> TracingFigures:
         """Each way at each rate."""
-        found = tracing_figures(self.spec, trials, int(str(point.forwarder.options.get("trace_every", 1))))
-        return {"tracing": found} if found else {}
+        return tracing_figures(self.spec, trials, int(str(point.forwarder.options.get("trace_every", 1))))
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """What each way costs, and whether that is below the goal."""
@@ -124,7 +123,7 @@ class Tracing(Method[TracingSpec]):
 
     def sections(self, page: "Page") -> "list[Section]":
         """Costs, and whether the traced stages agree with the time stamps in the frames."""
-        traced = [summary for summary in page.measured if "tracing" in summary.figures]
+        traced = [summary for summary in page.measured if TracingFigures.of(summary).tracing]
         found = {"tracing": traced, "way_words": WAYS, "stage_words": STAGES, "traced_by_others": self._by_others()}
         return [page.section(self, "report.html.j2", **found)] if traced else []
 

@@ -8,11 +8,12 @@ from typing import Any
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.figures import MAX_LOSS
 from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
-from xdplab.analysis.stats import MIN_PAIRS, difference_interval, ratio_interval
+from xdplab.analysis.stats import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.base import Part
+from xdplab.methods.figure import PointFigures
 from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
-from xdplab.model import TrialRecord
+from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
 
 #: Probes that trap before a frame is sent: receive and transmit.
@@ -21,31 +22,75 @@ _PROBES_ON_THE_WAY = 2
 _ALONE = 1.1
 
 
-def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int = 1) -> list[dict[str, Any]]:
-    """One entry for each way and rate, medians over the rounds.
+class Untraced(Model):
+    """A way that is unsupported, or recorded nothing at a rate: what was not traced has no cost."""
 
-    A way that is unsupported, or recorded nothing at a rate, has a `reason` alone: what was not traced has no cost.
+    way: TraceWay
+    reason: str
 
-    `trace_every`: of the forwarder's batches, the share that passes its probes.
-    """
+
+class Cost(Model):
+    """Traced over untraced, and less it."""
+
+    ratio: Interval
+    difference_us: Difference
+
+
+class Traced(Model):
+    """One way at one rate: medians over the rounds, by percentile (p50, p99)."""
+
+    way: TraceWay
+    rate_pps: float
+    pairs: int
+    clean: int
+    #: Trials.
+    disturbed: int
+    #: The tester's latency, and the lowest p50 of both sides: a busy machine only adds.
+    without_us: dict[str, float]
+    with_us: dict[str, float]
+    lowest_us: dict[str, float]
+    cost: dict[str, Cost]
+    goal_us: float
+    #: `met`, `missed`, or why neither is said.
+    verdict: str
+    #: Half of the cost, for two probes trap before a frame is sent; None where frames are not alone.
+    probe_us: float | None
+    frames_per_batch: float | None
+    #: Stage -> percentile; None where the way does not know the stage.
+    stages_us: dict[str, dict[str, float] | None]
+    seen: int
+    recorded: int
+    unmatched: int
+    unsent: int
+    full: int
+
+
+class TracingFigures(PointFigures):
+    """One entry for each way and rate."""
+
+    tracing: tuple[Traced | Untraced, ...] = ()
+
+
+def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int = 1) -> TracingFigures:
+    """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
     missing = {
         trial.figures["way"]: trial.figures["reason"]
         for trial in trials
         if trial.purpose == "figures" and trial.clause.startswith(CLAUSE) and trial.clause.endswith(" unsupported")
     }
-    rows: list[dict[str, Any]] = []
+    rows: list[Traced | Untraced] = []
     for way in spec.ways:
         if way in missing:
-            rows.append({"way": way, "reason": missing[way]})
+            rows.append(Untraced(way=way, reason=missing[way]))
             continue
         found = [_at_rate(spec, trials, rate, way, trace_every) for rate in spec.rates_pps]
         rows += [row for row in found if row]
-    return rows
+    return TracingFigures(tracing=tuple(rows))
 
 
 def _at_rate(
     spec: TracingSpec, trials: Sequence[TrialRecord], rate: float, way: TraceWay, trace_every: int
-) -> dict[str, Any] | None:
+) -> Traced | Untraced | None:
     clause = f"{CLAUSE} {rate:.0f} "
     pairs = paired_trials(trials, clause + WITHOUT, clause + way)
     stages = [
@@ -59,37 +104,36 @@ def _at_rate(
     counts = {name: sum(one[name] for one in stages) for name in ("seen", "recorded", "unmatched", "unsent", "full")}
     stages = [one for one in stages if one["recorded"]]  # a round answered from a resumed run's journal has none
     if not stages:
-        return {"way": way, "reason": f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}"}
+        return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}")
     without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
-    costs: dict[str, dict[str, Any]] = {}
+    costs: dict[str, Cost] = {}
     for of in without:
         both = list(zip(traced[of], without[of], strict=True))
         # one process in turns: a level of the machine meets both sides alike
         ratio, difference = ratio_interval(both, depth=None), difference_interval(both, depth=None)
         assert ratio is not None
         assert difference is not None
-        costs[of.removesuffix("_us")] = {"ratio": ratio.model_dump(), "difference_us": difference.model_dump()}
+        costs[of.removesuffix("_us")] = Cost(ratio=ratio, difference_us=difference)
     frames = _median(one.get("frames_per_batch") for one in stages)
-    mean = costs["p50"]["difference_us"]["mean"]
+    mean = costs["p50"].difference_us.mean
     alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= _ALONE
-    return {
-        "way": way,
-        "rate_pps": rate,
-        "pairs": len(pairs),
-        "clean": clean_pairs(pairs),
-        "disturbed": sum(trial.status != "ok" for pair in pairs for trial in pair),
-        "without_us": {name.removesuffix("_us"): median(values) for name, values in without.items()},
-        "with_us": {name.removesuffix("_us"): median(values) for name, values in traced.items()},
-        # a busy machine only adds: the lowest of each side is what it disturbs least
-        "lowest_us": {"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
-        "cost": costs,
-        "goal_us": spec.goal_us,
-        "verdict": _doubt(pairs) or verdict(costs["p50"]["difference_us"], spec.goal_us),
-        "probe_us": mean / _PROBES_ON_THE_WAY if alone and mean > 0 else None,
-        "frames_per_batch": frames,
-        "stages_us": _stages(stages),
+    return Traced(
+        way=way,
+        rate_pps=rate,
+        pairs=len(pairs),
+        clean=clean_pairs(pairs),
+        disturbed=sum(trial.status != "ok" for pair in pairs for trial in pair),
+        without_us={name.removesuffix("_us"): median(values) for name, values in without.items()},
+        with_us={name.removesuffix("_us"): median(values) for name, values in traced.items()},
+        lowest_us={"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
+        cost=costs,
+        goal_us=spec.goal_us,
+        verdict=_doubt(pairs) or verdict(costs["p50"].difference_us, spec.goal_us),
+        probe_us=mean / _PROBES_ON_THE_WAY if alone and mean > 0 else None,
+        frames_per_batch=frames,
+        stages_us=_stages(stages),
         **counts,
-    }
+    )
 
 
 def _nothing(counts: dict[str, int]) -> str:
@@ -107,13 +151,13 @@ def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
     return f"not said: {percent(lost)} of the frames were lost" if lost > MAX_LOSS else ""
 
 
-def verdict(difference: dict[str, Any], goal_us: float) -> str:
+def verdict(difference: Difference, goal_us: float) -> str:
     """Whether a cost is below the goal, by its interval."""
-    if difference["low"] is None:
+    if difference.low is None or difference.high is None:
         return "no interval"
-    if difference["high"] < goal_us:
+    if difference.high < goal_us:
         return "met"
-    return "missed" if difference["low"] >= goal_us else "not told apart"
+    return "missed" if difference.low >= goal_us else "not told apart"
 
 
 def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | None]:
@@ -133,17 +177,17 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
     """Of the first forwarder at its lowest rate, where traced frames hold nobody else up."""
-    found = [(s.forwarder, one) for s in summaries for one in s.figures.get("tracing", ()) if "cost" in one]
+    found = [(s.forwarder, one) for s in summaries for one in TracingFigures.of(s).tracing if isinstance(one, Traced)]
     if not found:
         return Answer(sentence="No answer: nothing was traced.")
-    name, rate = found[0][0], min(one["rate_pps"] for forwarder, one in found if forwarder == found[0][0])
-    rows = [one for forwarder, one in found if (forwarder, one["rate_pps"]) == (name, rate)]
+    name, rate = found[0][0], min(one.rate_pps for forwarder, one in found if forwarder == found[0][0])
+    rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
     words = []
-    few = "" if any(one["clean"] >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
+    few = "" if any(one.clean >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
     for one in rows:
-        cost = one["cost"]["p50"]["difference_us"]
-        spread = f" ({cost['low']:.2f} to {cost['high']:.2f})" if cost["low"] is not None else ""
-        words.append(f"{one['way']} {cost['mean']:.2f} µs{spread}, {one['verdict']}")
+        cost = one.cost["p50"].difference_us
+        spread = f" ({cost.low:.2f} to {cost.high:.2f})" if cost.low is not None else ""
+        words.append(f"{one.way} {cost.mean:.2f} µs{spread}, {one.verdict}")
     at = f"{significant(rate / 1000)} kpps"
     sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
     return Answer(sentence=sentence, said=not few)
@@ -152,24 +196,24 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
 def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:
     """What a way costs at each rate; with a question, whether it misses its goal."""
     points = [point for point in summaries if point.status != "unsupported"]
-    told = [(point.forwarder, row) for point in points for row in point.figures.get("tracing", ())]
-    rows = [(forwarder, row) for forwarder, row in told if row["way"] == way]
-    reasons = {row["reason"] for _, row in rows if "reason" in row}
+    told = [(point.forwarder, row) for point in points for row in TracingFigures.of(point).tracing]
+    rows = [(forwarder, row) for forwarder, row in told if row.way == way and isinstance(row, Traced)]
+    reasons = {row.reason for _, row in told if row.way == way and isinstance(row, Untraced)}
     if reasons:
         return Part(without=f"unsupported: {'; '.join(sorted(reasons))}")
     if not told:
         return Part(failed=f"nothing was traced: {'; '.join(point.reason for point in summaries)}")
     if not rows:
         return Part(without="not asked for")
-    missed = [f"{name} at {row['rate_pps'] / 1e3:g} kpps" for name, row in rows if row["verdict"] == "missed"]
+    missed = [f"{name} at {row.rate_pps / 1e3:g} kpps" for name, row in rows if row.verdict == "missed"]
     if question and missed:
-        return Part(failed=f"costs more than {rows[0][1]['goal_us']:g} us at p50: {', '.join(missed)}")
-    if question and not any(row["verdict"] == "met" for _, row in rows):
+        return Part(failed=f"costs more than {rows[0][1].goal_us:g} us at p50: {', '.join(missed)}")
+    if question and not any(row.verdict == "met" for _, row in rows):
         return Part(without="its cost cannot be told from the goal; more rounds, or a quieter machine")
     return Part([f"{name}, {_cost(row)}" for name, row in rows])
 
 
-def _cost(row: dict[str, Any]) -> str:
-    cost = row["cost"]["p50"]["difference_us"]
-    spread = f" ({cost['low']:.3f} to {cost['high']:.3f})" if cost["low"] is not None else ""
-    return f"{row['rate_pps'] / 1e3:g} kpps: costs {cost['mean']:.3f} us at p50{spread}: {row['verdict']}"
+def _cost(row: Traced) -> str:
+    cost = row.cost["p50"].difference_us
+    spread = f" ({cost.low:.3f} to {cost.high:.3f})" if cost.low is not None else ""
+    return f"{row.rate_pps / 1e3:g} kpps: costs {cost.mean:.3f} us at p50{spread}: {row.verdict}"

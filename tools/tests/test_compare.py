@@ -69,6 +69,15 @@ def test_names_of_interfaces_are_no_difference() -> None:
     assert environment_difference(first, second) == {}
 
 
+def test_an_offload_is_a_difference() -> None:
+    first, second = (
+        run_record(A, environment=environment(ports={"a0": {"ifname": f"a0-{tag}", "ethtool -k": told}}))
+        for tag, told in (("12ab", "Features for a0-12ab:\ntx-checksumming: on"),
+                          ("34cd", "Features for a0-34cd:\ntx-checksumming: off"))
+    )  # fmt: skip
+    assert set(environment_difference(first, second)) == {"ports.a0.ethtool -k"}
+
+
 def store(results: Path, us: float, **fields: Any) -> RunFolder:
     made = new_run(results, "fake-study")
     made.head(run_record(A, run_id=made.name, **fields))

@@ -286,23 +286,5 @@ def what_differs(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, An
 
 def environment_difference(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
     """Key -> (value in the first run, value in the second) for every part of the environment that differs."""
-    one, two = _flat(first.environment.model_dump()), _flat(second.environment.model_dump())
-    # names and addresses of the ports are new in every run and mean nothing
-    keys = sorted(key for key in one.keys() | two.keys() if not key.endswith((".ifname", ".mac")))
-    return {key: (one.get(key), two.get(key)) for key in keys if _plain(one.get(key)) != _plain(two.get(key))}
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, dict):
-        found: dict[str, Any] = {}
-        for key, inner in value.items():
-            found |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-        return found
-    return {prefix: value}
-
-
-def _plain(value: Any) -> Any:
-    """Ethtool repeats the interface's name, which differs between runs: its first word of the tag is cut."""
-    if not isinstance(value, str):
-        return value
-    return "\n".join(line for line in value.splitlines() if not line.endswith(":") and "-" not in line.split(":")[0])
+    one, two = first.environment.facts(), second.environment.facts()
+    return {key: (one.get(key), two.get(key)) for key in sorted({**one, **two}) if one.get(key) != two.get(key)}

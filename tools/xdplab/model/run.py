@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from xdplab.model.base import SCHEMA_VERSION, Model, Shown
+from xdplab.model.base import SCHEMA_VERSION, Model, Shown, flat
 from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
@@ -30,6 +30,18 @@ class Environment(Model):
     hosts: dict[str, dict[str, str]] = {}
     #: Whose clock a one-way latency is of, or why there is none.
     clock: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Dotted key -> value, of all that is the same each time that a testbed is built.
+
+        That is not so of a port's name, which ethtool repeats, and its address.
+        """
+        told = self.model_dump(mode="json")
+        for port in told["ports"].values():
+            name = str(port.pop("ifname", "")) or "\0"
+            port.pop("mac", None)
+            port |= {key: each.replace(name, "PORT") for key, each in port.items() if isinstance(each, str)}
+        return flat(told)
 
 
 class Resumption(Model):

@@ -26,7 +26,8 @@ from xdplab import __version__
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_ticks
 from xdplab.model import Calibration, DisturbanceRule, Environment, Model
-from xdplab.runner.resume import UNIMPORTANT, facts_of, flat
+from xdplab.model.base import flat
+from xdplab.runner.resume import UNIMPORTANT
 from xdplab.testbed import Testbed
 from xdplab.testbed.state import volatile_dir
 from xdplab.testers import Tester
@@ -110,7 +111,8 @@ class Calibrations:
             "layout": self._testbed.layout.model_dump(mode="json"),
             "tester": {**identity, "code": _code(tester), "xdplab": __version__},
         }
-        return {key: value for key, value in flat({**facts_of(self._environment), **told}) if key not in UNIMPORTANT}
+        found = {**self._environment.facts(), **flat(told)}
+        return {key: str(value) for key, value in found.items() if key not in UNIMPORTANT}
 
     def _read(self) -> dict[str, Kept]:
         try:

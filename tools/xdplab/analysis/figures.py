@@ -105,6 +105,12 @@ class Rate(Model):
         return f"at least {value}{unit}" if self.at_least else f"{value}{unit}"
 
 
+def known_median(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
 def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
     """None where it was not looked for."""
     searched = [one for one in figures if one.was_searched(metric)]

@@ -8,13 +8,12 @@ data hold fewer than ten independent samples is None: one stall of the machine i
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from statistics import median
 from typing import Any
 
 from pydantic import SerializeAsAny
 
 from xdplab.analysis.distribution import Distribution, carried, distribution
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.figures import RepetitionFigures, known_median
 from xdplab.analysis.flows import FlowSummary, flows_of
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, PointFigures, make_method
@@ -155,9 +154,9 @@ def _summary(
         frame_bytes=point.traffic.frame_bytes,
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",
-        offered_pps=_median(trial.offered_pps for trial in chosen),
-        achieved_pps=_median(figure.achieved_pps for figure in stands),
-        forwarded_pps=_median(figure.forwarded_pps for figure in stands),
+        offered_pps=known_median(trial.offered_pps for trial in chosen),
+        achieved_pps=known_median(figure.achieved_pps for figure in stands),
+        forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
         loss_ratio=_loss(chosen) if chosen else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
@@ -184,10 +183,10 @@ def _summary(
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         by_repetition=figures,
         **{
-            name: carried(chosen, percent, _median(figure.value(name) for figure in stands))
+            name: carried(chosen, percent, known_median(figure.value(name) for figure in stands))
             for name, percent in _PERCENTILES.items()
         },
-        **{f"{name}_all": _median(figure.value(name) for figure in figures) for name in _PERCENTILES},
+        **{f"{name}_all": known_median(figure.value(name) for figure in figures) for name in _PERCENTILES},
     )
 
 
@@ -196,7 +195,7 @@ def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
 
     A forwarder in softirq context has no thread: while its core is gone, the sender's is, and no frame waits for it.
     """
-    gone = _median(_gone(trial) for trial in trials)
+    gone = known_median(_gone(trial) for trial in trials)
     upper = {**_PERCENTILES, "p99999_us": 99.999}
     return tuple(name for name, percent in upper.items() if percent >= 99 and (gone or 0.0) >= 1 - percent / 100)
 
@@ -294,11 +293,6 @@ def _loss(trials: Iterable[TrialRecord]) -> float | None:
     results = [trial.result for trial in trials if trial.result]
     sent = sum(result.sent for result in results)
     return sum(stream.lost for result in results for stream in result.streams) / sent if sent else None
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
 
 
 def _extreme(function: Any, values: Iterable[int]) -> float | None:

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Breakdown of a point: at each rate the stages of a median frame and the latency with and without the probes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 from xdplab.analysis.answer import Answer
+from xdplab.analysis.figures import known_median
 from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
 from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.figure import PointFigures
+from xdplab.methods.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
 
 CLAUSE = "breakdown"
+#: In the clause of a trial with the probes.
+WITH = "with"
 
-#: Probes that a frame waits for until it is sent: rx_batch and tx_batch.
-_PROBES_ON_THE_WAY = 2
 #: Stage -> how many probes' time is in it: a probe takes its stamp about half-way through its trap.
 _PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
-#: Frames per batch up to which a frame is alone: above, the probes' cost is shared and makes others wait.
-ALONE = 1.1
 
 
 class AtRate(Model):
@@ -65,7 +65,7 @@ def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
 
 
 def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> AtRate:
-    clauses = (f"{CLAUSE} {rate:.0f} without", f"{CLAUSE} {rate:.0f} with")
+    clauses = (f"{CLAUSE} {rate:.0f} {how}" for how in (WITHOUT, WITH))
     paired = paired_trials(trials, *clauses)
     without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
@@ -75,7 +75,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
         for name, known in stages[0]["typical_us"].items()
     }
     frames = median(one["frames_per_batch"] for one in stages)
-    cost = median(slow - fast for slow, fast in pairs) / _PROBES_ON_THE_WAY if pairs else None
+    cost = median(slow - fast for slow, fast in pairs) / PROBES_ON_THE_WAY if pairs else None
     told = cost is not None and cost > 0 and frames <= ALONE
     return AtRate(
         rate_pps=rate,
@@ -92,7 +92,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
             for stage, known in stages[0]["stage_us"].items()
         },
         whole_us={name: median(one["whole_us"][name] for one in stages) for name in stages[0]["whole_us"]},
-        reaped_us=_median(one["reaped_us"] for one in stages),
+        reaped_us=known_median(one["reaped_us"] for one in stages),
         frames_per_batch=frames,
         **{name: sum(one[name] for one in stages) for name in ("seen", "batches", "unmatched", "unsent", "full")},
     )
@@ -101,11 +101,6 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
 def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
     """The stages without what the probes at their two ends cost: an estimate."""
     return {stage: max(0.0, value - _PROBES_IN[stage] * cost_us) for stage, value in typical.items()}
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
 
 
 def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:

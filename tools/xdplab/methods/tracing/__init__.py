@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Method, Part, Session
+from xdplab.methods.base import Part, Session
 from xdplab.methods.batches import STAGES, ProbeRecords, traced_figures
-from xdplab.methods.probes import attached, one_in, recorded_by_perf
-from xdplab.methods.streams import probe_streams
+from xdplab.methods.probes import attached, recorded_by_perf
+from xdplab.methods.traced import TracedMethod
 from xdplab.methods.tracing.figures import TracingFigures, tracing_answer, tracing_figures, tracing_part
-from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
+from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
 from xdplab.model import (
     MethodSpec,
     Point,
@@ -26,7 +26,6 @@ from xdplab.model import (
     StudySpec,
     TrafficSpec,
     TrialRecord,
-    TrialSpec,
     Unsupported,
     XdplabError,
 )
@@ -43,7 +42,7 @@ WAYS: dict[TraceWay, str] = {
 }
 
 
-class Tracing(Method[TracingSpec]):
+class Tracing(TracedMethod[TracingSpec]):
     """Rounds of trials at each rate of the spec."""
 
     name: ClassVar[str] = "tracing"
@@ -53,14 +52,10 @@ class Tracing(Method[TracingSpec]):
         """The published document is there."""
         self._by_others()
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
-        """In each round one without, and one for each way."""
-        once = self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s
-        return [once] * ((1 + len(self.spec.ways)) * self.spec.pairs * len(self.spec.rates_pps))
-
-    def asked_pps(self, traffic: TrafficSpec) -> float:
-        """The highest of its own rates."""
-        return max(self.spec.rates_pps) * len(traffic.directions)
+    @property
+    def ways(self) -> Sequence[TraceWay]:
+        """As the study asks."""
+        return self.spec.ways
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Each rate in turn. A way that this machine or forwarder has not is left out, and the record says why.
@@ -68,12 +63,11 @@ class Tracing(Method[TracingSpec]):
         Raises:
             Unsupported: it has none of them.
         """
-        ways = self._possible(session)
-        for rate in self.spec.rates_pps:
-            for pair in range(self.spec.pairs):
-                session.progress(f"  tracing at {rate / 1e3:g} kpps, round {pair + 1} of {self.spec.pairs}")
-                for way in (None, *ways) if pair % 2 == 0 else (*reversed(ways), None):
-                    self._trial(session, traffic, rate, pair, way)
+        for one in self.rounds(session, traffic, self._possible(session)):
+            with traced(session, one.way, one.every) as end:
+                session.trial(one.spec, purpose="search", clause=one.clause)
+                found = traced_figures(end())
+            session.found(f"{one.clause} stages {one.round}", {"rate_pps": one.rate_pps, "way": one.way, **found})
 
     def _possible(self, session: Session) -> list[TraceWay]:
         ways: list[TraceWay] = []
@@ -89,25 +83,6 @@ class Tracing(Method[TracingSpec]):
         if not ways:
             raise Unsupported("; ".join(dict.fromkeys(reasons.values())))
         return ways
-
-    def _trial(self, session: Session, traffic: TrafficSpec, rate: float, pair: int, way: TraceWay | None) -> None:
-        spec = self.spec
-        trial = TrialSpec(
-            streams=probe_streams(traffic, rate),
-            duration_s=spec.duration_s,
-            warmup_s=spec.warmup_s,
-            drain_s=spec.drain_s,
-        )
-        clause = f"{CLAUSE} {rate:.0f} {way or WITHOUT}"
-        if way is None:
-            first = (rate, pair) == (spec.rates_pps[0], 0)
-            session.trial(trial, purpose="measure" if first else "search", clause=clause)
-            return
-        every = one_in(rate, spec.warmup_s + spec.duration_s)
-        with traced(session, way, every) as end:
-            session.trial(trial, purpose="search", clause=clause)
-            found = traced_figures(end())
-        session.found(f"{clause} stages {pair}", {"rate_pps": rate, "way": way, **found})
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> TracingFigures:
         """Each way at each rate."""
@@ -133,7 +108,7 @@ class Tracing(Method[TracingSpec]):
 
 
 @contextmanager
-def traced(session: Session, way: TraceWay, every: int) -> Iterator[Callable[[], ProbeRecords]]:
+def traced(session: Session, way: str, every: int) -> Iterator[Callable[[], ProbeRecords]]:
     """The forwarder of a session traced in one way; yields what ends it and gives the records.
 
     Raises:

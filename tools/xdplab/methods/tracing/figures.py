@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each way of tracing costs a frame, and whether the traced stages agree with the time stamps in the frames."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
 from xdplab.analysis.answer import Answer
-from xdplab.analysis.figures import MAX_LOSS
+from xdplab.analysis.figures import MAX_LOSS, known_median
 from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
 from xdplab.analysis.stats import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.base import Part
 from xdplab.methods.figure import PointFigures
-from xdplab.methods.tracing.spec import CLAUSE, WITHOUT, TraceWay, TracingSpec
+from xdplab.methods.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
-
-#: Probes that trap before a frame is sent: receive and transmit.
-_PROBES_ON_THE_WAY = 2
-#: Frames per batch up to which a frame is alone: above, the probes' cost is shared and makes others wait.
-_ALONE = 1.1
 
 
 class Untraced(Model):
@@ -114,9 +110,9 @@ def _at_rate(
         assert ratio is not None
         assert difference is not None
         costs[of.removesuffix("_us")] = Cost(ratio=ratio, difference_us=difference)
-    frames = _median(one.get("frames_per_batch") for one in stages)
+    frames = known_median(one.get("frames_per_batch") for one in stages)
     mean = costs["p50"].difference_us.mean
-    alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= _ALONE
+    alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= ALONE
     return Traced(
         way=way,
         rate_pps=rate,
@@ -129,7 +125,7 @@ def _at_rate(
         cost=costs,
         goal_us=spec.goal_us,
         verdict=_doubt(pairs) or verdict(costs["p50"].difference_us, spec.goal_us),
-        probe_us=mean / _PROBES_ON_THE_WAY if alone and mean > 0 else None,
+        probe_us=mean / PROBES_ON_THE_WAY if alone and mean > 0 else None,
         frames_per_batch=frames,
         stages_us=_stages(stages),
         **counts,
@@ -168,11 +164,6 @@ def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | No
         known = [one["us"][name] for one in stages if one["us"][name] is not None]
         found[name] = {of: median(each[of] for each in known) for of in known[0]} if known else None
     return found
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
 
 
 def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:

@@ -8,7 +8,6 @@ from pydantic import Field, field_validator
 from xdplab.methods.traced import TracedSpec
 
 CLAUSE = "tracing"
-WITHOUT = "without"
 TraceWay = Literal["in-band", "bpf", "perf"]
 
 

@@ -31,7 +31,7 @@ ORDER = [
 ]
 FRONT_ENDS = {"cli", "robot"}
 #: A benchmark of the search of a method.
-MAY_KNOW_A_METHOD = {"cli/bench_search.py"}
+MAY_KNOW_A_METHOD = {"cli/dev/bench_search.py"}
 #: The face of a method names types of all layers that the method spans.
 FACES = {"methods/base.py", "methods/column.py", "methods/figure.py"}
 #: What methods put into `PointSummary.figures`.

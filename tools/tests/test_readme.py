@@ -59,7 +59,7 @@ def test_make_targets_that_documents_name_are_there(document: str) -> None:
 
 
 #: Of these no frame is sent: they need no root, and run beside the tests that do.
-SIMULATED = [line for line in OTHERS if line.startswith(("xdplab bench-", "xdplab false-alarms"))]
+SIMULATED = [line for line in OTHERS if line.startswith("xdplab dev ")]
 
 
 @pytest.mark.timeout(240)

@@ -13,9 +13,9 @@ from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.anova import anova
 from xdplab.analysis.sweep.importance import EFFECT, importances
-from xdplab.analysis.sweep.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
 from xdplab.analysis.sweep.rules import find_rules
 from xdplab.analysis.sweep.table import tables
+from xdplab.cli.dev.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
 from xdplab.robot.library import XdplabLibrary
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab bench-analysis`: is the analysis of a sweep right where the truth is known, and how long does it take?"""
+"""`xdplab dev bench-analysis`: is the analysis of a sweep right where the truth is known, and how long does it take?"""
 
 import itertools
 import resource
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from xdplab.analysis.sweep import analyse_sweep
-from xdplab.analysis.sweep.planted import DOMINATING, IDLE, MIDDLE, planted
-from xdplab.analysis.sweep.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
+from xdplab.cli.dev.planted import DOMINATING, IDLE, MIDDLE, planted
+from xdplab.cli.dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
 from xdplab.cli.tables import columns
 from xdplab.model import Model
 from xdplab.report import write_report

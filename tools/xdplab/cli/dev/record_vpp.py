@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab record vpp`: scenarios on namespaces against a real VPP, each into a JSON file of its own."""
+"""`xdplab dev record vpp`: scenarios on namespaces against a real VPP, each into a JSON file of its own."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from xdplab.cli.recording import check_only, embedded_testbed
+from xdplab.cli.dev.recording import check_only, embedded_testbed
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp import VppForwarder

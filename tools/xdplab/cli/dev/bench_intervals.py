@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab false-alarms --simulated`: how often equal things are called different, and different ones are found.
+"""`xdplab dev false-alarms --simulated`: how often equal things are called different, and different ones are found.
 
 Each study is a number of pairs of two sides whose figures have the same geometric mean, under noise of some shape. A
 false alarm is a ratio that is called different; power is the same studies with the first side 10 % or twice above.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab record`: exchanges with real programs, kept for tests that run without them. One module per program."""
+"""`xdplab dev record`: exchanges with real programs, kept for tests that run without them. One module per program."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +21,7 @@ def trex(
     testbed: TestbedName = "embedded",
 ) -> None:
     """Record the exchange with a real TRex server on the direct link, errors among them."""
-    from xdplab.cli.record_trex import record_trex
+    from xdplab.cli.dev.record_trex import record_trex
 
     record_trex(folder, output, only, testbed)
 
@@ -34,6 +34,6 @@ def vpp(
     testbed: TestbedName = "embedded",
 ) -> None:
     """Record the API exchange and statistics of a real VPP, errors among them."""
-    from xdplab.cli.record_vpp import record_vpp
+    from xdplab.cli.dev.record_vpp import record_vpp
 
     record_vpp(program, output, only, testbed)

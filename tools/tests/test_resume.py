@@ -163,7 +163,7 @@ def test_a_live_run_keeps_its_testbed(
     try:
         wait_for(lambda: studies.lines(results), "the first trial")
         cli("run", studies.study_file(tmp_path)).refused("testbed fake: in use by process", str(process.pid))
-        cli("down", "--testbed", "fake").refused("in use by process", str(process.pid))
+        cli("restore", "--testbed", "fake").refused("in use by process", str(process.pid))
     finally:
         process.send_signal(signal.SIGINT)
         finish(process)

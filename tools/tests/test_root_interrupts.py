@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals at every stage of a run on real namespaces, and what `xdplab down` finds after kill -9."""
+"""Signals at every stage of a run on real namespaces, and what `xdplab restore` finds after kill -9."""
 
 import signal
 from typing import Any

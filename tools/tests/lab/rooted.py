@@ -73,7 +73,7 @@ class Lab:
 
     def down(self) -> Done:
         """What a user types after kill -9."""
-        return self.xdplab("down", "--testbed", self.testbed)
+        return self.xdplab("restore", "--testbed", self.testbed)
 
     def rows(self) -> list[dict[str, Any]]:
         """What `show --json` prints of the newest run."""

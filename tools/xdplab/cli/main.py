@@ -179,8 +179,8 @@ def up(testbed: Testbed = "embedded") -> None:
 
 
 @cli.command()
-def down(testbed: Testbed = "embedded") -> None:
-    """Remove what a killed run left: settings first, then processes and namespaces."""
+def restore(testbed: Testbed = "embedded") -> None:
+    """Put back and remove what a killed run left: settings first, then processes and namespaces."""
     from xdplab.app import require_root
     from xdplab.runner import recover
     from xdplab.testbed import read_testbed
@@ -189,12 +189,6 @@ def down(testbed: Testbed = "embedded") -> None:
     require_root(spec)
     for line in recover(spec):
         print(line)
-
-
-@cli.command()
-def restore(testbed: Testbed = "embedded") -> None:
-    """The same as `down`, under the name of what matters on real hosts: put every changed setting back."""
-    down(testbed)
 
 
 @cli.command()

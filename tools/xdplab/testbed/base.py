@@ -58,7 +58,7 @@ class Testbed(Protocol):
 
     @property
     def lock(self) -> TestbedLock:
-        """Its lock, with the state that `xdplab down` reads."""
+        """Its lock, with the state that `xdplab restore` reads."""
 
     @property
     def layout(self) -> CpuLayout:

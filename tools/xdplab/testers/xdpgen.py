@@ -66,7 +66,7 @@ class Xdpgen(Tester):
             ),
             stdout=answer,
             log=context.workdir / "xdpgen.log",
-            die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab down` looks
+            die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
         )
         try:
             _wait(process, context, trial)

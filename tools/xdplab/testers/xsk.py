@@ -100,7 +100,7 @@ class XskTester(Tester):
                 stdin=json.dumps(self._configuration(context, trial)),
                 stdout=answer,
                 log=context.workdir / "xsk-tester.log",
-                die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab down` looks
+                die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
             )
             try:
                 self._wait(process, context, trial)

@@ -149,4 +149,4 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
         "No answer: ovs-afxdp and ovs-afpacket not part of this run."
     )
     swept = run_record(A, study={"knobs": {"mtu": [1400, 1500]}})
-    assert "`xdplab sweep`" in answer(swept, summarise(swept, [])).sentence
+    assert "`xdplab analyse`" in answer(swept, summarise(swept, [])).sentence

@@ -34,7 +34,7 @@ def run(results: Path) -> RunFolder:
 def test_the_command_prints_groups_rules_importance_and_the_published_table(
     run: RunFolder, cli: Callable[..., Done]
 ) -> None:
-    done = cli("sweep", "simulated")
+    done = cli("analyse", "simulated")
     assert done.code == 0
     for words in (
         "What matters, most first: poll_receiver",
@@ -46,7 +46,7 @@ def test_the_command_prints_groups_rules_importance_and_the_published_table(
     ):
         assert words in done.out
     assert not re.search(r"\de[+-]\d", done.out)  # numbers as a person reads them
-    (found,) = cli("sweep", "simulated", "--json").json()
+    (found,) = cli("analyse", "simulated", "--json").json()
     assert len(found["configurations"]) == 255
     first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in found["published"])
     assert set(first.values()) == {"agrees"}
@@ -74,11 +74,11 @@ def test_too_few_configurations_and_other_methods_are_refused(
     tmp_path: Path, results: Path, cli: Callable[..., Done]
 ) -> None:
     cli("run", studies.study_file(tmp_path, repetitions=1))
-    cli("sweep", "latest").refused("too few configurations: 2 were measured on one path and traffic, 6 are needed")
+    cli("analyse", "latest").refused("too few configurations: 2 were measured on one path and traffic, 6 are needed")
     folder = RunFolder(results / "rfc")
     folder.path.mkdir()
     folder.head(records.run_record(records.point(), study={"method": {"name": "rfc2544"}}))
-    cli("sweep", "rfc").refused("method rfc2544")
+    cli("analyse", "rfc").refused("method rfc2544")
 
 
 @pytest.mark.parametrize("wrong", ["nothing/mlx5", "understanding-delays-afxdp/e1000", "../../x/mlx5", "mlx5"])

@@ -64,7 +64,7 @@ def answer(
     ours, theirs = found = _pair(*wanted, summaries)
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
     if missing and not run.study.answer and (run.study.knobs or run.study.options or run.study.tester_options):
-        return Answer(sentence="Which settings matter in this run: `xdplab sweep` says it.")
+        return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")
     if ours is None or theirs is None:
         lone = [summary for summary in (found if ours or theirs else summaries) if summary and summary.repetitions]
         alone = f" {_alone(lone[0], method.figures)}" if len(lone) == 1 else ""

@@ -92,7 +92,7 @@ def calibrate(
 
 
 @cli.command()
-def sweep(
+def analyse(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     as_json: AsJson = False,
     under_load: Annotated[
@@ -109,7 +109,7 @@ def sweep(
     from xdplab import app
     from xdplab.analysis.sweep.follow_up import follow_up
     from xdplab.analysis.sweep.published import beside_published
-    from xdplab.cli.sweep import sweep_text
+    from xdplab.cli.analyse import sweep_text
 
     folder, found = app.sweep_of(run, results or results_folder())
     if under_load:

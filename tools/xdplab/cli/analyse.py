@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab sweep`: the analysis of a sweep as text."""
+"""`xdplab analyse`: the analysis of a sweep as text."""
 
 from collections.abc import Sequence
 

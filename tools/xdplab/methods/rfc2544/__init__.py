@@ -10,6 +10,7 @@ from xdplab.analysis.summary import PointSummary
 from xdplab.methods.base import Method, Part, Session
 from xdplab.methods.column import Column
 from xdplab.methods.figure import P50, P99, Figure, LimitedBy
+from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
 from xdplab.methods.rfc2544.disruption import recovery, reset
@@ -24,7 +25,6 @@ from xdplab.methods.rfc2544.figures import (
     unsupported_clauses,
 )
 from xdplab.methods.rfc2544.found import Rfc2544Figures
-from xdplab.methods.rfc2544.ladder import ladder
 from xdplab.methods.rfc2544.loss_curve import loss_curve
 from xdplab.methods.rfc2544.scale import scale_of
 from xdplab.methods.rfc2544.search import PRESETS, Bound
@@ -119,8 +119,10 @@ class Rfc2544(Method[Rfc2544Spec]):
         """A clause under its name in `point_figures`, or what a variant contributes against the study's reference."""
         (title,) = name
         if title not in CLAUSE_NAMES:
-            steps = ladder(run, summaries)
-            told = [rung.verdict() for rung in (steps.rungs if steps else ()) if rung.summary.forwarder == title]
+            steps = ablation(run, summaries)
+            told = [
+                variant.verdict() for variant in (steps.variants if steps else ()) if variant.summary.forwarder == title
+            ]
             return Part(told, "" if told else "the study's reference was not measured with it")
         points = [point for point in summaries if point.status != "unsupported"]
         reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
@@ -135,9 +137,9 @@ class Rfc2544(Method[Rfc2544Spec]):
 
     def sections(self, page: "Page") -> "list[Section]":
         """What each variant contributes, then clause by clause; distributions where latency was measured beside."""
-        steps = ladder(page.run, page.summaries, page.trials)
-        climbed = [page.section(self, "ladder.html.j2", steps=steps)] if steps else []
-        return [*climbed, *rfc2544_section(self, page), page.pictures()]
+        steps = ablation(page.run, page.summaries, page.trials)
+        ablated = [page.section(self, "ablation.html.j2", steps=steps)] if steps else []
+        return [*ablated, *rfc2544_section(self, page), page.pictures()]
 
 
 #: The clause that each name stands for, as it is journaled.

@@ -9,8 +9,8 @@ from lab.records import point, run_record, trial
 from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.app import prepare, with_forwarders
+from xdplab.methods.rfc2544.ablation import Ablation, ablation
 from xdplab.methods.rfc2544.calls import per_frame
-from xdplab.methods.rfc2544.ladder import Ladder, ladder
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
 from xdplab.model.published import published_figure
 from xdplab.report import render
@@ -62,19 +62,19 @@ MEASURED = [
 ]
 
 
-def climbed(**study: Any) -> Ladder:
+def ablated(**study: Any) -> Ablation:
     run = run_record(STOCK, SAME, MORE, SLOW, STEP, study={"answer": ["same", "stock"], "method": METHOD, **study})
-    found = ladder(run, summarise(run, MEASURED))
+    found = ablation(run, summarise(run, MEASURED))
     assert found is not None
     return found
 
 
 def test_every_variant_is_compared_with_the_reference_in_all_metrics() -> None:
-    found = climbed(notes={"more": "Because."})
+    found = ablated(notes={"more": "Because."})
     assert found.reference.forwarder == "stock"
-    by_name = {rung.summary.forwarder: rung for rung in found.rungs}
+    by_name = {variant.summary.forwarder: variant for variant in found.variants}
     assert set(by_name) == {"same", "more", "slow", "step"}
-    assert all(rung.comparisons["forwarding_rate_pps"] is None for rung in found.rungs)  # nobody measured it
+    assert all(variant.comparisons["forwarding_rate_pps"] is None for variant in found.variants)  # nobody measured it
     more = by_name["more"].comparisons["ndr_pps"]
     assert more is not None
     assert more.interval.ratio == pytest.approx(1.30, abs=0.005)
@@ -88,12 +88,12 @@ def test_a_latency_of_a_third_is_67_percent_lower() -> None:
     quick = named("quick")
     trials = [*MEASURED, *records(quick, [9.0e6, 9.1e6, 9.0e6, 8.9e6], [667, 673, 663, 670])]
     run = run_record(STOCK, quick, study={"answer": ["quick", "stock"], "method": METHOD})
-    found = ladder(run, summarise(run, trials))
+    found = ablation(run, summarise(run, trials))
     assert found
-    assert found.rungs[0].verdict().startswith("forwards 9 times as much; p50 66.7 % lower")
+    assert found.variants[0].verdict().startswith("forwards 9 times as much; p50 66.7 % lower")
 
 
-def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ladder() -> None:
+def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ablation() -> None:
     broken = named("broken")
     lost = []
     for one in records(broken, [0.0] * 4, [2000] * 4):
@@ -104,10 +104,10 @@ def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ladder() -> None:
             one = one.model_copy(update={"figures": figures})
         lost.append(one)
     run = run_record(STOCK, broken, study={"answer": ["broken", "stock"], "method": METHOD})
-    found = ladder(run, summarise(run, [*MEASURED, *lost]))
+    found = ablation(run, summarise(run, [*MEASURED, *lost]))
     assert found
-    (rung,) = found.rungs
-    assert rung.verdict().startswith("forwards at least 99.")
+    (variant,) = found.variants
+    assert variant.verdict().startswith("forwards at least 99.")
     page = render(run, [*(one for one in MEASURED if one.point_id == STOCK.id), *lost])
     assert "<b>below 2</b>" in page
 
@@ -128,7 +128,7 @@ def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
 
 
 def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
-    by_name = {rung.summary.forwarder: rung for rung in climbed().rungs}
+    by_name = {variant.summary.forwarder: variant for variant in ablated().variants}
     assert by_name["same"].verdict().startswith("nil: told apart in nothing; what would have shown: NDR ")
     assert by_name["step"].verdict().startswith("nil")  # each pair by the same half a percent: less than can be seen
 
@@ -136,18 +136,18 @@ def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
 def test_two_repetitions_say_nothing() -> None:
     few = [record for record in MEASURED if record.repetition < 2]
     run = run_record(STOCK, MORE, study={"answer": ["more", "stock"], "method": METHOD})
-    found = ladder(run, summarise(run, few))
+    found = ablation(run, summarise(run, few))
     assert found is not None
-    (said,) = [rung.verdict() for rung in found.rungs]
+    (said,) = [variant.verdict() for variant in found.variants]
     assert said.startswith("cannot be said: 2 of the 3 repetitions that an interval needs: ask for more")
 
 
-def test_without_a_reference_there_is_no_ladder() -> None:
+def test_without_a_reference_there_is_no_ablation() -> None:
     run = run_record(STOCK, MORE, study={"method": METHOD})
-    assert ladder(run, summarise(run, MEASURED)) is None
+    assert ablation(run, summarise(run, MEASURED)) is None
     latency_only = [record for record in MEASURED if record.purpose == "measure"]
     asked = run_record(STOCK, MORE, study={"answer": ["more", "stock"]})
-    assert ladder(asked, summarise(asked, latency_only)) is None
+    assert ablation(asked, summarise(asked, latency_only)) is None
 
 
 def summaries(*given: tuple[Point, list[float]]) -> list[PointSummary]:

@@ -21,7 +21,7 @@ _NAMES = {"ndr_pps": "NDR", "forwarding_rate_pps": "rate at overload", "p50_us":
 _TIMES = 3.0
 
 
-class Rung(Model):
+class Variant(Model):
     """One point against the reference; ratios are above 1 when the point is better."""
 
     summary: PointSummary
@@ -65,16 +65,16 @@ def _visible(interval: Interval) -> str:
     return percent(widest) if widest < 9 else f"over {significant(widest + 1)} times"
 
 
-class Ladder(Model):
+class Ablation(Model):
     """The reference and everything that was measured beside it at the same load, size, path and knobs."""
 
     reference: PointSummary
     reference_ndr: Rate
     reference_per_frame: PerFrame | None
-    rungs: tuple[Rung, ...]
+    variants: tuple[Variant, ...]
 
 
-def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[TrialRecord] = ()) -> Ladder | None:
+def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[TrialRecord] = ()) -> Ablation | None:
     """Compare each measured point with the second forwarder of the study's `answer`.
 
     None when the study names no reference, or it was not measured with both throughput and latency.
@@ -90,12 +90,12 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
     found = {(s.point_id, metric): compare_points(s, reference, metric) for s in alike for metric in _GAINS}
     told = corrected({key: one for key, one in found.items() if one is not None})
     by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
-    return Ladder(
+    return Ablation(
         reference=reference,
         reference_ndr=_ndr(reference),
         reference_per_frame=per_frame(by_point[reference.point_id]),
-        rungs=tuple(
-            Rung(
+        variants=tuple(
+            Variant(
                 summary=summary,
                 ndr=_ndr(summary),
                 comparisons={metric: told.get((summary.point_id, metric)) for metric in _GAINS},
@@ -109,5 +109,5 @@ def ladder(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[T
 
 def _ndr(summary: PointSummary) -> Rate:
     found = rate_of(summary.by_repetition, "ndr_pps")
-    assert found is not None, "only what was searched stands in a ladder"
+    assert found is not None, "only what was searched stands in an ablation"
     return found

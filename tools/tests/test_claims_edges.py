@@ -222,9 +222,9 @@ def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
         trial(OURS, 0, list(range(1000, 2000)), clause=f"{clause} at 0.50", purpose="search"),
         trial(OURS, 0, purpose="figures", result=None, clause=clause, figures=loads),
     ]
-    (row,) = rfc2544_figures(trials)["latency"]
-    assert row["p99_us"] == pytest.approx(1.99, abs=0.01)
-    assert row["p999_us"] is None  # one frame of a thousand lies above
+    (row,) = rfc2544_figures(trials).latency
+    assert row.p99_us == pytest.approx(1.99, abs=0.01)
+    assert row.p999_us is None  # one frame of a thousand lies above
 
 
 def test_a_contradiction_is_told_without_exponents() -> None:

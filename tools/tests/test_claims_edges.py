@@ -229,4 +229,4 @@ def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
 
 def test_a_contradiction_is_told_without_exponents() -> None:
     found = Contradiction(load_pps=14_880_000, loss_ratio=0.999, disturbed=False)
-    assert found.text() == "the loss curve of the same visit lost 99.9 % at 14,880 kpps"
+    assert found.text() == "the loss curve of the same repetition lost 99.9 % at 14,880 kpps"

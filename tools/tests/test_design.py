@@ -270,7 +270,7 @@ def test_a_dry_run_shows_points_reasons_constraints_and_time(tmp_path: Path, cli
     for words in (
         "3 points, design factorial (1 combinations are left out by constraints)",
         "unsupported: 2 of them: no such card",
-        "3 repetitions, 3 visits, 4 s of traffic, about 8 s with starts",
+        "3 repetitions of each, 3 in all, 4 s of traffic, about 8 s with starts",
     ):
         assert words in out
     assert sum(line.startswith("fake") for line in out.splitlines()) == 1

@@ -49,7 +49,7 @@ def test_a_factor_of_two_is_found_from_three_pairs_and_a_tenth_from_fourteen(row
         assert rows[name, 3].found_double == 1
         assert rows[name, 14].found_tenth >= 0.95
         assert rows[name, 5].found_tenth <= 0.05  # no firmer than five pairs
-    assert rows["one side a quarter slower in a fifth of its visits", 5].found_double >= 0.95
+    assert rows["one side a quarter slower in a fifth of its repetitions", 5].found_double >= 0.95
     assert rows["two levels 0.72 apart, each half of the time", 8].found_double >= 0.95
     assert rows["noise of 10 %", 5].found_double >= 0.95
 

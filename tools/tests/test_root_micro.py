@@ -90,7 +90,7 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     report = lab.results / "latest" / "report.html"
     assert "Not measured, and why" in report.read_text(encoding="utf-8")
     shown = lab.xdplab("show")
-    assert "dead time of a visit: " in shown.out
+    assert "dead time of a repetition: " in shown.out
     assert len(lab.xdplab("show", "--json").json()) == 10
     report.unlink()
     assert lab.xdplab("report").out.strip() == str(report.resolve())

@@ -32,7 +32,7 @@ def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | st
         lines.append(f"unsupported points: not looked for: {unsupported}")
     lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
     lines.append(
-        f"{study.repetitions} repetitions, {len(visits)} visits, {duration(traffic_s)} of traffic, about "
+        f"{study.repetitions} repetitions of each, {len(visits)} in all, {duration(traffic_s)} of traffic, about "
         f"{duration(traffic_s + OVERHEAD_S * len(visits))} with starts, without calibration and repeats"
     )
     return "\n".join(lines)

@@ -68,7 +68,7 @@ class ConsoleListener(Listener):
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
         """Say how much is ahead."""
-        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
+        self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                        TextColumn("left {task.fields[left]}"), TextColumn("{task.fields[detail]}"))  # fmt: skip

@@ -35,9 +35,7 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     always = {"forwarder", "status"}
     kept = {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
     rows = [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
-    notes = reason_lines(
-        ((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason), "points"
-    )
+    notes = reason_lines((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason)
     for point in points:
         notes += method.notes(point)
         if point.tx_drops:
@@ -49,7 +47,7 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
             notes += [f"  {flow.text()}" for flow in point.worst_flows]
     dead = overhead(trials)
     if dead:
-        notes.append(dead_time("a visit", "the visits'", dead))
+        notes.append(dead_time(dead))
     return "\n".join([columns(rows), *notes])
 
 
@@ -63,18 +61,18 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
     return out.getvalue()
 
 
-def dead_time(of_what: str, whose: str, dead: Overhead) -> str:
+def dead_time(dead: Overhead) -> str:
     """One line."""
     spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
-    return f"dead time of {of_what}: {spread}; {dead.traffic_share:.0%} of {whose} time was traffic"
+    return f"dead time of a repetition: {spread}; {dead.traffic_share:.0%} of their time was traffic"
 
 
-def reason_lines(found: Iterable[tuple[str, str]], several: str) -> list[str]:
-    """One line for each reason: whose it is, or how many `several` have it."""
+def reason_lines(found: Iterable[tuple[str, str]]) -> list[str]:
+    """One line for each reason: whose it is, or how many points have it."""
     reasons: dict[str, list[str]] = {}
     for who, reason in found:
         reasons.setdefault(reason, []).append(who)
-    return [f"{who[0] if len(who) == 1 else f'{len(who)} {several}'}: {reason}" for reason, who in reasons.items()]
+    return [f"{who[0] if len(who) == 1 else f'{len(who)} points'}: {reason}" for reason, who in reasons.items()]
 
 
 def comparison_table(
@@ -88,29 +86,25 @@ def comparison_table(
     for before, after, metrics in rows:
         for metric, found in metrics.items():
             if found is not None:
-                told = figure(metric)
-                figures = (figure_text(side, told) for side in (before, after))
+                named = figure(metric)
+                figures = (figure_text(side, named) for side in (before, after))
                 table.append(
                     [
                         after.forwarder,
-                        told.title,
+                        named.title,
                         *figures,
                         "not said" if found.hindrances else found.text(),
                         found.verdict(),
                     ]
                 )
-    return "\n".join([f"{reference} -> {run}", columns(table), *environment_lines(differences)])
-
-
-def environment_lines(differences: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """What differs between two runs beside their figures."""
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]
-    return ["environment differs:", *changed] if changed else ["environment: the same"]
+    told = ["environment differs:", *changed] if changed else ["environment: the same"]
+    return "\n".join([f"{reference} -> {run}", columns(table), *told])
 
 
-def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]], what: str = "forwarder") -> str:
-    """One row per level of each figure (of what, metric, levels), below each step what differs in the environment."""
-    rows = [[what, "metric", "runs", "mean", "change", "from", "to"]]
+def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]]) -> str:
+    """One row per level of each figure (forwarder, metric, levels), below each step what differs in the environment."""
+    rows = [["forwarder", "metric", "runs", "mean", "change", "from", "to"]]
     notes = []
     for title, metric, levels in trends:
         for level in levels:

@@ -16,7 +16,7 @@ class RobotListener(Listener):
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
         """Say how much is ahead."""
-        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
+        self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
 
     def note(self, text: str) -> None:
         """A line of its own."""

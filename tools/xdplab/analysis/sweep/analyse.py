@@ -160,7 +160,7 @@ def _caution(table: Table) -> str:
     disturbed, visits = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
     if 2 * disturbed <= visits:
         return ""
-    return f" The machine was disturbed in {disturbed} of {visits} visits: repeat on a quieter one."
+    return f" The machine was disturbed in {disturbed} of {visits} repetitions: repeat on a quieter one."
 
 
 def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, grouped: bool) -> str:

@@ -93,7 +93,7 @@ class Importance(Model):
         if self.p is None:
             return "the design leaves nothing to judge it by"
         if 2 * self.disturbed > self.visits:
-            return f"{self.disturbed} of {self.visits} visits at one level were disturbed"
+            return f"{self.disturbed} of {self.visits} repetitions at one level were disturbed"
         if self.visible is None:
             return "not even a large effect would have been seen"
         return f"an effect of {ratio_words(self.visible)} would have been seen, a smaller one not"

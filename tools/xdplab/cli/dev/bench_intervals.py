@@ -88,7 +88,7 @@ SHAPES = (
     Shape("noise of 3 %", _noise(0.03)),
     Shape("noise of 10 %", _noise(0.10)),
     Shape("noise of a factor of 2", _noise(math.log(2))),
-    Shape("one side a quarter slower in a fifth of its visits", _slow_side),
+    Shape("one side a quarter slower in a fifth of its repetitions", _slow_side),
     Shape("drift of 30 % over the run", _drift(lambda time, rng: math.log(1.3) * time)),
     Shape("step of 25 % within the run", _drift(_step)),
     Shape("lognormal waits on one side", _tail_on_one),

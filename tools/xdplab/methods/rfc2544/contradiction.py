@@ -24,7 +24,7 @@ class Contradiction(Model):
         """In words."""
         noise = ", on a disturbed machine" if self.disturbed else ""
         where = f"{significant(self.load_pps / 1e3, 4)} kpps{noise}"
-        return f"the loss curve of the same visit lost {percent(self.loss_ratio)} at {where}"
+        return f"the loss curve of the same repetition lost {percent(self.loss_ratio)} at {where}"
 
 
 def contradiction(

@@ -82,8 +82,8 @@ DESCRIPTORS_SLACK = 2  # connections of the moment
 def flood(namespace: str) -> Iterator[None]:
     """Pings of two sizes as fast as answers come, and at least 100 in a second."""
     argv = ["ip", "netns", "exec", namespace, "ping", "-f", "-q", "-l", "64", "10.77.0.2", "-s"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    pings = [subprocess.Popen([*argv, size], **quiet) for size in ("200", "1400")]
+    quiet = subprocess.DEVNULL
+    pings = [subprocess.Popen([*argv, size], stdout=quiet, stderr=quiet) for size in ("200", "1400")]
     try:
         yield
     finally:
@@ -261,12 +261,14 @@ def main(argv: list[str]) -> int:
     if os.geteuid() != 0 or not (options.build / "ovs-vswitchd").exists():
         print("option_storm: needs root, and --build with the result of ovs/build", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the context below
     folder = Path(tempfile.mkdtemp(prefix="ovs-storm-"))
     failures: list[str] = []
     started = time.monotonic()
     with ExitStack() as stack:
         names = stack.enter_context(namespaces(f"storm{os.getpid()}"))
         switch = Switch(options.build.resolve(), folder, names[1])
+        stack.callback(switch.stop)
         try:
             switch.start()
             Storm(options, switch, names).run()

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +42,19 @@ def wait_for(condition: Callable[[], bool], failure: str, timeout_s: float = 15.
 class Switch:
     """Open vSwitch of a build, in a run directory and a namespace of its own."""
 
-    def __init__(self, build: Path, folder: Path, namespace: str, ports: Sequence[str] = PORTS) -> None:
+    def __init__(
+        self,
+        build: Path,
+        folder: Path,
+        namespace: str,
+        ports: Sequence[str] = PORTS,
+        requests: Sequence[str] = PORTS,
+    ) -> None:
         self.build = build
         self.folder = folder
         self.namespace = namespace
         self.ports = ports
+        self.requests = requests
         self.database: subprocess.Popen[bytes] | None = None
         self.daemon: subprocess.Popen[bytes] | None = None
 
@@ -87,11 +97,19 @@ class Switch:
         return run(str(self.build / "ovs-appctl"), "-t", f"{self.folder}/vswitchd.ctl", *argv, check=check)
 
     def add_port(self, port: str, kind: str = "afxdp") -> None:
-        """Adds a port with default options, and the OpenFlow number that its place in `ports` gives it."""
+        """Adds a port with default options; those of `requests` get the OpenFlow number of their place in `ports`."""
         number = self.ports.index(port) + 1 if port in self.ports else 100
-        self.vsctl(
-            "add-port", "br0", port, "--", "set", "interface", port, f"type={kind}", f"ofport_request={number}"
-        )  # fmt: skip
+        request = [f"ofport_request={number}"] if port in self.requests or port not in self.ports else []
+        self.vsctl("add-port", "br0", port, "--", "set", "interface", port, f"type={kind}", *request)
+
+    def numbers(self) -> dict[str, tuple[str, str]]:
+        """The OpenFlow number of each port and its number in the datapath; empty strings for one that is lost."""
+        shown = dict(re.findall(r"port (\d+): (\S+) \(afxdp", self.appctl("dpctl/show")))
+        in_datapath = {name: number for number, name in shown.items()}
+        return {
+            port: (self.vsctl("get", "interface", port, "ofport").strip(), in_datapath.get(port, ""))
+            for port in self.ports
+        }
 
     def show(self) -> dict[str, Any]:
         """What netdev-afxdp/show says."""
@@ -99,10 +117,26 @@ class Switch:
         assert isinstance(told, dict)
         return told
 
-    def descriptors(self) -> int:
-        """Number of open file descriptors of the daemon."""
+    def descriptors(self) -> Counter[str]:
+        """Open file descriptors of the daemon, by what they are."""
         assert self.daemon is not None
-        return len(list(Path(f"/proc/{self.daemon.pid}/fd").iterdir()))
+        found: Counter[str] = Counter()
+        for path in Path(f"/proc/{self.daemon.pid}/fd").iterdir():
+            with suppress(OSError):  # closed just now
+                found[re.sub(r":\[\d+\]", "", str(path.readlink()))] += 1
+        return found
+
+    def waited_s(self) -> dict[str, float]:
+        """How long each thread of the daemon was ready to run and had no processor, in seconds, by its id.
+
+        Source: Linux, Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat, second number.
+        """
+        assert self.daemon is not None
+        found = {}
+        for path in Path(f"/proc/{self.daemon.pid}/task").iterdir():
+            with suppress(OSError):  # ended just now
+                found[path.name] = int((path / "schedstat").read_text().split()[1]) / 1e9
+        return found
 
     def alive(self) -> bool:
         """Whether the daemon runs."""

@@ -49,7 +49,7 @@ OPTIONS: dict[str, str] = {
     "umem-hugepages": "2M",
     "busy-poll": "20",
     "busy-poll-budget": "8",
-    "prefer-busy-poll": "false",
+    "prefer-busy-poll": "true",
     "rx-wakeup": "recvfrom",
     "tx-skb-budget": "64",
     "shared-umem": "g",
@@ -94,7 +94,7 @@ def undo_words(row: str, port: str) -> list[str]:
 def in_force(switch: Switch, row: str, port: str) -> bool:
     """Whether the datapath, or the database for what is none of its business, tells the new value."""
     if row == CONTROL:
-        return switch.vsctl("get", "interface", port, f"{CONTROL}:loss").strip().strip('"') == "1"
+        return switch.vsctl("--if-exists", "get", "interface", port, f"{CONTROL}:loss").strip().strip('"') == "1"
     if row == MTU:
         return switch.vsctl("get", "interface", port, "mtu").strip() == str(NEW_MTU)
     told = next(line for line in switch.appctl("dpif/show").splitlines() if line.split()[:1] == [port])
@@ -139,6 +139,8 @@ def wait_for_frames(names: tuple[str, str, str], row: str) -> None:
 
 def measure(switch: Switch, names: tuple[str, str, str], row: str, asked: argparse.Namespace) -> Loss:
     """One change under load, and back again without."""
+    if in_force(switch, row, asked.port):
+        raise StormError(f"{row}: is in force before the change, which would change nothing")
     quiet = arrived(names)
     sender = subprocess.Popen([XDPGEN, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:

@@ -21,7 +21,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from option_storm import PORTS, StormError, Switch, namespaces
+from lab import PORTS, StormError, Switch, namespaces
 
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 OPTIONS: dict[str, tuple[str, ...]] = {

@@ -58,7 +58,7 @@ def test_key_depends_on_source_patches_and_options(ovs_build: ModuleType, source
 
 def test_key_depends_on_the_compiler(ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = key(ovs_build, plan(ovs_build, source))
-    monkeypatch.setattr(ovs_build, "compiler_version", lambda: "gcc (another) 99")
+    monkeypatch.setattr(ovs_build, "compiler_version", lambda _compiler: "gcc (another) 99")
     assert key(ovs_build, plan(ovs_build, source)) != before
 
 

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open vSwitch of a build between two veth pairs, in namespaces of its own: what the tests of this folder run on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+PORTS = ("d0", "d1")
+QUEUES = 4
+
+
+class StormError(Exception):
+    """What went wrong, with what had been changed."""
+
+
+def run(*argv: str, check: bool = True, timeout_s: float = 30.0) -> str:
+    """Runs a command and returns its output."""
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if check and done.returncode:
+        raise StormError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def wait_for(condition: Callable[[], bool], failure: str, timeout_s: float = 15.0) -> None:
+    """Waits until a condition holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise StormError(failure)
+        time.sleep(0.05)
+
+
+class Switch:
+    """Open vSwitch of a build, in a run directory and a namespace of its own."""
+
+    def __init__(
+        self,
+        build: Path,
+        folder: Path,
+        namespace: str,
+        ports: Sequence[str] = PORTS,
+        requests: Sequence[str] = PORTS,
+    ) -> None:
+        self.build = build
+        self.folder = folder
+        self.namespace = namespace
+        self.ports = ports
+        self.requests = requests
+        self.database: subprocess.Popen[bytes] | None = None
+        self.daemon: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts database and daemon and makes the bridge."""
+        asan = f"log_path={self.folder}/asan:detect_leaks=1:abort_on_error=0"
+        environment = {**os.environ, "OVS_RUNDIR": str(self.folder), "ASAN_OPTIONS": asan}
+        socket = self.folder / "db.sock"
+        run(
+            str(self.build / "ovsdb-tool"),
+            "create",
+            str(self.folder / "conf.db"),
+            str(self.build / "vswitch.ovsschema"),
+        )
+        self.database = subprocess.Popen(
+            [self.build / "ovsdb-server", self.folder / "conf.db", f"--remote=punix:{socket}",
+             f"--unixctl={self.folder}/db.ctl", "-vconsole:off", "-vsyslog:off"],
+            env=environment, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        wait_for(socket.exists, "ovsdb-server does not listen")
+        self.vsctl("--no-wait", "init")
+        self.daemon = subprocess.Popen(
+            ["ip", "netns", "exec", self.namespace, self.build / "ovs-vswitchd", f"unix:{socket}",
+             f"--unixctl={self.folder}/vswitchd.ctl", f"--log-file={self.folder}/vswitchd.log",
+             "-vconsole:off", "-vsyslog:off"],
+            env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=netdev", "fail-mode=standalone")
+        for port in self.ports:
+            self.add_port(port)
+
+    def vsctl(self, *argv: str, check: bool = True) -> str:
+        """Runs ovs-vsctl, which waits until the daemon has done what it says."""
+        return run(
+            str(self.build / "ovs-vsctl"), f"--db=unix:{self.folder}/db.sock", "--timeout=25", *argv, check=check
+        )
+
+    def appctl(self, *argv: str, check: bool = True) -> str:
+        """Runs ovs-appctl on the daemon."""
+        return run(str(self.build / "ovs-appctl"), "-t", f"{self.folder}/vswitchd.ctl", *argv, check=check)
+
+    def add_port(self, port: str, kind: str = "afxdp") -> None:
+        """Adds a port with default options; those of `requests` get the OpenFlow number of their place in `ports`."""
+        number = self.ports.index(port) + 1 if port in self.ports else 100
+        request = [f"ofport_request={number}"] if port in self.requests or port not in self.ports else []
+        self.vsctl("add-port", "br0", port, "--", "set", "interface", port, f"type={kind}", *request)
+
+    def numbers(self) -> dict[str, tuple[str, str]]:
+        """The OpenFlow number of each port and its number in the datapath; empty strings for one that is lost."""
+        shown = dict(re.findall(r"port (\d+): (\S+) \(afxdp", self.appctl("dpctl/show")))
+        in_datapath = {name: number for number, name in shown.items()}
+        return {
+            port: (self.vsctl("get", "interface", port, "ofport").strip(), in_datapath.get(port, ""))
+            for port in self.ports
+        }
+
+    def show(self) -> dict[str, Any]:
+        """What netdev-afxdp/show says."""
+        told = json.loads(self.appctl("netdev-afxdp/show"))
+        assert isinstance(told, dict)
+        return told
+
+    def descriptors(self) -> Counter[str]:
+        """Open file descriptors of the daemon, by what they are."""
+        assert self.daemon is not None
+        found: Counter[str] = Counter()
+        for path in Path(f"/proc/{self.daemon.pid}/fd").iterdir():
+            with suppress(OSError):  # closed just now
+                found[re.sub(r":\[\d+\]", "", str(path.readlink()))] += 1
+        return found
+
+    def waited_s(self) -> dict[str, float]:
+        """How long each thread of the daemon was ready to run and had no processor, in seconds, by its id.
+
+        Source: Linux, Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat, second number.
+        """
+        assert self.daemon is not None
+        found = {}
+        for path in Path(f"/proc/{self.daemon.pid}/task").iterdir():
+            with suppress(OSError):  # ended just now
+                found[path.name] = int((path / "schedstat").read_text().split()[1]) / 1e9
+        return found
+
+    def alive(self) -> bool:
+        """Whether the daemon runs."""
+        return self.daemon is not None and self.daemon.poll() is None
+
+    def stop(self) -> int | None:
+        """Ends both; returns the daemon's exit code."""
+        if self.daemon is not None and self.alive():
+            self.appctl("exit", "--cleanup", check=False)
+            try:
+                self.daemon.wait(60)
+            except subprocess.TimeoutExpired:
+                self.daemon.kill()
+        if self.database is not None:
+            self.database.terminate()
+            self.database.wait(10)
+        return self.daemon.wait() if self.daemon is not None else None
+
+
+@contextmanager
+def namespaces(prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Two endpoints and the switch between them; removed at the end."""
+    names = (f"{prefix}-a", f"{prefix}-d", f"{prefix}-b")
+    try:
+        for name in names:
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+        for index, name in enumerate((names[0], names[2])):
+            mac = [f"02:00:00:00:77:0{number + 1}" for number in range(2)]
+            run("ip", "link", "add", f"t{index}", "netns", name, "address", mac[index], "numtxqueues", "1", "type",
+                "veth", "peer", "name", f"d{index}", "netns", names[1], "numrxqueues", str(QUEUES),
+                "numtxqueues", str(QUEUES))  # fmt: skip
+            run("ip", "netns", "exec", names[1], "ethtool", "-L", f"d{index}", "rx", str(QUEUES), "tx", str(QUEUES))
+            run("ip", "netns", "exec", name, "ethtool", "-K", f"t{index}", "tx", "off", "txvlan", "off")
+            run("ip", "-n", name, "addr", "add", f"10.77.0.{index + 1}/24", "dev", f"t{index}")
+            run("ip", "-n", name, "link", "set", f"t{index}", "up")
+            other = 1 - index
+            run("ip", "-n", name, "neigh", "add", f"10.77.0.{other + 1}", "lladdr", mac[other], "dev", f"t{index}")
+            run("ip", "-n", names[1], "link", "set", f"d{index}", "up")
+        yield names
+    finally:
+        for name in names:
+            run("ip", "netns", "del", name, check=False)

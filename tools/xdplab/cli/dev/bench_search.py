@@ -20,13 +20,11 @@ import numpy as np
 from xdplab.cli.tables import columns
 from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
-from xdplab.methods.rfc2544.back_to_back import CLAUSE as BACK_TO_BACK
-from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.back_to_back import CLAUSE as BACK_TO_BACK, back_to_back
 from xdplab.methods.rfc2544.search import SearchResult
 from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
-from xdplab.model import Model, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
-from xdplab.model import Path as Way
+from xdplab.model import Model, Path as Way, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
@@ -170,7 +168,7 @@ def bench_buffer(top_pps: float) -> BufferRow:
 
 
 class SimulatedSession:
-    """A visit to a simulated box. Each has a tester of its own, so that a seed gives one sequence of trials."""
+    """The session of a simulated box. Each has a tester of its own, so that a seed gives one sequence of trials."""
 
     ceiling_pps = CEILING_PPS
     cannot: Mapping[str, str] = MappingProxyType({})

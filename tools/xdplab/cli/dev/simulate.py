@@ -178,7 +178,7 @@ def lognormal(rng: np.random.Generator, mean: float, std: float, samples: int) -
 
 
 def a_trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialRecord:
-    """A visit in which pings took these us."""
+    """A repetition in which pings took these us."""
     histogram = HdrHistogram(1, 10_000_000_000, 3)
     values = np.clip(latencies_us * 1000, 1, 10e9).astype(int)
     for value, times in zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True):

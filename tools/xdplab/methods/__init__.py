@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done at a point: the face of a method, and finding it. Each method is a folder here, or elsewhere."""
 
-from xdplab.methods.base import Counted as Counted, Method as Method, Part as Part, Session as Session
+from xdplab.methods.base import Counted as Counted, Method as Method, Session as Session
 from xdplab.methods.column import Column as Column
 from xdplab.methods.figure import (
     P50 as P50,

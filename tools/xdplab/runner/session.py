@@ -54,9 +54,9 @@ class PointSession:
         rule: DisturbanceRule,
         emit: Callable[[TrialRecord], None],
         may_repeat: Callable[[float], bool],
-        earlier: Sequence[TrialRecord] = (),
-        ceiling_pps: float = 0.0,
-        progress: Callable[[str], None] = lambda text: None,
+        earlier: Sequence[TrialRecord],
+        ceiling_pps: float,
+        progress: Callable[[str], None],
     ) -> None:
         self._repetition = repetition
         self._method = method

@@ -18,6 +18,8 @@ from xdplab.model import Model
 
 PAIRS = (3, 5, 8, 12, 14, 20)
 _TENTH, _DOUBLE = 1.1, 2.0
+#: A wait in the median, over the fixed time.
+_WAIT = 0.3
 
 #: Logarithms of the two sides' figures, each (studies, pairs), with equal expectations.
 _Sides = tuple[np.ndarray, np.ndarray]
@@ -63,11 +65,11 @@ def _step(time: np.ndarray, rng: Generator) -> np.ndarray:
     return math.log(0.75) * (time > rng.random((len(time), 1, 1)))
 
 
-def _waits(rng: Generator, size: tuple[int, int], scale: float = 0.3) -> np.ndarray:
-    """A fixed time and a lognormal wait beside it, of 30 % in the median five times that in one of twenty."""
+def _waits(rng: Generator, size: tuple[int, int]) -> np.ndarray:
+    """A fixed time and a lognormal wait beside it, 30 % in the median, five times that in one of twenty."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    expected = float((weights * np.log1p(scale * np.exp(nodes))).sum() / weights.sum())
-    return np.log1p(scale * np.exp(rng.normal(0, 1, size))) - expected
+    expected = float((weights * np.log1p(_WAIT * np.exp(nodes))).sum() / weights.sum())
+    return np.log1p(_WAIT * np.exp(rng.normal(0, 1, size))) - expected
 
 
 def _tail_on_one(rng: Generator, size: tuple[int, int]) -> _Sides:

@@ -93,7 +93,6 @@ class Row(Model):
     #: Who set the most of the results; where it is not the forwarder the figure is a lower limit.
     limited_by: str
     traffic_s: float
-    traffic_s_longest: float
     searches: int
 
 
@@ -140,7 +139,6 @@ def _row(shape: Shape, preset: PresetName, searches: int) -> Row:
         p95=p95,
         limited_by=limited_by,
         traffic_s=median(result.traffic_s for result in results),
-        traffic_s_longest=max(result.traffic_s for result in results),
         searches=len(results),
     )
 

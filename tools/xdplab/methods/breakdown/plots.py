@@ -8,7 +8,7 @@ from xdplab.methods.breakdown.figures import BreakdownFigures
 from xdplab.report.plots import line_style, new_plot, plain, to_svg
 
 
-def breakdown_plot(summaries: Sequence[PointSummary], percentile: str = "p50") -> str:
+def breakdown_plot(summaries: Sequence[PointSummary], percentile: str) -> str:
     """One bar per forwarder and rate; marks: the tester's latency without the probes and with them."""
     rows = [(summary.forwarder, found) for summary in summaries for found in BreakdownFigures.of(summary).breakdown]
     plot, axes = new_plot(1.6 + 0.36 * len(rows))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
+"""The words of docs/glossary.md as frozen pydantic models: configuration in, results out."""
 
 from xdplab.model.base import SCHEMA_VERSION, Model, Shown, plain, validated
+from xdplab.model.calibration import Calibration
 from xdplab.model.errors import (
     HostLost,
     InputError,
@@ -22,7 +23,6 @@ from xdplab.model.study import Path, Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
 from xdplab.model.trial import (
-    Calibration,
     Disturbance,
     DisturbanceRule,
     LatencySummary,

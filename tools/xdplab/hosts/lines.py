@@ -65,7 +65,7 @@ class LineProcess(LocalProcess):
         return code
 
 
-def converse(host: LocalHost, argv: list[str], *, log: Path, env: dict[str, str] | None = None) -> LineProcess:
+def converse(host: LocalHost, argv: list[str], *, log: Path) -> LineProcess:
     """Start a command on this machine, or in a namespace of it, and keep both of its ends; it dies with its parent.
 
     Raises:
@@ -79,7 +79,6 @@ def converse(host: LocalHost, argv: list[str], *, log: Path, env: dict[str, str]
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=err,
-                env={**os.environ, **env} if env else None,
                 start_new_session=True,
             )
     except FileNotFoundError:

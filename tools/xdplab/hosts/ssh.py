@@ -131,12 +131,6 @@ class SshHost:
                 self.ask("end")
             _await(self._link.close())
 
-    def hang_up(self) -> None:
-        """Leave everything there as it is: the next session of this controller, or the lease, ends it."""
-        if self._open:
-            self._open = False
-            _await(self._link.close())
-
     @property
     def folder(self) -> Path:
         """Where a run may keep files on this host."""

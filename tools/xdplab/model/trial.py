@@ -282,7 +282,7 @@ class TrialRecord(Model):
     #: From the beginning of the repetition until the path was proven.
     setup_s: float = 0.0
     #: Of the record that ends a repetition: its wall time.
-    visit_s: float = 0.0
+    repetition_s: float = 0.0
     #: Likewise: how much of that the traffic asked for took, warm-ups included.
     traffic_s: float = 0.0
     #: What the tester was asked for; None of records that are no trial.

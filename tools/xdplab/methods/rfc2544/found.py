@@ -158,7 +158,7 @@ class ForwardingRateFound(Model):
     #: Whether frames were lost in every trial of all repetitions.
     overloaded: bool
     #: In words, where the repetitions fall into two groups.
-    two_levels_kpps: str
+    bimodal_kpps: str
 
 
 class Rfc2544Figures(PointFigures):

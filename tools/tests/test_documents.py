@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import studies
 
+from xdplab import api
 from xdplab.analysis.columns import own_columns
 from xdplab.cli.dev.data_format import data_format, described, own_methods
 from xdplab.methods import method_class, method_names
@@ -107,6 +109,18 @@ def test_what_methods_journal_is_described() -> None:
             assert set(record["figures"]) <= told, (name, set(record["figures"]) - told)
             seen += bool(record["figures"])
     assert seen > 40
+
+
+def test_what_a_clause_journals_stands_in_its_row() -> None:
+    method = {"name": "rfc2544", "equal_load": {"overload_pps": 2e6}}
+    run = api.measure(studies.study(forwarders=["fake"], method=method, repetitions=1))
+    rows = dict(re.findall(r"^\| (RFC [\d .]+) \| .*? \| (.*) \|$", METHODS["rfc2544"], re.MULTILINE))
+    found = {trial.clause: set(trial.figures) for trial in run.trials if trial.purpose == "figures"}
+    assert set(found) == set(rows)
+    told = {clause: words(row) for clause, row in rows.items()}
+    assert {
+        clause: keys ^ told[clause] for clause, keys in found.items() if keys - {"reason"} != told[clause] - {"reason"}
+    } == {}
 
 
 def test_each_word_of_the_glossary_is_one_sentence_and_says_where_it_is_used() -> None:

@@ -148,6 +148,11 @@ def test_what_a_document_links_to_is_there(document: str) -> None:
         assert not anchor or anchor in {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 
+def test_the_readme_leads_to_every_document() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", text_of("README.md")))
+    assert {*DOCUMENTS, "CITATION.cff"} - {"README.md"} <= linked
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_a_file_that_a_document_names_is_there(document: str) -> None:
     folders = [ROOT, ROOT / "tools" / "xdplab", ROOT / "tools" / "tests", (ROOT / document).parent]

@@ -85,6 +85,21 @@ class RemoteProcess:
             return ()
 
 
+class RemoteLines(RemoteProcess):
+    """One that is spoken to line by line, over the agent."""
+
+    def send(self, line: str) -> None:
+        """Write one line to its standard input."""
+        self._host.ask("send", pid=self._pid, line=line)
+
+    def receive(self, timeout_s: float) -> str | None:
+        """The next line of its output, or None when none came within `timeout_s`."""
+        found = self._host.ask("receive", pid=self._pid, timeout_s=timeout_s)
+        if found == []:
+            raise EOFError
+        return None if found is None else str(found[0])
+
+
 class SshHost:
     """A machine reached over SSH; see `hosts.agent` for what runs there."""
 
@@ -220,6 +235,15 @@ class SshHost:
             "hold_stdin": hold_stdin,
         }
         return started(lambda: RemoteProcess(self, self.ask("start", **asked), log))
+
+    def converse(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> RemoteLines:
+        """Start a command that is spoken to; see `Host.converse`."""
+        asked = {"argv": list(argv), "log": str(log), "env": dict(env or {})}
+        return started(lambda: RemoteLines(self, self.ask("converse", **asked), log))
+
+    def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        """Ask a program by its Unix socket; see `Host.ask_socket`."""
+        return self.ask("ask_socket", path=str(path), method=method, params=list(params), timeout_s=timeout_s)
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host on which an Open vSwitch seems to be installed: answers as real ones of 3.1.0 gave; notes what is run."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,6 @@ netdev_sent                0.0/sec     0.000/sec        0.0000/sec   total: 4
 afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 106 events never hit
 """
-STATUS = '{"data":[["b0",["map",[%s]]],["xdplab0",["map",[["driver_name","tun"]]]],["b1",["map",[%s]]]],"headings":[]}'
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
               "emc-insert-inv-prob")  # fmt: skip
@@ -147,6 +147,23 @@ class OvsHost:
                     Path(word.removeprefix(mark)).touch()
         return FakeRunning(self.log)
 
+    def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        if path.name == "db.sock":
+            (column,) = {*params[1]["columns"]} - {"name"}
+            maps = {"b0": self.status["b0"], "xdplab0": '["driver_name","tun"]', "b1": self.status["b1"]}
+            rows = {name: json.loads(f'["map",[{text}]]') for name, text in maps.items()}
+            return [
+                {"rows": [{"name": name, column: rows[name] if column == "status" else ["set", []]} for name in rows]}
+            ]
+        answers = {
+            "dpctl/show": DPCTL_SHOW.format(**self.configs),
+            "dpif-netdev/pmd-rxq-show": RXQ_SHOW,
+            "netdev-afxdp/show": self.show,
+            "coverage/show": COVERAGE,
+            "exit": "",
+        }
+        return answers[method]
+
     def exists(self, path: str | Path) -> bool:
         return Path(path).exists()
 
@@ -166,18 +183,6 @@ class OvsHost:
             return "/root/.cache/xdplab/ovs/0123456789abcdef\n"
         if argv[-1] == "--version":
             return self.version
-        answers = {
-            "dpctl/show": DPCTL_SHOW.format(**self.configs),
-            "dpif-netdev/pmd-rxq-show": RXQ_SHOW,
-            "netdev-afxdp/show": self.show,
-            "coverage/show": COVERAGE,
-        }
-        if argv[-1] in answers:
-            return answers[argv[-1]]
         if "dump-ports" in argv:
             return DUMP_PORTS
-        if "--columns=name,status" in argv:
-            return STATUS % (self.status["b0"], self.status["b1"])
-        if "--columns=name,error" in argv:
-            return '{"data":[["b0",["set",[]]],["b1",["set",[]]]]}'
         return ""

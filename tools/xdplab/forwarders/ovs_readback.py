@@ -30,9 +30,9 @@ def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
     }
 
 
-def interface_maps(vsctl_json: str) -> dict[str, dict[str, str]]:
-    """Name -> map, of `ovs-vsctl --format=json --columns=name,MAP list Interface`."""
-    return {name: {key: str(value) for key, value in pairs[1]} for name, pairs in json.loads(vsctl_json)["data"]}
+def ovsdb_map(value: list[Any]) -> dict[str, str]:
+    """`["map", [["n_rxq", "1"]]]` -> {"n_rxq": "1"} (RFC 7047 section 5.1)."""
+    return {key: str(value) for key, value in value[1]}
 
 
 def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:

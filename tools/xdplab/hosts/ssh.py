@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host behind SSH. The connections of all hosts live on one event loop in a thread of its own."""
 
-import asyncio
 import contextlib
 import hashlib
 import signal
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xdplab.hosts.base import Completed, cpu_in_use
 from xdplab.hosts.signals import started
 from xdplab.model import HostSpec, InputError, XdplabError
 
+if TYPE_CHECKING:
+    import asyncio
+
 _T = TypeVar("_T")
-_loop: asyncio.AbstractEventLoop | None = None
+_loop: "asyncio.AbstractEventLoop | None" = None
 _loop_lock = threading.Lock()
 
 
-def _event_loop() -> asyncio.AbstractEventLoop:
+def _event_loop() -> "asyncio.AbstractEventLoop":
+    import asyncio  # 30 ms, which commands without SSH need not take
+
     global _loop
     with _loop_lock:
         if _loop is None:
@@ -30,6 +34,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 def _await(work: Coroutine[Any, Any, _T]) -> _T:
     """Its result; a signal that ends our waiting ends the work too."""
+    import asyncio
+
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()

@@ -136,6 +136,19 @@ def test_what_is_no_answer_is_told(host: Host, serve: Callable[[bytes], Path], r
         host.ask_socket(path, "list-commands", timeout_s=0.5)
 
 
+def test_bytes_are_exchanged_up_to_an_end(host: Host, serve: Callable[[bytes], Path]) -> None:
+    told = bytes(range(256)) * 2000 + b"end..."
+    path = serve(told)
+    assert host.exchange(path, b"\0\xff ask", b"end...") == told
+    assert (path.parent / "asked").read_bytes() == b"\0\xff ask"
+
+
+@pytest.mark.parametrize(("reply", "words"), [(b"some", "it hung up"), (b"some...", "timed out")])
+def test_an_end_that_does_not_come(host: Host, serve: Callable[[bytes], Path], reply: bytes, words: str) -> None:
+    with pytest.raises(XdplabError, match=f"B: .*daemon.ctl: .*{words}"):
+        host.exchange(serve(reply), b"ask", b"end", timeout_s=0.5)
+
+
 def test_nobody_listens(host: Host, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(XdplabError, match=r"B: .*absent: No such file or directory"):

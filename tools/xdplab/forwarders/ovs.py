@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
+from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
@@ -21,13 +22,11 @@ from xdplab.forwarders.ovs_readback import (
     coverage_totals,
     ovsdb_map,
     port_configs,
-    port_counters,
     rxq_places,
 )
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
-from xdplab.hosts.together import together
 from xdplab.model import PointFailed, XdplabError
 
 #: Not `br0`, which a machine may have.
@@ -145,13 +144,9 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def counters(self) -> dict[str, Any]:
         """Statistics of each port, and how often the code of netdev-afxdp met what it counts (`coverage`)."""
         assert self._dut is not None
-        dump = ["-O", "OpenFlow15", "--names", "dump-ports", f"unix:{self._path(_BRIDGE + '.mgmt')}"]
-        host = self._dut.host
-        coverage, dumped = together(
-            lambda: self._control("coverage/show"), lambda: host.run([self.build.ofctl, *dump]).stdout
-        )
-        ports = port_counters(dumped)
-        ports.pop("LOCAL", None)
+        told = self._dut.host.exchange(self._dut.rundir / f"{_BRIDGE}.mgmt", ovs_openflow.ASK, ovs_openflow.END)
+        ports = ovs_openflow.port_counters(told)
+        coverage = self._control("coverage/show")
         ports.pop(_BRIDGE, None)
         return {**ports, "coverage": coverage_totals(coverage, "afxdp_")}
 

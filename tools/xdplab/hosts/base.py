@@ -128,6 +128,13 @@ class Host(Protocol):
             XdplabError: nobody listens there, no answer came in time, or it is an error.
         """
 
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        """All that a program answers to bytes over its Unix socket, up to an end of it that is known before.
+
+        Raises:
+            XdplabError: nobody listens there, or the end did not come in time.
+        """
+
     def read(self, path: str) -> str:
         """Text of a file, stripped.
 

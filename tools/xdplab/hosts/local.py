@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from xdplab.hosts.agent import json_rpc
+from xdplab.hosts.agent import sockets
 from xdplab.hosts.agent.lines import Lines
 from xdplab.hosts.base import Completed
 from xdplab.hosts.signals import started
@@ -221,11 +221,21 @@ class LocalHost:
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
         """Ask a program by its Unix socket; see `Host.ask_socket`."""
+        with self._told_of(path):
+            return sockets.ask(str(path), method, list(params), timeout_s)
+
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        """Ask a program by its Unix socket in bytes; see `Host.exchange`."""
+        with self._told_of(path):
+            return sockets.exchange(str(path), data, until, timeout_s)
+
+    @contextlib.contextmanager
+    def _told_of(self, path: Path) -> Iterator[None]:
         try:
-            return json_rpc.ask(str(path), method, list(params), timeout_s)
+            yield
         except OSError as exc:
             raise XdplabError(f"{self.name}: {path}: {exc.strerror or exc}") from None
-        except json_rpc.Refusal as exc:
+        except sockets.Refusal as exc:
             raise XdplabError(f"{self.name}: {path}: {exc}") from None
 
     def read(self, path: str) -> str:

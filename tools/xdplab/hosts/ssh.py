@@ -251,6 +251,11 @@ class SshHost:
         """Ask a program by its Unix socket; see `Host.ask_socket`."""
         return self.ask("ask_socket", path=str(path), method=method, params=list(params), timeout_s=timeout_s)
 
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        """Ask a program by its Unix socket in bytes; see `Host.exchange`."""
+        asked = {"path": str(path), "data": data.hex(), "until": until.hex(), "timeout_s": timeout_s}
+        return bytes.fromhex(self.ask("exchange", **asked))
+
     def read(self, path: str) -> str:
         """Text of a file, stripped."""
         return str(self.ask("read", path=path)).strip()

@@ -11,12 +11,12 @@ import shutil
 import subprocess
 from typing import IO, TYPE_CHECKING, Any
 
-from xdplab.hosts.agent import json_rpc
+from xdplab.hosts.agent import sockets
 from xdplab.hosts.agent.lines import Lines
 from xdplab.hosts.agent.processes import Processes, kill_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Asked = dict[str, Any]
 
@@ -124,12 +124,25 @@ def _receive(processes: Processes, asked: Asked) -> list[str] | None:
 
 
 def _ask_socket(processes: Processes, asked: Asked) -> Any:
+    with _told(asked["path"]):
+        return sockets.ask(asked["path"], asked["method"], asked["params"], asked["timeout_s"])
+
+
+def _exchange(processes: Processes, asked: Asked) -> str:
+    """Bytes are written as hexadecimal digits."""
+    data, until = (bytes.fromhex(asked[key]) for key in ("data", "until"))
+    with _told(asked["path"]):
+        return sockets.exchange(asked["path"], data, until, asked["timeout_s"]).hex()
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
     try:
-        return json_rpc.ask(asked["path"], asked["method"], asked["params"], asked["timeout_s"])
+        yield
     except OSError as exc:
-        raise Refused(f"{asked['path']}: {exc.strerror or exc}") from None
-    except json_rpc.Refusal as exc:
-        raise Refused(f"{asked['path']}: {exc}") from None
+        raise Refused(f"{path}: {exc.strerror or exc}") from None
+    except sockets.Refusal as exc:
+        raise Refused(f"{path}: {exc}") from None
 
 
 def _wait(processes: Processes, asked: Asked) -> int | None:
@@ -211,6 +224,7 @@ OPERATIONS: dict[str, Callable[[Processes, Asked], Any]] = {
     "send": _send,
     "receive": _receive,
     "ask_socket": _ask_socket,
+    "exchange": _exchange,
     "wait": _wait,
     "signal": _signal,
     "read": _read,

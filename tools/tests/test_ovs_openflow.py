@@ -4,8 +4,7 @@
 import struct
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from lab.ovs_host import PORTS
 
 from xdplab.forwarders.ovs_openflow import ASK, END, port_counters

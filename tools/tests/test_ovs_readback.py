@@ -52,7 +52,7 @@ def test_what_is_not_in_force_is_told(text: str, config: str, status: str, words
         assert re.search(words, found), found
 
 
-#: A port of the patched 3.1.0 (patches P1 to P4), as `dpctl/show` and the status column told it on veth, Linux 6.18.
+#: A port of 3.1.0 with our patches, as `dpctl/show` and the status column told it on veth, Linux 6.18.
 PATCHED_CONFIG = (
     "busy-poll=20, busy-poll-budget=64, n_rxq=1, prefer-busy-poll=true, umem-frame-size=2048, umem-frames=8192, "
     "umem-headroom=0, use-need-wakeup=true, xdp-mode=native, xdp-mode-in-use=native, xsk-comp-ring=512, "

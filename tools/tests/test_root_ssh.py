@@ -10,8 +10,7 @@ import pytest
 import yaml
 from lab.bench import Bench
 from lab.command import finish, start, wait_for, xdplab
-from lab.cuts import run as run_with_cuts
-from lab.cuts import running
+from lab.cuts import run as run_with_cuts, running
 
 pytestmark = pytest.mark.root
 
@@ -85,13 +84,13 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     process = start("run", bench.study(method={"name": "latency", "duration_s": 20}, forwarders=["ovs-afxdp"],
                                        knobs={"threaded_napi": [1]}), env=bench.env)  # fmt: skip
 
-    def is_in_a_visit() -> bool:
+    def is_measuring() -> bool:
         running_now = " ".join(running(bench.lab))
         states = (path.read_text(encoding="utf-8") for path in (bench.folder / "state").glob("*.json"))
-        visited = all(name in running_now for name in ("xdpgen", "ovs-vswitchd"))
-        return visited and any("threaded_napi" in text for text in states)
+        started = all(name in running_now for name in ("xdpgen", "ovs-vswitchd"))
+        return started and any("threaded_napi" in text for text in states)
 
-    wait_for(is_in_a_visit, "a trial with the setting changed", 60)
+    wait_for(is_measuring, "a trial with the setting changed", 60)
     process.send_signal(signal.SIGKILL)
     finish(process)
     done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from hdrh.histogram import HdrHistogram
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from xdplab.hosts import LocalHost
 from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, Unsupported, XdplabError

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from xdplab.hosts import LocalHost
-from xdplab.model import Path as Way
-from xdplab.model import PointFailed, StreamSpec, TestbedSpec, TrialResult, TrialSpec
+from xdplab.model import Path as Way, PointFailed, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen

@@ -8,8 +8,7 @@ from typing import Any
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts.base import Completed
-from xdplab.model import CpuLayout, ForwarderSpec, XdplabError
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, ForwarderSpec, Path as Way, XdplabError
 from xdplab.testbed import Port
 
 DPCTL_SHOW = """\
@@ -45,25 +44,25 @@ afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
               "emc-insert-inv-prob")  # fmt: skip
 
-#: Every option of the series as afxdp-facts 1.8 names it: option of the forwarder -> (key, a value, patch).
+#: Every option of the series: option of the forwarder -> (key, a value).
 PATCHED = {
-    "xsk_rx_ring": ("xsk-rx-ring", "512", "P1"),
-    "xsk_tx_ring": ("xsk-tx-ring", "512", "P1"),
-    "xsk_fill_ring": ("xsk-fill-ring", "1024", "P1"),
-    "xsk_comp_ring": ("xsk-comp-ring", "1024", "P1"),
-    "umem_frames": ("umem-frames", "8192", "P1"),
-    "umem_frame_size": ("umem-frame-size", "2048", "P2"),
-    "umem_headroom": ("umem-headroom", "0", "P2"),
-    "umem_hugepages": ("umem-hugepages", "2M", "P3"),
-    "busy_poll_us": ("busy-poll", "20", "P4"),
-    "busy_poll_budget": ("busy-poll-budget", "128", "P4"),
-    "prefer_busy_poll": ("prefer-busy-poll", "true", "P4"),
-    "rx_wakeup": ("rx-wakeup", "recvfrom", "P6"),
-    "tx_skb_budget": ("tx-skb-budget", "64", "P6"),
-    "shared_umem": ("shared-umem", "group1", "P7"),
-    "tx_copy": ("tx-copy", "auto", "P7"),
+    "xsk_rx_ring": ("xsk-rx-ring", "512"),
+    "xsk_tx_ring": ("xsk-tx-ring", "512"),
+    "xsk_fill_ring": ("xsk-fill-ring", "1024"),
+    "xsk_comp_ring": ("xsk-comp-ring", "1024"),
+    "umem_frames": ("umem-frames", "8192"),
+    "umem_frame_size": ("umem-frame-size", "2048"),
+    "umem_headroom": ("umem-headroom", "0"),
+    "umem_hugepages": ("umem-hugepages", "2M"),
+    "busy_poll_us": ("busy-poll", "20"),
+    "busy_poll_budget": ("busy-poll-budget", "128"),
+    "prefer_busy_poll": ("prefer-busy-poll", "true"),
+    "rx_wakeup": ("rx-wakeup", "recvfrom"),
+    "tx_skb_budget": ("tx-skb-budget", "64"),
+    "shared_umem": ("shared-umem", "group1"),
+    "tx_copy": ("tx-copy", "auto"),
 }
-ALL_KEYS = (*STOCK_KEYS, *(key for key, _, _ in PATCHED.values()), "netdev-afxdp/show")
+ALL_KEYS = (*STOCK_KEYS, *(key for key, _ in PATCHED.values()), "netdev-afxdp/show")
 LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 MakeDut = Callable[..., Dut]
 

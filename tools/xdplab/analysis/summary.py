@@ -85,7 +85,7 @@ class PointSummary(Model):
     worst_flows: tuple[FlowSummary, ...] = ()
     #: Frames that the tester's own card dropped; they are not in what was sent.
     tx_drops: int = 0
-    #: The same of what is measured in the same visits beside (`Method.beside`).
+    #: The same of what is measured in the same repetitions beside (`Method.beside`).
     beside: dict[str, "PointSummary"] = {}
 
     @property
@@ -101,7 +101,7 @@ def counted(method: Method[Any], trials: Sequence[TrialRecord], clause: str = ""
 
 
 def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The first of each repetition: a method may measure more than one thing in a visit, and has figures for these."""
+    """The first of each repetition: a method may measure more than one thing in it, and has figures for these."""
     first: dict[int, TrialRecord] = {}
     for trial in trials:
         of_clause = trial.clause == clause if clause else trial.clause not in method.beside
@@ -208,7 +208,7 @@ def _gone(trial: TrialRecord) -> float:
 
 
 def _repetitions(measured: Sequence[TrialRecord], own: Iterable[RepetitionFigures]) -> tuple[RepetitionFigures, ...]:
-    """Latency, the method's own figures, or both of each repetition: a method may measure the two in one visit."""
+    """Latency, the method's own figures, or both of each repetition: a method may measure the two in one repetition."""
     found = {one.repetition: one for one in own}
     for trial in measured:
         timed, other = _figures(trial), found.get(trial.repetition)

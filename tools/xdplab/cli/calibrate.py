@@ -68,9 +68,7 @@ class Found(Model):
         )
 
 
-def measure_tester(
-    spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None] = lambda text: None
-) -> Found:
+def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None]) -> Found:
     """Bring the testbed up, measure, take it down. `progress` is told of each of `TRIALS` trials a repetition.
 
     Raises:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a running Open vSwitch tells of itself: parsers of its commands' answers, for the record and for proofs.
 
-Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patch P5 (JSON),
+Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patches (JSON),
 `dpif-netdev/pmd-rxq-show`. Statistics of ports are asked over OpenFlow: the column of Interface lags by 5 s.
 """
 
@@ -49,7 +49,7 @@ def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
 
 
 def afxdp_show(text: str) -> dict[str, Any]:
-    """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without patch P5)."""
+    """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without our patches)."""
     try:
         told = json.loads(text)
     except ValueError:

@@ -152,12 +152,6 @@ class SshHost:
                 self.ask("end")
             _await(self._link.close())
 
-    def hang_up(self) -> None:
-        """Leave everything there as it is: the next session of this controller, or the lease, ends it."""
-        if self._open:
-            self._open = False
-            _await(self._link.close())
-
     @property
     def folder(self) -> Path:
         """Where a run may keep files on this host."""
@@ -242,10 +236,9 @@ class SshHost:
         }
         return started(lambda: RemoteProcess(self, self.ask("start", **asked), log))
 
-    def converse(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> RemoteLines:
+    def converse(self, argv: Sequence[str], *, log: Path) -> RemoteLines:
         """Start a command that is spoken to; see `Host.converse`."""
-        asked = {"argv": list(argv), "log": str(log), "env": dict(env or {})}
-        return started(lambda: RemoteLines(self, self.ask("converse", **asked), log))
+        return started(lambda: RemoteLines(self, self.ask("converse", argv=list(argv), log=str(log)), log))
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
         """Ask a program by its Unix socket; see `Host.ask_socket`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which combinations of settings a study visits, and what its analysis needs to know."""
+"""Which combinations of settings a study measures, and what its analysis needs to know."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

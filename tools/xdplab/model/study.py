@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study: the YAML matrix of points, the method, and how often each point is visited."""
+"""A study: the YAML matrix of points, the method, and how often each point is repeated."""
 
 import hashlib
 import itertools
@@ -12,8 +12,15 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
 from xdplab.model.base import Model, Shown
-from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
-from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
+from xdplab.model.design import (
+    Constraint,
+    DesignSpec,
+    Factorial,
+    Levels,
+    Scalar as Scalar,  # part of the models here, so of what is imported from here
+    SweepSpec,
+    as_levels,
+)
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
@@ -61,10 +68,10 @@ class StudySpec(Model):
     options: dict[str, Levels] = {}
     #: Combinations of settings that are left out.
     constraints: tuple[Constraint, ...] = ()
-    #: Which combinations of forwarders, options and knobs are visited.
+    #: Which combinations of forwarders, options and knobs are measured.
     design: DesignSpec = Factorial()
     traffic: TrafficSpec = TrafficSpec()
-    #: Load levels: for each, the keys of `traffic` that are replaced.
+    #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
     frame_bytes: tuple[FrameBytes, ...] = ()
     method: AnyMethod = Field(default_factory=default_method)

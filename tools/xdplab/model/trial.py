@@ -177,7 +177,7 @@ class DisturbanceRule(Model):
     max_stalled_share: float = Field(default=0.01, gt=0)
     max_steal_share: float = Field(default=0.01, gt=0)
     max_run_delay_share: float = Field(default=0.01, gt=0)
-    #: How often a disturbed step of a search is measured anew within its visit at the most, and how often a disturbed
+    #: How often a disturbed step of a search is measured anew within its repetition at most, and how often a disturbed
     #: repetition as a whole, for all points, behind the planned ones (`Method.repeats_whole`).
     max_repeats: int = Field(default=2, ge=0, le=20)
     #: What both may take together, as a share of the traffic time that the study plans: a machine that is never quiet
@@ -242,17 +242,17 @@ class TrialRecord(Model):
     point_id: str
     repetition: int
     #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
-    #: `figures`: what a method found; `end`: the visit is over and is not made again on resume.
+    #: `figures`: what a method found; `end`: the repetition is over and is not made again on resume.
     purpose: Purpose = "measure"
-    #: Number of the trial within its visit, and of the attempt at it.
+    #: Number of the trial within its repetition, and of the attempt at it.
     trial: int = 0
     attempt: int = 0
     status: Literal["ok", "disturbed", "failed", "unsupported"]
     reason: Shown = ""
     started: str
     setup_s: float = 0.0
-    #: Of the record that ends a visit: its wall time, and how much of that the traffic asked for took.
-    visit_s: float = 0.0
+    #: Of the record that ends a repetition: its wall time, and how much of that the traffic asked for took.
+    repetition_s: float = 0.0
     traffic_s: float = 0.0
     asked: TrialSpec | None = None
     offered_pps: float | None = None

@@ -22,8 +22,7 @@ from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.forwarders.vpp_record import Recorder
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets
-from xdplab.model import ForwarderSpec, InputError, StreamSpec, TrialSpec, XdplabError
-from xdplab.model import Path as Way
+from xdplab.model import ForwarderSpec, InputError, Path as Way, StreamSpec, TrialSpec, XdplabError
 from xdplab.runner import interruptible, recover
 from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext

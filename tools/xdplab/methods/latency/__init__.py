@@ -27,7 +27,7 @@ class LatencySpec(MethodSpec):
 
     name: Literal["latency"] = "latency"
     duration_s: float = Field(default=2.0, ge=0.05, le=3600)
-    #: A light load in probes per second that is measured first, in the same visit: where a forwarder loses frames at
+    #: A light load in probes per second that is measured first, as a trial beside: where a forwarder loses frames at
     #: the study's rate, its latency there is that of a queue, and only the light load compares.
     light_pps: float | None = Field(default=None, gt=0, le=100e6)
     light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A throughput that the loss curve of the same visit contradicts: frames lost below what was found good."""
+"""A throughput that the loss curve of the same repetition contradicts: frames lost below what was found good."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -106,7 +106,7 @@ class ForwardingRateFound(Model):
     intended_pps: Spread | None
     overloaded: bool
     #: In words, where the repetitions fall into two groups.
-    two_levels_kpps: str
+    bimodal_kpps: str
 
 
 class Rfc2544Figures(PointFigures):

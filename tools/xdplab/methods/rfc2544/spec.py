@@ -12,7 +12,7 @@ Clause = Literal["throughput", "latency", "loss-curve", "back-to-back", "recover
 
 
 class EqualLoadSpec(Model):
-    """What a visit measures beside the clauses, at loads that are the same for all forwarders, so that it pairs."""
+    """What a repetition measures beside the clauses, at loads that are the same for all forwarders: it pairs."""
 
     #: Latency as in RFC 2544 §26.2, at this load and not at each forwarder's own throughput.
     latency_pps: float | None = Field(default=None, gt=0, le=100e6)

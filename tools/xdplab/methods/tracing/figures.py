@@ -67,7 +67,7 @@ class TracingFigures(PointFigures):
     tracing: tuple[Traced | Untraced, ...] = ()
 
 
-def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int = 1) -> TracingFigures:
+def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int) -> TracingFigures:
     """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
     missing = {
         trial.figures["way"]: trial.figures["reason"]

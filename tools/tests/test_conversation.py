@@ -154,3 +154,18 @@ def test_nobody_listens(host: Host, tmp_path: Path) -> None:
         host.ask_socket(tmp_path / "absent", "exit")
     with pytest.raises(XdplabError, match=r"B: .*file: Connection refused"):
         host.ask_socket(tmp_path / "file", "exit")
+
+
+@pytest.mark.parametrize("told", [7, "line", {"line": "x"}, [1], "no hex", None])
+def test_an_agent_that_answers_something_else_is_told_of(told: Any, log: Path) -> None:
+    class Odd(AgentHost):
+        def ask(self, op: str, **asked: Any) -> Any:
+            return told
+
+    host = Odd.__new__(Odd)
+    host._name = "B"
+    with pytest.raises(XdplabError, match=r"^B: the agent's answer to exchange cannot be understood$"):
+        host.exchange(log, b"", b"")
+    if told is not None:  # nothing came yet
+        with pytest.raises(XdplabError, match=r"^B: the agent's answer to receive cannot be understood$"):
+            host.converse(["x"], log=log).receive(1)

@@ -103,7 +103,9 @@ class RemoteLines(RemoteProcess):
         found = self._host.ask("receive", pid=self._pid, timeout_s=timeout_s)
         if found == []:
             raise EOFError
-        return None if found is None else str(found[0])
+        if not (found is None or (isinstance(found, list) and isinstance(found[0], str))):
+            raise XdplabError(f"{self._host.name}: the agent's answer to receive cannot be understood")
+        return found[0] if found else None
 
 
 class SshHost:
@@ -247,7 +249,10 @@ class SshHost:
     def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
         """Ask a program by its Unix socket in bytes; see `Host.exchange`."""
         asked = {"path": str(path), "data": data.hex(), "until": until.hex(), "timeout_s": timeout_s}
-        return bytes.fromhex(self.ask("exchange", **asked))
+        try:
+            return bytes.fromhex(self.ask("exchange", **asked))
+        except (TypeError, ValueError):
+            raise XdplabError(f"{self._name}: the agent's answer to exchange cannot be understood") from None
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

@@ -44,12 +44,11 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_lines_go_both_ways(host: Host, log: Path) -> None:
-    process = host.converse(["sh", "-c", "echo one; echo two; read x; echo $x $WORD; echo err >&2"], log=log,
-                            env={"WORD": "said"})  # fmt: skip
+    process = host.converse(["sh", "-c", "echo one; echo two; read x; echo $x; echo err >&2"], log=log)
     assert [process.receive(30), process.receive(30), process.receive(0.05)] == ["one", "two", None]
     assert process.poll() is None
     process.send("three ; $HOME")
-    assert process.receive(30) == "three ; $HOME said"
+    assert process.receive(30) == "three ; $HOME"
     for _ in range(2):
         with pytest.raises(EOFError):
             process.receive(30)
@@ -155,3 +154,18 @@ def test_nobody_listens(host: Host, tmp_path: Path) -> None:
         host.ask_socket(tmp_path / "absent", "exit")
     with pytest.raises(XdplabError, match=r"B: .*file: Connection refused"):
         host.ask_socket(tmp_path / "file", "exit")
+
+
+@pytest.mark.parametrize("told", [7, "line", {"line": "x"}, [1], "no hex", None])
+def test_an_agent_that_answers_something_else_is_told_of(told: Any, log: Path) -> None:
+    class Odd(AgentHost):
+        def ask(self, op: str, **asked: Any) -> Any:
+            return told
+
+    host = Odd.__new__(Odd)
+    host._name = "B"
+    with pytest.raises(XdplabError, match=r"^B: the agent's answer to exchange cannot be understood$"):
+        host.exchange(log, b"", b"")
+    if told is not None:  # nothing came yet
+        with pytest.raises(XdplabError, match=r"^B: the agent's answer to receive cannot be understood$"):
+            host.converse(["x"], log=log).receive(1)

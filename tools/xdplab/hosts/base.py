@@ -118,7 +118,7 @@ class Host(Protocol):
         `die_with_us`: it ends when the thread that started it does, also by kill -9 (PR_SET_PDEATHSIG).
         """
 
-    def converse(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Conversation:
+    def converse(self, argv: Sequence[str], *, log: Path) -> Conversation:
         """Start a command that is spoken to; stderr goes to the file `log`, and it ends when its starter does."""
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:

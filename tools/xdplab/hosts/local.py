@@ -198,7 +198,7 @@ class LocalHost:
             except FileNotFoundError:
                 raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
 
-    def converse(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> LineProcess:
+    def converse(self, argv: Sequence[str], *, log: Path) -> LineProcess:
         """Start a command that is spoken to; see `Host.converse`."""
         full = ["setpriv", "--pdeathsig", "TERM", *self._prefix, *argv]
 
@@ -209,7 +209,6 @@ class LocalHost:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=err,
-                    env={**os.environ, **env} if env else None,
                     start_new_session=True,
                 )
             return LineProcess(popen, log)

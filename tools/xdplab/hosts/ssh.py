@@ -103,7 +103,9 @@ class RemoteLines(RemoteProcess):
         found = self._host.ask("receive", pid=self._pid, timeout_s=timeout_s)
         if found == []:
             raise EOFError
-        return None if found is None else str(found[0])
+        if not (found is None or (isinstance(found, list) and isinstance(found[0], str))):
+            raise XdplabError(f"{self._host.name}: the agent's answer to receive cannot be understood")
+        return found[0] if found else None
 
 
 class SshHost:
@@ -236,10 +238,9 @@ class SshHost:
         }
         return started(lambda: RemoteProcess(self, self.ask("start", **asked), log))
 
-    def converse(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> RemoteLines:
+    def converse(self, argv: Sequence[str], *, log: Path) -> RemoteLines:
         """Start a command that is spoken to; see `Host.converse`."""
-        asked = {"argv": list(argv), "log": str(log), "env": dict(env or {})}
-        return started(lambda: RemoteLines(self, self.ask("converse", **asked), log))
+        return started(lambda: RemoteLines(self, self.ask("converse", argv=list(argv), log=str(log)), log))
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
         """Ask a program by its Unix socket; see `Host.ask_socket`."""
@@ -248,7 +249,10 @@ class SshHost:
     def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
         """Ask a program by its Unix socket in bytes; see `Host.exchange`."""
         asked = {"path": str(path), "data": data.hex(), "until": until.hex(), "timeout_s": timeout_s}
-        return bytes.fromhex(self.ask("exchange", **asked))
+        try:
+            return bytes.fromhex(self.ask("exchange", **asked))
+        except (TypeError, ValueError):
+            raise XdplabError(f"{self._name}: the agent's answer to exchange cannot be understood") from None
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

@@ -150,7 +150,7 @@ def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut)
     told = made.mode()
     made.stop()
     programs = {argv[0] for argv in host.runs} - {"stat", "test", "grep", "readlink", "head"}
-    names = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl", "ovs-ofctl")
+    names = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl")
     assert programs == {f"/opt/ovs/{name}" for name in names}
     assert ["/opt/ovs/ovsdb-tool", "create", f"{there.rundir}/conf.db", "/opt/ovs/vswitch.ovsschema"] in host.runs
     assert told["build"]["key"] == "0123456789abcdef"

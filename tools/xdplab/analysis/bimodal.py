@@ -21,9 +21,13 @@ _LEAST = 6
 class Bimodal(Model):
     """Geometric mean and number of the lower and the upper values, in the unit of the values."""
 
+    #: Mean of the lower values.
     low: float
+    #: Mean of the upper ones.
     high: float
+    #: How many are low.
     low_count: int
+    #: How many are high.
     high_count: int
 
     @property

@@ -52,9 +52,13 @@ _Way = Literal["none", "student-t", "each-pair"]
 class Interval(Model):
     """A ratio, and where it lies at the stated confidence; bounds are None with fewer than three pairs."""
 
+    #: Geometric mean over the pairs.
     ratio: float
+    #: Lower bound.
     low: float | None
+    #: Upper bound.
     high: float | None
+    #: How many there are.
     pairs: int
     #: Of the verdict; within a family (`together`) of all its verdicts at once.
     confidence: float = CONFIDENCE
@@ -72,11 +76,13 @@ class Interval(Model):
     bimodal: Bimodal | None = None
     #: Standard error of the mean log ratio.
     error: float | None = None
-    #: How deep a slow spell is taken to be, as a ratio, and the relative resolution of the measure: what made `floor`.
+    #: How deep a slow spell is taken to be, as a ratio; with `resolution` it made `floor`.
     depth: float = DEPTH
+    #: Relative difference that the measure tells apart.
     resolution: float = 0.0
-    #: Comparisons that the verdict was corrected for, and p after Holm.
+    #: Comparisons that the verdict was corrected for.
     family: int = 1
+    #: p after Holm.
     corrected_p: float | None = None
 
     @property
@@ -114,13 +120,21 @@ class Interval(Model):
 class Difference(Model):
     """A difference in the unit of what was measured; otherwise as `Interval`."""
 
+    #: Over the pairs.
     mean: float
+    #: Lower bound; None with fewer than three pairs.
     low: float | None
+    #: Upper bound.
     high: float | None
+    #: How many there are.
     pairs: int
+    #: Of the bounds.
     confidence: float = CONFIDENCE
+    #: How they were found.
     method: Literal["none", "student-t"] = "none"
+    #: Half-width below which the interval never is.
     floor: float = 0.0
+    #: As of a ratio.
     bimodal: Bimodal | None = None
 
     @property

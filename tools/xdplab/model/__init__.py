@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
+"""The words of docs/glossary.md as frozen pydantic models: configuration in, results out."""
 
 from xdplab.model.base import (
     SCHEMA_VERSION as SCHEMA_VERSION,
@@ -8,6 +8,7 @@ from xdplab.model.base import (
     plain as plain,
     validated as validated,
 )
+from xdplab.model.calibration import Calibration as Calibration
 from xdplab.model.errors import (
     HostLost as HostLost,
     InputError as InputError,
@@ -28,7 +29,6 @@ from xdplab.model.study import Path as Path, Point as Point, StudySpec as StudyS
 from xdplab.model.testbed import CpuLayout as CpuLayout, TestbedSpec as TestbedSpec
 from xdplab.model.traffic import TrafficSpec as TrafficSpec
 from xdplab.model.trial import (
-    Calibration as Calibration,
     Disturbance as Disturbance,
     DisturbanceRule as DisturbanceRule,
     LatencySummary as LatencySummary,

@@ -289,6 +289,7 @@ class PointSession:
             had_sockets = bool(self._forwarder.pids())
             stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
             stack.callback(self._forwarder.stop)
+            stack.callback(self._tester.rest)
 
     def _remove_links(self) -> None:
         if self._links_before is None:

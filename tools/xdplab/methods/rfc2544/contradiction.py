@@ -16,6 +16,7 @@ class Contradiction(Model):
 
     #: Over all directions.
     load_pps: float
+    #: Frames lost of those sent.
     loss_ratio: float
     #: All trials that contradict were disturbed.
     disturbed: bool

@@ -66,10 +66,10 @@ static void receive(void)
 	trailer_at(__u64, trailer, TRAILER_OFF_NS) =
 		to_be(64, SENT_NS - 1 - seq);
 	clock_ns = SENT_NS;
-	account(trailer, &rx_streams[0]);
-	account(trailer, &rx_streams[0]);
+	account(trailer, &trial.streams[0]);
+	account(trailer, &trial.streams[0]);
 	trailer[TRAILER_OFF_EP] = 0;
-	account(trailer, &rx_streams[0]);
+	account(trailer, &trial.streams[0]);
 	count_port(0);
 }
 
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 				    .sa_flags = SA_SIGINFO };
 
 	rx_preempted = argc > 1 && atoi(argv[1]);
-	rx_streams[0].flows = 1;
+	trial.streams[0].flows = 1;
 	sigaction(SIGTRAP, &action, NULL);
 	do {
 		step++;

@@ -79,6 +79,6 @@ def test_a_second_signal_ends_the_drain(middle, tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.5)
         process.send_signal(signal.SIGTERM)
-        result = json.loads(process.communicate(timeout=10)[0])
+        result = json.loads(process.communicate(timeout=60)[0])
     assert result["interrupted"]
     assert only(result)["lost"] == 1

@@ -44,7 +44,7 @@ def test_a_lap_of_the_frames_sequence_in_xdpgen(direct):
             argv = [sys.executable, INJECT, *map(str, (0, prog, epoch, first, step, count))]
             subprocess.run(argv, input="go\n", text=True, check=True, timeout=20, stdout=subprocess.DEVNULL)
         process.send_signal(signal.SIGINT)
-        one = only(json.loads(process.communicate(timeout=5)[0]))
+        one = only(json.loads(process.communicate(timeout=60)[0]))
     assert (one["received"], one["out_of_order"], one["duplicated"]) == (7, 0, 0)
     assert one["gaps"]["last_lost"] == 4 * STEP + 3
 

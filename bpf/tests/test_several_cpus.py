@@ -21,10 +21,10 @@ def receiver_of(net, port):
     link = json.loads(sh("ip", "-n", net.ns(port[0]), "-d", "-j", "link", "show", port))[0]
     prog = json.loads(sh("bpftool", "-j", "prog", "show", "id", link["xdp"]["prog"]["id"]))
     for map_id in prog["map_ids"]:
-        if json.loads(sh("bpftool", "-j", "map", "show", "id", map_id))["name"].endswith(".rodata"):
+        if json.loads(sh("bpftool", "-j", "map", "show", "id", map_id))["name"].endswith(".bss"):
             (entry,) = json.loads(sh("bpftool", "-j", "map", "dump", "id", map_id))
             (values,) = entry["formatted"]["value"].values()
-            (epoch,) = [v["rx_epoch"] for v in values if "rx_epoch" in v]
+            (epoch,) = [v["trial"]["epoch"] for v in values if "trial" in v]
     return prog["id"], epoch + 1
 
 
@@ -52,7 +52,7 @@ def test_two_cpus_at_once(direct, case):
             injector.communicate(timeout=20)
             assert injector.returncode == 0
         process.send_signal(signal.SIGINT)
-        result = json.loads(process.communicate(timeout=5)[0])
+        result = json.loads(process.communicate(timeout=60)[0])
     one = only(result)
     unique = 2 * COUNT if case == "interleaved" else COUNT
     assert (one["sent"], one["received"], one["duplicated"]) == (0, unique, 2 * COUNT - unique)

@@ -60,7 +60,7 @@ def test_peer_that_takes_no_redirects(middle):
             result = xdpgen(config([middle.port("a0"), middle.port("c0", rx="tc")], warmup_s=0))
             seen = event(process, signal.SIGUSR1)
             done = event(process, signal.SIGINT)
-            _, err = process.communicate(timeout=5)
+            _, err = process.communicate(timeout=60)
     finally:
         middle.accept_redirects("c0")
     assert counts(only(result))["received"] == 0
@@ -74,7 +74,7 @@ def test_peer_that_takes_no_redirects(middle):
 def test_refuses_a_busy_port(middle):
     with middle.xdpfwd("--if0", "b1", "--hairpin"):
         with middle.program("b", XDPFWD, *BOTH) as second:
-            _, err = second.communicate(timeout=5)
+            _, err = second.communicate(timeout=60)
         assert second.returncode == 2
         assert err.startswith("xdpfwd: port busy: b1 carries XDP program")
         assert len(err.splitlines()) == 1

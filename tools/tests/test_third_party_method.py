@@ -59,6 +59,13 @@ def test_without_the_distribution_its_study_and_its_run_are_refused_in_one_line(
     cli("show").refused("name should be one of", "run.json")
 
 
+def test_sources_that_are_newer_than_what_is_installed_say_so(
+    cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xdplab.model.plugins.entry_points", lambda **_: ())
+    cli("run", study(tmp_path)).refused("no method is installed", "run ci/setup")
+
+
 def test_a_key_of_its_spec_is_checked(tmp_path: Path, env: dict[str, str]) -> None:
     path = studies.study_file(tmp_path, method={**SPREAD, "length_s": 1})
     xdplab("run", path, env=env).refused("method.length_s: unknown key")

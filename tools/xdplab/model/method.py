@@ -47,7 +47,8 @@ def _typed(value: Any) -> MethodSpec:
     try:
         model = spec_model(str(name))
     except InputError:
-        known = ", ".join(map(repr, plugins.names(GROUP)))
+        if not (known := ", ".join(map(repr, plugins.names(GROUP)))):
+            raise ValueError("no method is installed: xdplab is older than its sources; run ci/setup") from None
         raise ValueError(f"name should be one of {known}") from None
     return model.model_validate({**value, "name": name})
 

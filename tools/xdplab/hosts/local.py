@@ -204,13 +204,8 @@ class LocalHost:
 
         def start() -> LineProcess:
             with log.open("wb") as err:
-                popen = subprocess.Popen(
-                    full,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=err,
-                    start_new_session=True,
-                )
+                pipe = subprocess.PIPE
+                popen = subprocess.Popen(full, stdin=pipe, stdout=pipe, stderr=err, start_new_session=True)
             return LineProcess(popen, log)
 
         try:
@@ -234,8 +229,6 @@ class LocalHost:
             yield
         except OSError as exc:
             raise XdplabError(f"{self.name}: {path}: {exc.strerror or exc}") from None
-        except sockets.Refusal as exc:
-            raise XdplabError(f"{self.name}: {path}: {exc}") from None
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

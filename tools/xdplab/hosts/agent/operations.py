@@ -29,21 +29,17 @@ class Refused(Exception):
         self.kind = kind
 
 
-def _run(processes: Processes, asked: Asked) -> dict[str, Any]:
+def _spawn(asked: Asked, **ends: Any) -> subprocess.Popen[Any]:
     argv = _argv(asked)
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_env(asked),
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
+        return subprocess.Popen(argv, env=_env(asked), start_new_session=True, **ends)
     except FileNotFoundError:
         raise Refused(argv[0], "missing") from None
+
+
+def _run(processes: Processes, asked: Asked) -> dict[str, Any]:
+    pipe = subprocess.PIPE
+    process = _spawn(asked, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace")
     processes.running[asked["id"]] = process
     try:
         out, err = process.communicate(asked.get("stdin") or "", timeout=asked["timeout_s"])
@@ -64,22 +60,12 @@ def _cancel(processes: Processes, asked: Asked) -> None:
 
 
 def _start(processes: Processes, asked: Asked) -> int:
-    argv, stdin = _argv(asked), asked.get("stdin")
+    stdin = asked.get("stdin")
     piped = stdin is not None or asked.get("hold_stdin")
     with contextlib.ExitStack() as stack:
         err = stack.enter_context(_create(asked["log"]))
         out = stack.enter_context(_create(asked["stdout"])) if asked.get("stdout") else err
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=_env(asked),
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise Refused(argv[0], "missing") from None
+        process = _spawn(asked, stdin=subprocess.PIPE if piped else subprocess.DEVNULL, stdout=out, stderr=err)
     processes.started[process.pid] = process
     if stdin is not None and process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
@@ -89,19 +75,8 @@ def _start(processes: Processes, asked: Asked) -> int:
 
 
 def _converse(processes: Processes, asked: Asked) -> int:
-    argv = _argv(asked)
     with _create(asked["log"]) as err:
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                env=_env(asked),
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise Refused(argv[0], "missing") from None
+        process = _spawn(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err)
     processes.started[process.pid] = process
     processes.lines[process.pid] = Lines(process)
     return process.pid
@@ -141,8 +116,6 @@ def _told(path: str) -> Iterator[None]:
         yield
     except OSError as exc:
         raise Refused(f"{path}: {exc.strerror or exc}") from None
-    except sockets.Refusal as exc:
-        raise Refused(f"{path}: {exc}") from None
 
 
 def _wait(processes: Processes, asked: Asked) -> int | None:

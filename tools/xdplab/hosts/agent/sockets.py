@@ -16,22 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Refusal(Exception):
-    """What a program answers a request with that it does not carry out."""
-
-
 def ask(path: str, method: str, params: list[Any], timeout_s: float) -> Any:
     """The result.
 
     Raises:
-        OSError: nobody listens there, or no answer came in time.
-        Refusal: an error is the answer, or it is no answer.
+        OSError: nobody listens there, no answer came in time, an error is the answer, or it is no answer.
     """
     with _connected(path, timeout_s) as sock:
         sock.sendall(json.dumps({"id": 0, "method": method, "params": params}).encode())
         reply = _reply(sock)
     if reply.get("error") is not None:
-        raise Refusal(str(reply["error"]))
+        raise OSError(str(reply["error"]))
     return reply.get("result")
 
 
@@ -39,8 +34,7 @@ def exchange(path: str, data: bytes, until: bytes, timeout_s: float) -> bytes:
     """All that a program answers to these bytes, up to an end of it that is known before.
 
     Raises:
-        OSError: nobody listens there, or the end did not come in time.
-        Refusal: it hung up.
+        OSError: nobody listens there, it hung up, or the end did not come in time.
     """
     got = b""
     with _connected(path, timeout_s) as sock:
@@ -48,7 +42,7 @@ def exchange(path: str, data: bytes, until: bytes, timeout_s: float) -> bytes:
         while not got.endswith(until):
             read = sock.recv(1 << 16)
             if not read:
-                raise Refusal("it hung up")
+                raise ConnectionError("it hung up")
             got += read
     return got
 
@@ -71,7 +65,7 @@ def _reply(sock: socket.socket) -> dict[str, Any]:
     while True:
         read = sock.recv(1 << 16)
         if not read:
-            raise Refusal("it hung up")
+            raise ConnectionError("it hung up")
         text += read
         if not text.rstrip().endswith(b"}"):
             continue
@@ -80,5 +74,5 @@ def _reply(sock: socket.socket) -> dict[str, Any]:
         except ValueError:
             continue  # the object goes on
         if not isinstance(reply, dict):
-            raise Refusal("no object came")
+            raise OSError("no object came")
         return reply

@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,21 +127,26 @@ def test_a_program_missing_for_one_forwarder_fails_that_one(lab: Lab) -> None:
     assert done.code == 1
 
 
-def test_without_root_nothing_is_touched(lab: Lab) -> None:
-    study = lab.study()
-    for folder in (lab.folder, *lab.folder.parents):
-        if folder.is_relative_to("/tmp") and folder.parent != folder:
-            folder.chmod(folder.stat().st_mode | 0o011)
-    for path in lab.folder.iterdir():
-        path.chmod(0o644)
-    writable = lab.folder / "nobody"
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that any user may enter; pytest's own is closed again by each pytest that starts meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="lab-open-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+def test_without_root_nothing_is_touched(lab: Lab, open_folder: Path) -> None:
+    testbed = Path(shutil.copy(lab.testbed, open_folder))
+    text = lab.study(testbed=str(testbed), tester="xdpgen").read_text(encoding="utf-8")
+    study = open_folder / "study.yaml"
+    study.write_text(text, encoding="utf-8")
+    writable = open_folder / "nobody"
     writable.mkdir()
     os.chown(writable, 65534, 65534)
     own = {"XDPLAB_STATE": str(writable / "state"), "XDPLAB_RESULTS": str(writable / "results"), "PYTHONPATH": ""}
-    plain = study.read_text(encoding="utf-8").replace("tester: quick", "tester: xdpgen")
-    study.write_text(plain, encoding="utf-8")
     lab.xdplab("run", study, wrap=NOBODY, **own).refused(f"testbed {lab.name}: ", "need root; run it with sudo")
-    lab.xdplab("restore", "--testbed", lab.testbed, wrap=NOBODY, **own).refused("need root")
+    lab.xdplab("restore", "--testbed", testbed, wrap=NOBODY, **own).refused("need root")
     lab.assert_nothing_left()
 
 

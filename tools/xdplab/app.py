@@ -36,7 +36,10 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
     Raises:
         InputError: the file or a replaced value is bad.
     """
-    return validated(StudySpec, _changed(path, changes), str(path))
+    study = validated(StudySpec, _changed(path, changes), str(path))
+    if not changes or "forwarders" not in changes or "answer" in changes:  # a part of its forwarders needs no answer
+        study.check_answer()
+    return study
 
 
 def _changed(path: Path, changes: dict[str, Any] | None) -> dict[str, Any]:

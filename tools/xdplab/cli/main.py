@@ -16,7 +16,7 @@ import typer
 
 from xdplab import __version__
 from xdplab.cli.dev import dev
-from xdplab.cli.runs import AsJson, Results, compare, merge, report, show
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
@@ -53,6 +53,8 @@ def run(
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
     changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
+    if unfinished and changes:
+        raise InputError("run: --resume goes on with the study as it was begun; leave out --set and --testbed")
     spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
     prepared = app.prepare(spec)
     if dry_run:
@@ -101,7 +103,7 @@ def analyse(
     bandwidth_bps: Annotated[
         float | None, typer.Option("--bandwidth-bps", min=1, help="of the medium, for --under-load")
     ] = None,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
     """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change."""
     import yaml

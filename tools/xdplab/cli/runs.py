@@ -13,6 +13,11 @@ import typer
 from xdplab.tools import results_folder
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
+#: The same for what only reads runs.
+ResultsThere = Annotated[
+    Path | None,
+    typer.Option("--results", exists=True, file_okay=False, help="folder of run folders (default: results/)"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 
 
@@ -21,7 +26,7 @@ def show(
     point: Annotated[str | None, typer.Argument(help="id or title of a point: how its numbers came about")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
     """Print each point of a run; of one point the way from the frames counted to its numbers."""
     from xdplab.analysis import answer, summarise
@@ -53,7 +58,7 @@ def show(
         print(line)
 
 
-def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
+def report(run: Annotated[str, typer.Argument()] = "latest", results: ResultsThere = None) -> None:
     """Draw report.html again from a run folder."""
     from xdplab.report import write_report
     from xdplab.results import find_run
@@ -66,7 +71,7 @@ def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = 
 def compare(
     runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
     as_json: AsJson = False,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
     """Compare what runs share and their environments; of three runs on, print the trend too."""
     from xdplab.cli.compare import compare_named
@@ -76,7 +81,7 @@ def compare(
 
 def merge(
     runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
     """Write one report over several runs, with links to their own: merged.html in the results folder."""
     from xdplab.cli.merge import merge_runs

@@ -4,7 +4,7 @@
 from importlib.metadata import entry_points
 from typing import Any
 
-from xdplab.model.errors import InputError
+from xdplab.model.errors import InputError, meant
 
 
 def names(group: str) -> list[str]:
@@ -20,4 +20,5 @@ def find(group: str, kind: str, name: str) -> Any:
     """
     for entry in entry_points(group=group, name=name):
         return entry.load()
-    raise InputError(f"{kind} {name!r}: unknown; there are {', '.join(names(group))}")
+    there = names(group)
+    raise InputError(f"{kind} {name!r}: unknown{meant(name, there)}; there are {', '.join(there)}")

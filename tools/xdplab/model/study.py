@@ -21,6 +21,7 @@ from xdplab.model.design import (
     SweepSpec,
     as_levels,
 )
+from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
@@ -67,7 +68,7 @@ class StudySpec(Model):
     path: tuple[Path, ...] = (Path.THROUGH,)
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
     forwarders: tuple[ForwarderSpec, ...] = ()
-    #: Two forwarders (by position or title) whose ratio is the report's first sentence.
+    #: Two forwarders (by title, or by name) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
     #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
     reproduces: tuple[str, ...] = ()
@@ -120,6 +121,19 @@ class StudySpec(Model):
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
 
+    def check_answer(self) -> None:
+        """The forwarders of `answer` are among its own.
+
+        Raises:
+            InputError: one is not.
+        """
+        titles = {name: None for each in self.all_forwarders for name in (each.title, each.name)}
+        for title in self.answer or ():
+            if title not in titles:
+                raise InputError(
+                    f"study {self.name}: answer: {title!r} is none of its forwarders{meant(title, titles)}"
+                )
+
     def check_references(self) -> None:
         """What was published and shall stand beside ours is there.
 
@@ -160,6 +174,13 @@ class StudySpec(Model):
         if self.tester_options and self.testers:
             raise ValueError("tester_options are of `tester`; with `testers` write the options behind their names")
         return self
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _two_or_none(cls, value: Any) -> Any:
+        if value is None or (isinstance(value, list | tuple) and len(value) == 2):
+            return value
+        raise ValueError("two forwarders are expected, or null for none")
 
     @field_validator("knobs", "tester_options", mode="before")
     @classmethod

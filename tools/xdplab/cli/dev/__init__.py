@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from xdplab.cli.dev.record import record
-from xdplab.cli.runs import AsJson, Results
+from xdplab.cli.runs import AsJson, ResultsThere
 from xdplab.tools import results_folder
 
 dev = typer.Typer(no_args_is_help=True, help="For who works on xdplab: benchmarks of it, and recorders for its tests.")
@@ -50,7 +50,7 @@ def false_alarms(
         int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
     ] = None,
     as_json: AsJson = False,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
     """Count how often a forwarder is called different from itself, or equal things under simulated noise are."""
     from xdplab import app

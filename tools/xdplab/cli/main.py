@@ -195,11 +195,13 @@ def restore(testbed: Testbed = "embedded") -> None:
 
 @cli.command()
 def schema() -> None:
-    """Print the JSON Schema of study and testbed files, and of run.json."""
-    from xdplab.model import RunRecord, StudySpec, TestbedSpec
+    """Print the JSON Schema of study and testbed files, of run.json and lines of trials.jsonl, and of `show --json`."""
+    from xdplab.analysis.columns import schema_of_rows
+    from xdplab.model import RunRecord, StudySpec, TestbedSpec, TrialRecord
 
-    models = (StudySpec, TestbedSpec, RunRecord)
-    print(json.dumps({model.__name__: model.model_json_schema(by_alias=True) for model in models}, indent=1))
+    found = {model.__name__: model.model_json_schema() for model in (StudySpec, TestbedSpec)}
+    found |= {model.__name__: model.model_json_schema(mode="serialization") for model in (RunRecord, TrialRecord)}
+    print(json.dumps({**found, "show --json": schema_of_rows()}, indent=1))
 
 
 @cli.command()

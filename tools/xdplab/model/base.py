@@ -6,8 +6,11 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from xdplab.model.described import described
 from xdplab.model.errors import InputError, meant
 
 #: Version of every file xdplab writes; raised when a reader of the old form would misread the new one.
@@ -37,6 +40,29 @@ class Model(BaseModel):
     """Base of all configuration and result models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Each field with the `#:` lines above it."""
+        found = handler(schema)
+        told, properties = described(cls), handler.resolve_ref_schema(found).get("properties", {})
+        for name, field in cls.model_fields.items():
+            if name in told and (field.alias or name) in properties:  # a model may write itself in a way of its own
+                properties[field.alias or name]["description"] = told[name]
+        return found
+
+
+class OneOrMany:
+    """Mark of a list for which one value may stand, or of a design for which its name may: so its schema says it."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """What is written in a file; what is read back is always the whole."""
+        found = handler(schema)
+        if handler.mode == "serialization":
+            return found
+        names = found.get("discriminator", {}).get("mapping")
+        return {"anyOf": [{"enum": [*names]} if names else found["items"], found]}
 
 
 def _key(location: tuple[Any, ...], data: Any) -> str:

@@ -6,12 +6,12 @@ import itertools
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Model, Shown
+from xdplab.model.base import Model, OneOrMany, Shown
 from xdplab.model.design import (
     Constraint,
     DesignSpec,
@@ -61,13 +61,13 @@ class StudySpec(Model):
     #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
-    testers: tuple[str, ...] = ()
+    testers: Annotated[tuple[str, ...], OneOrMany] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point.
-    path: tuple[Path, ...] = (Path.THROUGH,)
+    path: Annotated[tuple[Path, ...], OneOrMany] = (Path.THROUGH,)
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
-    forwarders: tuple[ForwarderSpec, ...] = ()
+    forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
     #: Two forwarders (by title, or by name) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
     #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
@@ -87,7 +87,7 @@ class StudySpec(Model):
     #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
     #: Sizes in the place of the one of `traffic`; each is a point.
-    frame_bytes: tuple[FrameBytes, ...] = ()
+    frame_bytes: Annotated[tuple[FrameBytes, ...], OneOrMany] = ()
     #: What is measured, and how long.
     method: AnyMethod = Field(default_factory=default_method)
     #: How often each point is measured.

@@ -12,12 +12,13 @@ from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.methods import method_class
 from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.model.errors import meant
 from xdplab.report import write_report
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
-from xdplab.tools import results_folder as results_folder, testbeds_folder as testbeds_folder
+from xdplab.tools import results_folder as results_folder, studies_folder, testbeds_folder as testbeds_folder
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,29 @@ class Prepared:
     testbed: TestbedSpec
     testers: tuple[Tester, ...]
     plan: Plan
+
+
+def study_files() -> dict[str, Path]:
+    """Name -> file of the studies in `suites/studies`."""
+    return {path.stem: path for path in sorted(studies_folder().glob("*.yaml"))}
+
+
+def find_study(name_or_path: str) -> Path:
+    """A file as given, or of that name in `suites/studies`, with or without its ending.
+
+    Raises:
+        InputError: a name alone, of which neither is there.
+    """
+    path, known = Path(name_or_path), study_files()
+    if path.is_file() or path.name != name_or_path:
+        return path
+    found = known.get(name_or_path.removesuffix(".yaml"))
+    if found is None:
+        raise InputError(
+            f"study {name_or_path!r}: no such file, and none of suites/studies{meant(path.stem, known)}; there are "
+            f"{', '.join(known)}"
+        )
+    return found
 
 
 def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:

@@ -30,6 +30,11 @@ def results_folder() -> Path:
     return folder_of("XDPLAB_RESULTS", project_root() / "results")
 
 
+def studies_folder() -> Path:
+    """`suites/studies/` of the checkout."""
+    return project_root() / "suites" / "studies"
+
+
 def testbeds_folder() -> Path:
     """`suites/testbeds/` of the checkout."""
     return project_root() / "suites" / "testbeds"

@@ -28,7 +28,10 @@ def show(
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
     results: ResultsThere = None,
 ) -> None:
-    """Print each point of a run; of one point the way from the frames counted to its numbers."""
+    """Print each point of a run; of one point the way from the frames counted to its numbers.
+
+    Example: xdplab show latest ovs-afxdp
+    """
     from xdplab.analysis import answer, summarise
     from xdplab.analysis.columns import rows_of
     from xdplab.cli.tables import csv_text, summary_table
@@ -59,7 +62,10 @@ def show(
 
 
 def report(run: Annotated[str, typer.Argument()] = "latest", results: ResultsThere = None) -> None:
-    """Draw report.html again from a run folder."""
+    """Draw report.html again from a run folder.
+
+    Example: xdplab report latest
+    """
     from xdplab.report import write_report
     from xdplab.results import find_run
 
@@ -73,7 +79,10 @@ def compare(
     as_json: AsJson = False,
     results: ResultsThere = None,
 ) -> None:
-    """Compare what runs share and their environments; of three runs on, print the trend too."""
+    """Compare what runs share and their environments; of three runs on, print the trend too.
+
+    Example: xdplab compare RUN latest
+    """
     from xdplab.cli.compare import compare_named
 
     compare_named(runs, results or results_folder(), as_json)
@@ -83,7 +92,10 @@ def merge(
     runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
     results: ResultsThere = None,
 ) -> None:
-    """Write one report over several runs, with links to their own: merged.html in the results folder."""
+    """Write one report over several runs, with links to their own: merged.html in the results folder.
+
+    Example: xdplab merge RUN RUN
+    """
     from xdplab.cli.merge import merge_runs
 
     merge_runs(runs or (), results or results_folder())

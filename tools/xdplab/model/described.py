@@ -18,18 +18,14 @@ def described(model: type) -> dict[str, str]:
     return found
 
 
-def told(part: Any) -> str:
-    """Docstring of a class or function; of a name without its own (`A = B.called(...)`) the `#:` lines above it."""
-    own = inspect.getdoc(part) if vars(part).get("__doc__") else None
-    if own or not isinstance(part, type):
-        return own or ""
-    for module in {vars(base)["__module__"] for base in part.__mro__}:
-        there = sys.modules[module]
-        name = next((name for name, value in vars(there).items() if value is part), None)
-        above = dict(_comments(there)).get(name, "") if name and module.startswith(part.__module__) else ""
-        if above:
-            return above
-    return inspect.getdoc(part) or ""
+def document(part: Any) -> str:
+    """Docstring of a module, class or function, or of what it is made from; without the paragraph of its errors."""
+    return (inspect.getdoc(part) or "").partition("\n\nRaises:")[0].strip()
+
+
+def above(module: str, name: str) -> str:
+    """The `#:` lines above a name of a module."""
+    return dict(_comments(sys.modules[module])).get(name, "")
 
 
 def _comments(where: Any) -> Iterator[tuple[str, str]]:

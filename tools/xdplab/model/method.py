@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema
 
 from xdplab.model import plugins
 from xdplab.model.base import Model, Shown
-from xdplab.model.errors import InputError
+from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 
 GROUP = "xdplab.methods"
@@ -47,8 +47,8 @@ def _typed(value: Any) -> MethodSpec:
     try:
         model = spec_model(str(name))
     except InputError:
-        known = ", ".join(map(repr, plugins.names(GROUP)))
-        raise ValueError(f"name should be one of {known}") from None
+        known = plugins.names(GROUP)
+        raise ValueError(f"name should be one of {', '.join(map(repr, known))}{meant(name, known)}") from None
     return model.model_validate({**value, "name": name})
 
 

@@ -57,7 +57,7 @@ def data_format() -> str:
 
 def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str]:
     """Of a model and all that it is made of, without those that are listed already."""
-    for model in _models(root, listed):
+    for model in models_of(root, listed):
         lines = ["| field | type | default | |", "|---|---|---|---|"]
         for name, *cells in rows(model):
             if not cells[-1]:
@@ -87,15 +87,16 @@ def own_methods() -> tuple[type[Method[Any]], ...]:
     return tuple(sorted(ours, key=lambda method: method.name))
 
 
-def _models(model: type[Model], listed: dict[str, type[Model]]) -> Iterator[type[Model]]:
+def models_of(model: type[Model], listed: dict[str, type[Model]] | None = None) -> Iterator[type[Model]]:
     """The model, and those within it, each once."""
+    listed = {} if listed is None else listed
     if listed.setdefault(model.__name__, model) is not model:
         raise LookupError(f"two models are called {model.__name__}")
     yield model
     for field in model.model_fields.values():
         for inner in _inside(field.annotation):
             if listed.get(inner.__name__) is not inner:
-                yield from _models(inner, listed)
+                yield from models_of(inner, listed)
 
 
 def _inside(annotation: Any) -> Iterator[type[Model]]:

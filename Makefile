@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-# The two commands of the README; everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
-.PHONY: latency test ssh-suites nic-test pool provision undo report setup clean
+# Everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
+.PHONY: help latency test ssh-suites nic-test pool provision undo report setup clean
 
-latency: setup
+help: # what there is to make
+	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
+
+latency: setup # sets the machine up, measures every forwarder, writes results/latest/report.html
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"
 
-test: setup
+test: setup # all tests and checks
 	ci/check
 
-# both suites against three hosts behind sshd, which are network namespaces of this machine
-ssh-suites: setup
+ssh-suites: setup # two suites against three hosts behind sshd, which are network namespaces of this machine
 	.venv/bin/python tools/tests/lab/sshlab.py run .venv/bin/robot --outputdir results/robot \
 		-v "TESTBED:{testbed}" $(ROBOT) suites/latency.robot suites/rfc2544.robot
 
-# igb and virtio_net, emulated, and Debian 12's kernel: docs/nic-lane.md; make nic-test KERNEL=6.1 for one of the two
-nic-test: setup
+nic-test: setup # igb and virtio_net, emulated, and Debian 12's kernel: docs/nic-lane.md; KERNEL=6.1 for one of the two
 	.venv/bin/python ci/nic $(if $(KERNEL),--kernel $(KERNEL))
 
-# studies shared out over a pool of testbeds, and one report: make pool POOL=FILE [SUITES="..."] [ROBOT="-v ..."]
 SUITES ?= suites/latency.robot suites/rfc2544.robot
-pool: setup
+pool: setup # suites shared out over a pool of testbeds, and one report: POOL=FILE [SUITES="..."] [ROBOT="-v ..."]
 	@test -f "$(POOL)" || { echo "make pool: give POOL=FILE, such as suites/testbeds/pool-example.dat" >&2; exit 2; }
 	results=$(CURDIR)/results/pool-$$(date -u +%Y%m%d-%H%M%S); status=0; \
 	PATH=$(CURDIR)/.venv/bin:$$PATH XDPLAB_RESULTS=$$results pabot --pabotlib --pabotlibport 0 \
@@ -28,14 +28,13 @@ pool: setup
 		-v TESTBED:pool $(ROBOT) $(SUITES) || status=$$?; \
 	.venv/bin/xdplab merge --results $$results && exit $$status
 
-# ci/ansible on the hosts of a testbed file: make provision TESTBED=lab.yaml [ANSIBLE="--check --diff"]
-provision undo report: setup
+provision undo report: setup # ci/ansible on the hosts of a testbed file: TESTBED=lab.yaml [ANSIBLE="--check --diff"]
 	XDPLAB_TESTBED="$(TESTBED)" ANSIBLE_CONFIG=ci/ansible/ansible.cfg LC_ALL=C.UTF-8 \
 		.venv/bin/ansible-playbook $(ANSIBLE) ci/ansible/$@.yml
 
-setup:
+setup: # installs and builds what is missing
 	@ci/setup
 
-clean:
+clean: # removes what was built, and .venv
 	rm -rf build .venv
 	$(MAKE) -C bpf clean

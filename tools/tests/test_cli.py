@@ -144,8 +144,8 @@ def test_doctor_is_exit_code_2_when_something_is_missing(
     assert done.code == 2
 
 
-def test_schema_and_version_are_printed(cli: Callable[..., Done]) -> None:
-    assert set(cli("schema").json()) == {"StudySpec", "TestbedSpec", "RunRecord"}
+def test_the_version_is_printed(cli: Callable[..., Done]) -> None:
+    assert cli("version").out == cli("--version").out
     assert cli("version").out.strip().count(".") == 2
 
 

@@ -11,10 +11,11 @@ from lab import studies
 
 from xdplab import api
 from xdplab.analysis.columns import own_columns
-from xdplab.cli.dev.data_format import data_format, described, own_methods
+from xdplab.cli.dev.data_format import data_format, own_methods
 from xdplab.methods import method_class, method_names
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model
+from xdplab.model.described import described
 from xdplab.tools import project_root
 
 ROOT = project_root()

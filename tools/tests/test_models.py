@@ -17,7 +17,7 @@ from xdplab.testbed import usable_cpus
 @pytest.mark.parametrize(
     ("changes", "key", "words"),
     [
-        ({"repetition": 3}, "repetition", "unknown key (known here: answer, constraints"),
+        ({"repetition": 3}, "repetition", "unknown key; did you mean 'repetitions'? (known here: answer"),
         ({"traffic": {"framebytes": 64}}, "traffic.framebytes", "unknown key"),
         ({"schema": 2}, "schema", "Input should be 1 (got 2)"),
         ({"name": "Über study"}, "name", "'Über study'"),
@@ -36,7 +36,11 @@ from xdplab.testbed import usable_cpus
         ({"path": "around"}, "path", "'through', 'hairpin' or 'reflect'"),
         ({"knobs": [1]}, "knobs", "(got [1])"),
         ({"method": {"name": "guess"}}, "method", "'latency'"),
-        ({"answer": ["fake"]}, "answer.1", "required"),
+        ({"answer": ["fake"]}, "answer", "two forwarders are expected, or null for none (got ['fake'])"),
+        ({"answer": []}, "answer", "two forwarders are expected, or null for none (got [])"),
+        ({"repetitions": True}, "repetitions", "a number is expected, not true or false"),
+        ({"method": {"name": "latency", "duration_s": True}}, "method.duration_s", "a number is expected"),
+        ({"traffic": {"flows": True}}, "traffic.flows", "a number is expected"),
         ({"max_loss_ratio": 1.1}, "max_loss_ratio", "(got 1.1)"),
     ],
 )

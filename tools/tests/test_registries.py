@@ -31,9 +31,9 @@ def test_every_tester_and_knob_has_its_own_name() -> None:
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"forwarder 'ovs': unknown; there are fake, linux-bridge, nf, ovs-afpacket"):
+    with pytest.raises(InputError, match=r"forwarder 'ovs': unknown; .*there are fake, linux-bridge, nf, ovs-afpacket"):
         make_forwarder(ForwarderSpec(name="ovs"))
-    with pytest.raises(InputError, match=r"tester 'trexx': unknown; there are fake, trex, xdpgen"):
+    with pytest.raises(InputError, match=r"tester 'trexx': unknown; did you mean 'trex'\?; there are"):
         testers.make_tester("trexx")
     with pytest.raises(InputError, match=r"knob 'warp': unknown; there are "):
         make_knob("warp")
@@ -44,7 +44,7 @@ def test_unknown_names_list_the_known_ones() -> None:
     [
         (
             "ovs-afxdp:xdp-mode=native",
-            r"ovs-afxdp: xdp-mode: unknown key \(known here: build, busy_poll_budget",
+            r"ovs-afxdp: xdp-mode: unknown key; did you mean 'xdp_mode'\? \(known here: build, busy_poll_budget",
         ),
         ("ovs-afxdp:xdp_mode=fast", "forwarder ovs-afxdp: xdp_mode: .*'fast'"),
         ("ovs-afxdp:n_rxq=0", "n_rxq: .*'0'"),

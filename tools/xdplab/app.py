@@ -12,12 +12,13 @@ from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.methods import method_class
 from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.model.errors import meant
 from xdplab.report import write_report
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
-from xdplab.tools import results_folder as results_folder, testbeds_folder as testbeds_folder
+from xdplab.tools import results_folder as results_folder, studies_folder, testbeds_folder as testbeds_folder
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,39 @@ class Prepared:
     plan: Plan
 
 
+def study_files() -> dict[str, Path]:
+    """Name -> file of the studies in `suites/studies`."""
+    return {path.stem: path for path in sorted(studies_folder().glob("*.yaml"))}
+
+
+def find_study(name_or_path: str) -> Path:
+    """A file as given, or of that name in `suites/studies`, with or without its ending.
+
+    Raises:
+        InputError: a name alone, of which neither is there.
+    """
+    path, known = Path(name_or_path), study_files()
+    if path.is_file() or path.name != name_or_path:
+        return path
+    found = known.get(name_or_path.removesuffix(".yaml"))
+    if found is None:
+        raise InputError(
+            f"study {name_or_path!r}: no such file, and none of suites/studies{meant(path.stem, known)}; there are "
+            f"{', '.join(known)}"
+        )
+    return found
+
+
 def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
     """A study file with some keys replaced; a dotted key replaces inside (`method.duration_s`).
 
     Raises:
         InputError: the file or a replaced value is bad.
     """
-    return validated(StudySpec, _changed(path, changes), str(path))
+    study = validated(StudySpec, _changed(path, changes), str(path))
+    if not changes or "forwarders" not in changes or "answer" in changes:  # a part of its forwarders needs no answer
+        study.check_answer()
+    return study
 
 
 def _changed(path: Path, changes: dict[str, Any] | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the project's own programs and folders are."""
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -12,9 +13,26 @@ def project_root() -> Path:
     return here if (here / "pyproject.toml").is_file() else Path.cwd()
 
 
+def folder_of(variable: str, default: Path) -> Path:
+    """The folder that a variable of the environment names, or the default.
+
+    Raises:
+        OSError: it is set and empty, which as a path would be the current folder.
+    """
+    given = os.environ.get(variable)
+    if given == "":
+        raise NotADirectoryError(errno.ENOTDIR, "is empty; name a folder, or unset it", variable)
+    return Path(given or default)
+
+
 def results_folder() -> Path:
     """`results/` of the checkout, or `XDPLAB_RESULTS`."""
-    return Path(os.environ.get("XDPLAB_RESULTS", project_root() / "results"))
+    return folder_of("XDPLAB_RESULTS", project_root() / "results")
+
+
+def studies_folder() -> Path:
+    """`suites/studies/` of the checkout."""
+    return project_root() / "suites" / "studies"
 
 
 def testbeds_folder() -> Path:
@@ -24,7 +42,7 @@ def testbeds_folder() -> Path:
 
 def bpf_program(name: str) -> Path | None:
     """A program of `bpf/`: from `XDPLAB_BPF_DIR`, else `bpf/build` of the checkout; None when it is not built."""
-    path = Path(os.environ.get("XDPLAB_BPF_DIR", project_root() / "bpf" / "build")) / name
+    path = folder_of("XDPLAB_BPF_DIR", project_root() / "bpf" / "build") / name
     return path if os.access(path, os.X_OK) else None
 
 

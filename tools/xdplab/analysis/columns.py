@@ -7,7 +7,7 @@ from typing import Any
 
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods import Column, Figure, Method
+from xdplab.methods import Column, Figure, Method, method_class, method_names
 from xdplab.model.digits import number, percent, ratio
 
 
@@ -114,3 +114,13 @@ def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[st
         row = point.model_dump(mode="json")
         found.append(row | {column.key: column.of(point) for column in columns if column.key not in row})
     return found
+
+
+def schema_of_rows() -> dict[str, Any]:
+    """JSON Schema of what `rows_of` makes, with the columns of all methods that are installed."""
+    found = PointSummary.model_json_schema(mode="serialization")
+    row = found["$defs"][PointSummary.__name__]
+    for name in method_names():
+        for column in own_columns(method_class(name)):
+            row["properties"].setdefault(column.key, {"description": column.title})
+    return {"$defs": found["$defs"], "type": "array", "items": {"$ref": found["$ref"]}}

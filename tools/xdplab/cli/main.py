@@ -16,20 +16,42 @@ import typer
 
 from xdplab import __version__
 from xdplab.cli.dev import dev
-from xdplab.cli.runs import AsJson, Results, compare, merge, report, show
+from xdplab.cli.discover import explain, list_, schema
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show
 from xdplab.tools import results_folder, testbeds_folder
 
-cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+cli = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 cli.add_typer(dev, name="dev")
-for command in (merge, show, compare, report):
-    cli.command()(command)
+for command in (merge, show, compare, report, list_, explain, schema):
+    cli.command(command.__name__.rstrip("_"))(command)
 
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
 
 
+def _studies() -> list[str]:
+    from xdplab.app import study_files
+
+    return [*study_files()]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@cli.callback()
+def options(
+    _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")] = False,
+) -> None:
+    """What stands before a command."""
+
+
 @cli.command()
 def run(
-    study: Annotated[Path | None, typer.Argument(help="study file (suites/studies/*.yaml)")] = None,
+    study: Annotated[
+        str | None, typer.Argument(help="name in suites/studies, or a file", autocompletion=_studies)
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
     testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
@@ -37,7 +59,10 @@ def run(
     calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
     results: Results = None,
 ) -> None:
-    """Execute a study and write its report."""
+    """Execute a study and write its report.
+
+    Example: xdplab run latency --set repetitions=3 --dry-run
+    """
     from xdplab import app
     from xdplab.analysis import answer, summarise
     from xdplab.cli.changes import changes_of
@@ -53,7 +78,9 @@ def run(
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
     changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
-    spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
+    if unfinished and changes:
+        raise InputError("run: --resume goes on with the study as it was begun; leave out --set and --testbed")
+    spec = app.study_of(unfinished) if unfinished else app.read_study(app.find_study(study or ""), changes)
     prepared = app.prepare(spec)
     if dry_run:
         print(plan_table(prepared.plan, spec, app.survey(prepared, Listener())))
@@ -80,7 +107,10 @@ def calibrate(
     duration_s: Annotated[float, typer.Option(min=0.1, max=60, help="seconds per trial")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias."""
+    """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias.
+
+    Example: xdplab calibrate --repeats 5 --duration-s 0.1
+    """
     from xdplab.cli.calibrate import TRIALS, measure_tester
     from xdplab.cli.progress import Steps
     from xdplab.testbed import read_testbed
@@ -101,9 +131,12 @@ def analyse(
     bandwidth_bps: Annotated[
         float | None, typer.Option("--bandwidth-bps", min=1, help="of the medium, for --under-load")
     ] = None,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
-    """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change."""
+    """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change.
+
+    Example: xdplab analyse latest
+    """
     import yaml
 
     from xdplab import app
@@ -129,7 +162,10 @@ def analyse(
 
 @cli.command()
 def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
-    """Check everything that a run needs; print the mending command for each gap."""
+    """Check everything that a run needs; print the mending command for each gap.
+
+    Example: xdplab doctor --testbed lab.yaml
+    """
     from xdplab.cli.doctor import checks
     from xdplab.testbed import read_testbed
 
@@ -145,7 +181,10 @@ def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
 
 @cli.command()
 def inventory(testbed: Testbed) -> None:
-    """Print the hosts of a testbed file as Ansible's inventory (ci/ansible)."""
+    """Print the hosts of a testbed file as Ansible's inventory (ci/ansible).
+
+    Example: xdplab inventory --testbed lab.yaml
+    """
     from xdplab.cli.inventory import inventory as inventory_of
     from xdplab.testbed import read_testbed
 
@@ -154,7 +193,10 @@ def inventory(testbed: Testbed) -> None:
 
 @cli.command()
 def up(testbed: Testbed = "embedded") -> None:
-    """Build the testbed and keep it until Ctrl-C, for looking around in its namespaces."""
+    """Build the testbed and keep it until Ctrl-C, for looking around in its namespaces.
+
+    Example: xdplab up
+    """
     from xdplab.app import require_root
     from xdplab.model import XdplabError
     from xdplab.runner import interruptible, recover
@@ -180,7 +222,10 @@ def up(testbed: Testbed = "embedded") -> None:
 
 @cli.command()
 def restore(testbed: Testbed = "embedded") -> None:
-    """Put back and remove what a killed run left: settings first, then processes and namespaces."""
+    """Put back and remove what a killed run left: settings first, then processes and namespaces.
+
+    Example: xdplab restore --testbed lab.yaml
+    """
     from xdplab.app import require_root
     from xdplab.runner import recover
     from xdplab.testbed import read_testbed
@@ -192,17 +237,11 @@ def restore(testbed: Testbed = "embedded") -> None:
 
 
 @cli.command()
-def schema() -> None:
-    """Print the JSON Schema of study and testbed files, and of run.json."""
-    from xdplab.model import RunRecord, StudySpec, TestbedSpec
-
-    models = (StudySpec, TestbedSpec, RunRecord)
-    print(json.dumps({model.__name__: model.model_json_schema(by_alias=True) for model in models}, indent=1))
-
-
-@cli.command()
 def version() -> None:
-    """Print xdplab's version."""
+    """Print xdplab's version.
+
+    Example: xdplab version
+    """
     print(__version__)
 
 

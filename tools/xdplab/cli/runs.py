@@ -13,6 +13,11 @@ import typer
 from xdplab.tools import results_folder
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
+#: The same for what only reads runs.
+ResultsThere = Annotated[
+    Path | None,
+    typer.Option("--results", exists=True, file_okay=False, help="folder of run folders (default: results/)"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 
 
@@ -21,9 +26,12 @@ def show(
     point: Annotated[str | None, typer.Argument(help="id or title of a point: how its numbers came about")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
-    """Print each point of a run; of one point the way from the frames counted to its numbers."""
+    """Print each point of a run; of one point the way from the frames counted to its numbers.
+
+    Example: xdplab show latest ovs-afxdp
+    """
     from xdplab.analysis import answer, summarise
     from xdplab.analysis.columns import rows_of
     from xdplab.cli.tables import csv_text, summary_table
@@ -53,8 +61,11 @@ def show(
         print(line)
 
 
-def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
-    """Draw report.html again from a run folder."""
+def report(run: Annotated[str, typer.Argument()] = "latest", results: ResultsThere = None) -> None:
+    """Draw report.html again from a run folder.
+
+    Example: xdplab report latest
+    """
     from xdplab.report import write_report
     from xdplab.results import find_run
 
@@ -66,9 +77,12 @@ def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = 
 def compare(
     runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
     as_json: AsJson = False,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
-    """Compare what runs share and their environments; of three runs on, print the trend too."""
+    """Compare what runs share and their environments; of three runs on, print the trend too.
+
+    Example: xdplab compare RUN latest
+    """
     from xdplab.cli.compare import compare_named
 
     compare_named(runs, results or results_folder(), as_json)
@@ -76,9 +90,12 @@ def compare(
 
 def merge(
     runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
-    """Write one report over several runs, with links to their own: merged.html in the results folder."""
+    """Write one report over several runs, with links to their own: merged.html in the results folder.
+
+    Example: xdplab merge RUN RUN
+    """
     from xdplab.cli.merge import merge_runs
 
     merge_runs(runs or (), results or results_folder())

@@ -33,6 +33,11 @@ class Key:
     #: For settings of the daemon: what it must have written to its log (regular expression; "": nothing, a default).
     log: Callable[[str], str] | None = None
 
+    def told(self) -> str:
+        """Where Open vSwitch documents it, and where it is not in force."""
+        brought = f", with patch {self.patch}" if self.patch else ""
+        return f"Open vSwitch's {self.column}:{' or '.join(self.names)}{brought}{self.hint and f' ({self.hint})'}."
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -3,12 +3,15 @@
 
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from xdplab.model.errors import InputError
+from xdplab.model.described import described
+from xdplab.model.errors import InputError, meant
 
 #: Version of every file xdplab writes; raised when a reader of the old form would misread the new one.
 SCHEMA_VERSION = 1
@@ -27,12 +30,39 @@ def plain(text: str) -> str:
 
 #: Text that comes from outside (logs, files, hosts) and is shown to people.
 Shown = Annotated[str, AfterValidator(plain)]
+#: Frames, ns, times that something happened: never below zero.
+Count = Annotated[int, Field(ge=0)]
+#: Frames per second, s: never below zero.
+Amount = Annotated[float, Field(ge=0)]
 
 
 class Model(BaseModel):
     """Base of all configuration and result models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Each field with the `#:` lines above it."""
+        found = handler(schema)
+        told, properties = described(cls), handler.resolve_ref_schema(found).get("properties", {})
+        for name, field in cls.model_fields.items():
+            if name in told and (field.alias or name) in properties:  # a model may write itself in a way of its own
+                properties[field.alias or name]["description"] = told[name]
+        return found
+
+
+class OneOrMany:
+    """Mark of a list for which one value may stand, or of a design for which its name may: so its schema says it."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """What is written in a file; what is read back is always the whole."""
+        found = handler(schema)
+        if handler.mode == "serialization":
+            return found
+        names = found.get("discriminator", {}).get("mapping")
+        return {"anyOf": [{"enum": [*names]} if names else found["items"], found]}
 
 
 def _key(location: tuple[Any, ...], data: Any) -> str:
@@ -63,14 +93,38 @@ def validated(model: type[_M], data: Mapping[str, Any], where: str) -> _M:
         InputError: one line naming `where`, the first offending key, its value and what was expected.
     """
     try:
-        return model.model_validate(dict(data))
+        made = model.model_validate(dict(data))
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
         key = _key(first["loc"], data) or "(top level)"
         if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(model.model_fields))
-            problem = f"unknown key (known here: {known})" if "." not in key else "unknown key"
+            known = sorted(field.alias or name for name, field in model.model_fields.items())
+            problem = "unknown key"
+            if "." not in key:
+                problem += f"{meant(key, known)} (known here: {', '.join(known)})"
         else:
             # reprlib looks at a part only: aliases of YAML may stand for more than fits into memory
             problem = f"{first['msg']} (got {reprlib.repr(first['input']):.80})"
         raise InputError(" ".join(plain(f"{where}: {key}: {problem}").split())) from None
+    for key in _truths(data, made):
+        raise InputError(plain(f"{where}: {key}: a number is expected, not true or false"))
+    return made
+
+
+def _truths(given: Any, made: Any) -> Iterator[str]:
+    """Dotted keys at which pydantic has made a number of true or false: `repetitions: true` would be one repetition."""
+    if isinstance(given, Mapping):
+        there = made if isinstance(made, Mapping) else {f.alias or n: getattr(made, n) for n, f in _fields(made)}
+        pairs = [(key, value, there.get(key)) for key, value in given.items()]
+    elif isinstance(given, list | tuple) and isinstance(made, list | tuple):
+        pairs = [(str(number), *both) for number, both in enumerate(zip(given, made, strict=False))]
+    else:
+        return
+    for key, value, became in pairs:
+        if isinstance(value, bool) and isinstance(became, int | float) and not isinstance(became, bool):
+            yield str(key)
+        yield from (f"{key}.{inner}" for inner in _truths(value, became))
+
+
+def _fields(made: Any) -> Any:
+    return type(made).model_fields.items() if isinstance(made, BaseModel) else ()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from xdplab.model.base import Model
+from xdplab.model.base import Model, OneOrMany
 
 Scalar = bool | int | float | str
 #: Level of a knob that leaves it as it is on this machine, whatever that is, also where it is not supported.
@@ -15,7 +15,7 @@ UNSET = "unset"
 TESTER = "tester"
 #: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder or `tester.OPTION` (or `OPTION`),
 #: and knobs.
-Levels = dict[str, tuple[Scalar, ...]]
+Levels = dict[str, Annotated[tuple[Scalar, ...], OneOrMany]]
 
 
 class Constraint(Model):
@@ -108,7 +108,7 @@ class Listed(Model):
     points: tuple[dict[str, Scalar], ...] = Field(min_length=1)
 
 
-DesignSpec = Annotated[Factorial | OneAtATime | Fractional | Random | Listed, Field(discriminator="kind")]
+DesignSpec = Annotated[Factorial | OneAtATime | Fractional | Random | Listed, Field(discriminator="kind"), OneOrMany]
 
 
 class SweepSpec(Model):

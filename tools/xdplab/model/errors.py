@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors a user meets. Each message is one line: what, where, what to do."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class XdplabError(Exception):
     """Something ended; `exit_code` is what the command line returns."""
@@ -44,3 +47,9 @@ class Interrupted(XdplabError):
     """SIGINT or SIGTERM: everything is put back, then exit code 130."""
 
     exit_code = 130
+
+
+def meant(word: object, known: Iterable[str]) -> str:
+    """`; did you mean 'latency'?`, where one of the known words is close to what was written; else nothing."""
+    close = difflib.get_close_matches(str(word), list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -5,14 +5,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from xdplab.model.base import Model
+from xdplab.model.base import Count, Model
 
 #: Flows that a stream may have; a record of as many takes some 0.4 MB for each stream.
 MAX_FLOWS = 10_000
 
-_Frames = Annotated[int, Field(ge=0)]
-_Column = Annotated[tuple[_Frames, ...], Field(min_length=1, max_length=MAX_FLOWS)]
-_Times = Annotated[tuple[_Frames | None, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+_Column = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+_Times = Annotated[tuple[Count | None, ...], Field(min_length=1, max_length=MAX_FLOWS)]
 
 
 class FlowFigures(Model):

@@ -3,7 +3,9 @@
 
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from xdplab.model.base import Model, Shown, plain
 from xdplab.model.design import Scalar
@@ -22,6 +24,17 @@ class ForwarderSpec(Model):
     options: dict[str, Scalar] = {}
     #: What tables call it, in the place of name and options.
     label: Shown = ""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """In a file it may be written as text."""
+        found = super().__get_pydantic_json_schema__(schema, handler)
+        if handler.mode == "validation":
+            inner = handler.resolve_ref_schema(found)
+            whole = dict(inner)
+            inner.clear()
+            inner["anyOf"] = [{"type": "string"}, whole]
+        return found
 
     @model_validator(mode="before")
     @classmethod

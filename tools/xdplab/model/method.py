@@ -9,7 +9,7 @@ from pydantic_core import CoreSchema
 
 from xdplab.model import plugins
 from xdplab.model.base import Model, Shown
-from xdplab.model.errors import InputError
+from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 
 GROUP = "xdplab.methods"
@@ -47,9 +47,9 @@ def _typed(value: Any) -> MethodSpec:
     try:
         model = spec_model(str(name))
     except InputError:
-        if not (known := ", ".join(map(repr, plugins.names(GROUP)))):
+        if not (known := plugins.names(GROUP)):
             raise ValueError("no method is installed: xdplab is older than its sources; run ci/setup") from None
-        raise ValueError(f"name should be one of {known}") from None
+        raise ValueError(f"name should be one of {', '.join(map(repr, known))}{meant(name, known)}") from None
     return model.model_validate({**value, "name": name})
 
 

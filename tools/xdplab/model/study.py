@@ -6,12 +6,12 @@ import itertools
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Model, Shown
+from xdplab.model.base import Model, OneOrMany, Shown
 from xdplab.model.design import (
     Constraint,
     DesignSpec,
@@ -21,6 +21,7 @@ from xdplab.model.design import (
     SweepSpec,
     as_levels,
 )
+from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
@@ -60,14 +61,14 @@ class StudySpec(Model):
     #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
-    testers: tuple[str, ...] = ()
+    testers: Annotated[tuple[str, ...], OneOrMany] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point.
-    path: tuple[Path, ...] = (Path.THROUGH,)
+    path: Annotated[tuple[Path, ...], OneOrMany] = (Path.THROUGH,)
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
-    forwarders: tuple[ForwarderSpec, ...] = ()
-    #: Two forwarders (by position or title) whose ratio is the report's first sentence.
+    forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
+    #: Two forwarders (by title, or by name) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
     #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
     reproduces: tuple[str, ...] = ()
@@ -86,7 +87,7 @@ class StudySpec(Model):
     #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
     #: Sizes in the place of the one of `traffic`; each is a point.
-    frame_bytes: tuple[FrameBytes, ...] = ()
+    frame_bytes: Annotated[tuple[FrameBytes, ...], OneOrMany] = ()
     #: What is measured, and how long.
     method: AnyMethod = Field(default_factory=default_method)
     #: How often each point is measured.
@@ -119,6 +120,19 @@ class StudySpec(Model):
         given = [f"{key}={value}" for key, value in written.items()]
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
+
+    def check_answer(self) -> None:
+        """The forwarders of `answer` are among its own.
+
+        Raises:
+            InputError: one is not.
+        """
+        titles = {name: None for each in self.all_forwarders for name in (each.title, each.name)}
+        for title in self.answer or ():
+            if title not in titles:
+                raise InputError(
+                    f"study {self.name}: answer: {title!r} is none of its forwarders{meant(title, titles)}"
+                )
 
     def check_references(self) -> None:
         """What was published and shall stand beside ours is there.
@@ -160,6 +174,13 @@ class StudySpec(Model):
         if self.tester_options and self.testers:
             raise ValueError("tester_options are of `tester`; with `testers` write the options behind their names")
         return self
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _two_or_none(cls, value: Any) -> Any:
+        if value is None or (isinstance(value, list | tuple) and len(value) == 2):
+            return value
+        raise ValueError("two forwarders are expected, or null for none")
 
     @field_validator("knobs", "tester_options", mode="before")
     @classmethod

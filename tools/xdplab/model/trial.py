@@ -3,9 +3,9 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from xdplab.model.base import SCHEMA_VERSION, Model, Shown
+from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Shown
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.histogram import Histogram
 
@@ -60,11 +60,11 @@ class LatencySummary(Model):
     """A latency distribution."""
 
     #: Frames.
-    count: int
+    count: Count
     #: Shortest, exact.
-    min_ns: int
+    min_ns: Count
     #: Longest, exact.
-    max_ns: int
+    max_ns: Count
     #: Arithmetic mean, exact.
     mean_ns: float
     #: All of them, as a base64 HdrHistogram V2 in ns: 1 ns to 10 s, three digits.
@@ -79,44 +79,50 @@ class StreamResult(Model):
     #: As in `StreamSpec`.
     direction: Literal["forward", "backward"] = "forward"
     #: Size of a frame with its FCS.
-    frame_bytes: int
+    frame_bytes: Count
     #: Frames per second that were asked for; None: as many as the tester can.
     offered_pps: float | None
     #: Frames that the schedule asked for.
-    intended: int
+    intended: Count
     #: Frames that left the tester.
-    sent: int
+    sent: Count
     #: Frames that the tester left out, being late.
-    skipped: int = 0
+    skipped: Count = 0
     #: Frames that the tester's own card dropped: neither sent nor lost. None where that is not known, and on veth: its
     #: ring belongs to whoever receives.
-    tx_drops: int | None = None
+    tx_drops: Count | None = None
     #: Distinct frames that arrived.
-    received: int
+    received: Count
     #: Frames sent that did not arrive.
     lost: int
     #: Frames that arrived once more.
-    duplicated: int = 0
+    duplicated: Count = 0
     #: Frames that arrived behind a later one of their flow (RFC 4737).
-    out_of_order: int = 0
+    out_of_order: Count = 0
     #: Frames sent over the time that sending took.
-    achieved_pps: float
+    achieved_pps: Amount
     #: Frames received over that time.
-    rx_pps: float
+    rx_pps: Amount
     #: From departure to arrival; None of load streams, and where nothing arrived.
     latency: LatencySummary | None = None
     #: How far behind the schedule frames left; None where the tester does not tell.
     lateness: LatencySummary | None = None
     #: Departures within `late_ns` of the schedule.
-    on_schedule: int | None = None
+    on_schedule: Count | None = None
     #: Sequence number of the last frame that was lost with a later one arriving; None: there was none.
-    last_lost: int | None = None
+    last_lost: Count | None = None
     #: Longest time between the departures of two consecutive frames that arrived.
-    longest_gap_ns: int | None = None
+    longest_gap_ns: Count | None = None
     #: Frames sent after the last one that arrived.
-    trailing_lost: int = 0
+    trailing_lost: Count = 0
     #: On request (`xdpgen:flow_figures=true`).
     flow_figures: FlowFigures | None = None
+
+    @model_validator(mode="after")
+    def _every_frame_is_somewhere(self) -> "StreamResult":
+        if self.lost != self.sent - self.received:
+            raise ValueError(f"lost: {self.lost} is not sent ({self.sent}) without received ({self.received})")
+        return self
 
 
 #: Share of a load that a tester may leave out, or of a trial in which its sender may stand still, for the load to
@@ -135,31 +141,31 @@ class TrialResult(Model):
     #: Why in this way, where there was a choice.
     sender_reason: str | None = None
     #: How long sending took.
-    elapsed_s: float
+    elapsed_s: Amount
     #: A signal ended the trial before its time.
     interrupted: bool = False
     #: In the order in which they were asked for.
     streams: tuple[StreamResult, ...]
     #: Frames that arrived and that the tester then lost itself; they are counted as lost in the streams.
-    tester_lost: int = 0
+    tester_lost: Count = 0
     #: CPU -> frames that the tester's receive program saw there.
-    rx_cpus: dict[int, int] = {}
+    rx_cpus: dict[int, Count] = {}
     #: How it received.
     rx_program: str = ""
     #: How often the sender's core was taken away.
-    stalls: int = 0
+    stalls: Count = 0
     #: For how long in all.
-    stalled_ns: int = 0
+    stalled_ns: Count = 0
     #: Threads that sent; stalls are summed over them.
-    senders: int = 1
+    senders: int = Field(default=1, ge=1)
     #: The longest single gap.
-    longest_gap_ns: int = 0
+    longest_gap_ns: Count = 0
     #: Time that its senders waited for a CPU.
-    run_delay_ns: int = 0
+    run_delay_ns: Count = 0
     #: How often another thread was put in a sender's place.
-    nonvoluntary_switches: int = 0
+    nonvoluntary_switches: Count = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
-    restart_own_ns: int | None = None
+    restart_own_ns: Count | None = None
     #: Tester specific facts worth keeping (batch, polls, other traffic seen).
     detail: dict[str, Any] = {}
 
@@ -265,14 +271,14 @@ class TrialRecord(Model):
     #: Key of `points` in run.json.
     point_id: str
     #: From 0 on; those made anew for a disturbed one come after the planned ones.
-    repetition: int
+    repetition: Count
     #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
     #: `figures`: what a method found; `end`: the repetition is over and is not made again on resume.
     purpose: Purpose = "measure"
     #: Number of the trial within its repetition, from 0 on.
-    trial: int = 0
+    trial: Count = 0
     #: Number of the attempt at it, from 0 on: a disturbed step of a search is taken again.
-    attempt: int = 0
+    attempt: Count = 0
     #: `ok`, `disturbed` by the machine, `failed`, or `unsupported`: it cannot be measured as it was asked for.
     status: Literal["ok", "disturbed", "failed", "unsupported"]
     #: Of a status other than `ok`, in words.

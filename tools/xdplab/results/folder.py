@@ -83,6 +83,9 @@ def new_run(results: Path, study: str) -> RunFolder:
     Raises:
         InputError: it cannot be made.
     """
+    latest = results / "latest"
+    if latest.exists() and not latest.is_symlink():
+        raise InputError(f"{latest}: not a link to the newest run; rename it, or choose another folder with --results")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     for suffix in ("", *(f"-{n}" for n in range(2, 100))):
         path = results / f"{study}-{stamp}{suffix}"
@@ -95,18 +98,18 @@ def new_run(results: Path, study: str) -> RunFolder:
         link = results / f".latest.{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(path.name)
-        link.replace(results / "latest")
+        link.replace(latest)
         return RunFolder(path)
     raise InputError(f"{results}: no free name for a run of {study}")
 
 
 def find_run(name: str, results: Path) -> RunFolder:
-    """The run folder of that path, or of that name within `results`.
+    """The run folder of that name within `results`, or of that path.
 
     Raises:
         InputError: there is none.
     """
-    for path in (Path(name), results / name):
+    for path in (results / name, Path(name)):
         if (path / "run.json").is_file():
             return RunFolder(path.resolve())
     raise InputError(f"run {name!r}: no run.json there or in {results}; `xdplab run` makes runs")

@@ -4,7 +4,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -21,7 +20,6 @@ from xdplab.model import Interrupted, Missing, RunRecord, XdplabError
 from xdplab.model.published import published_figure
 from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed
-from xdplab.tools import project_root
 
 
 @library(scope="SUITE", auto_keywords=False)
@@ -47,7 +45,7 @@ class XdplabLibrary:
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
             with borrowed(str(given.get("testbed", ""))) as testbed:
-                study = app.read_study(_study(path), {**given, **({"testbed": testbed} if testbed else {})})
+                study = app.read_study(app.find_study(path), {**given, **({"testbed": testbed} if testbed else {})})
                 study = app.with_forwarders(study, only) if only else study
                 results = app.results_folder()
                 folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
@@ -243,9 +241,3 @@ def _passed(point: PointSummary) -> None:
         f"{point.forwarder} ({point.mode}): p50 {point.p50_us} us, p99 {point.p99_us} us, p99.9 {point.p999_us} us, "
         f"loss {point.loss_ratio}, {point.repeats} repetitions"
     )
-
-
-def _study(path: str) -> Path:
-    """A path as given, or below `suites/studies`."""
-    given = Path(path)
-    return given if given.is_file() else project_root() / "suites" / "studies" / path

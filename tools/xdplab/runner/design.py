@@ -7,6 +7,7 @@ A combination is a mapping: `forwarder` (its title), `NAME.OPTION` of that forwa
 import itertools
 import math
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -170,8 +171,8 @@ def _drawn(study: StudySpec, blocks: Sequence[Block], wanted: int, *, exact: boo
     rng = random.Random(f"{study.seed}:design")  # noqa: S311 - a design, not a secret
     found: list[tuple[int, Combination]] = []
     # all in a random order while they fit in memory, else as many draws as a sparse constraint needs
-    order = rng.sample(range(total), total if total <= 50 * _CANDIDATES else 50 * _CANDIDATES)
-    for number in order:
+    draws = min(total, 50 * _CANDIDATES)
+    for number in rng.sample(range(total), draws) if total <= sys.maxsize else _below(total, draws, rng):
         left = number
         for block in blocks:
             if left < block.size:
@@ -187,6 +188,11 @@ def _drawn(study: StudySpec, blocks: Sequence[Block], wanted: int, *, exact: boo
             f"study {study.name}: design: {wanted} runs, but the constraints leave {len(found)} combinations"
         )
     return found
+
+
+def _below(total: int, draws: int, rng: random.Random) -> list[int]:
+    """Different numbers, of more than a range can have."""
+    return list({rng.randrange(total): None for _ in range(draws)})
 
 
 def _screening(

@@ -11,13 +11,15 @@ from xdplab.forwarders.registry import forwarder_class
 from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
-from xdplab.runner.design import Combination, design
+from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
 
 #: What a repetition is expected to take beside its traffic, in s.
 OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
 MAX_STREAMS = 16
+#: More take two weeks at the least.
+MAX_REPETITIONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
+    if len(points) * study.repetitions > MAX_REPETITIONS:
+        raise InputError(
+            f"study {study.name}: {len(points)} points with {study.repetitions} repetitions each are more than the "
+            f"{MAX_REPETITIONS:,} repetitions that a run may have"
+        )
     order = [repetition for number in range(study.repetitions) for repetition in _round(points, study.seed, number)]
     return Plan(points, tuple(order), method, left_out, study.seed)
 
@@ -115,6 +122,11 @@ def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
             )
             for levels in method.levels(forwarder)
         ]
+        if len(points) > MAX_POINTS:
+            raise InputError(
+                f"study {study.name}: more than {MAX_POINTS:,} points; choose design: random or fractional, or fewer "
+                "paths, frame sizes and loads"
+            )
     return points, designed.left_out
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from xdplab.model import InputError, TestbedSpec, validated
+from xdplab.model.errors import meant
 from xdplab.testbed.base import Testbed
 from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.fake import FakeTestbed
@@ -58,8 +59,11 @@ def read_testbed(name_or_path: str, folder: Path) -> TestbedSpec:
     if path.suffix not in (".yaml", ".yml"):
         path = folder / f"{name_or_path}.yaml"
         if not path.is_file():
-            known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml"))) or "none"
-            raise InputError(f"testbed {name_or_path!r}: no such file {path} (there are: {known})")
+            known = sorted(p.stem for p in folder.glob("*.yaml"))
+            there = ", ".join(known) or "none"
+            raise InputError(
+                f"testbed {name_or_path!r}: no such file {path}{meant(name_or_path, known)} (there are: {there})"
+            )
     return validated(TestbedSpec, load_yaml(path), str(path))
 
 

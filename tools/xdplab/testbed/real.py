@@ -114,7 +114,7 @@ class HostsTestbed:
                 port = self.ports[role]
                 link = port_settings.read_link(port.host, port.ifname)
                 port_settings.refuse_if_needed(port.host, port.ifname, link)
-                _refuse_wrong(port, given, link)
+                refuse_wrong(port, given, link, self.spec.queues)
             before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
             self.lock.remember_boots(*self._hosts.values())
             self.lock.remember(ports=before)
@@ -272,10 +272,20 @@ class HostsTestbed:
         return cpus[0] if self.spec.hosts[host.name].cpus is not None or len(cpus) == 1 else cpus[1]
 
 
-def _refuse_wrong(port: Port, given: PortSpec, link: dict[str, Any]) -> None:
-    found = link["address"]
+def refuse_wrong(port: Port, given: PortSpec, link: dict[str, Any], queues: int) -> None:
+    """A port that is not what the file says is not taken.
+
+    Raises:
+        InputError: it has another address; or it is the forwarder's, and has not got so many queues.
+    """
+    found, there = link["address"], link.get("num_rx_queues", queues)
     if given.mac is not None and found != given.mac:
         raise InputError(f"{port.host.name}: {port.ifname} ({port.role}) has MAC {found}, the file says {given.mac}")
+    if port.role.startswith("b") and there < queues:
+        raise InputError(
+            f"{port.host.name}: {port.ifname} ({port.role}) has {there} receive queue{'s' * (there > 1)}, the file "
+            f"says queues: {queues}"
+        )
 
 
 def controller_id() -> str:

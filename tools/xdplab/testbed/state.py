@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from xdplab.hosts import Host
 from xdplab.model import InputError, XdplabError
+from xdplab.tools import folder_of
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -29,7 +30,7 @@ def _private(default: str) -> Path:
     Raises:
         InputError: it cannot be made.
     """
-    path = Path(os.environ.get("XDPLAB_STATE", default))
+    path = folder_of("XDPLAB_STATE", Path(default))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:

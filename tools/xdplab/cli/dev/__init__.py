@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from xdplab.cli.dev.record import record
-from xdplab.cli.runs import AsJson, Results
+from xdplab.cli.runs import AsJson, ResultsThere
 from xdplab.tools import results_folder
 
 dev = typer.Typer(no_args_is_help=True, help="For who works on xdplab: benchmarks of it, and recorders for its tests.")
@@ -23,7 +23,10 @@ def bench(
     searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection."""
+    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection.
+
+    Example: xdplab dev bench-search --searches 5
+    """
     from xdplab.cli.dev.bench_search import bench_search, bench_table
 
     found = bench_search(searches, lambda text: print(text, file=sys.stderr))
@@ -35,7 +38,10 @@ def bench_of_analysis(
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Judge `sweep` on runs simulated from the delay study's tables, and time it on 10,000 trials."""
+    """Judge `sweep` on runs simulated from the delay study's tables, and time it on 10,000 trials.
+
+    Example: xdplab dev bench-analysis --seeds 1
+    """
     from xdplab.cli.dev.bench_analysis import bench_analysis, bench_text
 
     found = bench_analysis(seeds, lambda text: print(text, file=sys.stderr))
@@ -50,9 +56,12 @@ def false_alarms(
         int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
     ] = None,
     as_json: AsJson = False,
-    results: Results = None,
+    results: ResultsThere = None,
 ) -> None:
-    """Count how often a forwarder is called different from itself, or equal things under simulated noise are."""
+    """Count how often a forwarder is called different from itself, or equal things under simulated noise are.
+
+    Example: xdplab dev false-alarms --simulated 200
+    """
     from xdplab import app
     from xdplab.analysis import self_comparisons
     from xdplab.cli.dev.bench_intervals import bench_intervals, bench_table
@@ -80,7 +89,10 @@ def false_alarms(
 
 @dev.command("data-format")
 def format_of_data() -> None:
-    """Print docs/data-format.md, made of the models."""
+    """Print docs/data-format.md, made of the models.
+
+    Example: xdplab dev data-format
+    """
     from xdplab.cli.dev.data_format import data_format
 
     print(data_format(), end="")

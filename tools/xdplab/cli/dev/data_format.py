@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/data-format.md, made of the models: each field with its type, its default and the `#:` lines above it."""
 
-import ast
 import inspect
 import json
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -13,6 +11,7 @@ from xdplab.analysis import PointSummary
 from xdplab.analysis.columns import own_columns
 from xdplab.methods import Method, PointFigures, method_class, method_names
 from xdplab.model import SCHEMA_VERSION, MethodSpec, Model, RunRecord, TrialRecord
+from xdplab.model.described import described
 
 _HEAD = f"""\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -23,8 +22,8 @@ A run is a folder `results/NAME-TIME` with three files. `run.json` says what was
 `trials.jsonl` has a line for each trial, in the order in which they were taken, and is the truth: each line is on the
 disk before the next trial begins. `report.html` is drawn from the two (`xdplab report RUN`). Both carry
 `schema_version`, now {SCHEMA_VERSION}; xdplab refuses another one. `xdplab schema` prints the JSON Schema of study and
-testbed files and of `run.json`, where patterns of names stand too. What methods put into `figures` of a trial is in
-[methods.md](methods.md), what words mean in [glossary.md](glossary.md).
+testbed files, of `run.json`, of a line of `trials.jsonl` and of `show --json`; patterns of names stand there too. What
+methods put into `figures` of a trial is in [methods.md](methods.md), what words mean in [glossary.md](glossary.md).
 
 Units are in the names: `_ns`, `_us`, `_s`, `_pps` (frames per second), `_bps` (bits per second), `_bytes`, `_ratio`
 and `_share` (1 is all). `null`, None in the descriptions, stands for what is not known or does not exist; a scalar is a
@@ -58,9 +57,14 @@ def data_format() -> str:
 
 def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str]:
     """Of a model and all that it is made of, without those that are listed already."""
-    for model in _models(root, listed):
+    for model in models_of(root, listed):
         lines = ["| field | type | default | |", "|---|---|---|---|"]
-        lines += ["| " + " | ".join(cells) + " |" for cells in _rows(model)]
+        for name, *cells in rows(model):
+            if not cells[-1]:
+                raise LookupError(
+                    f"{model.__module__}: {model.__name__}.{name}: no line `#: ...` above it says what it is"
+                )
+            lines.append("| " + " | ".join([f"`{name}`", *(text.replace("|", "\\|") for text in cells)]) + " |")
         yield f"### {model.__name__}\n\n{inspect.getdoc(model)}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -83,15 +87,16 @@ def own_methods() -> tuple[type[Method[Any]], ...]:
     return tuple(sorted(ours, key=lambda method: method.name))
 
 
-def _models(model: type[Model], listed: dict[str, type[Model]]) -> Iterator[type[Model]]:
+def models_of(model: type[Model], listed: dict[str, type[Model]] | None = None) -> Iterator[type[Model]]:
     """The model, and those within it, each once."""
+    listed = {} if listed is None else listed
     if listed.setdefault(model.__name__, model) is not model:
         raise LookupError(f"two models are called {model.__name__}")
     yield model
     for field in model.model_fields.values():
         for inner in _inside(field.annotation):
             if listed.get(inner.__name__) is not inner:
-                yield from _models(inner, listed)
+                yield from models_of(inner, listed)
 
 
 def _inside(annotation: Any) -> Iterator[type[Model]]:
@@ -111,27 +116,23 @@ def _meant(model: type[Model]) -> Iterable[type[Model]]:
     return [model]
 
 
-def _rows(model: type[Model]) -> Iterator[tuple[str, ...]]:
-    """Field, type, default, description.
-
-    Raises:
-        LookupError: a field has no description.
-    """
-    schema = model.model_json_schema(by_alias=True)
+def rows(model: type[Model]) -> Iterator[tuple[str, str, str, str]]:
+    """Key, type, default and description of each field, as they are written."""
+    schema = model.model_json_schema(by_alias=True, mode="serialization")
+    if schema.keys().isdisjoint({"properties", "$ref"}):  # it writes itself in a way of its own
+        schema = model.model_json_schema(by_alias=True)
     inner = schema.get("$defs", {})
     if "$ref" in schema:  # a model that holds itself
         schema = inner[model.__name__]
     told = described(model)
     for name, field in model.model_fields.items():
         key = field.alias or name
-        if not told.get(name):
-            raise LookupError(f"{model.__module__}: {model.__name__}.{name}: no line `#: ...` above it says what it is")
         found = schema["properties"][key]
         default = "–" if key in schema.get("required", ()) else _default(found)
         meant = {each.__name__ for each in _inside(field.annotation)}
         based = MethodSpec in _bases(field.annotation) or PointFigures in _bases(field.annotation)
         kind = " or ".join(map(_link, sorted(meant))) if based else _type(found, inner)
-        yield f"`{key}`", *(text.replace("|", "\\|") for text in (kind, default, told[name]))
+        yield key, kind, default, told.get(name, "")
 
 
 def _bases(annotation: Any) -> set[Any]:
@@ -169,28 +170,3 @@ def _type(schema: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
 
 def _link(name: str) -> str:
     return f"[{name}](#{name.lower()})"
-
-
-def described(model: type[Model]) -> dict[str, str]:
-    """Field -> the `#:` lines above it, in the model or in the one that it is made from."""
-    found: dict[str, str] = {}
-    for base in reversed(model.__mro__):
-        if issubclass(base, Model) and base is not Model:
-            found |= {name: text for name, text in _comments(base).items() if text}
-    return found
-
-
-def _comments(model: type[Model]) -> dict[str, str]:
-    lines = textwrap.dedent(inspect.getsource(model)).splitlines()
-    (tree,) = ast.parse("\n".join(lines)).body
-    assert isinstance(tree, ast.ClassDef)
-    found: dict[str, str] = {}
-    for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            above: list[str] = []
-            for line in reversed(lines[: node.lineno - 1]):
-                if not line.strip().startswith("#:"):
-                    break
-                above.insert(0, line.strip().removeprefix("#:").strip())
-            found[node.target.id] = " ".join(above)
-    return found

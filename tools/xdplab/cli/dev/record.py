@@ -20,7 +20,10 @@ def trex(
     only: Only = None,
     testbed: TestbedName = "embedded",
 ) -> None:
-    """Record the exchange with a real TRex server on the direct link, errors among them."""
+    """Record the exchange with a real TRex server on the direct link, errors among them.
+
+    Example: xdplab dev record trex --only version
+    """
     from xdplab.cli.dev.record_trex import record_trex
 
     record_trex(folder, output, only, testbed)
@@ -33,7 +36,10 @@ def vpp(
     only: Only = None,
     testbed: TestbedName = "embedded",
 ) -> None:
-    """Record the API exchange and statistics of a real VPP, errors among them."""
+    """Record the API exchange and statistics of a real VPP, errors among them.
+
+    Example: xdplab dev record vpp --only too-many-queues
+    """
     from xdplab.cli.dev.record_vpp import record_vpp
 
     record_vpp(program, output, only, testbed)

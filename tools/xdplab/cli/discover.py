@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab list`, `explain` and `schema`: what there is, and how it is written.
+
+What a command needs is imported in its function, as in `cli.main`.
+"""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def _names() -> list[str]:
+    from xdplab.cli.parts import names
+
+    return names()
+
+
+def list_(kind: Annotated[str | None, typer.Argument(help="one of the kinds (default: all)")] = None) -> None:
+    """List forwarders, testers, knobs, methods, studies, testbeds and suites that are installed.
+
+    Example: xdplab list knobs
+    """
+    from xdplab.cli.parts import listed
+
+    print(listed(kind))
+
+
+def explain(name: Annotated[str, typer.Argument(help="as `list` has it", autocompletion=_names)]) -> None:
+    """Tell what a part is: its options or keys with values and defaults, what it rests on, where it is inactive.
+
+    Example: xdplab explain ovs-afxdp
+    """
+    from xdplab.cli.parts import explained
+
+    print(explained(name))
+
+
+def schema() -> None:
+    """Print the JSON Schema of study and testbed files, of run.json and lines of trials.jsonl, and of `show --json`.
+
+    Example: xdplab schema
+    """
+    from xdplab.analysis.columns import schema_of_rows
+    from xdplab.model import RunRecord, StudySpec, TestbedSpec, TrialRecord
+
+    found = {model.__name__: model.model_json_schema() for model in (StudySpec, TestbedSpec)}
+    found |= {model.__name__: model.model_json_schema(mode="serialization") for model in (RunRecord, TrialRecord)}
+    print(json.dumps({**found, "show --json": schema_of_rows()}, indent=1))

@@ -51,8 +51,21 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
         else:
             one_clock, why = testbed.clock
             text = f"{why}: {'one-way latencies and round trips' if one_clock else 'round trips only'}"
-            found += [check("clock of A and C", True, text, ""), trex()]
+            found += [check("clock of A and C", True, text, ""), direct_link(testbed.spec), trex()]
     return found
+
+
+def direct_link(spec: TestbedSpec) -> Check:
+    """What the tester is calibrated on; without it the ports' speed is the top load of RFC 2544."""
+    mend = "join two tester ports by a cable and call them d0 and d1"
+    if "d0" in spec.ports:
+        return check("direct link", True, "d0 and d1: the tester is calibrated on it", "")
+    found, speed_bps = "none, so the tester is not calibrated; ", spec.line_rate_bps
+    if speed_bps is None:
+        found, mend = f"{found}no top load of RFC 2544 is known", f"{mend}, or give speed_mbps of each port"
+    else:
+        found += f"RFC 2544 searches up to the {speed_bps / 1e9:g} Gbit/s of its ports"
+    return check("direct link", False, found, mend, required=False, otherwise="advice")
 
 
 def _with_ports_up(testbed: HostsTestbed) -> list[Check]:

@@ -251,9 +251,7 @@ def main() -> None:
         sys.exit(cli(standalone_mode=False) or 0)  # what `typer.Exit` carried comes back as the return value
     except typer.Exit as exc:
         sys.exit(exc.exit_code)
-    except typer.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(_complain("interrupted", 130))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,6 +2,7 @@
 """Progress on a terminal or in a log. Drawn between trials only, so that it never runs on a core that is measured."""
 
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -58,6 +59,7 @@ class ConsoleListener(Listener):
         self._progress: Progress | None = None
         self._task = None
         self._left_s = 0.0
+        self._called: Callable[[Point], str] = lambda point: point.title
 
     def __enter__(self) -> "ConsoleListener":
         return self
@@ -68,6 +70,7 @@ class ConsoleListener(Listener):
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
         """Say how much is ahead."""
+        self._called = plan.called
         self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -92,11 +95,11 @@ class ConsoleListener(Listener):
         """Move the bar; without a terminal remember the time left for the trial's line."""
         self._left_s = left_s
         if self._progress is not None and self._task is not None:
-            name = f"{point.title} #{repetition + 1}"
+            name = f"{self._called(point)} #{repetition + 1}"
             self._progress.update(self._task, completed=number - 1, total=of, description=name, left=duration(left_s))
             self._progress.refresh()
 
     def trial(self, point: Point, record: TrialRecord) -> None:
         """One line per trial."""
-        text = f"{point.title} #{record.repetition + 1}: {describe(record)}"
+        text = f"{self._called(point)} #{record.repetition + 1}: {describe(record)}"
         self.note(text if self._progress else f"{text}   [left {duration(self._left_s)}]")

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Protocol
 
+#: Lines at each end of what a program complained of.
+_ENDS = 2
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -18,9 +21,14 @@ class Completed:
 
     @property
     def complaint(self) -> str:
-        """The last line it printed on stderr, else on stdout, for one-line errors."""
-        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return lines[-1].strip() if lines else f"exit code {self.returncode}"
+        """What it printed on stderr, else the last line on stdout, for one-line errors.
+
+        The cause often stands first and what followed from it last, so of many lines both ends are kept.
+        """
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        lines = lines or self.stdout.strip().splitlines()[-1:]
+        told = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], "...", *lines[-_ENDS:]]
+        return "; ".join(told).strip() or f"exit code {self.returncode}"
 
 
 def cpu_in_use(host: str, cpu: int, pid: int) -> str:

@@ -63,6 +63,12 @@ class TestbedSpec(Model):
     #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
     one_way: bool = True
 
+    @property
+    def line_rate_bps(self) -> float | None:
+        """Speed of the slowest port of the path; None unless the file has `speed_mbps` of each."""
+        speeds = [port.speed_mbps for role, port in self.ports.items() if role[0] in "abc"]
+        return min(each or 0 for each in speeds) * 1e6 if speeds and None not in speeds else None
+
     @model_validator(mode="after")
     def _hosts_and_ports(self) -> "TestbedSpec":
         if self.kind != "hosts":

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills the template. Everything that comes from outside is escaped by Jinja2; only our own SVG is not."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
 from xdplab.report.page import Page, templates
 from xdplab.report.sweep import sweep_sections
+from xdplab.results.writing import write_whole
 
 
 def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
@@ -25,13 +25,9 @@ def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> N
     Raises:
         XdplabError: it cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(render(run, trials))
-        partial.replace(path)
+        write_whole(path, render(run, trials))
     except OSError as exc:
-        partial.unlink(missing_ok=True)
         raise XdplabError(f"{path}: {exc.strerror}; `xdplab report {path.parent}` draws it again") from None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord
 from xdplab.results.reading import head_as, read_head, read_trials
-from xdplab.results.writing import append_whole, write_whole
+from xdplab.results.writing import append_whole, give_back, write_whole
 
 
 class RunFolder:
@@ -90,7 +90,11 @@ def new_run(results: Path, study: str) -> RunFolder:
     for suffix in ("", *(f"-{n}" for n in range(2, 100))):
         path = results / f"{study}-{stamp}{suffix}"
         try:
-            path.mkdir(mode=0o700, parents=True)
+            if not results.exists():
+                results.mkdir(parents=True, exist_ok=True)
+                give_back(results)
+            path.mkdir(mode=0o700)
+            give_back(path)
         except FileExistsError:
             continue
         except OSError as exc:
@@ -98,6 +102,7 @@ def new_run(results: Path, study: str) -> RunFolder:
         link = results / f".latest.{os.getpid()}"
         link.unlink(missing_ok=True)
         link.symlink_to(path.name)
+        give_back(link)
         link.replace(latest)
         return RunFolder(path)
     raise InputError(f"{results}: no free name for a run of {study}")

@@ -7,6 +7,16 @@ import tempfile
 from pathlib import Path
 
 
+def give_back(made: int | Path) -> None:
+    """What root has made for somebody who called sudo becomes that user's; a link itself, not where it leads."""
+    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if os.geteuid() == 0 and user.isdecimal() and group.isdecimal():
+        if isinstance(made, int):
+            os.fchown(made, int(user), int(group))
+        else:
+            os.chown(made, int(user), int(group), follow_symlinks=False)
+
+
 def write_whole(path: Path, text: str) -> None:
     """Replace a file by one with this text, readable by its user only; all of it or nothing.
 
@@ -17,6 +27,7 @@ def write_whole(path: Path, text: str) -> None:
     """
     fd, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
+        give_back(fd)
         with open(fd, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -33,9 +44,11 @@ def append_whole(path: Path, line: bytes) -> None:
     Raises:
         OSError: it cannot be written; the file is cut back to what it was.
     """
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         before = os.fstat(fd).st_size
+        if not before:
+            give_back(fd)
         try:
             written = os.write(fd, line)
             if written < len(line):

@@ -16,7 +16,7 @@ from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.analysis.sweep.published import beside_published
 from xdplab.methods import make_method
-from xdplab.model import Interrupted, Missing, RunRecord, XdplabError
+from xdplab.model import Interrupted, Missing, RunRecord, XdplabError, plain
 from xdplab.model.published import published_figure
 from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed
@@ -52,7 +52,9 @@ class XdplabLibrary:
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
         except XdplabError as exc:
-            raise FatalError(str(exc)) from None
+            raise FatalError(plain(str(exc))) from None
+        except OSError as exc:
+            raise FatalError(f"{exc.filename or 'system call'}: {exc.strerror}") from None
         self._run = outcome.record
         trials = folder.trials()
         self._summaries = summarise(outcome.record, trials)
@@ -70,9 +72,12 @@ class XdplabLibrary:
     @keyword
     def forwarder_was_measured(self, title: str) -> None:
         """Pass when every point of that forwarder was measured; skip with the reason when it is not supported here."""
+        self._measured(title, "FORWARDERS")
+
+    def _measured(self, title: str, variable: str) -> None:
         points = [summary for summary in self._summaries if summary.forwarder == title]
         if not points:
-            raise SkipExecution(f"{title} was not asked for (variable FORWARDERS)")
+            raise SkipExecution(f"{title} was not asked for (variable {variable})")
         for point in points:
             if point.status == "unsupported":
                 raise SkipExecution(f"unsupported: {point.reason}")
@@ -168,7 +173,7 @@ class XdplabLibrary:
     @keyword
     def variant_was_compared(self, title: str) -> None:
         """Log what a variant contributes against the study's reference; skip with the reason when unsupported."""
-        self.forwarder_was_measured(title)
+        self._measured(title, "VARIANTS")
         self.part_was_measured(title)
 
     @keyword

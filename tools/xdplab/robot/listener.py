@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress of a run on Robot's console."""
 
+from collections.abc import Callable
+
 from robot.api import logger
 
 from xdplab.model import Point, TrialRecord, plain
@@ -13,9 +15,11 @@ class RobotListener(Listener):
 
     def __init__(self) -> None:
         self._left_s = 0.0
+        self._called: Callable[[Point], str] = lambda point: point.title
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
         """Say how much is ahead."""
+        self._called = plan.called
         self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
 
     def note(self, text: str) -> None:
@@ -34,4 +38,4 @@ class RobotListener(Listener):
     def trial(self, point: Point, record: TrialRecord) -> None:
         """One line per trial."""
         left = duration(self._left_s)
-        self.note(f"{point.title} #{record.repetition + 1}: {describe(record)}   [left {left}]")
+        self.note(f"{self._called(point)} #{record.repetition + 1}: {describe(record)}   [left {left}]")

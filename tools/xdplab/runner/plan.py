@@ -5,6 +5,7 @@ import itertools
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from xdplab.forwarders.registry import forwarder_class
@@ -51,9 +52,30 @@ class Plan:
         """Every point once, in the order that the seed gives to this round, also to one behind the planned."""
         return _round(self.points, self.seed, number)
 
+    def called(self, point: Point) -> str:
+        """The point's title, and each of its settings that is not the same in all points."""
+        told = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
+        return ", ".join([point.title, *told])
+
+    @cached_property
+    def _varying(self) -> frozenset[str]:
+        seen: dict[str, set[str]] = {}
+        for point in self.points:
+            for name, value in _settings(point).items():
+                seen.setdefault(name, set()).add(str(value))
+        return frozenset(name for name, values in seen.items() if len(values) > 1)
+
     def redirects(self) -> bool:
         """True when a forwarder of the plan transmits by XDP redirect."""
         return any(forwarder_class(point.forwarder.name).redirects for point in self.points)
+
+
+def _settings(point: Point) -> dict[str, object]:
+    """What of a point its title may not tell: a label hides options."""
+    traffic = point.traffic
+    load = f"{traffic.load_share:.0%}" if traffic.load_share else traffic.stated_load_pps
+    sent = {"path": point.path.value, "bytes": traffic.frame_bytes, "probes": traffic.probes_text, "load": load}
+    return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}
 
 
 def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:

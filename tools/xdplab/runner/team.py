@@ -56,7 +56,13 @@ class Team:
             if name != wanted:
                 tester.close()
         calibration = self.calibrations.get(wanted)
-        return self._by_name[wanted], self.choices[wanted].program, calibration.ceiling_pps if calibration else 0.0
+        top_pps = calibration.ceiling_pps if calibration else self._line_pps(point)
+        return self._by_name[wanted], self.choices[wanted].program, top_pps
+
+    def _line_pps(self, point: Point) -> float:
+        """Without a direct link: what the ports carry, over all directions; 0 where the file does not tell."""
+        speed_bps = self._testbed.spec.line_rate_bps
+        return point.traffic.line_pps(speed_bps) * len(point.traffic.directions) if speed_bps else 0.0
 
     def close(self) -> None:
         """All let go of the ports."""

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from xdplab.methods.base import Trials
-from xdplab.methods.rfc2544.scale import scale_of
+from xdplab.methods.rfc2544.scale import scale_of, top_load
 from xdplab.methods.rfc2544.search import Bound
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import burst_streams
@@ -36,7 +36,7 @@ class Burst:
 def back_to_back(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec, found: Bound) -> None:
     """Repeat the search for the burst length; RFC 9004 §5 asks for the average and its spread over the tests."""
     scale = scale_of(spec)
-    ceiling = session.ceiling_pps / len(traffic.directions)
+    ceiling = top_load(spec, traffic, session.ceiling_pps)
     longest = round(ceiling * scale.longest_burst_s)
     bursts = []
     for repeat in range(scale.burst_repeats):

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec
+from xdplab.model import TrafficSpec, Unsupported
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,16 @@ def scale_of(spec: Rfc2544Spec) -> Scale:
 
 
 def top_load(spec: Rfc2544Spec, traffic: TrafficSpec, ceiling_pps: float) -> float:
-    """Highest load per direction: the medium's line rate where one is given, and never above the tester's top rate."""
-    tester = ceiling_pps / len(traffic.directions)
-    if spec.line_rate_bps is None:
-        return tester
-    return min(tester, traffic.line_pps(spec.line_rate_bps))
+    """Highest load per direction: the medium's line rate where one is given, and never above the tester's top rate.
+
+    Raises:
+        Unsupported: neither is known.
+    """
+    tester = [ceiling_pps / len(traffic.directions)] if ceiling_pps else []
+    line = [traffic.line_pps(spec.line_rate_bps)] if spec.line_rate_bps else []
+    if not tester + line:
+        raise Unsupported(
+            "no top load is known: the testbed has no direct link (ports d0 and d1) to calibrate the tester on; give "
+            "speed_mbps of each of its ports, or method.line_rate_bps"
+        )
+    return min(tester + line)

@@ -6,7 +6,7 @@
 Documentation    What one AF_XDP socket does before there is a switch: rxdrop, txonly and l2fwd, with DPDK over the
 ...              AF_XDP PMD and, where it is installed, xdpsock as the other sides.
 ...
-...              [Cfg] suites/studies/sockets/afxdp-micro.yaml: its cases, interleaved in random order.
+...              [Cfg] suites/studies/afxdp-micro.yaml: its cases, interleaved in random order.
 ...              [Ver] Each row passes when its case was measured at every workload that it takes part in; what this
 ...              machine cannot do is skipped with the reason. The last row says who is ahead, or is skipped with why
 ...              that cannot be said.
@@ -15,7 +15,7 @@ Documentation    What one AF_XDP socket does before there is a switch: rxdrop, t
 ...
 ...              The report is results/latest/report.html.
 
-Library          xdplab.robot.SocketLibrary
+Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
 Test Template    Case Was Measured
@@ -47,16 +47,16 @@ DPDK    DPDK, testpmd on net_af_xdp
 Xdpsock    xdpsock
 Who Is Ahead
     [Template]    NONE
-    Who Is Ahead Is Said
+    Question Was Answered
 
 
 *** Keywords ***
 Run The Study
     [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
     ${workloads}    Evaluate    $WORKLOADS.split()
-    Run Socket Study
+    Run Study
     ...    afxdp-micro.yaml
     ...    testbed=${TESTBED}
-    ...    workloads=${workloads}
-    ...    duration_s=${DURATION}
+    ...    method.workloads=${workloads}
+    ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

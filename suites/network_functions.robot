@@ -6,7 +6,7 @@
 Documentation    Network functions, each written once, as XDP program, as AF_XDP application (spinning, in poll(), busy
 ...              polling) and combined (sockets open, the verdict in XDP), on dropped, passed and mixed traffic.
 ...
-...              [Cfg] suites/studies/sockets/network-functions.yaml: functions x modes, interleaved in random order.
+...              [Cfg] suites/studies/network-functions.yaml: functions x modes, interleaved in random order.
 ...              [Ver] Each row passes when its function was measured in its mode with all kinds of traffic that are
 ...              its; what this machine cannot do is skipped with the reason. The last rows state how the order of
 ...              the modes agrees with the published one, and which is ahead.
@@ -16,10 +16,10 @@ Documentation    Network functions, each written once, as XDP program, as AF_XDP
 ...              The report is results/latest/report.html. Longer variants: ENTRIES, ITERATIONS, READS, DROP_PERCENTS
 ...              and RX_RINGS take several values each, and KNOBS settings such as ddio_ways=11.
 
-Library          xdplab.robot.SocketLibrary
+Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
-Test Template    Function Was Measured
+Test Template    Part Was Measured
 
 Test Tags        afxdp    xdp    functions
 
@@ -84,26 +84,34 @@ Firewall And Load Balancer Combined With Poll    firewall+load_balancer    combi
 Firewall And Load Balancer Combined With Busy Poll    firewall+load_balancer    combined-bp
 Orders Beside The Published Ones
     [Template]    NONE
-    Orders Are Compared
+    Findings Are Logged
 Who Is Ahead
     [Template]    NONE
-    Who Is Ahead Is Said
+    Question Was Answered
 
 
 *** Keywords ***
 Run The Study
     [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
-    Run Function Study
+    ${functions}    Evaluate    $FUNCTIONS.split()
+    ${modes}    Evaluate    $MODES.split()
+    ${entries}    Evaluate    $ENTRIES.split()
+    ${iterations}    Evaluate    $ITERATIONS.split()
+    ${reads}    Evaluate    $READS.split()
+    ${drop_percents}    Evaluate    $DROP_PERCENTS.split()
+    ${rx_rings}    Evaluate    $RX_RINGS.split()
+    ${knobs}    Evaluate    dict(word.split('=', 1) for word in $KNOBS.split()) or ''
+    Run Study
     ...    network-functions.yaml
-    ...    functions=${FUNCTIONS}
-    ...    modes=${MODES}
-    ...    table_entries=${ENTRIES}
-    ...    work_iterations=${ITERATIONS}
-    ...    work_lookups=${READS}
-    ...    work_bytes=${WORK_BYTES}
-    ...    drop_percents=${DROP_PERCENTS}
-    ...    rx_rings=${RX_RINGS}
-    ...    knobs=${KNOBS}
+    ...    method.functions=${functions}
+    ...    method.modes=${modes}
+    ...    method.table_entries=${entries}
+    ...    method.work_iterations=${iterations}
+    ...    method.work_lookups=${reads}
+    ...    method.work_bytes=${WORK_BYTES}
+    ...    method.drop_percents=${drop_percents}
+    ...    method.rx_rings=${rx_rings}
+    ...    knobs=${knobs}
     ...    testbed=${TESTBED}
-    ...    duration_s=${DURATION}
+    ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

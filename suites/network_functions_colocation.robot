@@ -6,17 +6,17 @@
 Documentation    What a web server and a computing job on the core of a firewall do while that drops a flood of rising
 ...              rate, as XDP program, on AF_XDP and combined.
 ...
-...              [Cfg] suites/studies/sockets/network-functions-colocation.yaml, interleaved in random order.
+...              [Cfg] suites/studies/network-functions-colocation.yaml, interleaved in random order.
 ...              [Ver] Each row passes when nginx (asked by wrk) and the job were measured beside every flood; what this
 ...              machine cannot do is skipped with the reason, as are the ways of DDIO with KNOBS.
 ...              [Ref] Parola, Procopio, Risso (CoNEXT 2021).
 ...
 ...              The report is results/latest/report.html; it has cache misses where the machine counts them.
 
-Library          xdplab.robot.SocketLibrary
+Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
-Test Template    Function Was Measured
+Test Template    Part Was Measured
 
 Test Tags        afxdp    xdp    functions    colocation
 
@@ -37,17 +37,20 @@ Firewall On AF_XDP With Poll    firewall    af_xdp-poll
 Firewall Combined With Poll    firewall    combined-poll
 Who Is Ahead
     [Template]    NONE
-    Who Is Ahead Is Said
+    Question Was Answered
 
 
 *** Keywords ***
 Run The Study
     [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
-    Run Function Study
+    ${floods}    Evaluate    $FLOODS.split()
+    ${modes}    Evaluate    $MODES.split()
+    ${knobs}    Evaluate    dict(word.split('=', 1) for word in $KNOBS.split()) or ''
+    Run Study
     ...    network-functions-colocation.yaml
-    ...    flood_pps=${FLOODS}
-    ...    modes=${MODES}
-    ...    knobs=${KNOBS}
+    ...    method.flood_pps=${floods}
+    ...    method.modes=${modes}
+    ...    knobs=${knobs}
     ...    testbed=${TESTBED}
-    ...    duration_s=${DURATION}
+    ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

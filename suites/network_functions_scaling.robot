@@ -6,7 +6,7 @@
 Documentation    How network functions scale over cores with receive rings of 512 and 256 entries, and with 2 to 11 ways
 ...              of the last-level cache for the card's writes (DDIO).
 ...
-...              [Cfg] suites/studies/sockets/network-functions-scaling.yaml, interleaved in random order.
+...              [Cfg] suites/studies/network-functions-scaling.yaml, interleaved in random order.
 ...              [Ver] Each row passes when its function was measured in its mode at every number of cores, ring and
 ...              ways that this machine has; the others are in the report with the reason: CPUs that are missing, a
 ...              driver that does not spread flows, ways of DDIO off Intel's servers.
@@ -14,10 +14,10 @@ Documentation    How network functions scale over cores with receive rings of 51
 ...
 ...              The report is results/latest/report.html.
 
-Library          xdplab.robot.SocketLibrary
+Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
-Test Template    Function Was Measured
+Test Template    Part Was Measured
 
 Test Tags        afxdp    xdp    functions    scaling
 
@@ -48,14 +48,20 @@ Checksummer Combined With Poll    checksummer    combined-poll
 *** Keywords ***
 Run The Study
     [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
-    Run Function Study
+    ${functions}    Evaluate    $FUNCTIONS.split()
+    ${modes}    Evaluate    $MODES.split()
+    ${cores}    Evaluate    $CORES.split()
+    ${rx_rings}    Evaluate    $RX_RINGS.split()
+    ${ways}    Evaluate    $WAYS.split()
+    ${knobs}    Evaluate    dict(word.split('=', 1) for word in $KNOBS.split()) or ''
+    Run Study
     ...    network-functions-scaling.yaml
-    ...    functions=${FUNCTIONS}
-    ...    modes=${MODES}
-    ...    cores=${CORES}
-    ...    rx_rings=${RX_RINGS}
-    ...    ddio_ways=${WAYS}
-    ...    knobs=${KNOBS}
+    ...    method.functions=${functions}
+    ...    method.modes=${modes}
+    ...    method.cores=${cores}
+    ...    method.rx_rings=${rx_rings}
+    ...    method.ddio_ways=${ways}
+    ...    knobs=${knobs}
     ...    testbed=${TESTBED}
-    ...    duration_s=${DURATION}
+    ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

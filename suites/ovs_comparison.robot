@@ -6,16 +6,16 @@
 Documentation    Open vSwitch over AF_XDP beside AF_PACKET and DPDK, and what each patch of its AF_XDP ports is worth.
 ...
 ...              [Cfg] suites/studies/ovs-figures.yaml: three ports at three CPU layouts, untuned, throughput without
-...              loss. suites/studies/ovs-ladder.yaml: Debian's build, the patched one (ovs/build), each new option
+...              loss. suites/studies/ovs-ablation.yaml: Debian's build, the patched one (ovs/build), each new option
 ...              alone, the best together, no switch at all: throughput without loss, and latency at one load for all.
 ...              [Ver] A figure passes when its ratio was measured at one layout at least, a variant when it was
 ...              measured beside the reference in each repetition; what this machine cannot do is skipped with the
 ...              reason. Ratios are told, not judged: they are those of this machine.
 ...              [Ref] Figures 2 and 3 of Intel's technology guide "AF_XDP Sockets: High Performance Networking for
-...              Cloud-Native Networking" (tools/xdplab/report/published/intel-afxdp-guide.yaml); RFC 2544 section
+...              Cloud-Native Networking" (tools/xdplab/model/published/intel-afxdp-guide.yaml); RFC 2544 section
 ...              26.1, with the deviations that the report states.
 ...
-...              Each study has a report; results/latest/report.html is that of the ladder.
+...              Each study has a report; results/latest/report.html is that of the ablation.
 
 Library          xdplab.robot.XdplabLibrary
 
@@ -24,10 +24,10 @@ Test Tags        ovs    rfc2544-26.1
 
 *** Variables ***
 ${FIGURES}        ovs-figures.yaml
-${LADDER}         ovs-ladder.yaml
+${ABLATION}       ovs-ablation.yaml
 ${TESTBED}        embedded
 ${LAYOUTS}        ${EMPTY}    # space-separated, e.g. "inline 1C1T"; empty: those of the study
-${VARIANTS}       ${EMPTY}    # space-separated labels of the ladder, e.g. "stock patched hugepages"; empty: all
+${VARIANTS}       ${EMPTY}    # space-separated labels of the ablation, e.g. "stock patched hugepages"; empty: all
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
 ${PRESET}         ${EMPTY}    # quick, csit, tst009, rfc2544, binary
 ${REPETITIONS}    ${EMPTY}
@@ -51,69 +51,69 @@ OVS On AF_XDP Or AF_PACKET
     [Tags]    figures
     Question Was Answered
 
-Each Variant Of The Ladder
-    [Tags]    ladder
-    Run The Ladder
+Each Variant Of The Ablation
+    [Tags]    ablation
+    Run The Ablation
     Every Forwarder Was Measured
 
 Built Here Without The Patches
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    unpatched
 
 Patched With Its Defaults
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    patched
 
 Smaller Rings
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    rings-512
 
 Frames Of 2048 Bytes
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    frames-2048
 
 No Headroom
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    headroom-0
 
 UMEM On Hugepages
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    hugepages
 
 Busy Poll
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    busy-poll
 
 Without Need-Wakeup
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    no-need-wakeup
 
 Without Receive Wake-Up
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    no-rx-wakeup
 
 Larger Transmit Budget
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    skb-budget-256
 
 Shared UMEM, Frames Copied
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    shared-umem-copied
 
 Shared UMEM, Frames Handed Over
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    shared-umem-copy-free
 
 The Best Together
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    best-together
 
 Forwarding Without A Switch
-    [Tags]    ladder
+    [Tags]    ablation
     Variant Was Compared    no-switch
 
 Patched Or Stock
-    [Tags]    ladder
+    [Tags]    ablation
     Question Was Answered
 
 
@@ -129,11 +129,11 @@ Run The Figures
     ...    method.preset=${PRESET}
     ...    repetitions=${REPETITIONS}
 
-Run The Ladder
-    [Documentation]    The same for the ladder; VARIANTS names the rungs to climb, the reference among them.
+Run The Ablation
+    [Documentation]    The same for the ablation; VARIANTS names the variants to measure, the reference among them.
     ${variants}    Evaluate    $VARIANTS.split()
     Run Study
-    ...    ${LADDER}
+    ...    ${ABLATION}
     ...    only=${variants}
     ...    testbed=${TESTBED}
     ...    traffic.frame_bytes=${FRAME_SIZE}

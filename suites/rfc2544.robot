@@ -47,27 +47,27 @@ Every Other Forwarder Asked For
 
 Throughput
     [Tags]    rfc2544-26.1
-    Clause Was Measured    throughput
+    Part Was Measured    throughput
 
 Latency At Load
     [Tags]    rfc2544-26.2
-    Clause Was Measured    latency
+    Part Was Measured    latency
 
 Frame Loss Rate
     [Tags]    rfc2544-26.3
-    Clause Was Measured    loss_curve
+    Part Was Measured    loss_curve
 
 Back To Back Frames
     [Tags]    rfc2544-26.4    rfc9004
-    Clause Was Measured    back_to_back
+    Part Was Measured    back_to_back
 
 System Recovery
     [Tags]    rfc2544-26.5
-    Clause Was Measured    recovery
+    Part Was Measured    recovery
 
 Reset
     [Tags]    rfc2544-26.6
-    Clause Was Measured    reset
+    Part Was Measured    reset
 
 OVS On AF_XDP Or AF_PACKET
     [Tags]    rfc2544-26.1

@@ -6,7 +6,7 @@
 Documentation    Latency of the receive path by stages: driver, stack and both, over AF_XDP and AF_PACKET, with a
 ...              spinning and a sleeping application, pinned or not, SCHED_FIFO or not.
 ...
-...              [Cfg] suites/studies/sockets/tsn-latency.yaml: 512-byte frames at 1, 128, 1,000 and 5,000 per second.
+...              [Cfg] suites/studies/tsn-latency.yaml: 512-byte frames at 1, 128, 1,000 and 5,000 per second.
 ...              [Ver] Each row passes when its case was measured at every rate; what this machine cannot do is skipped
 ...              with the reason.
 ...              [Ref] Apalodimas, Khoronzhuk: XDP for TSN (Linaro Connect BKK19); the report prints its tables beside
@@ -14,7 +14,7 @@ Documentation    Latency of the receive path by stages: driver, stack and both, 
 ...
 ...              The report is results/latest/report.html.
 
-Library          xdplab.robot.SocketLibrary
+Library          xdplab.robot.XdplabLibrary
 
 Suite Setup      Run The Study
 Test Template    Case Was Measured
@@ -41,16 +41,16 @@ AF_PACKET With System Poll    AF_PACKET, system poll
 AF_PACKET With System Poll And SCHED_FIFO    AF_PACKET, system poll, SCHED_FIFO
 Who Is Ahead
     [Template]    NONE
-    Who Is Ahead Is Said
+    Question Was Answered
 
 
 *** Keywords ***
 Run The Study
     [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
     ${rates}    Evaluate    [float(rate) for rate in $RATES.split()]
-    Run Socket Study
+    Run Study
     ...    tsn-latency.yaml
     ...    testbed=${TESTBED}
-    ...    rates_pps=${rates}
-    ...    duration_s=${DURATION}
+    ...    method.rates_pps=${rates}
+    ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

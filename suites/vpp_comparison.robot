@@ -5,8 +5,8 @@
 *** Settings ***
 Documentation    VPP over AF_XDP against AF_PACKET and DPDK, with Open vSwitch over the same three in the same run.
 ...
-...              [Cfg] suites/studies/vpp-comparison.yaml: each visit to a forwarder takes the latency at LOAD
-...              and then searches the throughput; visits are interleaved in random order over the repetitions.
+...              [Cfg] suites/studies/vpp-comparison.yaml: each repetition of a forwarder takes the latency at LOAD
+...              and then searches the throughput; points are interleaved in random order in each repetition.
 ...              [Ver] Each row passes when its forwarder was proven to carry frames and was measured in each
 ...              repetition; what this machine cannot do is skipped with the reason, and for a VPP that is not
 ...              installed with what installs it.

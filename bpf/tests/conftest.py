@@ -26,25 +26,54 @@ TCX_COUNT = Path(__file__).with_name("tcx_count.py")
 TIMEOUT_S = 30
 
 
+# Of what a program does at which time, or of sockets whose rings overflow when
+# their program does not get its CPU: with `-n` they run one after another with
+# runs on testbeds (tools/tests/conftest.py), all others beside those.
+TIMED = {
+    "test_drain.py",
+    "test_flow_figures.py",
+    "test_ovsprobe.py",
+    "test_ping_batches.py",
+    "test_preempted.py",
+    "test_realtime.py",
+    "test_schedule.py",
+    "test_several_cpus.py",
+    "test_xsk_accounting.py",
+    "test_xsk_frames.py",
+    "test_xsk_probes.py",
+    "test_xsk_roles.py",
+    "test_xsk_trace.py",
+}
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items):
     ours = [item for item in items if item.path.is_relative_to(BPF)]  # the hook is given all tests of the session
     for item in ours:
-        item.add_marker(pytest.mark.xdist_group("traffic"))
+        group = "testbed" if item.path.name in TIMED else "frames"
+        item.add_marker(pytest.mark.xdist_group(group))
         if os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs root: makes network namespaces and loads BPF"))
+
+
+def make(*targets):
+    """One worker at a time: both want the same files."""
+    lock = BPF / "build" / "make.lock"
+    lock.parent.mkdir(exist_ok=True)
+    argv = ["flock", lock, "make", "-s", "-C", BPF, *targets]
+    subprocess.run(argv, check=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def programs():
     if os.geteuid() == 0:
-        subprocess.run(["make", "-s", "-C", BPF], check=True)
+        make()
 
 
 @pytest.fixture(scope="session")
 def sanitized(programs):
     """bpf/xsk with AddressSanitizer and UBSan: an error ends it with a report and an exit code."""
-    subprocess.run(["make", "-s", "-C", BPF, "sanitized"], check=True)
+    make("sanitized")
     return BPF / "build" / "sanitized" / "xsk"
 
 

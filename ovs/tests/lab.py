@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 PORTS = ("d0", "d1")
 QUEUES = 4
 
@@ -154,6 +155,17 @@ class Switch:
             self.database.terminate()
             self.database.wait(10)
         return self.daemon.wait() if self.daemon is not None else None
+
+
+@contextmanager
+def huge_pages(count: int) -> Iterator[None]:
+    """Asks for that many pages of 2 MiB more, and gives them back; the kernel may have fewer."""
+    reserved = HUGEPAGES.read_text()
+    HUGEPAGES.write_text(str(int(reserved) + count))
+    try:
+        yield
+    finally:
+        HUGEPAGES.write_text(reserved)
 
 
 @contextmanager

@@ -25,13 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import PORTS, QUEUES, StormError, Switch, namespaces, run, wait_for
-from port_memory import HUGEPAGES
+from lab import PORTS, QUEUES, StormError, Switch, huge_pages, namespaces, run, wait_for
 
 XDPGEN = Path(os.environ.get("XDPLAB_BPF_DIR", Path(__file__).resolve().parents[2] / "bpf" / "build")) / "xdpgen"
 #: Row -> the value it is set to; all are other ones than the default.
@@ -179,17 +177,6 @@ def prepare(switch: Switch, names: tuple[str, str, str]) -> None:
             run("ip", "netns", "exec", names[1], "ethtool", "-K", port, "gro", state)
 
 
-@contextmanager
-def hugepages() -> Iterator[None]:
-    """Pages for one UMEM."""
-    reserved = HUGEPAGES.read_text()
-    HUGEPAGES.write_text(str(int(reserved) + 48))
-    try:
-        yield
-    finally:
-        HUGEPAGES.write_text(reserved)
-
-
 def spread(values: list[float], form: str) -> str:
     """Median and range."""
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
@@ -207,7 +194,7 @@ def measure_all(asked: argparse.Namespace) -> dict[str, list[Loss]]:
     rows = list(dict.fromkeys(asked.only or ROWS))
     losses: dict[str, list[Loss]] = {row: [] for row in rows}
     with ExitStack() as stack:
-        stack.enter_context(hugepages())
+        stack.enter_context(huge_pages(48))  # of one UMEM and some
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ovs-loss-")))
         names = stack.enter_context(namespaces(f"loss{os.getpid()}"))
         switch = Switch(asked.build.resolve(), folder, names[1])

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import re
 import shutil
 import signal
@@ -34,51 +33,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab import PORTS, QUEUES, StormError, Switch, namespaces, run
+from lab import PORTS, StormError, Switch, namespaces, run
+from port_changes import Changes
 
-RINGS = (64, 128, 256, 512, 1024, 2048, 4096)
-# Values to choose from; None removes the option.
-GOOD: dict[str, Sequence[object]] = {
-    "n_rxq": (None, 1, 2, QUEUES),
-    "xdp-mode": (None, "native", "generic", "best-effort"),
-    "use-need-wakeup": (None, "true", "false"),
-    "xsk-rx-ring": (None, *RINGS),
-    "xsk-tx-ring": (None, *RINGS[:6]),
-    "xsk-fill-ring": (None, *RINGS),
-    "xsk-comp-ring": (None, 2048, 4096),
-    "umem-frames": (None, 0, 8192, 16384, 32768),
-    "umem-frame-size": (None, 2048, 4096),
-    "umem-headroom": (None, 0, 1, 64, 128),
-    "umem-hugepages": (None, "none", "2M", "1G"),
-    "busy-poll": (None, 0, 20),
-    "busy-poll-budget": (None, 1, 8, 64, 256),
-    "prefer-busy-poll": (None, "true", "false"),
-    "rx-wakeup": (None, "poll", "recvfrom", "none"),
-    "tx-skb-budget": (None, 0, 32, 64),
-    "shared-umem": (None, "g", "h"),
-    "tx-copy": (None, "auto", "always"),
-}
-# Refused at once, or by the kernel: veth has no zero-copy and no more queues than these.
-BAD: dict[str, Sequence[object]] = {
-    "n_rxq": (QUEUES + 1, 9, 42),
-    "xdp-mode": ("native-with-zerocopy", "fast"),
-    "xsk-rx-ring": (63, 100, 65536, "many"),
-    "umem-frames": (1000, -1, 64),
-    "umem-frame-size": (1024, 8192),
-    "umem-headroom": (1025, -1),
-    "busy-poll-budget": (0, 65536),
-    "rx-wakeup": ("sleep",),
-    "tx-copy": ("never",),
-    "umem-hugepages": ("4K",),
-}
-TYPES = ("afxdp", "afxdp-nonpmd")
-MTUS = (1000, 1500, 3000, 4000, 9000)
-LARGEST_NATIVE_MTU = 3000  # of a peer, about: veth takes no XDP program with frames that do not fit in a page
 FORWARD_WITHIN_S = 1.0
 PACKETS = 100
 ANSWERED_WITHIN_S = 5.0
@@ -122,120 +84,36 @@ def statistics(switch: Switch) -> Iterator[None]:
 
 
 class Storm:
-    """The changes, and what has to be taken back after some of them."""
+    """Rounds of changes, and what must hold after each."""
 
     def __init__(self, options: argparse.Namespace, switch: Switch, names: tuple[str, str, str]) -> None:
         self.options = options
         self.switch = switch
         self.names = names
-        self.random = random.Random(options.seed)  # noqa: S311 (a test)
+        self.changes = Changes(options.seed, switch, names)
         self.done: list[str] = []
-        self.bad: set[tuple[str, str]] = set()
-        self.harmless = False
-        self.peer_mtu = dict.fromkeys(PORTS, 1500)
-        self.native: set[str] = set()
         self.numbers: dict[str, tuple[str, str]] = {}
         self.disturbed = 0
         self.log = switch.folder / "vswitchd.log"
         self.log_read = 0
         self.shows = "netdev-afxdp/show" in switch.appctl("list-commands")
 
-    def change(self) -> str:
-        """Makes one random change; returns it in words."""
-        what = self.random.random()
-        port = self.random.choice(PORTS)
-        if what < 0.06 and not self.harmless:
-            kind = self.random.choice(TYPES)
-            self.switch.vsctl("del-port", port)
-            self.switch.add_port(port, kind)
-            self.bad = {(name, key) for name, key in self.bad if name != port}
-            self.native.discard(port)
-            return f"{port}: added again as {kind}"
-        if what < 0.12:
-            return self.change_mtu(port)
-        if what < 0.18:
-            return self.change_link(port)
-        bad = not self.harmless and self.random.random() < 0.3
-        return self.change_option(PORTS if what < 0.4 else (port,), BAD if bad else GOOD)
-
-    def change_option(self, ports: Sequence[str], options: dict[str, Sequence[object]]) -> str:
-        """An option of these ports, in one transaction."""
-        key = self.random.choice(list(options))
-        value = self.random.choice(list(options[key]))
-        if value == "native" and self.harmless and any(self.peer_mtu[port] > LARGEST_NATIVE_MTU for port in ports):
-            value = "generic"
-        if key == "xdp-mode":
-            self.native = self.native | {*ports} if value == "native" else self.native - {*ports}
-        argv: list[str] = []
-        for port in ports:
-            given = (port, "options", key) if value is None else (port, f"options:{key}={value}")
-            argv += ["--", "remove" if value is None else "set", "interface", *given]
-            (self.bad.add if options is BAD else self.bad.discard)((port, key))
-        self.switch.vsctl(*argv[1:])
-        return f"{'+'.join(ports)}: {key}={value}"
-
-    def change_mtu(self, port: str) -> str:
-        """An MTU, by request or by somebody else; the kernel refuses some."""
-        mtu = self.random.choice(MTUS)
-        where = self.random.choice(("request", "port", "peer"))
-        if where == "peer" and self.harmless and port in self.native:
-            mtu = min(mtu, LARGEST_NATIVE_MTU)
-        if where == "request":
-            self.switch.vsctl("set", "interface", port, f"mtu_request={mtu}")
-        elif where == "port":
-            run("ip", "-n", self.names[1], "link", "set", port, "mtu", str(mtu), check=False)
-        else:
-            run("ip", "-n", *self.peer(port), "mtu", str(mtu), check=False)
-            self.peer_mtu[port] = mtu
-        return f"{port}: MTU {mtu} ({where})"
-
-    def change_link(self, port: str) -> str:
-        """The link of a port or of its peer, down or up."""
-        link = self.random.choice(((self.names[1], "link", "set", port), self.peer(port)))
-        state = self.random.choice(("down", "up"))
-        run("ip", "-n", *link, state)
-        return f"{link[3]} {state}"
-
-    def peer(self, port: str) -> tuple[str, str, str, str]:
-        """Arguments of ip that name the other end of a port's link."""
-        index = PORTS.index(port)
-        return (self.names[0 if index == 0 else 2], "link", "set", f"t{index}")
-
-    def take_back(self) -> None:
-        """Undoes what keeps a port from forwarding."""
-        for index, port in enumerate(PORTS):
-            run("ip", "-n", *self.peer(port), "mtu", "1500", "up")
-            address = (f"10.77.0.{index + 1}/24", f"10.77.0.{2 - index}", f"02:00:00:00:77:0{2 - index}")
-            peer = self.peer(port)
-            run("ip", "-n", peer[0], "addr", "replace", address[0], "dev", peer[3])
-            run("ip", "-n", peer[0], "neigh", "replace", address[1], "lladdr", address[2], "dev", peer[3])
-            run("ip", "-n", self.names[1], "link", "set", port, "mtu", "1500", "up", check=False)
-        argv = [f"-- clear interface {port} mtu_request".split() for port in PORTS]
-        argv += [f"-- remove interface {port} options {key}".split() for port, key in sorted(self.bad)]
-        for port in PORTS:
-            if self.peer_mtu[port] > LARGEST_NATIVE_MTU:
-                # Open vSwitch does not hear of the peer: it tries other options at once, the same ones later.
-                argv.append(f"-- set interface {port} options:again={len(self.done)}".split())
-            self.peer_mtu[port] = 1500
-        self.bad.clear()
-        self.switch.vsctl(*[word for words in argv for word in words][1:])
-
     def check(self) -> None:
         """What must hold after changes: ports, their numbers, frames."""
-        self.take_back()
+        self.changes.take_back()
         self.wait_for_answer()
         self.check_losses()
         numbers = self.switch.numbers()
         requested = numbers[PORTS[0]][0]
         if requested != "1" or "" in numbers[PORTS[1]] or "-1" in numbers[PORTS[1]]:
             raise StormError(f"OpenFlow and datapath numbers are {numbers}; {self.last()}")
-        if self.harmless and self.numbers not in ({}, numbers):
+        if self.changes.harmless and self.numbers not in ({}, numbers):
             raise StormError(f"the numbers were {self.numbers} and are {numbers}; {self.last()}")
         self.numbers = numbers
         time.sleep(SETTLE_S)
         if self.shows and (wrong := lost_frames(self.switch.show())):
             raise StormError(f"frames lost: {'; '.join(wrong)}; {self.last()}")
-        if self.harmless and (left := self.left_datapath()):
+        if self.changes.harmless and (left := self.left_datapath()):
             raise StormError(f"a port left the datapath: {'; '.join(left)}; {self.last()}")
         self.log_read = self.log.stat().st_size
 
@@ -294,17 +172,17 @@ class Storm:
         before = self.switch.descriptors()
         with statistics(self.switch):
             while len(self.done) < self.options.changes:
-                self.harmless = not self.harmless
+                self.changes.harmless = not self.changes.harmless
                 with flood(self.names[0]):
                     for _ in range(min(self.options.check, self.options.changes - len(self.done))):
-                        self.done.append(self.change())
+                        self.done.append(self.changes.change())
                         if self.options.verbose:
                             print(self.done[-1], flush=True)
                         if not self.switch.alive():
                             raise StormError(f"ovs-vswitchd died; {self.last()}")
-                        time.sleep(self.random.random() * self.options.pause)
+                        time.sleep(self.changes.random.random() * self.options.pause)
                 self.check()
-        self.harmless = False
+        self.changes.harmless = False
         for port in PORTS:
             self.switch.vsctl("del-port", port)
             self.switch.add_port(port)

@@ -21,9 +21,8 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lab import PORTS, StormError, Switch, namespaces
+from lab import PORTS, StormError, Switch, huge_pages, namespaces
 
-HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "defaults": (),
     "4,096 frames": ("umem-frames=4096",),
@@ -70,16 +69,13 @@ def main(argv: list[str]) -> int:
     if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
         print("port_memory: needs root, and --build with the result of ovs/build", file=sys.stderr)
         return 2
-    reserved = HUGEPAGES.read_text()
     try:
-        HUGEPAGES.write_text(str(int(reserved) + 96))
-        for name in asked.only or OPTIONS:
-            print(f"{name:24}{per_port_mib(asked.build.resolve(), OPTIONS[name]):8.1f} MiB a port", flush=True)
+        with huge_pages(96):
+            for name in asked.only or OPTIONS:
+                print(f"{name:24}{per_port_mib(asked.build.resolve(), OPTIONS[name]):8.1f} MiB a port", flush=True)
     except StormError as error:
         print(f"port_memory: {error}", file=sys.stderr)
         return 2
-    finally:
-        HUGEPAGES.write_text(reserved)
     return 0
 
 

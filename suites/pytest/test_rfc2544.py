@@ -6,19 +6,14 @@ pytest suites/pytest/test_rfc2544.py --forwarder ovs-afxdp --min-ndr-pps 500000
 
 import pytest
 
-from xdplab import app
-from xdplab.analysis import summarise
-from xdplab.analysis.figures import not_reached
-from xdplab.cli.progress import ConsoleListener
-from xdplab.model import Missing
-from xdplab.tools import project_root
+from xdplab import api
 
 
 @pytest.mark.timeout(7200)
 def test_throughput_without_loss(forwarder: str, pytestconfig: pytest.Config) -> None:
     option = pytestconfig.getoption
-    study = app.read_study(
-        project_root() / "suites" / "studies" / "rfc2544.yaml",
+    study = api.read_study(
+        api.project_root() / "suites" / "studies" / "rfc2544.yaml",
         {
             "testbed": option("--testbed"),
             "tester": option("--tester"),
@@ -32,15 +27,14 @@ def test_throughput_without_loss(forwarder: str, pytestconfig: pytest.Config) ->
         },
     )
     try:
-        with ConsoleListener() as listener:
-            folder, outcome = app.run_study(app.prepare(study), listener, app.results_folder())
-    except Missing as exc:
+        run = api.measure(study)
+    except api.Missing as exc:
         pytest.skip(str(exc))
-    assert outcome.error is None and outcome.interrupted is None
-    (point,) = summarise(outcome.record, folder.trials())
+    assert run.record.ended_early is None
+    (point,) = run.points
     if point.status == "unsupported":
         pytest.skip(point.reason)
     assert point.status in ("ok", "disturbed"), point.reason
-    missed = not_reached(point.by_repetition, "ndr_pps", option("--min-ndr-pps"))
+    missed = api.not_reached(point.by_repetition, "ndr_pps", option("--min-ndr-pps"))
     noise = f"; disturbed: {point.reason}" if point.status == "disturbed" else ""
     assert not missed, f"{forwarder}: throughput without loss: {missed}{noise}"

@@ -15,14 +15,26 @@ settings.register_profile("lab", deadline=None, max_examples=40, derandomize=Tru
 settings.load_profile("lab")
 
 
+#: With `-n` the tests of a group stay on one worker, one after another. `testbed`: runs on a testbed, which holds the
+#: CPUs of the machine, and whatever else is timed or changes settings of the machine. Beside it may run `frames`: sends
+#: frames through namespaces of its own and counts them, however late they are; and `hosts`: starts programs on hosts
+#: that are namespaces, and sends none. Tests that need no root belong to no group.
+BESIDE = {
+    "test_root_ansible.py": "hosts",
+    "test_root_doctor.py": "hosts",
+    "test_root_packets.py": "frames",
+    "test_root_privileges.py": "frames",
+    "test_root_setup.py": "hosts",
+    "test_xsk_silent.py": "frames",
+}
+
+
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs root, with the reason; with `-n`, what sends frames stays on one worker, one after another."""
+    """Skip what needs root, with the reason, and tell xdist which tests must not run beside each other."""
     for item in items:
         if item.get_closest_marker("root"):
-            # Ansible sends no frames: its minutes are spent on the other worker
-            group = "hosts" if item.path.name == "test_root_ansible.py" else "traffic"
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group(BESIDE.get(item.path.name, "testbed")))
             if os.geteuid() != 0:
                 item.add_marker(pytest.mark.skip(reason="needs root: it makes namespaces and attaches XDP programs"))
 
@@ -44,7 +56,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """`cli("run", path)`: the command line in this process, with reports that have no plots: drawing takes a second."""
-    monkeypatch.setattr("xdplab.report.html._plots", lambda *_: [])
+    monkeypatch.setattr("xdplab.report.page.latency_plots", lambda *_: [])
     return lambda *args: inline(capsys, *args)
 
 
@@ -58,8 +70,11 @@ def saboteur_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def saboteur(saboteur_folder: Path) -> Callable[..., dict[str, str]]:
-    """`saboteur(LAB_...="...")`: an environment in which that distribution is installed."""
-    return lambda **extra: environment(extra, (saboteur_folder, TESTS))
+    """`saboteur(LAB_...="...")`: an environment in which that distribution is installed, and its runs are short."""
+    direct = saboteur_folder / "direct"
+    direct.mkdir(exist_ok=True)
+    short = {"LAB_DIRECT": str(direct), "LAB_NO_PLOTS": "1"}
+    return lambda **extra: environment({**short, **extra}, (saboteur_folder, TESTS))
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ def test_a_reply_belongs_to_the_session_that_asked(folder: Path) -> None:
     assert second.ask(op="run", argv=["echo", "mine"], timeout_s=5)["stdout"] == "mine\n"
 
 
-@pytest.mark.xdist_group("traffic")  # the CPU is this machine's: tests that send frames hold it too
+@pytest.mark.xdist_group("testbed")  # the CPU is this machine's: tests that send frames hold it too
 def test_a_cpu_is_measured_on_by_one_testbed_at_a_time(folder: Path) -> None:
     """Whatever folders their agents have."""
     other = folder.parent / "other"

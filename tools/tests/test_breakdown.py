@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.methods import breakdown as method
-from xdplab.methods import make_method
+from xdplab.methods import breakdown as method, make_method
+from xdplab.methods.batches import STAGES, ProbeRecords, stage_figures, traced_figures
+from xdplab.methods.breakdown import BreakdownSpec
+from xdplab.methods.breakdown.figures import BreakdownFigures
 from xdplab.methods.probes import one_in
-from xdplab.methods.stages import STAGES, ProbeRecords, stage_figures, traced_figures
-from xdplab.model import BreakdownSpec, StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
+from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 from xdplab.report import render
 
 COLUMNS = ("begun", "received", "queued", "kicked", "reaped", "frames", "sent")
@@ -164,7 +164,7 @@ def test_the_summary_holds_stages_and_what_the_probes_cost(session: FakeSession)
     (summary,) = summarise(run, session.records)
     assert (summary.status, summary.repetitions) == ("ok", 1)
     assert summary.p50_us == pytest.approx(2.0, rel=0.01)
-    low, high = summary.figures["breakdown"]
+    low, high = summary.model_dump()["figures"]["breakdown"]
     assert (low["rate_pps"], high["rate_pps"], low["pairs"]) == (10_000, 400_000, 3)
     assert low["without_us"]["p50_us"] == pytest.approx(2.0, rel=0.01)
     assert low["with_us"]["p50_us"] == pytest.approx(3.0, rel=0.01)
@@ -186,7 +186,9 @@ def test_where_frames_share_a_batch_no_cost_is_taken_off(session: FakeSession, m
     monkeypatch.setattr(session, "batches", ProbeRecords(COLUMNS, crowded, 500, 0, 0, 0), raising=False)
     make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
     (summary,) = summarise(run_record(session.at, study={"method": SPEC}), session.records)
-    assert {(one["probe_cost_us"], one["typical_less_us"]) for one in summary.figures["breakdown"]} == {(None, None)}
+    assert {(one["probe_cost_us"], one["typical_less_us"]) for one in summary.model_dump()["figures"]["breakdown"]} == {
+        (None, None)
+    }
     said = answer(run_record(session.at, study={"method": SPEC}), [summary]).sentence
     assert said.startswith("No answer: at no rate was a frame alone in its batch")
     assert "at 10 kpps one held 3 frames; lower rates_pps" in said
@@ -196,10 +198,11 @@ def test_no_answer_says_what_was_wrong(session: FakeSession) -> None:
     make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
     run = run_record(session.at, study={"method": SPEC})
     (summary,) = summarise(run, session.records)
-    noisy = [{**one, "typical_less_us": None, "probe_cost_us": None} for one in summary.figures["breakdown"]]
-    said = answer(run, [summary.model_copy(update={"figures": {"breakdown": noisy}})]).sentence
+    without = {"typical_less_us": None, "probe_cost_us": None}
+    noisy = [one.model_copy(update=without) for one in BreakdownFigures.of(summary).breakdown]
+    said = answer(run, [summary.model_copy(update={"figures": BreakdownFigures(breakdown=noisy)})]).sentence
     assert "took no longer with the probes than without" in said
-    refused = summary.model_copy(update={"figures": {}, "reason": "it has none: build it"})
+    refused = summary.model_copy(update={"figures": BreakdownFigures(), "reason": "it has none: build it"})
     assert answer(run, [refused]).sentence == "No answer: fake: it has none: build it."
 
 

@@ -17,12 +17,9 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.ovs_readback import busy_polling
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
-from xdplab.model import CpuLayout, Unsupported
-from xdplab.model import Path as Way
+from xdplab.methods import make_method
+from xdplab.model import CpuLayout, Path as Way, StudySpec, Unsupported, validated
 from xdplab.model.socket_options import SocketOptions
-from xdplab.model.sockets import SocketStudy
-from xdplab.runner.cells import cells
-from xdplab.runner.sockets import SocketRun
 from xdplab.testers.xsk import XskTester
 
 NAPI = 8253
@@ -83,27 +80,25 @@ def test_the_tester_is_judged_by_its_last_line(tmp_path: Path, napi: int) -> Non
     ("workload", "asked"), [("rxdrop", [1000]), ("stages", [])]  # of stages every frame is measured
 )  # fmt: skip
 @pytest.mark.parametrize("brings", [True, False])
-def test_a_socket_study_sends_some_frames_first(
-    workload: Any, asked: list[int], brings: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_micro_benchmark_sends_some_frames_first(workload: Any, asked: list[int], brings: bool) -> None:
     sent: list[float | None] = []
 
-    def run(context: Any, spec: Any) -> Any:
+    def send(spec: Any) -> Any:
         sent.append(spec.streams[0].pps)
         return result(stream([1000] * 7, sent=7))
 
-    given = {"name": "s", "title": "s", "cases": [{"title": "busy", "options": {"busy_poll_us": 20}}]}
-    study = SocketStudy.model_validate({**given, "workloads": [workload], "rates_pps": [100]})
-    (cell,) = cells(study)
+    name = "stages" if workload == "stages" else "micro"
+    method = make_method(
+        validated(StudySpec, {"name": "s", "forwarders": ["xsk"], "method": {"name": name}}, "").method
+    )
     program = SimpleNamespace(ineffective=lambda: None if sent and brings else "no id")
-    monkeypatch.setattr(SocketRun, "_context", lambda *_: None)
-    testbed = SimpleNamespace(tester_host=None, dut=None, folder_on=lambda host: Path())
-    made = SocketRun(study, testbed, SimpleNamespace(run=run))  # type: ignore[arg-type]
+    point = SimpleNamespace(traffic=SimpleNamespace(smallest=64), levels={"workload": workload})
+    session: Any = SimpleNamespace(forwarder=program, send=send, point=point)
     if asked and not brings:
         with pytest.raises(Unsupported, match="no id"):
-            made._first_frames(cell, program, SimpleNamespace())  # type: ignore[arg-type]
+            method.prove(session)
     else:
-        made._first_frames(cell, program, SimpleNamespace())  # type: ignore[arg-type]
+        method.prove(session)
     assert sent == asked
 
 

@@ -9,7 +9,7 @@ from lab.records import environment, point, result, run_record, stream, trial
 
 from xdplab.analysis import PointSummary, answer, compare_points, compare_runs, summarise
 from xdplab.analysis.compare import compare_all, what_differs
-from xdplab.methods.latency import LIGHT_LOAD
+from xdplab.methods.latency.columns import LIGHT_LOAD
 from xdplab.model import Disturbance, Path, ThreadUse
 
 
@@ -88,10 +88,9 @@ def test_the_light_load_is_compared_where_the_rate_of_the_study_is_lost() -> Non
     assert found.comparison.better
     assert "At 0.2 kpps OVS on AF_XDP is 12 times as fast as OVS on AF_PACKET" in found.sentence
     assert "no winner can be named, ovs-afpacket lost 10 % of the frames at 1 kpps" in found.sentence
-    assert ours.light
-    assert theirs.light
-    assert (ours.light.p50_us, ours.p50_us) == pytest.approx((2, 3), rel=0.002)
-    assert (theirs.light.loss_ratio, theirs.loss_ratio) == (0, pytest.approx(0.1))
+    lights = [each.beside[LIGHT_LOAD] for each in (ours, theirs)]
+    assert (lights[0].p50_us, ours.p50_us) == pytest.approx((2, 3), rel=0.002)
+    assert (lights[1].loss_ratio, theirs.loss_ratio) == (0, pytest.approx(0.1))
 
 
 def test_a_verdict_that_stands_on_repeats_says_so() -> None:
@@ -253,11 +252,11 @@ def test_runs_that_differ_in_two_things_give_no_ratio() -> None:
     assert set(what_differs(first, second)) == {"tester"}
     assert set(what_differs(first, third)) == {"tester", "kernel"}
     sides = summarise(first, measured(OURS, 3)), summarise(third, measured(OURS, 30))
-    ((_, _, metrics),) = compare_runs(*sides, what_differs(first, third))
+    ((_, _, metrics),) = compare_runs(*sides, apart=what_differs(first, third))
     assert metrics["p50_us"]
     assert metrics["p50_us"].better is None
     assert "differ in tester, kernel" in metrics["p50_us"].verdict()
-    ((_, _, metrics),) = compare_runs(*sides, what_differs(first, second))
+    ((_, _, metrics),) = compare_runs(*sides, apart=what_differs(first, second))
     assert metrics["p50_us"]
     assert metrics["p50_us"].better is False
 

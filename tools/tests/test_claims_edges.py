@@ -9,13 +9,15 @@ from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, t
 from lab.records import result, run_record, stream, trial
 
 from xdplab.analysis import Answer, answer, compare_points, compare_runs, summarise, trends
-from xdplab.analysis.contradiction import Contradiction
 from xdplab.analysis.figures import not_reached
 from xdplab.analysis.pooled import PooledRun, shared_points
-from xdplab.analysis.rfc2544 import rfc2544_figures
 from xdplab.cli.tables import comparison_table
-from xdplab.methods.latency import LIGHT_LOAD
+from xdplab.methods.latency.columns import LIGHT_LOAD
+from xdplab.methods.rfc2544.contradiction import Contradiction
+from xdplab.methods.rfc2544.figures import rfc2544_figures
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
+
+SEARCH = {"method": {"name": "throughput"}}
 
 
 def test_a_verdict_between_runs_says_of_which_run() -> None:
@@ -50,7 +52,11 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     """Its pair vanished, and with all of them "the two were never measured in the same repetition"."""
     ours, theirs = two()
     some = searched(ours, RATE).by_repetition
-    unknown = {"ndr_pps": None, "limited_by": {"ndr_pps": "tester"}, "doubts": {"ndr_pps": "no load was found good"}}
+    unknown = {
+        "values": {"ndr_pps": None},
+        "limited_by": {"ndr_pps": "tester"},
+        "doubts": {"ndr_pps": "no load was found good"},
+    }
     part = ours.model_copy(update={"by_repetition": (*some[:4], some[4].model_copy(update=unknown))})
     found = compare_points(part, searched(theirs, RATE), "ndr_pps")
     assert found
@@ -90,10 +96,10 @@ def test_what_can_be_said_at_the_rate_of_the_study_is_an_answer() -> None:
     assert "12 times as fast" in found.sentence
 
 
-def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
+def test_a_disturbed_latency_leaves_the_search_of_its_repetition_clean() -> None:
     """Each is a trial of its own: the machine disturbed the one, and said nothing of the other."""
 
-    def visit(at: Point, n: int, status: str, searched_status: str) -> list[TrialRecord]:
+    def repetition(at: Point, n: int, status: str, searched_status: str) -> list[TrialRecord]:
         bound = {"loss_ratio": 0.0, "throughput_pps": 1e6, "lower_pps": 1e6, "upper_pps": 1.01e6}
         figures = {"preset": "quick", "bounds": [{**bound, "limited_by": "forwarder"}], "steps": [], "directions": 1,
                    "traffic_s": 1.0, "top_load_pps": 5e6, "line_rate_bps": None}  # fmt: skip
@@ -107,8 +113,8 @@ def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
 
     def clean(status: str, searched_status: str) -> tuple[int, int]:
         ours, theirs = summarise(
-            run_record(OURS, THEIRS),
-            [one for at in (OURS, THEIRS) for n in range(5) for one in visit(at, n, status, searched_status)],
+            run_record(OURS, THEIRS, study=SEARCH),
+            [one for at in (OURS, THEIRS) for n in range(5) for one in repetition(at, n, status, searched_status)],
         )
         ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
         assert ndr
@@ -128,15 +134,19 @@ def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
     ({"limited_by": {"ndr_pps": "tester"}}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
     ({"limited_by": {"ndr_pps": "budget"}, "at_most": {"ndr_pps": 1.1e6}}, "1,000 to 1,100 kpps, not 2,000 kpps"),
     ({"doubts": {"ndr_pps": "its curve says no"}}, "1,000 kpps, not to be taken for a fact: its curve says no"),
-    ({"ndr_pps": 0.0, "limited_by": {"ndr_pps": "below-minimum"}, "at_most": {"ndr_pps": 2e3}},
+    ({"values": {"ndr_pps": 0.0}, "limited_by": {"ndr_pps": "below-minimum"}, "at_most": {"ndr_pps": 2e3}},
      "below 2 kpps, not 2,000 kpps"),
-    ({"ndr_pps": None, "limited_by": {"ndr_pps": "tester"}}, "not known; whether it reaches 2,000 kpps is not known"),
-    ({"ndr_pps": 2e6, "limited_by": {"ndr_pps": "tester"}}, ""),
+    ({"values": {"ndr_pps": None}, "limited_by": {"ndr_pps": "tester"}},
+     "not known; whether it reaches 2,000 kpps is not known"),
+    ({"values": {"ndr_pps": 2e6}, "limited_by": {"ndr_pps": "tester"}}, ""),
 ])  # fmt: skip
 def test_a_gate_says_what_is_known_of_a_rate(changes: dict[str, Any], words: str) -> None:
     """It said "0 pps without loss (limited by ['tester'])", and took a throughput that was contradicted."""
     figures = searched(two()[0], RATE).by_repetition
-    assert not_reached([one.model_copy(update={"ndr_pps": 1e6, **changes}) for one in figures], "ndr_pps", 2e6) == words
+    assert (
+        not_reached([one.model_copy(update={"values": {"ndr_pps": 1e6}, **changes}) for one in figures], "ndr_pps", 2e6)
+        == words
+    )
 
 
 def by_two_testers(*disturbed: int, **fields: Any) -> Answer:
@@ -179,23 +189,23 @@ def test_testbeds_share_facts_only() -> None:
     def runs(**changes: Any) -> list[PooledRun]:
         made = []
         for name in ("one", "two"):
-            run = run_record(OURS, study=LATENCY, testbed=TestbedSpec(name=name, kind="fake"))
+            run = run_record(OURS, study=SEARCH, testbed=TestbedSpec(name=name, kind="fake"))
             summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **(changes if name == "two" else {}))
             made.append(PooledRun(Path(name), run, (summary,), ""))
         return made
 
-    assert {point.metric for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
-    assert {point.metric for point in shared_points(runs(limited="tester"))} == {"p50_us"}
-    assert {point.metric for point in shared_points(runs(doubts={"ndr_pps": "its curve says no"}))} == {"p50_us"}
+    assert {point.figure.key for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
+    assert {point.figure.key for point in shared_points(runs(limited="tester"))} == {"p50_us"}
+    assert {point.figure.key for point in shared_points(runs(doubts={"ndr_pps": "its curve says no"}))} == {"p50_us"}
     assert shared_points(runs(disturbed=True)) == []
-    assert {point.metric for point in shared_points(runs(loss_ratio=0.2))} == {"ndr_pps"}
+    assert {point.figure.key for point in shared_points(runs(loss_ratio=0.2))} == {"ndr_pps"}
 
 
 def test_a_trend_is_of_facts_only() -> None:
     """Runs that were disturbed, lossy or doubted were "better" and "worse" than those before."""
 
     def told(**changes: Any) -> set[str]:
-        run = run_record(OURS, study=LATENCY)
+        run = run_record(OURS, study=SEARCH)
         summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **changes)
         return {found.metric for found in trends([(str(n), run, [summary]) for n in range(3)])}
 
@@ -212,11 +222,11 @@ def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
         trial(OURS, 0, list(range(1000, 2000)), clause=f"{clause} at 0.50", purpose="search"),
         trial(OURS, 0, purpose="figures", result=None, clause=clause, figures=loads),
     ]
-    (row,) = rfc2544_figures(trials)["latency"]
-    assert row["p99_us"] == pytest.approx(1.99, abs=0.01)
-    assert row["p999_us"] is None  # one frame of a thousand lies above
+    (row,) = rfc2544_figures(trials).latency
+    assert row.p99_us == pytest.approx(1.99, abs=0.01)
+    assert row.p999_us is None  # one frame of a thousand lies above
 
 
 def test_a_contradiction_is_told_without_exponents() -> None:
     found = Contradiction(load_pps=14_880_000, loss_ratio=0.999, disturbed=False)
-    assert found.text() == "the loss curve of the same visit lost 99.9 % at 14,880 kpps"
+    assert found.text() == "the loss curve of the same repetition lost 99.9 % at 14,880 kpps"

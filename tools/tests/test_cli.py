@@ -105,7 +105,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(
 ) -> None:
     done = cli("run", studies.study_file(tmp_path, knobs={"threaded_napi": [0, 1]}), "--dry-run")
     assert done.code == 0
-    assert "4 points, design factorial\n2 repetitions, 8 visits" in done.out
+    assert "4 points, design factorial\n2 repetitions of each, 8 in all" in done.out
     assert "threaded_napi=1" in done.out
     assert not results.exists()
     assert list(state.glob("*.json")) == []

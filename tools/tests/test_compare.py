@@ -69,6 +69,15 @@ def test_names_of_interfaces_are_no_difference() -> None:
     assert environment_difference(first, second) == {}
 
 
+def test_an_offload_is_a_difference() -> None:
+    first, second = (
+        run_record(A, environment=environment(ports={"a0": {"ifname": f"a0-{tag}", "ethtool -k": told}}))
+        for tag, told in (("12ab", "Features for a0-12ab:\ntx-checksumming: on"),
+                          ("34cd", "Features for a0-34cd:\ntx-checksumming: off"))
+    )  # fmt: skip
+    assert set(environment_difference(first, second)) == {"ports.a0.ethtool -k"}
+
+
 def store(results: Path, us: float, **fields: Any) -> RunFolder:
     made = new_run(results, "fake-study")
     made.head(run_record(A, run_id=made.name, **fields))
@@ -101,7 +110,7 @@ def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[...
     names = [run.name for run in runs]
     told = cli("compare", *reversed(names), "--json").json()  # their times count, not the order they are given in
     (p50,) = (each for each in told["trend"] if each["metric"] == "p50_us")
-    before, after = p50["levels"]
+    before, after = p50["stretches"]
     assert (before["first"], before["last"], before["runs"], before["change"]) == (names[0], names[3], 4, "first")
     assert (after["first"], after["last"], after["runs"], after["change"]) == (names[4], names[6], 3, "worse")
     assert after["mean"] == pytest.approx(2 * before["mean"], rel=0.02)
@@ -113,7 +122,7 @@ def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[...
 def test_a_series_without_a_step_is_one_level(cli: Callable[..., Done], results: Path) -> None:
     names = [store(results, us).name for us in (10, 11, 10, 11)]
     told = cli("compare", *names, "--json").json()
-    assert [len(each["levels"]) for each in told["trend"] if each["metric"] == "p50_us"] == [1]
+    assert [len(each["stretches"]) for each in told["trend"] if each["metric"] == "p50_us"] == [1]
 
 
 def test_compare_needs_two_runs(cli: Callable[..., Done], results: Path) -> None:

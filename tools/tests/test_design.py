@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which combinations of settings a study visits."""
+"""Which combinations of settings a study measures."""
 
 import itertools
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from lab import studies
 from lab.command import Done
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from xdplab import app
 from xdplab.model import InputError, StudySpec, plugins
 from xdplab.model.design import Scalar
-from xdplab.runner import make_plan
+from xdplab.runner import design as module, make_plan
 from xdplab.runner.design import Combination, _blocks, design, effects
 from xdplab.testers import make_tester
 from xdplab.tools import project_root
@@ -214,7 +214,7 @@ def test_points_carry_swept_options_and_each_load_level() -> None:
         ("fake:seed=1,base_latency_us=3", 20000, 50_000),
         ("fake:seed=1,base_latency_us=9", 20000, 50_000),
     ]
-    assert len(plan.visits) == 8
+    assert len(plan.order) == 8
 
 
 def test_listed_points_have_defaults_for_what_they_do_not_name() -> None:
@@ -268,7 +268,7 @@ def test_a_dry_run_shows_points_reasons_constraints_and_time(tmp_path: Path, cli
     for words in (
         "3 points, design factorial (1 combinations are left out by constraints)",
         "unsupported: 2 of them: no such card",
-        "3 repetitions, 3 visits, 4 s of traffic, about 8 s with starts",
+        "3 repetitions of each, 3 in all, 4 s of traffic, about 8 s with starts",
     ):
         assert words in out
     assert sum(line.startswith("fake") for line in out.splitlines()) == 1
@@ -281,3 +281,17 @@ def test_every_study_of_ours_can_be_planned(path: Path) -> None:
     if missing:
         pytest.skip(f"forwarder {missing.pop()} is not part of this installation")
     assert app.prepare(spec).plan.points
+
+
+def test_a_design_is_chosen_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noting(*args: Any) -> list[int]:
+        threads.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return greedy(*args)
+
+    threads: list[int] = []
+    greedy = module._greedy
+    monkeypatch.setattr(module, "_greedy", noting)
+    with threadpool_limits(2):  # as on a machine of two cores
+        combinations(design={"kind": "fractional"}, knobs={name: [0, 1] for name in NUMBERS})
+        assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {2}
+    assert set(threads) == {1}

@@ -12,7 +12,7 @@ from lab.command import Done
 from scipy.special import stdtrit
 
 from xdplab.analysis.stats import ratio_interval
-from xdplab.cli.bench_intervals import PAIRS, SHAPES, Row, Shape, bench_intervals
+from xdplab.cli.dev.bench_intervals import PAIRS, SHAPES, Row, Shape, bench_intervals
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_equal_sides_are_called_different_in_one_study_of_twenty_at_most(
 
 
 @pytest.mark.parametrize("count", [3, 5, 8])
-def test_t_alone_believes_what_few_visits_have_seen(count: int) -> None:
+def test_t_alone_believes_what_few_repetitions_have_seen(count: int) -> None:
     slow = next(shape for shape in SHAPES if shape.name.startswith("one side"))
     ours, theirs = slow.draw(np.random.default_rng(count), (1000, count))
     logs = ours - theirs
@@ -49,13 +49,13 @@ def test_a_factor_of_two_is_found_from_three_pairs_and_a_tenth_from_fourteen(row
         assert rows[name, 3].found_double == 1
         assert rows[name, 14].found_tenth >= 0.95
         assert rows[name, 5].found_tenth <= 0.05  # no firmer than five pairs
-    assert rows["one side a quarter slower in a fifth of its visits", 5].found_double >= 0.95
-    assert rows["two levels 0.72 apart, each half of the time", 8].found_double >= 0.95
+    assert rows["one side a quarter slower in a fifth of its repetitions", 5].found_double >= 0.95
+    assert rows["bimodal, 0.72 apart, each half of the time", 8].found_double >= 0.95
     assert rows["noise of 10 %", 5].found_double >= 0.95
 
 
 def test_one_process_in_turns_needs_no_floor_for_levels_that_meet_both_sides() -> None:
-    shape = next(shape for shape in SHAPES if shape.name.startswith("two levels"))
+    shape = next(shape for shape in SHAPES if shape.name.startswith("bimodal"))
     for count in (5, 8, 14):
         ours, theirs = (np.exp(side).tolist() for side in shape.draw(np.random.default_rng(count), (300, count)))
         found = [ratio_interval(list(zip(a, b, strict=True)), depth=None) for a, b in zip(ours, theirs, strict=True)]
@@ -63,18 +63,18 @@ def test_one_process_in_turns_needs_no_floor_for_levels_that_meet_both_sides() -
 
 
 def test_the_command_prints_a_line_for_each_shape_and_the_rows_as_json(cli: Callable[..., Done]) -> None:
-    table = cli("false-alarms", "--simulated", 10)
+    table = cli("dev", "false-alarms", "--simulated", 10)
     assert all(line.startswith(shape.name) for line, shape in zip(table.out.splitlines()[1:], SHAPES, strict=True))
-    rows = cli("false-alarms", "--simulated", 10, "--json").json()
+    rows = cli("dev", "false-alarms", "--simulated", 10, "--json").json()
     assert len(rows) == len(SHAPES) * len(PAIRS)
     assert set(rows[0]) == {"shape", "pairs", "studies", "alarms", "found_tenth", "found_double"}
 
 
 def test_the_command_counts_in_a_run_what_is_called_different(cli: Callable[..., Done], tmp_path: Path) -> None:
     cli("run", studies.study_file(tmp_path, repetitions=7))  # two forwarders, one of three times the latency
-    counted = cli("false-alarms", "--group", 3)
+    counted = cli("dev", "false-alarms", "--group", 3)
     assert counted.code == 0
     assert counted.out.splitlines()[0].startswith("p50_us: 2 of 2 comparisons of 3 pairs called different")
-    found = cli("false-alarms", "--group", 3, "--json").json()
+    found = cli("dev", "false-alarms", "--group", 3, "--json").json()
     assert [len(found[metric]) for metric in ("p50_us", "p99_us")] == [2, 2]
     assert all(each["interval"]["pairs"] == 3 and each["interval"]["low"] for each in found["p50_us"])

@@ -7,43 +7,54 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from lab import micro_records as micro
 
 from xdplab import app
-from xdplab.analysis.ranks import kendall_tau, rank_agreements
-from xdplab.analysis.sockets import socket_rows
-from xdplab.cli.sockets import rank_table
-from xdplab.model import InputError
-from xdplab.model.functions import MODE_OPTIONS, NfMode
-from xdplab.model.sockets import SocketStudy, SocketTrial
-from xdplab.runner.cells import cells
+from xdplab.analysis import summarise
+from xdplab.methods.functions import Functions
+from xdplab.methods.functions.ranks import RankAgreement, kendall_tau
+from xdplab.methods.functions.rows import orders, rows_of
+from xdplab.methods.functions.spec import FunctionsSpec
+from xdplab.model import InputError, Point, StudySpec, TrialRecord
+from xdplab.model.functions import MODE_OPTIONS, NfMode, NfPoint
 from xdplab.tools import project_root
 
 SUITES = project_root() / "suites"
-STUDY = SUITES / "studies" / "sockets" / "network-functions.yaml"
+STUDY = SUITES / "studies" / "network-functions.yaml"
 MODES: list[NfMode] = ["xdp", "af_xdp", "af_xdp-poll", "combined"]
 
 
-def study(published: dict[str, float] | None = None, **matrix: Any) -> SocketStudy:
-    given: dict[str, Any] = {"schema": 1, "name": "s", "workloads": ["dropped", "pass-through", "mixed"]}
-    given["network_functions"] = {"functions": ["macswap"], "modes": MODES, **matrix}
+def study(published: dict[str, float] | None = None, **matrix: Any) -> dict[str, Any]:
     if published is not None:
-        given["published"] = {"source": "them", "modes_mpps": {"dropped": {"macswap": published}}}
-    return SocketStudy.model_validate(given)
+        matrix["published"] = {"source": "them", "modes_mpps": {"dropped": {"macswap": published}}}
+    return micro.functions(**{"modes": MODES, "traffic": ["dropped", "pass-through", "mixed"], **matrix})
 
 
-def trial(case: str, pps: float | None, **more: Any) -> SocketTrial:
-    mode = {"xdp": {"b0": {"mode": "native"}}, "xsk": []}
-    fields = {"workload": "dropped", "case": case, "repetition": 0, "status": "ok", "started": "now", "pps": pps}
-    return SocketTrial.model_validate({**fields, "mode": mode, **more})
+def agreements(spec: dict[str, Any], trials: list[TrialRecord]) -> list[RankAgreement]:
+    run = micro.run(spec)
+    assert isinstance(run.study.method, FunctionsSpec)
+    method = Functions(run.study.method)
+    return orders(method.spec, rows_of(method, [each for each in summarise(run, trials) if each.repetitions]))
+
+
+def points(spec: StudySpec) -> list[tuple[str, NfPoint]]:
+    return [(str(p.levels["traffic"]), _function(p)) for p in app.prepare(spec).plan.points]
+
+
+def _function(point: Point) -> NfPoint:
+    return NfPoint.model_validate(point.forwarder.options)
 
 
 def ranks(published: dict[str, float], ours: dict[str, list[float]], times: int = 4) -> Any:
     """Each of the values is measured so many times."""
     chosen = study(published)
-    trials = [trial(f"macswap, {mode}", mpps * 1e6) for mode, values in ours.items() for mpps in values * times]
-    (found,) = rank_agreements(chosen, socket_rows(chosen, trials))
+    trials = [
+        micro.trial(micro.point(chosen, f"macswap, {mode}", traffic="dropped"), mpps * 1e6, repetition=n)
+        for mode, values in ours.items()
+        for n, mpps in enumerate(values * times)
+    ]
+    (found,) = agreements(chosen, trials)
     return found
 
 
@@ -52,36 +63,38 @@ def test_a_suite_has_a_row_for_each_function_and_mode(suite: str) -> None:
     text = (SUITES / f"{suite}.robot").read_text(encoding="utf-8")
     table = text.partition("*** Test Cases ***    FUNCTION    MODE\n")[2].partition("\n\n")[0].splitlines()
     rows = [tuple(re.split(r"\s{2,}", row)[1:]) for row in table if not row.startswith((" ", "Orders", "Who Is Ahead"))]
-    chosen = app.read_socket_study(STUDY.with_name(f"{suite.replace('_', '-')}.yaml"))
-    wanted = {("+".join(p.functions), p.mode) for p in (case.function for case in chosen.all_cases()) if p}
+    chosen = app.read_study(STUDY.with_name(f"{suite.replace('_', '-')}.yaml"))
+    wanted = {("+".join(function.functions), function.mode) for _, function in points(chosen)}
     assert len(rows) == len(set(rows))
     assert set(rows) == wanted
 
 
 def test_the_studys_functions_and_sizes_have_their_published_names() -> None:
-    chosen = app.read_socket_study(STUDY, {"network_functions.drop_percents": [0, 50, 100]})
-    assert chosen.published is not None
-    groups = {(cell.workload, cell.case.function.group) for cell in cells(chosen) if cell.case.function}
-    sized = app.read_socket_study(STUDY, {"network_functions.table_entries": [1, 1000, 1000000]})
-    worked = app.read_socket_study(STUDY, {"network_functions.work_iterations": [1, 5, 9]})
+    chosen = app.read_study(STUDY, {"method.drop_percents": [0, 50, 100]})
+    assert isinstance(chosen.method, FunctionsSpec)
+    published = chosen.method.published
+    assert published is not None
+    groups = {(load, function.group) for load, function in points(chosen)}
+    sized = app.read_study(STUDY, {"method.table_entries": [1, 1000, 1000000]})
+    worked = app.read_study(STUDY, {"method.work_iterations": [1, 5, 9]})
     for more in (sized, worked):
-        groups |= {(cell.workload, cell.case.function.group) for cell in cells(more) if cell.case.function}
-    given_names = {(load, name) for load, names in chosen.published.modes_mpps.items() for name in names}
+        groups |= {(load, function.group) for load, function in points(more)}
+    given_names = {(load, name) for load, names in published.modes_mpps.items() for name in names}
     # of local traffic macswap stands for the others
     assert {(load, name) for load, name in given_names if load != "local"} <= groups
     assert {name for load, name in given_names if load == "local"} == {"macswap"}
 
 
 def test_sizes_that_change_nothing_are_measured_once() -> None:
-    chosen = study(functions=["macswap", "firewall"], table_entries=[1, 10, 100], modes=["xdp"])
-    assert [case.title for case in chosen.all_cases() if "dropped" in case.workloads] == [
+    chosen = study(functions=["macswap", "firewall"], table_entries=[1, 10, 100], modes=["xdp"], traffic=["dropped"])
+    assert [each.forwarder.title for each in micro.points_of(chosen)] == [
         "macswap, xdp", "firewall, 1 entries, xdp", "firewall, 10 entries, xdp", "firewall, 100 entries, xdp",
     ]  # fmt: skip
 
 
 def test_a_chain_behind_a_firewall_has_mixed_traffic() -> None:
     chosen = study(functions=["firewall+load_balancer"], drop_percents=[0, 30], modes=["xdp", "combined"])
-    assert [(cell.workload, cell.case.title) for cell in cells(chosen)] == [
+    assert [(each.levels["traffic"], each.forwarder.title) for each in micro.points_of(chosen)] == [
         ("mixed", f"firewall+load_balancer, {share} % dropped, {mode}") for mode in ("xdp", "combined")
         for share in (0, 30)
     ]  # fmt: skip
@@ -90,26 +103,24 @@ def test_a_chain_behind_a_firewall_has_mixed_traffic() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"network_functions.functions": ["switch"]}, "'switch' is none of"),
-        ({"network_functions.functions": []}, "network_functions.functions"),
-        ({"network_functions.modes": ["dpdk"]}, "network_functions.modes.0"),
-        ({"network_functions.table_entries": [0]}, "table_entries"),
-        ({"network_functions.table_entries": [1000001]}, "table_entries"),
-        ({"network_functions.work_iterations": [4097]}, "work_iterations"),
-        ({"network_functions.rx_rings": [500]}, "power of two"),
-        ({"network_functions.colour": 1}, "colour"),
+        ({"method.functions": ["switch"]}, "'switch' is none of"),
+        ({"method.functions": []}, "method.functions"),
+        ({"method.modes": ["dpdk"]}, "method.modes.0"),
+        ({"method.table_entries": [0]}, "table_entries"),
+        ({"method.table_entries": [1000001]}, "table_entries"),
+        ({"method.work_iterations": [4097]}, "work_iterations"),
+        ({"method.rx_rings": [500]}, "power of two"),
+        ({"method.colour": 1}, "colour"),
         ({"knobs": {"colour": 1}}, "colour"),
         ({"knobs": {"ddio_ways": 99}}, "ddio_ways"),
-        ({"network_functions": None}, "cases"),
-        ({"cases": [{"title": "x", "program": "nf"}]}, "network_functions"),
-        ({"cases": [{"title": "x"}]}, "give the case workloads"),
+        ({"method.ddio_ways": [2], "knobs": {"ddio_ways": 3}}, "knobs: ddio_ways is set by the method's router"),
     ],
 )
 def test_bad_studies_are_refused_with_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(STUDY.read_text(encoding="utf-8"))), encoding="utf-8")
     with pytest.raises(InputError) as caught:
-        app.read_socket_study(path, change)
+        app.prepare(app.read_study(path, change))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -143,17 +154,22 @@ def test_what_differs_is_named_and_overlap_is_no_verdict() -> None:
     assert figures["af_xdp-poll"] == (1, None)
     assert figures["af_xdp-bp"] == (None, 14.0)
     assert "not told apart here: combined and xdp" in found.sentence
-    assert "af_xdp > xdp > combined > af_xdp-poll" in rank_table([found])
+    assert " > ".join(found.order) == "af_xdp > xdp > combined > af_xdp-poll"
 
 
 def test_disturbed_repetitions_agree_with_nothing() -> None:
     chosen = study({"xdp": 2.0, "af_xdp": 1.0})
     trials = [
-        trial(f"macswap, {mode}", mpps * 1e6, status="disturbed" if mode == "xdp" else "ok")
+        micro.trial(
+            micro.point(chosen, f"macswap, {mode}", traffic="dropped"),
+            mpps * 1e6,
+            repetition=n,
+            status="disturbed" if mode == "xdp" else "ok",
+        )
         for mode, mpps in (("xdp", 5), ("af_xdp", 4))
-        for _ in range(4)
+        for n in range(4)
     ]
-    (found,) = rank_agreements(chosen, socket_rows(chosen, trials))
+    (found,) = agreements(chosen, trials)
     assert (found.agree, found.unclear) == ((), (("xdp", "af_xdp"),))
 
 

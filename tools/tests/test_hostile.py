@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from lab import records, socket_records
+from hypothesis import given, strategies as st
+from lab import micro_records, records
 from lab.command import Done
 from lab.studies import study_file
 
@@ -185,22 +184,21 @@ def test_names_and_reasons_do_nothing_to_a_terminal(cli: Callable[..., Done], tm
 
 
 def test_a_run_of_sockets_that_means_harm_is_shown_plainly(cli: Callable[..., Done], results: Path) -> None:
-    study = {
-        "title": ESCAPES,
-        "cases": [{"title": ESCAPES}],
-        "published": {"source": ESCAPES, "setup": ESCAPES, "finding": ESCAPES, "mpps": {"rxdrop": {ESCAPES: 1}}},
-    }
-    of = {"case": ESCAPES, "unit": ESCAPES, "mode": {"label": ESCAPES}}
+    published = {"source": ESCAPES, "setup": ESCAPES, "finding": ESCAPES, "mpps": {"rxdrop": {ESCAPES: 1}}}
+    method = {"name": "micro", "workloads": ["rxdrop"], "published": published}
+    study = micro_records.study((ESCAPES,), title=ESCAPES, method=method)
+    (at,) = micro_records.points_of(study)
     runs = [
-        socket_records.store(
+        micro_records.store(
             results,
-            [
-                *(socket_records.trial(pps, repetition=n, **of) for n in range(5)),
-                socket_records.trial(None, case=ESCAPES, status="failed", reason=ESCAPES),
-            ],
             study,
-            kernel_version=f"{ESCAPES}{pps}",
-            environment=records.environment(kernel=f"{ESCAPES}{pps}", versions={ESCAPES: f"{pps}"}),
+            [
+                *(micro_records.trial(at, pps, repetition=n, mode={"label": ESCAPES}) for n in range(5)),
+                micro_records.trial(at, None, repetition=5, status="failed", reason=ESCAPES),
+            ],
+            environment=records.environment(
+                kernel=f"{ESCAPES}{pps}", versions={ESCAPES: f"{pps}"}, kernel_version=ESCAPES
+            ),
         ).path
         for pps in (1e6, 2e6, 3e6)
     ]

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from lab import socket_records, studies
+from hypothesis import given, strategies as st
+from lab import studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
-from xdplab.model import InputError, JournalFailed, TrialRecord, XdplabError
+from xdplab.model import InputError, TrialRecord, XdplabError
 from xdplab.results import RunFolder, find_run, new_run, writing
-from xdplab.results.sockets import SocketFolder
 
 A = point("fake")
 
@@ -66,25 +64,6 @@ def test_each_line_is_on_the_disk_before_append_returns(run: RunFolder, monkeypa
     monkeypatch.setattr(writing.os, "fsync", fsync)
     run.append(trial(A, 3))
     assert synced == [journal(run).stat().st_size]
-
-
-def test_the_head_of_a_socket_study_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr(writing.os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
-    made = SocketFolder(tmp_path)
-    made.head(socket_records.record())
-    assert synced == [(tmp_path / "run.json").stat().st_size]
-    assert (tmp_path / "run.json").stat().st_mode & 0o077 == 0
-
-
-def test_a_full_disk_keeps_the_trials_of_a_socket_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = SocketFolder(tmp_path)
-    made.append(socket_records.trial())
-    before = (tmp_path / "trials.jsonl").read_bytes()
-    monkeypatch.setattr(writing.os, "write", FullDisk(100))
-    with pytest.raises(JournalFailed, match="No space left on device; the trials before are kept"):
-        made.append(socket_records.trial())
-    assert (tmp_path / "trials.jsonl").read_bytes() == before
 
 
 def test_a_run_folder_is_private_and_latest_points_at_the_newest(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from xdplab.hosts.kernel import MINIMUM
 PROJECT = Path(__file__).resolve().parents[2]
 OLDEST = ".".join(map(str, MINIMUM))
 #: Where others' machines are described, or versions are made up.
-ELSEWHERE = ("tools/xdplab/report/published/", "suites/studies/", "ovs/patches/", "tools/tests/", "bpf/build/")
+ELSEWHERE = ("tools/xdplab/model/published/", "suites/studies/", "ovs/patches/", "tools/tests/", "bpf/build/")
 #: `Linux 5.18`, `kernel from 5.18 on`, `kernels before 5.6`, `(5.18)` after the words.
 NAMED = re.compile(r"\b(?:linux|kernels?)\b(?: \w+){0,2} \(?v?([2-9]\.\d{1,2})\b", re.IGNORECASE)
 #: What claims to be the least: a feature says that it needs a newer one, or since when it is there.

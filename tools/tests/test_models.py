@@ -4,13 +4,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab import studies
 from lab.records import point
 from pydantic import ValidationError
 
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, LatencySpec, Path, Point, StudySpec, TrafficSpec, plain
+from xdplab.methods.latency import LatencySpec
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Point, StudySpec, TrafficSpec, plain
 from xdplab.testbed import usable_cpus
 
 

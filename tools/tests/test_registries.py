@@ -4,8 +4,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import LAYOUT
 
 from xdplab import testers
@@ -20,7 +19,7 @@ def test_every_forwarder_has_its_own_name_and_says_what_it_is() -> None:
     for name in forwarder_names():
         cls = forwarder_class(name)
         assert cls.name == name
-        assert cls.summary
+        assert cls.__doc__
         assert make_forwarder(ForwarderSpec(name=name)).crashed() is None
 
 
@@ -32,7 +31,7 @@ def test_every_tester_and_knob_has_its_own_name() -> None:
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"forwarder 'ovs': unknown; there are fake, linux-bridge, ovs-afpacket"):
+    with pytest.raises(InputError, match=r"forwarder 'ovs': unknown; there are fake, linux-bridge, nf, ovs-afpacket"):
         make_forwarder(ForwarderSpec(name="ovs"))
     with pytest.raises(InputError, match=r"tester 'trexx': unknown; there are fake, trex, xdpgen"):
         testers.make_tester("trexx")

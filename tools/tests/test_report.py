@@ -8,10 +8,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
+from lab import studies
 from lab.records import environment, point, run_record, trial
 
-from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError
+from xdplab import app
+from xdplab.forwarders.fake import FakeForwarder
+from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
 from xdplab.report import render, write_report
+from xdplab.runner import Listener
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 HOSTILE = "</style></title><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
@@ -144,3 +148,25 @@ def test_a_report_that_cannot_be_written_says_how_to_draw_it_again(tmp_path: Fil
     missing: Any = tmp_path / "run" / "report.html"
     with pytest.raises(XdplabError, match=r"No such file or directory; `xdplab report .*/run` draws it again"):
         write_report(missing, run_record(A), [])
+
+
+def test_what_a_forwarder_says_of_itself_is_stored_and_drawn_without_it(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as installed:
+        installed.setattr(FakeForwarder, "describe", lambda self: f"is <slow>, {self.box.capacity_pps:g} pps")
+        folder, _ = app.run_study(app.prepare(studies.study(repetitions=1)), Listener(), results)
+    said = folder.load().forwarders
+    assert said
+    assert all(sentence.startswith("is <slow>, ") for sentence in said.values())
+    monkeypatch.setattr("xdplab.model.plugins.find", only_methods(plugins.find))
+    page = render(folder.load(), folder.trials())
+    assert all(f"<li>{title}: is &lt;slow&gt;, " in page for title in said)
+
+
+def only_methods(find: Any) -> Any:
+    def found(group: str, kind: str, name: str) -> Any:
+        assert group == "xdplab.methods", f"{kind} {name} is asked for"
+        return find(group, kind, name)
+
+    return found

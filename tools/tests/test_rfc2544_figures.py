@@ -12,10 +12,12 @@ from lab.command import Done
 from lab.records import point, run_record
 
 from xdplab.analysis import summarise
-from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions
 from xdplab.methods.rfc2544 import disruption
+from xdplab.methods.rfc2544.figures import rfc2544_figures, throughput_repetitions
+from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import QUICK
-from xdplab.model import Point, Rfc2544Spec, StreamResult, TrialRecord, TrialResult
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
+from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
 from xdplab.report import render
 
 AT = point()
@@ -51,25 +53,25 @@ def record(at: Point, **fields: Any) -> TrialRecord:
 
 def test_a_throughput_below_the_lowest_load_is_zero_and_at_most_that_load() -> None:
     (one,) = throughput_repetitions([found("below-minimum", throughput_pps=None, lower_pps=None)])
-    assert (one.ndr_pps, one.limited_by, one.at_most) == (0.0, {"ndr_pps": "below-minimum"}, {"ndr_pps": 4e3})
+    assert (one.value("ndr_pps"), one.limited_by, one.at_most) == (0.0, {"ndr_pps": "below-minimum"}, {"ndr_pps": 4e3})
 
 
 @pytest.mark.parametrize("limited_by", ["forwarder", "tester", "budget"])
 def test_who_set_a_throughput_and_what_it_resolves_go_with_it(limited_by: str) -> None:
     (one,) = throughput_repetitions([found(limited_by)])
-    assert (one.ndr_pps, one.limited_by, one.doubts) == (668e3, {"ndr_pps": limited_by}, {})
+    assert (one.value("ndr_pps"), one.limited_by, one.doubts) == (668e3, {"ndr_pps": limited_by}, {})
     assert one.resolution == {"ndr_pps": 0.01}
 
 
 def test_a_search_that_found_no_load_good_has_no_figure() -> None:
     (one,) = throughput_repetitions([found("tester", throughput_pps=None, lower_pps=None, upper_pps=None)])
-    assert one.ndr_pps is None
+    assert one.values == {"ndr_pps": None}
     assert one.doubts == {"ndr_pps": "no load was found good: limited by the tester"}
 
 
 def test_a_throughput_with_tolerated_loss_is_no_ndr() -> None:
     (one,) = throughput_repetitions([found(ratio=0.005)])
-    assert (one.ndr_pps, one.pdr_pps, one.pdr_loss_ratio) == (None, 668e3, 0.005)
+    assert (one.values, one.called) == ({"pdr_pps": 668e3}, {"pdr_pps": "throughput with at most 0.5 % loss"})
     assert one.limited_by == {"pdr_pps": "forwarder"}
 
 
@@ -103,9 +105,11 @@ LOST = [(380e3, 0.24), (180e3, 0.07)]
 )
 def test_a_loss_curve_contradicts_a_search(trials: list[TrialRecord], contradicted: bool) -> None:
     whole = [found(), *trials]
-    (bound,) = rfc2544_figures(whole)["throughput"]["bounds"]
+    searched = rfc2544_figures(whole).throughput
+    assert searched is not None
+    (bound,) = searched.bounds
     (one,) = throughput_repetitions(whole)
-    assert bool(bound["contradicted_by"]) == contradicted
+    assert bool(bound.contradicted_by) == contradicted
     assert bool(one.doubts) == contradicted
 
 
@@ -117,7 +121,7 @@ def test_tolerated_loss_contradicts_nothing() -> None:
 def test_a_contradicted_throughput_is_not_printed_as_a_fact() -> None:
     page = text_of([found(), *curve(*LOST)])
     assert "not a fact 668 by the search" in page
-    assert "NDR: the search found 668 kpps, but the loss curve of the same visit lost 24 % at 380 kpps" in page
+    assert "NDR: the search found 668 kpps, but the loss curve of the same repetition lost 24 % at 380 kpps" in page
 
 
 # the report
@@ -168,7 +172,7 @@ def test_the_report_says_why_a_figure_is_not_there(
     assert "no buffer is given; the forwarder forwards bursts of 900000 pps as they arrive" in page
     assert "no time of recovery; was not overloaded: no frame was lost at 900000 pps" in page
     (row,) = summarise(folder.load(), folder.trials())
-    assert [at["achieved_pps"] for at in row.figures["latency"]][-1] == pytest.approx(9e5, rel=0.001)
+    assert [at.achieved_pps for at in Rfc2544Figures.of(row).latency][-1] == pytest.approx(9e5, rel=0.001)
 
 
 def text_of(trials: list[TrialRecord], **method: Any) -> str:

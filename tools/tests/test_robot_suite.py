@@ -98,7 +98,7 @@ def fake_study(tmp_path: Path, name: str, forwarders: dict[str, dict[str, object
     return str(path)
 
 
-def test_the_ovs_comparison_ends_with_both_figures_and_the_ladder(tmp_path: Path, results: Path) -> None:
+def test_the_ovs_comparison_ends_with_both_figures_and_the_ablation(tmp_path: Path, results: Path) -> None:
     ours = {"ovs-afxdp": 1.0e6, "ovs-afpacket": 2.5e5, "ovs-dpdk": 1.1e6}
     figures = fake_study(
         tmp_path,
@@ -110,8 +110,8 @@ def test_the_ovs_comparison_ends_with_both_figures_and_the_ladder(tmp_path: Path
     boxes: dict[str, dict[str, object]] = {"stock": {"capacity_pps": 1.0e6}}
     boxes |= {"patched": {"capacity_pps": 1.0e6, "seed": 1}, "best-together": {"capacity_pps": 1.3e6}}
     boxes["busy-poll"] = {"unsupported_reason": "no NAPI id"}
-    ladder = fake_study(tmp_path, "ladder", boxes, answer=["patched", "stock"])
-    code, tests = robot(tmp_path, "ovs_comparison.robot", FIGURES=figures, LADDER=ladder, REPETITIONS="5")
+    ablation = fake_study(tmp_path, "variants", boxes, answer=["patched", "stock"])
+    code, tests = robot(tmp_path, "ovs_comparison.robot", FIGURES=figures, ABLATION=ablation, REPETITIONS="5")
     assert code == 0
     passed = {name for name, (status, _) in tests.items() if status == "PASS"}
     assert {"Figure 2: AF_XDP Against AF_PACKET", "Figure 3: OVS-DPDK With The AF_XDP PMD"} < passed
@@ -119,7 +119,7 @@ def test_the_ovs_comparison_ends_with_both_figures_and_the_ladder(tmp_path: Path
     assert "no NAPI id" in tests["Busy Poll"][1]
     assert "was not asked for" in tests["Smaller Rings"][1]
     runs = sorted(path for path in results.iterdir() if not path.is_symlink())
-    assert [path.name.split("-")[0] for path in runs] == ["figures", "ladder"]
+    assert [path.name.split("-")[0] for path in runs] == ["figures", "variants"]
     first, second = ((path / "report.html").read_text(encoding="utf-8") for path in runs)
     for words in ("Figure 2: OVS with AF_XDP", "Figure 3: OVS-DPDK", "3.69 to 7.07", "M. Karlsson", ">published<"):
         assert words in first
@@ -134,10 +134,10 @@ def test_the_ovs_comparison_ends_with_both_figures_and_the_ladder(tmp_path: Path
 
 def test_a_variant_that_cannot_be_measured_is_skipped_and_one_that_fails_fails(tmp_path: Path) -> None:
     figures = fake_study(tmp_path, "figures", {"ovs-afxdp": {}}, reproduces=["intel-afxdp-guide/figure-2"])
-    ladder = fake_study(
-        tmp_path, "ladder", {"stock": {}, "patched": {"fail_to_start": True}}, answer=["patched", "stock"]
+    ablation = fake_study(
+        tmp_path, "ablation", {"stock": {}, "patched": {"fail_to_start": True}}, answer=["patched", "stock"]
     )
-    code, tests = robot(tmp_path, "ovs_comparison.robot", FIGURES=figures, LADDER=ladder, REPETITIONS="1")
+    code, tests = robot(tmp_path, "ovs_comparison.robot", FIGURES=figures, ABLATION=ablation, REPETITIONS="1")
     assert code == 2
     assert tests["Figure 2: AF_XDP Against AF_PACKET"][0] == "SKIP"
     assert "did not start" in tests["Patched With Its Defaults"][1]

@@ -140,7 +140,7 @@ def test_without_root_nothing_is_touched(lab: Lab) -> None:
     plain = study.read_text(encoding="utf-8").replace("tester: quick", "tester: xdpgen")
     study.write_text(plain, encoding="utf-8")
     lab.xdplab("run", study, wrap=NOBODY, **own).refused(f"testbed {lab.name}: ", "need root; run it with sudo")
-    lab.xdplab("down", "--testbed", lab.testbed, wrap=NOBODY, **own).refused("need root")
+    lab.xdplab("restore", "--testbed", lab.testbed, wrap=NOBODY, **own).refused("need root")
     lab.assert_nothing_left()
 
 

@@ -54,7 +54,8 @@ def test_xdpgen_tells_flows_apart_when_asked_to(lab: Lab) -> None:
     (row,) = lab.rows()
     assert (row["status"], row["loss_ratio"], row["flows"]) == ("ok", 0, 80)
     assert [flow["lost"] for flow in row["worst_flows"]] == [0] * 5
-    assert all(flow["sent"] == flow["received"] > 10 for flow in row["worst_flows"])
+    # 25 each were asked for; a busy machine leaves some unsent
+    assert all(flow["sent"] == flow["received"] > 0 for flow in row["worst_flows"])
     assert row["worst_flows"][0]["kind"] == "latency"
     assert row["worst_flows"][0]["max_us"] == row["max_us"]
     assert "the worst of 80 flows" in lab.xdplab("show").out
@@ -62,6 +63,7 @@ def test_xdpgen_tells_flows_apart_when_asked_to(lab: Lab) -> None:
     for stream in trial.streams:
         assert stream.flow_figures is not None
         assert (sum(stream.flow_figures.sent), len(stream.flow_figures.sent)) == (stream.sent, 40)
+        assert 0 < max(stream.flow_figures.sent) <= min(stream.flow_figures.sent) + 1  # they take turns
     lab.assert_nothing_left()
 
 
@@ -73,4 +75,17 @@ def test_a_receiver_that_takes_no_redirects_is_told(lab: Lab) -> None:
     assert row["status"] == "failed"
     assert "no frame came through" in row["reason"]
     assert "dropped there: the peer needs an XDP program or NAPI (ethtool -K PEER gro on)" in row["reason"]
+    lab.assert_nothing_left()
+
+
+def test_a_second_run_need_not_calibrate_the_tester_again(lab: Lab) -> None:
+    first = lab.run()
+    assert "--calibrate measures anew" not in first.err
+    begun = lab.newest().load().calibration
+    second = lab.run()
+    assert "--calibrate measures anew" in second.err, second.err
+    found = lab.newest().load().calibration
+    assert found is not None
+    assert begun is not None
+    assert found == begun.model_copy(update={"reused": True})
     lab.assert_nothing_left()

@@ -6,34 +6,34 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from lab import micro_records as micro
 
 from xdplab import app
-from xdplab.analysis.scaling import Scaling, scalings
-from xdplab.analysis.sockets import socket_rows
+from xdplab.analysis import summarise
 from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.model import CpuLayout, InputError
-from xdplab.model import Path as Way
-from xdplab.model.sockets import SocketStudy, SocketTrial
-from xdplab.runner.cells import cells
+from xdplab.methods.functions import Functions
+from xdplab.methods.functions.rows import rows_of
+from xdplab.methods.functions.scaling import Scaling, scalings
+from xdplab.methods.functions.spec import FunctionsSpec
+from xdplab.model import CpuLayout, InputError, Path as Way
 from xdplab.tools import project_root
 
-STUDY = project_root() / "suites" / "studies" / "sockets" / "network-functions-scaling.yaml"
+STUDY = project_root() / "suites" / "studies" / "network-functions-scaling.yaml"
 
 
-def study(**matrix: Any) -> SocketStudy:
-    functions = {"functions": ["macswap"], "modes": ["xdp", "af_xdp-poll"], "cores": [1, 2, 4], **matrix}
-    return SocketStudy.model_validate(
-        {"schema": 1, "name": "s", "workloads": ["dropped"], "network_functions": functions}
-    )
+def study(**matrix: Any) -> dict[str, Any]:
+    return micro.functions(**{"modes": ["xdp", "af_xdp-poll"], "cores": [1, 2, 4], "traffic": ["dropped"], **matrix})
+
+
+def spec(**matrix: Any) -> FunctionsSpec:
+    return FunctionsSpec.model_validate(study(**matrix)["method"])
 
 
 def program(**matrix: Any) -> XskFunctions:
     """The AF_XDP application of the most cores."""
-    points = [case.function for case in study(**matrix).all_cases() if case.function]
-    return XskFunctions(points[-1], "pass-through", 64)
+    return XskFunctions(spec(**matrix).points()[-1], "pass-through", 64)
 
 
 def dut(cpus: int, driver: str, **layout: Any) -> Dut:
@@ -44,8 +44,9 @@ def dut(cpus: int, driver: str, **layout: Any) -> Dut:
 
 
 def test_the_study_has_rings_ways_and_cores_of_the_publication() -> None:
-    chosen = app.read_socket_study(STUDY)
-    points = [case.function for case in chosen.all_cases() if case.function]
+    chosen = app.read_study(STUDY).method
+    assert isinstance(chosen, FunctionsSpec)
+    points = chosen.points()
     assert {point.rx_ring for point in points} == {512, 256}
     assert {point.ddio_ways for point in points} == {0, 2, 11}
     assert {point.cores for point in points} == {1, 2, 4, 6, 8, 12}
@@ -55,12 +56,11 @@ def test_the_study_has_rings_ways_and_cores_of_the_publication() -> None:
 
 
 def test_a_point_sets_its_channels_and_ways() -> None:
-    found = {case.title: case.function for case in study(ddio_ways=[0, 11]).all_cases() if case.function}
+    found = {point.title: point for point in spec(ddio_ways=[0, 11]).points()}
     plain = found["macswap, DDIO as it is, 4 cores, xdp"]
     assert plain.knobs == {"channels": 4}
     assert found["macswap, 11 DDIO ways, 1 cores, xdp"].knobs == {"ddio_ways": 11, "channels": 1}
-    (alone,) = [case.function for case in study(cores=[1], modes=["xdp"]).all_cases()]
-    assert alone is not None
+    (alone,) = spec(cores=[1], modes=["xdp"]).points()
     assert (alone.knobs, alone.title) == ({}, "macswap, xdp")
 
 
@@ -69,12 +69,12 @@ def test_a_point_sets_its_channels_and_ways() -> None:
 )
 def test_sizes_out_of_range_are_refused(matrix: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        study(**matrix)
+        spec(**matrix)
 
 
 def test_a_setting_has_one_place() -> None:
-    with pytest.raises(InputError, match="channels is set by network_functions as well"):
-        cells(study().model_copy(update={"knobs": {"channels": 2}}))
+    with pytest.raises(InputError, match="channels is set by the method's macswap, 1 cores, xdp as well"):
+        micro.points_of({**study(), "knobs": {"channels": 2}})
 
 
 def test_too_few_cpus_and_a_driver_that_spreads_nothing_are_told() -> None:
@@ -105,16 +105,14 @@ def test_a_queue_without_frames_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def found(rates: dict[int, float | None], noise: tuple[float, ...] = (1.0, 1.01, 0.99, 1.0)) -> Scaling:
     chosen = study(modes=["xdp"], cores=sorted(rates))
-    mode = {"xdp": {"b0": {"mode": "native"}}, "xsk": []}
-    fields = {"workload": "dropped", "repetition": 0, "started": "now", "mode": mode}
     trials = []
     for cores, mpps in rates.items():
-        for times in noise:
-            told = (
-                {"status": "ok", "pps": mpps * times * 1e6} if mpps else {"status": "unsupported", "reason": "no CPUs"}
-            )
-            trials.append(SocketTrial.model_validate({**fields, "case": f"macswap, {cores} cores, xdp", **told}))
-    (only,) = scalings(socket_rows(chosen, trials))
+        at = micro.point(chosen, f"macswap, {cores} cores, xdp")
+        for repetition, times in enumerate(noise):
+            status = {} if mpps else {"status": "unsupported", "reason": "no CPUs"}
+            trials.append(micro.trial(at, mpps and mpps * times * 1e6, repetition=repetition, **status))
+    method = Functions(spec(modes=["xdp"], cores=sorted(rates)))
+    (only,) = scalings(rows_of(method, summarise(micro.run(chosen), trials)))
     return only
 
 

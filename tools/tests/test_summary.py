@@ -9,7 +9,9 @@ from lab.records import point, result, run_record, stream, trial
 from xdplab.analysis import PointSummary, answer, summarise
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.analysis.summary import counted
+from xdplab.methods import make_method
 from xdplab.model import Point, TrialRecord
+from xdplab.model.method import default_method
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 
@@ -49,8 +51,9 @@ def test_figures_over_all_repetitions_move_with_the_disturbed_ones() -> None:
 
 def test_all_repetitions_count_when_each_was_disturbed() -> None:
     bad = [trial(A, n, status="disturbed") for n in range(3)]
-    assert counted(bad) == bad
-    assert counted([*bad, trial(A, 3)]) == [trial(A, 3)]
+    method = make_method(default_method())
+    assert counted(method, bad) == bad
+    assert counted(method, [*bad, trial(A, 3)]) == [trial(A, 3)]
 
 
 def test_a_repetition_that_stayed_disturbed_marks_the_point() -> None:
@@ -146,4 +149,4 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
         "No answer: ovs-afxdp and ovs-afpacket not part of this run."
     )
     swept = run_record(A, study={"knobs": {"mtu": [1400, 1500]}})
-    assert "`xdplab sweep`" in answer(swept, summarise(swept, [])).sentence
+    assert "`xdplab analyse`" in answer(swept, summarise(swept, [])).sentence

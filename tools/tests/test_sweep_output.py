@@ -2,8 +2,6 @@
 """A sweep as a user meets it: the command, JSON, the report, and what it costs to have it installed."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from lab import records, studies
 from lab.command import Done
 
-from xdplab.analysis.sweep.simulate import simulate
+from xdplab.cli.dev.simulate import simulate
 from xdplab.results import RunFolder
 
 PUBLISHED = ("understanding-delays-afxdp/mlx5", "understanding-delays-afxdp/i40e")
@@ -36,7 +34,7 @@ def run(results: Path) -> RunFolder:
 def test_the_command_prints_groups_rules_importance_and_the_published_table(
     run: RunFolder, cli: Callable[..., Done]
 ) -> None:
-    done = cli("sweep", "simulated")
+    done = cli("analyse", "simulated")
     assert done.code == 0
     for words in (
         "What matters, most first: poll_receiver",
@@ -48,7 +46,7 @@ def test_the_command_prints_groups_rules_importance_and_the_published_table(
     ):
         assert words in done.out
     assert not re.search(r"\de[+-]\d", done.out)  # numbers as a person reads them
-    (found,) = cli("sweep", "simulated", "--json").json()
+    (found,) = cli("analyse", "simulated", "--json").json()
     assert len(found["configurations"]) == 255
     first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in found["published"])
     assert set(first.values()) == {"agrees"}
@@ -76,11 +74,11 @@ def test_too_few_configurations_and_other_methods_are_refused(
     tmp_path: Path, results: Path, cli: Callable[..., Done]
 ) -> None:
     cli("run", studies.study_file(tmp_path, repetitions=1))
-    cli("sweep", "latest").refused("too few configurations: 2 were measured on one path and traffic, 6 are needed")
+    cli("analyse", "latest").refused("too few configurations: 2 were measured on one path and traffic, 6 are needed")
     folder = RunFolder(results / "rfc")
     folder.path.mkdir()
     folder.head(records.run_record(records.point(), study={"method": {"name": "rfc2544"}}))
-    cli("sweep", "rfc").refused("method rfc2544")
+    cli("analyse", "rfc").refused("method rfc2544")
 
 
 @pytest.mark.parametrize("wrong", ["nothing/mlx5", "understanding-delays-afxdp/e1000", "../../x/mlx5", "mlx5"])
@@ -88,10 +86,3 @@ def test_a_published_table_that_is_not_there_is_refused_before_anything_runs(
     wrong: str, tmp_path: Path, cli: Callable[..., Done]
 ) -> None:
     cli("run", studies.study_file(tmp_path, sweep={"published": [wrong]})).refused("sweep.published", wrong)
-
-
-def test_heavy_libraries_are_not_loaded_before_they_are_needed() -> None:
-    code = "import sys, xdplab.cli.main, xdplab.robot.library; print([m for m in sys.modules if m in sys.argv[1:]])"
-    heavy = ["sklearn", "scipy.stats", "matplotlib", "scipy.optimize"]
-    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -13,9 +13,9 @@ from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.anova import anova
 from xdplab.analysis.sweep.importance import EFFECT, importances
-from xdplab.analysis.sweep.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
 from xdplab.analysis.sweep.rules import find_rules
 from xdplab.analysis.sweep.table import tables
+from xdplab.cli.dev.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
 from xdplab.robot.library import XdplabLibrary
 
 
@@ -64,8 +64,8 @@ def test_a_slow_level_that_is_noisy_hides_no_other_setting(seed: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"noise": 2.0, "disturbed": 1.0}, "48 of 48 visits at one level were disturbed"),
-        ({"disturbed": 1.0, "effects": {}}, "48 of 48 visits at one level were disturbed"),
+        ({"noise": 2.0, "disturbed": 1.0}, "48 of 48 repetitions at one level were disturbed"),
+        ({"disturbed": 1.0, "effects": {}}, "48 of 48 repetitions at one level were disturbed"),
         ({"noise": 2.0}, "an effect of 10 times would have been seen, a smaller one not"),
     ],
     ids=["busy", "marked", "restless"],
@@ -78,10 +78,10 @@ def test_a_busy_machine_is_named_and_nothing_is_denied(changes: dict[str, Any], 
     assert MIDDLE in named
     assert f"oo disturbed to say: {', '.join(named)} ({why})" in found.summary[0]
     assert "no effect seen" not in found.summary[0]
-    assert ("disturbed in 96 of 96 visits" in found.summary[0]) == ("disturbed" in changes)
+    assert ("disturbed in 96 of 96 repetitions" in found.summary[0]) == ("disturbed" in changes)
 
 
-def test_one_visit_each_that_differ_too_much_is_the_designs_fault() -> None:
+def test_one_repetition_each_that_differ_too_much_is_the_designs_fault() -> None:
     found = judged(0, noise=1.0, repetitions=1)
     assert {found[name].verdict for name in (MIDDLE, *IDLE)} == {"cannot be told from this design"}
 
@@ -142,6 +142,6 @@ def test_the_keyword_skips_what_cannot_be_said_and_fails_what_has_no_effect() ->
         library.setting_matters("nothing")
     library._sweeps = [analysed(0, noise=2.0, disturbed=1.0)]
     with pytest.raises(
-        SkipExecution, match=f"{MIDDLE}: too disturbed to say: 48 of 48 visits at one level were disturbed"
+        SkipExecution, match=f"{MIDDLE}: too disturbed to say: 48 of 48 repetitions at one level were disturbed"
     ):
         library.setting_matters(MIDDLE)

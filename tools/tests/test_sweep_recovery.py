@@ -4,9 +4,9 @@
 import pytest
 
 from xdplab.analysis.sweep import analyse_sweep
-from xdplab.analysis.sweep.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, cluster_of, simulate
-from xdplab.cli.bench_analysis import recover
-from xdplab.report.sweep import published_table
+from xdplab.cli.dev.bench_analysis import recover
+from xdplab.cli.dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, cluster_of, simulate
+from xdplab.model.published import published_table
 
 
 @pytest.mark.parametrize("seed", range(2))

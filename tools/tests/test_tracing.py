@@ -6,30 +6,32 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import point, result, run_record, stream
 
+from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.stats import difference_interval
-from xdplab.analysis.tracing import verdict
+from xdplab.analysis.stats import Difference, difference_interval
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.methods import make_method, tracing
-from xdplab.methods.stages import ProbeRecords, traced_figures
+from xdplab.methods.batches import ProbeRecords, traced_figures
+from xdplab.methods.tracing.figures import verdict
+from xdplab.methods.tracing.spec import TracingSpec
 from xdplab.model import (
     ForwarderSpec,
+    InputError,
     Interrupted,
     PointFailed,
     StudySpec,
-    TracingSpec,
     TrafficSpec,
     TrialRecord,
     TrialResult,
+    TrialSpec as Trial,
     Unsupported,
 )
-from xdplab.model import TrialSpec as Trial
 from xdplab.report import render
+from xdplab.tools import project_root
 
 SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}
 #: What a way costs in ns.
@@ -115,7 +117,7 @@ def measured(session: Session, **changes: Any) -> dict[tuple[str, float], dict[s
     make_method(TracingSpec.model_validate({**SPEC, **changes})).measure(session, TrafficSpec())
     assert session.way is None
     (summary,) = summarise(run_record(session.at, study={"method": {**SPEC, **changes}}), session.records)
-    return {(row["way"], row.get("rate_pps", 0)): row for row in summary.figures["tracing"]}
+    return {(row["way"], row.get("rate_pps", 0)): row for row in summary.model_dump()["figures"]["tracing"]}
 
 
 def test_each_round_has_a_trial_without_and_one_for_each_way(session: Session) -> None:
@@ -201,7 +203,7 @@ def test_of_few_rounds_there_is_a_cost_and_no_verdict(session: Session) -> None:
     [(None, None, "no interval"), (-0.1, 0.19, "met"), (0.2, 0.5, "missed"), (0.1, 0.3, "not told apart")],
 )
 def test_the_whole_interval_decides(low: float | None, high: float | None, words: str) -> None:
-    assert verdict({"low": low, "high": high}, 0.2) == words
+    assert verdict(Difference(mean=0.1, low=low, high=high, pairs=3), 0.2) == words
 
 
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=3, max_size=11), st.floats(-5, 5))
@@ -271,7 +273,7 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
         spoilt = [one.model_copy(update=changes) if one.result and one.trial > 4 else one for one in session.records]
         run = run_record(session.at, study={"method": SPEC})
         summaries = summarise(run, spoilt)
-        return summaries[0].figures["tracing"][0]["verdict"], answer(run, summaries)
+        return summaries[0].model_dump()["figures"]["tracing"][0]["verdict"], answer(run, summaries)
 
     verdict_of_noise, said = told(status="disturbed")
     assert verdict_of_noise.startswith("too disturbed to say: ")
@@ -279,3 +281,12 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
     assert not said.said
     lossy = result(stream([2000] * 90, sent=100))
     assert told(result=lossy)[0].startswith("not said: ")
+
+
+def test_a_published_document_that_is_not_there_is_refused_before_anything_is_measured() -> None:
+    """It was found out by the report, when all had been measured."""
+    study = app.read_study(
+        project_root() / "suites" / "studies" / "measurement-cost.yaml", {"method.published": "none"}
+    )
+    with pytest.raises(InputError, match=r"method\.published: 'none'"):
+        app.prepare(study)

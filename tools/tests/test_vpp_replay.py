@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP forwarders against what real VPPs said: recorded by `xdplab record vpp`, played back by `lab.papi`."""
+"""VPP forwarders against what real VPPs said: recorded by `xdplab dev record vpp`, played back by `lab.papi`."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ def test_the_forwarder_asks_and_ends_as_it_did_with_the_real_program(path: Path,
 
 
 def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old() -> None:
-    from xdplab.cli.record_vpp import SCENARIOS
+    from xdplab.cli.dev.record_vpp import SCENARIOS
 
     assert {path.stem for path in NEWEST.glob("*.json")} == set(SCENARIOS)
 

@@ -13,8 +13,10 @@ from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.flows import SHOWN
 from xdplab.analysis.summary import PointSummary
 from xdplab.cli.tables import summary_table
+from xdplab.methods import make_method
 from xdplab.model import FlowFigures, InputError, StreamResult, StreamSpec, TrialRecord
 from xdplab.model.flow_figures import MAX_FLOWS
+from xdplab.model.method import default_method
 from xdplab.testers.registry import make_tester
 from xdplab.testers.stream_json import stream_result
 from xdplab.testers.xdpgen import Xdpgen
@@ -69,7 +71,7 @@ def test_a_flow_that_is_lost_is_the_worst_and_a_late_one_the_next() -> None:
 
 def test_show_has_the_worst_of_as_many_flows_as_there_may_be() -> None:
     found = row(measured(0, figures({9999: 10}, {}, MAX_FLOWS), figures({2: 1}, {}, 3)))
-    text = summary_table([found])
+    text = summary_table(make_method(default_method()), [found])
     assert "fake, 64 bytes: the worst of 10003 flows" in text
     assert text.count("  flow ") == SHOWN
     assert "flow 9999 (latency): lost 10 of 10 (100 %)" in text.splitlines()[-SHOWN]
@@ -80,7 +82,7 @@ def test_show_has_the_worst_of_as_many_flows_as_there_may_be() -> None:
 def test_nothing_is_said_of_flows_that_were_not_counted() -> None:
     found = row(trial(A, 0))
     assert (found.flows, found.worst_flows, found.tx_drops) == (0, (), 0)
-    assert "flow" not in summary_table([found])
+    assert "flow" not in summary_table(make_method(default_method()), [found])
 
 
 def test_a_record_of_more_flows_or_of_columns_that_do_not_fit_is_refused() -> None:
@@ -121,7 +123,7 @@ def test_what_the_testers_card_dropped_is_the_testers() -> None:
     assert (found.tx_drops, found.loss_ratio, found.tester_limited) == (3, 0, True)
     assert found.by_repetition[0].limited_by["p50_us"] == "tester"
     assert any("the tester left out frames" in doubt for doubt in doubts_of_one(found, "p50_us"))
-    assert "the tester's own card dropped 3 frames" in summary_table([found])
+    assert "the tester's own card dropped 3 frames" in summary_table(make_method(default_method()), [found])
     whole = row(trial(A, 0, result=result(dropped(0))))
     assert (whole.tx_drops, whole.tester_limited) == (0, False)
-    assert "card" not in summary_table([whole])
+    assert "card" not in summary_table(make_method(default_method()), [whole])

@@ -12,10 +12,9 @@ from lab.records import result, stream
 from xdplab.forwarders import Dut
 from xdplab.forwarders.kernel import XdpForwarder, XdpOptions
 from xdplab.hosts import LocalHost
-from xdplab.model import CpuLayout, PointFailed
-from xdplab.model import Path as Way
-from xdplab.runner import visit
-from xdplab.runner.visit import PointVisit
+from xdplab.model import CpuLayout, Path as Way, PointFailed
+from xdplab.runner import proof
+from xdplab.runner.proof import prove_path
 
 WORDS = "xdpfwd: nothing leaves at b1, 600 frames were dropped there: the peer needs an XDP program or NAPI"
 
@@ -32,22 +31,16 @@ class Machine(LocalHost):
 @pytest.mark.parametrize("words", ["", WORDS])
 def test_what_the_program_says_is_in_the_reason(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xdplab.forwarders.kernel.bpf_program", lambda name: Path("/bin/true"))
-    monkeypatch.setattr(visit, "_PROOF_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(proof, "_PROOF_TIMEOUT_S", 0.0)
     monkeypatch.setattr(Machine, "words", words)
     made = XdpForwarder(XdpOptions())
     made.start(Dut(Machine(), (), Way.HAIRPIN, CpuLayout(tester_tx=0, forwarder=0), tmp_path))
     nothing = result(stream([], sent=20))
     traffic = SimpleNamespace(smallest=64, vlan=None, ip=4)
-    of_visit = SimpleNamespace(
-        _visit=SimpleNamespace(point=SimpleNamespace(path=Way.HAIRPIN, traffic=traffic)),
-        _dut=SimpleNamespace(ports=[SimpleNamespace(lasting=False)]),
-        _tester=SimpleNamespace(run=lambda context, spec: nothing),
-        _context=lambda trial: None,
-        _forwarder=made,
-    )
+    at: Any = SimpleNamespace(path=Way.HAIRPIN, traffic=traffic)
     try:
         with pytest.raises(PointFailed) as failed:
-            PointVisit._prove(of_visit)  # type: ignore[arg-type]
+            prove_path(at, made, lambda spec: nothing, lasting=False)
     finally:
         made.stop()
     said = f": {words}" if words else ""

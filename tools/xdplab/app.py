@@ -3,26 +3,21 @@
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
-from xdplab.model import InputError, Interrupted, Missing, StudySpec, TestbedSpec, XdplabError, validated
-from xdplab.model.sockets import SocketRunRecord, SocketStudy, SocketTrial
-from xdplab.report import published_table, write_report
-from xdplab.report.published import published_figure
+from xdplab.methods import method_class
+from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.report import write_report
 from xdplab.results import RunFolder, find_run, new_run
-from xdplab.results.sockets import SocketFolder
-from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, interruptible, make_plan, recover
-from xdplab.runner.cells import cells
-from xdplab.runner.sockets import SocketRun, environment_of
+from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
-from xdplab.tools import project_root
+from xdplab.tools import results_folder as results_folder, testbeds_folder as testbeds_folder
 
 
 @dataclass(frozen=True)
@@ -35,16 +30,6 @@ class Prepared:
     plan: Plan
 
 
-def results_folder() -> Path:
-    """`results/` of the checkout, or `XDPLAB_RESULTS`."""
-    return Path(os.environ.get("XDPLAB_RESULTS", project_root() / "results"))
-
-
-def testbeds_folder() -> Path:
-    """`suites/testbeds/` of the checkout."""
-    return project_root() / "suites" / "testbeds"
-
-
 def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
     """A study file with some keys replaced; a dotted key replaces inside (`method.duration_s`).
 
@@ -52,17 +37,6 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
         InputError: the file or a replaced value is bad.
     """
     return validated(StudySpec, _changed(path, changes), str(path))
-
-
-def read_socket_study(path: Path, changes: dict[str, Any] | None = None) -> SocketStudy:
-    """The same for a socket study.
-
-    Raises:
-        InputError: the file, a replaced value or an option of a case is bad.
-    """
-    study = validated(SocketStudy, _changed(path, changes), str(path))
-    cells(study)
-    return study
 
 
 def _changed(path: Path, changes: dict[str, Any] | None) -> dict[str, Any]:
@@ -97,13 +71,10 @@ def prepare(study: StudySpec) -> Prepared:
     Raises:
         InputError: something in it cannot be, or a part is missing.
     """
-    for reference in study.reproduces:
-        published_figure(reference)
+    study.check_references()
     testbed = read_testbed(study.testbed, testbeds_folder())
     testers = tuple(make_tester(name) for name in study.all_testers)
     plan = make_plan(study, testbed, *testers)
-    for reference in study.sweep.published if study.sweep else ():
-        published_table(reference)
     return Prepared(study, testbed, testers, plan)
 
 
@@ -119,9 +90,16 @@ def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
 
 
 def run_study(
-    prepared: Prepared, listener: Listener, results: Path, resume: RunFolder | None = None
+    prepared: Prepared,
+    listener: Listener,
+    results: Path,
+    resume: RunFolder | None = None,
+    *,
+    calibrate_anew: bool = False,
 ) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
+
+    `calibrate_anew`: the testers' calibrations of earlier runs are not used (`runner.calibrations`).
 
     Raises:
         InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
@@ -147,6 +125,7 @@ def run_study(
         listener,
         earlier=folder.load() if resume else None,
         earlier_trials=folder.trials() if resume else (),
+        calibrate_anew=calibrate_anew,
     )
     try:
         outcome = run.execute()
@@ -165,51 +144,6 @@ def run_study(
 def _open(prepared: Prepared) -> Testbed:
     """The study's testbed, with the tester's ports where its testers need them."""
     return open_testbed(prepared.testbed, one_tester_host=any(tester.one_host for tester in prepared.testers))
-
-
-def run_sockets(study: SocketStudy, note: Callable[[str], None], results: Path) -> tuple[SocketFolder, SocketRunRecord]:
-    """Execute a socket study into a new run folder and write its report; what was measured is kept in any case.
-
-    Raises:
-        InputError: nothing can be measured here.
-    """
-    spec = read_testbed(study.testbed, testbeds_folder())
-    tester = make_tester("xdpgen")
-    require_root(spec)
-    for line in recover(spec):
-        note(f"left by a killed run: {line}")
-    testbed = open_testbed(spec)
-    reason = tester.supported(testbed)
-    if reason:
-        raise InputError(f"tester {tester.name}: {reason}")
-    with interruptible():
-        try:
-            testbed.up()
-            folder = SocketFolder(new_run(results, study.name).path)
-            record = SocketRunRecord(
-                run_id=folder.path.name,
-                started=datetime.now(UTC).isoformat(timespec="seconds"),
-                study=study,
-                testbed=spec,
-                layout=testbed.layout,
-                environment=environment_of(testbed, tester),
-                kernel_version=os.uname().version,
-            )
-            folder.head(record)
-            trials: list[SocketTrial] = []
-            try:
-                for trial in SocketRun(study, testbed, tester).trials(note):
-                    folder.append(trial)
-                    trials.append(trial)
-            except Interrupted:
-                record = record.model_copy(update={"interrupted": True})
-                folder.head(record)
-        finally:
-            testbed.down()
-    from xdplab.report.sockets import write_socket_report  # draws, and matplotlib takes a second to load
-
-    write_socket_report(folder.report, record, trials)
-    return folder, record
 
 
 def require_root(testbed: TestbedSpec) -> None:
@@ -242,7 +176,7 @@ def sweep_of(name: str, results: Path) -> tuple[RunFolder, list[SweepAnalysis]]:
     folder = find_run(name, results)
     run = folder.load()
     trials = folder.trials()
-    found = analyse_sweep(run, trials) if run.study.method.name == "latency" else []
+    found = analyse_sweep(run, trials) if method_class(run.study.method.name).swept else []
     if not found:
         raise InputError(f"run {folder.name}: {sweep_sentence(run, trials, found)}")
     return folder, found

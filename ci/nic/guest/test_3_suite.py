@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from nic.guest.cards import CPUS, HOST, Pair, changes, state
-from xdplab.cli.progress import SilentListener
 from xdplab.forwarders.base import mode_name
 from xdplab.hosts import Host
 from xdplab.model import StudySpec, TestbedSpec, validated
 from xdplab.results import RunFolder
-from xdplab.runner import StudyRun, make_plan
+from xdplab.runner import Listener, StudyRun, make_plan
 from xdplab.testbed import EmbeddedTestbed, Port, TesterPorts
 from xdplab.testers import make_tester
 
@@ -61,7 +60,7 @@ def test_a_study_runs_on_zero_copy_and_puts_the_cards_back(
     testbed, tester = CardTestbed(near, far), make_tester("xsk")
     folder = RunFolder(tmp_path)
     plan = make_plan(study, testbed.spec, tester)
-    outcome = StudyRun("nic-lane", study, plan, testbed, (tester,), folder, SilentListener()).execute()
+    outcome = StudyRun("nic-lane", study, plan, testbed, (tester,), folder, Listener()).execute()
 
     assert outcome.error is None, outcome.error
     assert [(trial.status, trial.reason) for trial in folder.trials() if trial.purpose == "end"] == [("ok", "")]

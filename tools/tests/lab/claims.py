@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.records import point, run_record, trial
 from xdplab.analysis import Answer, PointSummary, answer, summarise
-from xdplab.analysis.figures import LimitedBy
+from xdplab.methods import LimitedBy
 from xdplab.model import Point, TrialRecord
 
 OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")
@@ -30,7 +30,12 @@ def searched(summary: PointSummary, values: Sequence[float], limited: LimitedBy 
     """A summary with these throughputs without loss."""
     figures = tuple(
         summary.by_repetition[0].model_copy(
-            update={"repetition": n, "ndr_pps": value, "limited_by": {"ndr_pps": limited}, **fields}
+            update={
+                "repetition": n,
+                "values": {**summary.by_repetition[0].values, "ndr_pps": value},
+                "limited_by": {"ndr_pps": limited},
+                **fields,
+            }
         )
         for n, value in enumerate(values)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP played back: the client and the statistics reader of vpp-papi, answering what `xdplab record vpp` wrote down."""
+"""VPP played back: client and statistics reader of vpp-papi, answering what `xdplab dev record vpp` wrote down."""
 
 import builtins
 import json
@@ -18,8 +18,7 @@ from lab.startup import contradictions
 from xdplab.forwarders import Dut
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.hosts import Completed
-from xdplab.model import CpuLayout
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, Path as Way
 from xdplab.testbed import Port
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"

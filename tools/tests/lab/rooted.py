@@ -73,7 +73,7 @@ class Lab:
 
     def down(self) -> Done:
         """What a user types after kill -9."""
-        return self.xdplab("down", "--testbed", self.testbed)
+        return self.xdplab("restore", "--testbed", self.testbed)
 
     def rows(self) -> list[dict[str, Any]]:
         """What `show --json` prints of the newest run."""
@@ -110,7 +110,8 @@ class Lab:
         assert self.processes() == {}
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
         left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
-        assert left <= {f"{self.name}.lock", "system-settings.lock"}, left
+        own = {f"{self.name}.{what}" for what in ("lock", "calibrations", "calibrations.partial")}
+        assert left <= {*own, "system-settings.lock"}, left
 
     def sweep(self) -> None:
         """Remove what a failed test left, so that the machine is as it was."""

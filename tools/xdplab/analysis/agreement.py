@@ -104,7 +104,7 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None) -> 
     paired = paired_repetitions(ours, theirs, "p50_us")
     if paired is None or ours.p50_us is None or theirs.p50_us is None:
         return None
-    pairs = [(second.p50_us or 0.0) - (first.p50_us or 0.0) for first, second in paired.used]
+    pairs = [(second.value("p50_us") or 0.0) - (first.value("p50_us") or 0.0) for first, second in paired.used]
     difference = median(pairs)
     return Differing(
         path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.frame_bytes} bytes, {ours.path}",

@@ -8,23 +8,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.doubts import doubts_of
-from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
+from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval, together
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods import P50, P99, Figure, figure
 from xdplab.model import Model, RunRecord
-from xdplab.model.sockets import SocketRunRecord
+from xdplab.model.digits import significant
 
-METRICS = ("p50_us", "p99_us", "ndr_pps", "pdr_pps", "forwarding_rate_pps")
-#: As people read them.
-METRIC_WORDS = {
-    "p50_us": "p50, µs",
-    "p99_us": "p99, µs",
-    "ndr_pps": "throughput without loss, kpps",
-    "pdr_pps": "throughput with a tolerated loss, kpps",
-    "forwarding_rate_pps": "forwarding rate at overload, kpps",
-}
 Key = TypeVar("Key")
 Pair = tuple[RepetitionFigures, RepetitionFigures]
 Sense = Literal["exact", "at least", "at most", "within", "unknown"]
@@ -78,7 +69,7 @@ class Comparison(Model):
             return (
                 "cannot be told apart" if self.sense in ("exact", "within") else "cannot be said: a figure is a bound"
             )
-        words = "has more" if self.metric in MORE_IS_BETTER else "is faster"
+        words = "has more" if figure(self.metric).more else "is faster"
         repeats = ", but the first attempts do not say so" if self.depends_on_repeats else ""
         return f"{self.point if self.better else self.reference} {words}{repeats}"
 
@@ -157,12 +148,12 @@ def compare_all(
 
     `points` is what a table shows: its comparisons are a family and corrected together (Holm).
     """
-    rows = list(points)
-    at_setting = {row.setting: row for row in rows if reference is not None and row.forwarder == reference.forwarder}
+    points = list(points)
+    at_setting = {one.setting: one for one in points if reference is not None and one.forwarder == reference.forwarder}
     found = {
-        row.point_id: compare_points(row, at_setting[row.setting], metric)
-        for row in rows
-        if row.setting in at_setting and row.point_id != at_setting[row.setting].point_id
+        one.point_id: compare_points(one, at_setting[one.setting], metric)
+        for one in points
+        if one.setting in at_setting and one.point_id != at_setting[one.setting].point_id
     }
     return corrected({point_id: one for point_id, one in found.items() if one is not None})
 
@@ -189,7 +180,8 @@ def unsaid(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
 def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | None]:
     """What is known of the ratio, from what is known of each side of each pair."""
     known = [tuple(_bounds(figures, metric) for figures in pair) for pair in pairs]
-    over = [pair if metric in MORE_IS_BETTER else pair[::-1] for pair in known]
+    more = figure(metric).more
+    over = [pair if more else pair[::-1] for pair in known]
     resolution = max((figures.resolution.get(metric, 0.0) for pair in pairs for figures in pair), default=0.0)
     lowest = _ratio([(above[0], below[1]) for above, below in over], resolution)
     highest = _ratio([(above[1], below[0]) for above, below in over], resolution)
@@ -214,10 +206,10 @@ def _ratio(pairs: Sequence[tuple[float, float]], resolution: float) -> Interval 
 
 def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
     """Between what and what the true figure lies."""
-    if getattr(figures, metric) is None:  # searched, and no load was found good
+    value = figures.value(metric)
+    if value is None:  # searched, and no load was found good
         return 0.0, figures.at_most.get(metric, math.inf)
-    value = float(getattr(figures, metric))
-    match figures.limited_by.get(metric) if metric in MORE_IS_BETTER else None:
+    match figures.limited_by.get(metric) if figure(metric).more else None:
         case "tester" | "budget":
             return value, figures.at_most.get(metric, math.inf)
         case "below-minimum":
@@ -239,12 +231,17 @@ def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric
 
 
 def compare_runs(
-    first: Iterable[PointSummary], second: Iterable[PointSummary], apart: Iterable[str] = ()
+    first: Iterable[PointSummary],
+    second: Iterable[PointSummary],
+    figures: Sequence[Figure] = (P50, P99),
+    apart: Iterable[str] = (),
 ) -> list[tuple[PointSummary, PointSummary, dict[str, Comparison | None]]]:
     """The points that two runs share. Runs are not interleaved: their difference includes the time between them.
 
-    `apart`: what the runs differ in (`what_differs`); with more than one thing no ratio says which of them it is.
+    `figures`: what their points are compared by; `apart`: what the runs differ in (`what_differs`); with more than one
+    thing no ratio says which of them it is.
     """
+    metrics = [each.key for each in figures]
     things = list(apart)
     several = (f"the runs differ in {', '.join(things)}: nothing says which of them it is",) if len(things) > 1 else ()
     earlier = {summary.point_id: summary for summary in first}
@@ -252,11 +249,11 @@ def compare_runs(
     found = {
         (s.point_id, metric): compare_points(_called(s, "after"), _called(earlier[s.point_id], "before"), metric)
         for s in shared
-        for metric in METRICS
+        for metric in metrics
     }
     told = corrected({key: one for key, one in found.items() if one is not None})
     told = {key: one.model_copy(update={"hindrances": (*several, *one.hindrances)}) for key, one in told.items()}
-    return [(earlier[s.point_id], s, {metric: told.get((s.point_id, metric)) for metric in METRICS}) for s in shared]
+    return [(earlier[s.point_id], s, {metric: told.get((s.point_id, metric)) for metric in metrics}) for s in shared]
 
 
 def _called(summary: PointSummary, when: str) -> PointSummary:
@@ -287,27 +284,7 @@ def what_differs(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, An
     return {key: (sides[0].get(key), sides[1].get(key)) for key in keys if sides[0].get(key) != sides[1].get(key)}
 
 
-def environment_difference(
-    first: RunRecord | SocketRunRecord, second: RunRecord | SocketRunRecord
-) -> dict[str, tuple[Any, Any]]:
+def environment_difference(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
     """Key -> (value in the first run, value in the second) for every part of the environment that differs."""
-    one, two = _flat(first.environment.model_dump()), _flat(second.environment.model_dump())
-    # names and addresses of the ports are new in every run and mean nothing
-    keys = sorted(key for key in one.keys() | two.keys() if not key.endswith((".ifname", ".mac")))
-    return {key: (one.get(key), two.get(key)) for key in keys if _plain(one.get(key)) != _plain(two.get(key))}
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, dict):
-        found: dict[str, Any] = {}
-        for key, inner in value.items():
-            found |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-        return found
-    return {prefix: value}
-
-
-def _plain(value: Any) -> Any:
-    """Ethtool repeats the interface's name, which differs between runs: its first word of the tag is cut."""
-    if not isinstance(value, str):
-        return value
-    return "\n".join(line for line in value.splitlines() if not line.endswith(":") and "-" not in line.split(":")[0])
+    one, two = first.environment.facts(), second.environment.facts()
+    return {key: (one.get(key), two.get(key)) for key in sorted({**one, **two}) if one.get(key) != two.get(key)}

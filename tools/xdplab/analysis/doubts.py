@@ -5,16 +5,13 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from xdplab.analysis.digits import percent, significant
-from xdplab.analysis.figures import MAX_LOSS, MORE_IS_BETTER, RepetitionFigures
-from xdplab.analysis.stats import MIN_PAIRS
+from xdplab.analysis.figures import MAX_LOSS, RepetitionFigures
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods import figure
+from xdplab.model.digits import percent, significant
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
-#: Clean pairs that a tail needs: of one forwarder against itself, three pairs of p99 were apart by a factor of two each
-#: (`xdplab false-alarms` on a run of a-against-a.yaml).
-TAIL_PAIRS = 5
 #: Loss above which latencies are those of the survivors.
 SURVIVORS_LOSS = 0.001
 
@@ -33,7 +30,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
     for side in sides:
         figures = _standing(side, metric)
         hindrances += _of_side(side, figures, metric)
-        if metric not in MORE_IS_BETTER:
+        if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
             loss = fmean(one.loss_ratio for one in figures)
             if SURVIVORS_LOSS < loss <= MAX_LOSS:
@@ -48,7 +45,7 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     if all(one.was_disturbed(metric) for one in figures):
         yield f"the machine disturbed each of its {len(figures)} repetitions"
     yield from _of_side(side, figures, metric)
-    if metric not in MORE_IS_BETTER:
+    if figure(metric).at_load:
         yield from _of_load(side, figures, metric)
 
 
@@ -59,7 +56,7 @@ def _standing(side: PointSummary, metric: str) -> list[RepetitionFigures]:
 
 
 def _of_pairs(metric: str, pairs: int, clean: int) -> Iterator[str]:
-    needed = TAIL_PAIRS if metric == "p99_us" else MIN_PAIRS
+    needed = figure(metric).pairs
     if pairs < needed:
         yield f"{pairs} of the {needed} repetitions that an interval needs: ask for more"
     elif clean < needed:
@@ -72,12 +69,12 @@ def _of_pairs(metric: str, pairs: int, clean: int) -> Iterator[str]:
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
-    silent = sum(one.loss_ratio >= 1 and getattr(one, metric) is None for one in side.by_repetition)
-    if metric not in MORE_IS_BETTER and silent:
+    silent = sum(one.loss_ratio >= 1 and one.value(metric) is None for one in side.by_repetition)
+    if figure(metric).at_load and silent:
         yield f"no frame of {side.forwarder}'s arrived in {silent} of {side.repetitions} repetitions"
     for said in dict.fromkeys(one.doubts[metric] for one in figures if metric in one.doubts):
         yield f"{side.forwarder}: {said}"
-    if metric not in MORE_IS_BETTER and getattr(side, metric) is None:
+    if figure(metric).at_load and getattr(side, metric, None) is None:
         yield f"{side.forwarder}: too few independent samples lie above its {metric.removesuffix('_us')}"
 
 
@@ -102,6 +99,6 @@ def doubtful(one: RepetitionFigures, metric: str) -> bool:
     """Whether the figure of one repetition is no fact by itself: disturbed, a bound, doubted, or of another load."""
     if one.was_disturbed(metric) or metric in one.doubts or one.limited_by.get(metric, "forwarder") != "forwarder":
         return True
-    if metric in MORE_IS_BETTER:
+    if not figure(metric).at_load:
         return False
     return one.loss_ratio > MAX_LOSS or one.achieved_pps < MIN_ACHIEVED * (one.offered_pps or 0.0)

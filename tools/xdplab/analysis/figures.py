@@ -1,43 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of one repetition, which comparisons pair."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
+from typing import Self
 
-from xdplab.analysis.digits import significant
-from xdplab.methods.search import LimitedBy
+from xdplab.methods import LimitedBy
 from xdplab.model import Model
-
-#: Metrics of which more is better; of all others, latencies, less is.
-MORE_IS_BETTER = ("ndr_pps", "pdr_pps", "forwarding_rate_pps")
+from xdplab.model.digits import significant
 
 #: Above this share of lost frames latencies compare no longer: they are those of the survivors.
 MAX_LOSS = 0.01
 
 
-class RepetitionFigures(Model):
-    """What one repetition of a point gave. The dictionaries are by metric, as `ndr_pps`."""
+class Spread(Model):
+    """Median and range of some values."""
 
+    #: Of the values.
+    median: float
+    #: The lowest.
+    low: float
+    #: The highest.
+    high: float
+    #: How many there are.
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Of at least one."""
+        return cls(median=median(values), low=min(values), high=max(values), count=len(values))
+
+    @classmethod
+    def known(cls, values: Iterable[float | None]) -> Self | None:
+        """Of those that are known; None when none is."""
+        known = [value for value in values if value is not None]
+        return cls.of(known) if known else None
+
+    def text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """`4.80 (4.71 to 4.82)`."""
+        middle, low, high = (f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high))
+        return f"{middle} ({low} to {high})"
+
+
+class RepetitionFigures(Model):
+    """What one repetition of a point gave. The dictionaries are by the key of a figure, as `ndr_pps`."""
+
+    #: From 0 on.
     repetition: int
     #: The machine disturbed some of it.
     disturbed: bool
-    #: Metrics that it did not disturb, where what else the repetition measured was disturbed.
+    #: Figures that it did not disturb, where what else the repetition measured was disturbed.
     clean_metrics: tuple[str, ...] = ()
-    p50_us: float | None
-    p99_us: float | None
-    p999_us: float | None
+    #: None: it was looked for, and nothing was found.
+    values: dict[str, float | None] = {}
+    #: How a figure is called in a sentence, where that is not its own name.
+    called: dict[str, str] = {}
+    #: Frames lost of those sent; of a search the loss that was tolerated.
     loss_ratio: float
+    #: Frames sent over the time that took, all streams.
     achieved_pps: float
+    #: Frames received over that time.
     forwarded_pps: float
     #: Load that the study asked for, over all streams; None where it did not state one.
     offered_pps: float | None = None
-    #: Throughput without loss (RFC 2544 §26.1), where the method searched it; 0: it lost frames at the lowest load.
-    ndr_pps: float | None = None
-    #: Throughput with a tolerated loss, where only such were searched, and the loss ratio that was tolerated.
-    pdr_pps: float | None = None
-    pdr_loss_ratio: float | None = None
-    #: Forwarding rate at the study's overload (RFC 2285 §3.6.1), where the method measured it.
-    forwarding_rate_pps: float | None = None
     #: Who set the figure; a metric that is not here is exact. With `tester` or `budget` the forwarder may do better, up
     #: to `at_most` where that is known.
     limited_by: dict[str, LimitedBy] = {}
@@ -54,11 +79,15 @@ class RepetitionFigures(Model):
 
     def was_searched(self, metric: str) -> bool:
         """Whether it was looked for, found or not."""
-        return getattr(self, metric) is not None or (metric in MORE_IS_BETTER and metric in self.limited_by)
+        return metric in self.values
+
+    def value(self, metric: str) -> float | None:
+        """None: it was not found, or not looked for."""
+        return self.values.get(metric)
 
 
 class Rate(Model):
-    """What the repetitions say of a rate: the median of those left undisturbed, or of all, and its bounds."""
+    """What the repetitions say of a figure of which more is better: the median of those left undisturbed, or of all."""
 
     #: None: no load was found good, and nothing else is known.
     pps: float | None
@@ -84,13 +113,19 @@ class Rate(Model):
         return f"at least {value}{unit}" if self.at_least else f"{value}{unit}"
 
 
+def known_median(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
 def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
     """None where it was not looked for."""
     searched = [one for one in figures if one.was_searched(metric)]
     if not searched:
         return None
     stands = [one for one in searched if not one.was_disturbed(metric)] or searched
-    known = [value for one in stands if (value := getattr(one, metric)) is not None]
+    known = [value for one in stands if (value := one.value(metric)) is not None]
     value = median(known) if known else None
     below = [one.at_most[metric] for one in stands if metric in one.at_most]
     limits = {one.limited_by.get(metric, "forwarder") for one in stands}

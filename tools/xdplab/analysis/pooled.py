@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from xdplab.analysis.columns import median_of
 from xdplab.analysis.compare import environment_difference
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.figures import Rate, rate_of
+from xdplab.analysis.figures import rate_of
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods import Figure, make_method
 from xdplab.model import RunRecord
 
 
@@ -39,10 +41,10 @@ class PooledRun:
 
 @dataclass(frozen=True)
 class SharedPoint:
-    """One point that runs on different testbeds measured; `metric` is `p50_us` or `ndr_pps`, values by testbed."""
+    """One point that runs on different testbeds measured; values by testbed."""
 
     title: str
-    metric: str
+    figure: Figure
     values: dict[str, float]
 
     @property
@@ -51,17 +53,20 @@ class SharedPoint:
         return max(self.values.values()) / min(self.values.values())
 
 
-def ndr(summary: PointSummary) -> Rate | None:
-    """The throughput without loss; None where it was not searched."""
-    return rate_of(summary.by_repetition, "ndr_pps")
-
-
-def _fact(summary: PointSummary, metric: str) -> float | None:
+def _fact(summary: PointSummary, figure: Figure) -> float | None:
     """A figure that is the forwarder's own; None for bounds, doubts and what a disturbed machine left."""
-    if any(doubts_of_one(summary, metric)):
+    if any(doubts_of_one(summary, figure.key)):
         return None
-    rate = ndr(summary) if metric == "ndr_pps" else None
-    return (rate.pps if rate and rate.exact else None) if metric == "ndr_pps" else summary.p50_us
+    if not figure.more:
+        return median_of(summary, figure.key)
+    rate = rate_of(summary.by_repetition, figure.key)
+    return rate.pps if rate and rate.exact else None
+
+
+def main_figures(runs: Sequence[PooledRun]) -> list[Figure]:
+    """Of the methods of these runs, those that a page over several has room for."""
+    found = [each for run in runs for each in make_method(run.record.study.method).figures if each.main]
+    return sorted({each.key: each for each in found}.values(), key=lambda each: not each.at_load)
 
 
 def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
@@ -73,15 +78,15 @@ def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
             if summary.repetitions:
                 by_point.setdefault(summary.point_id, []).append((run.testbed, summary))
     for measured in by_point.values():
-        for metric in ("p50_us", "ndr_pps"):
+        for figure in main_figures(runs):
             values: dict[str, list[float]] = {}
             for testbed, summary in measured:
-                value = _fact(summary, metric)
+                value = _fact(summary, figure)
                 if value:
                     values.setdefault(testbed, []).append(value)
             if len(values) > 1:
                 middle = {testbed: median(each) for testbed, each in sorted(values.items())}
-                found.append(SharedPoint(_title(measured[0][1]), metric, middle))
+                found.append(SharedPoint(_title(measured[0][1]), figure, middle))
     return found
 
 

@@ -8,18 +8,15 @@ data hold fewer than ten independent samples is None: one stall of the machine i
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from statistics import median
 from typing import Any
 
-from xdplab.analysis.breakdown import breakdown_figures
 from xdplab.analysis.distribution import Distribution, carried, distribution
-from xdplab.analysis.figures import MORE_IS_BETTER, RepetitionFigures
-from xdplab.analysis.flows import FlowSummary, flows_of
-from xdplab.analysis.rfc2544 import rfc2544_figures, throughput_repetitions, unsupported_clauses
-from xdplab.analysis.tracing import tracing_figures
+from xdplab.analysis.figures import RepetitionFigures, known_median
+from xdplab.analysis.flows import flows_of
+from xdplab.analysis.point import PointSummary as PointSummary  # imported from here by who reads summaries
 from xdplab.forwarders.base import mode_name
-from xdplab.methods.latency import LIGHT_LOAD
-from xdplab.model import Model, Point, RunRecord, TracingSpec, TrialRecord
+from xdplab.methods import Method, PointFigures, make_method
+from xdplab.model import RunRecord, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
@@ -27,84 +24,18 @@ _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 TESTER_LIMIT_RATIO = 0.01
 
 
-class PointSummary(Model):
-    """What `xdplab show --json` prints for a point."""
-
-    point_id: str
-    forwarder: str
-    #: The same for points that differ in the forwarder only: what may be divided by one another.
-    setting: str
-    mode: str
-    path: str
-    quantity: str
-    frame_bytes: int | str
-    knobs: dict[str, Any]
-    cpus: str
-    offered_pps: float | None
-    achieved_pps: float | None
-    forwarded_pps: float | None
-    loss_ratio: float | None
-    p50_us: float | None
-    p50_us_range: tuple[float, float] | None
-    p99_us: float | None
-    p999_us: float | None
-    p99999_us: float | None
-    min_us: float | None
-    max_us: float | None
-    samples: int
-    duplicated: int
-    out_of_order: int
-    #: Repetitions that the study asked for, that were measured, and those of them that the machine left undisturbed.
-    planned: int
-    repetitions: int
-    clean: int
-    #: Trials that were disturbed.
-    disturbed: int
-    #: Repetitions that were begun, those made anew included, and in how many of them a trial failed.
-    begun: int
-    failed: int
-    loss_ratio_all: float | None
-    p50_us_all: float | None
-    p99_us_all: float | None
-    p999_us_all: float | None
-    #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
-    #: than lies above them.
-    machine_tail: tuple[str, ...]
-    tester_limited: bool
-    status: str
-    reason: str
-    #: The method's own figures: see `analysis.rfc2544`.
-    figures: dict[str, Any]
-    #: RFC 2544 clauses that its tester has no figures for, and why.
-    unsupported_clauses: dict[str, str] = {}
-    #: Who measured it, in a study with several testers.
-    tester: str = ""
-    by_repetition: tuple[RepetitionFigures, ...]
-    #: Flows that have figures of their own, all streams, and the worst of them: most loss, then longest latency.
-    flows: int = 0
-    worst_flows: tuple[FlowSummary, ...] = ()
-    #: Frames that the tester's own card dropped; they are not in what was sent.
-    tx_drops: int = 0
-    #: The same at the study's light load, which is measured in the same visits.
-    light: "PointSummary | None" = None
-
-    @property
-    def repeats(self) -> str:
-        """`5`, or `2 clean of 5`."""
-        return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"
-
-
-def counted(trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
+def counted(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
     """The trials that stand for a point: those that were not disturbed, or all when each was."""
-    measured = _measured(trials, clause)
+    measured = _measured(method, trials, clause)
     return [trial for trial in measured if trial.status == "ok"] or measured
 
 
-def _measured(trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The first of each repetition: a method may measure more than one thing in a visit, and has figures for these."""
+def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
+    """The first of each repetition: a method may measure more than one thing in it, and has figures for these."""
     first: dict[int, TrialRecord] = {}
     for trial in trials:
-        if trial.purpose == "measure" and trial.result and (trial.clause == LIGHT_LOAD) == (clause == LIGHT_LOAD):
+        of_clause = trial.clause == clause if clause else trial.clause not in method.beside
+        if trial.purpose == "measure" and trial.result and of_clause:
             first.setdefault(trial.repetition, trial)
     return [first[repetition] for repetition in sorted(first)]
 
@@ -114,18 +45,22 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     by_point: dict[str, list[TrialRecord]] = {point_id: [] for point_id in run.points}
     for trial in trials:
         by_point.setdefault(trial.point_id, []).append(trial)
+    method = make_method(run.study.method)
     found = []
     for point_id in run.points:
         own = by_point[point_id]
-        light = _summary(run, point_id, own, LIGHT_LOAD) if _measured(own, LIGHT_LOAD) else None
-        found.append(_summary(run, point_id, own).model_copy(update={"light": light}))
+        there = [clause for clause in method.beside if _measured(method, own, clause)]
+        beside = {clause: _summary(run, method, point_id, own, clause) for clause in there}
+        found.append(_summary(run, method, point_id, own).model_copy(update={"beside": beside}))
     return found
 
 
-def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: str = "") -> PointSummary:
+def _summary(
+    run: RunRecord, method: Method[Any], point_id: str, trials: list[TrialRecord], clause: str = ""
+) -> PointSummary:
     point = run.points[point_id]
-    measured, chosen = _measured(trials, clause), counted(trials, clause)
-    figures = _repetitions(measured, [] if clause else trials)
+    measured, chosen = _measured(method, trials, clause), counted(method, trials, clause)
+    figures = _repetitions(measured, [] if clause else method.repetitions(trials))
     clean = [figure for figure in figures if not figure.disturbed]
     stands = [figure for figure in figures if not figure.was_disturbed("p50_us")] or figures
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
@@ -134,12 +69,13 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
     status, reason = _status(run, point_id, trials, measured)
     if status == "ok" and figures and not clean:
         status, reason = "disturbed", _last_disturbance(trials)
-    p50s = [figure.p50_us for figure in stands if figure.p50_us is not None]
+    p50s = [p50 for figure in stands if (p50 := figure.value("p50_us")) is not None]
     flows = flows_of(chosen)
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
         point_id=point_id,
-        forwarder=point.title,
+        forwarder=point.name,
+        levels=dict(point.levels),
         setting=point.setting,
         tester=point.tester,
         mode=mode_name(seen[-1].mode) if seen else "",
@@ -148,9 +84,9 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
         frame_bytes=point.traffic.frame_bytes,
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",
-        offered_pps=_median(trial.offered_pps for trial in chosen),
-        achieved_pps=_median(figure.achieved_pps for figure in stands),
-        forwarded_pps=_median(figure.forwarded_pps for figure in stands),
+        offered_pps=known_median(trial.offered_pps for trial in chosen),
+        achieved_pps=known_median(figure.achieved_pps for figure in stands),
+        forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
         loss_ratio=_loss(chosen) if chosen else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
@@ -173,14 +109,14 @@ def _summary(run: RunRecord, point_id: str, trials: list[TrialRecord], clause: s
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
-        figures={} if clause else {**_method_figures(trials), **_tracing(run, point, trials)},
-        unsupported_clauses={} if clause else unsupported_clauses(trials),
+        figures=PointFigures() if clause else method.point_figures(run, point, trials),
+        unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         by_repetition=figures,
         **{
-            name: carried(chosen, percent, _median(getattr(figure, name) for figure in stands))
+            name: carried(chosen, percent, known_median(figure.value(name) for figure in stands))
             for name, percent in _PERCENTILES.items()
         },
-        **{f"{name}_all": _median(getattr(figure, name) for figure in figures) for name in _PERCENTILES},
+        **{f"{name}_all": known_median(figure.value(name) for figure in figures) for name in _PERCENTILES},
     )
 
 
@@ -189,7 +125,7 @@ def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
 
     A forwarder in softirq context has no thread: while its core is gone, the sender's is, and no frame waits for it.
     """
-    gone = _median(_gone(trial) for trial in trials)
+    gone = known_median(_gone(trial) for trial in trials)
     upper = {**_PERCENTILES, "p99999_us": 99.999}
     return tuple(name for name, percent in upper.items() if percent >= 99 and (gone or 0.0) >= 1 - percent / 100)
 
@@ -201,38 +137,22 @@ def _gone(trial: TrialRecord) -> float:
     return max(trial.disturbance.run_delay_share, *stolen)
 
 
-def _method_figures(trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    broken_down = breakdown_figures(trials)
-    return {**rfc2544_figures(trials), **({"breakdown": broken_down} if broken_down else {})}
-
-
-def _tracing(run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    method = run.study.method
-    if not isinstance(method, TracingSpec):
-        return {}
-    found = tracing_figures(method, trials, int(str(point.forwarder.options.get("trace_every", 1))))
-    return {"tracing": found} if found else {}
-
-
-def _repetitions(measured: Sequence[TrialRecord], trials: Sequence[TrialRecord]) -> tuple[RepetitionFigures, ...]:
-    """Latency, throughput or both of each repetition: a method may measure the two in one visit."""
-    found = {one.repetition: one for one in throughput_repetitions(trials)}
+def _repetitions(measured: Sequence[TrialRecord], own: Iterable[RepetitionFigures]) -> tuple[RepetitionFigures, ...]:
+    """Latency, the method's own figures, or both of each repetition: a method may measure the two in one repetition."""
+    found = {one.repetition: one for one in own}
     for trial in measured:
-        timed, searched = _figures(trial), found.get(trial.repetition)
-        if searched is not None:
-            clean = (*_clean(searched, MORE_IS_BETTER), *_clean(timed, _PERCENTILES))
-            own = {name: getattr(timed, name) for name in (*_PERCENTILES, *_LOADS)}
-            both = {name: getattr(searched, name) | getattr(timed, name) for name in ("limited_by", "resolution")}
-            disturbed = {"disturbed": timed.disturbed or searched.disturbed, "clean_metrics": clean}
-            timed = searched.model_copy(update={**own, **both, **disturbed})
+        timed, other = _figures(trial), found.get(trial.repetition)
+        if other is not None:
+            both = {name: {**getattr(other, name), **getattr(timed, name)} for name in _BY_FIGURE}
+            clean = tuple(name for one in (other, timed) for name in one.values if not one.was_disturbed(name))
+            loads = {name: getattr(timed, name) for name in _LOADS}
+            disturbed = {"disturbed": timed.disturbed or other.disturbed, "clean_metrics": clean}
+            timed = other.model_copy(update={**loads, **both, **disturbed})
         found[trial.repetition] = timed
     return tuple(found[repetition] for repetition in sorted(found))
 
 
-def _clean(figures: RepetitionFigures, metrics: Iterable[str]) -> list[str]:
-    return [name for name in metrics if getattr(figures, name) is not None and not figures.was_disturbed(name)]
-
-
+_BY_FIGURE = ("values", "limited_by", "resolution")
 #: What a trial at a stated load says beside its latencies.
 _LOADS = ("loss_ratio", "offered_pps", "achieved_pps", "forwarded_pps")
 
@@ -241,7 +161,8 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
     result = trial.result
     assert result is not None
     latencies = distribution([trial])
-    percentiles = {name: latencies.percentile_us(percent) for name, percent in _PERCENTILES.items()}
+    found = {name: latencies.percentile_us(percent) for name, percent in _PERCENTILES.items()}
+    percentiles = {name: value for name, value in found.items() if value is not None}
     return RepetitionFigures(
         repetition=trial.repetition,
         disturbed=trial.status == "disturbed",
@@ -249,9 +170,9 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
         offered_pps=trial.offered_pps,
         achieved_pps=sum(stream.achieved_pps for stream in result.streams),
         forwarded_pps=sum(stream.rx_pps for stream in result.streams),
+        values=dict(percentiles),
         limited_by=dict.fromkeys(_PERCENTILES, "tester") if _tester_limited(trial) else {},
         resolution={name: Distribution.resolution(value) for name, value in percentiles.items() if value},
-        **percentiles,
     )
 
 
@@ -302,11 +223,6 @@ def _loss(trials: Iterable[TrialRecord]) -> float | None:
     results = [trial.result for trial in trials if trial.result]
     sent = sum(result.sent for result in results)
     return sum(stream.lost for result in results for stream in result.streams) / sent if sent else None
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
 
 
 def _extreme(function: Any, values: Iterable[int]) -> float | None:

@@ -6,16 +6,14 @@ from typing import Any, Literal, TypeVar
 
 import jumpavg
 
-from xdplab.analysis.compare import METRICS, environment_difference, what_differs
+from xdplab.analysis.compare import environment_difference, what_differs
 from xdplab.analysis.doubts import doubtful
-from xdplab.analysis.figures import MORE_IS_BETTER
 from xdplab.analysis.summary import PointSummary
+from xdplab.methods import make_method
 from xdplab.model import Model, RunRecord
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3
-#: jumpavg takes values as multiples of the precision they are worth telling: 1 ns, 1 packet per second.
-_UNITS = {"p50_us": 1e3, "p99_us": 1e3, "ndr_pps": 1.0, "pdr_pps": 1.0, "forwarding_rate_pps": 1.0}
 
 #: Runs that differ in one of these do not continue each other.
 _BY = {"method", "tester", "testbed"}
@@ -23,8 +21,8 @@ _BY = {"method", "tester", "testbed"}
 _Record = TypeVar("_Record")
 
 
-class Level(Model):
-    """Consecutive runs between which the figure did not change; `change` is against the level before."""
+class Stretch(Model):
+    """Consecutive runs between which the figure did not change; `change` is against the stretch before."""
 
     first: str
     last: str
@@ -32,7 +30,7 @@ class Level(Model):
     #: Mean over all repetitions of these runs, in the metric's unit.
     mean: float
     change: Literal["first", "better", "worse"]
-    #: Key -> (before, now) of what differs in the environment at the step into this level.
+    #: Key -> (before, now) of what differs in the environment at the step into this one.
     environment: dict[str, tuple[Any, Any]] = {}
 
 
@@ -42,7 +40,7 @@ class Trend(Model):
     forwarder: str
     point_id: str
     metric: str
-    levels: tuple[Level, ...]
+    stretches: tuple[Stretch, ...]
 
 
 def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> list[Trend]:
@@ -56,36 +54,37 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
     runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
     found = []
     points = {summary.point_id: summary.forwarder for _, _, summaries in runs for summary in summaries}
+    figures = make_method(last.study.method).figures if last is not None else ()
     for point_id, forwarder in points.items():
-        for metric in METRICS:
+        for figure in figures:
             series = [
                 (name, record, values)
                 for name, record, summaries in runs
-                if (values := _values(summaries, point_id, metric))
+                if (values := _values(summaries, point_id, figure.key))
             ]
             if len(series) >= MIN_RUNS:
-                steps = levels(series, _UNITS[metric], metric in MORE_IS_BETTER, environment_difference)
-                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=metric, levels=steps))
+                steps = stretches(series, figure.precision, figure.more, environment_difference)
+                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, stretches=steps))
     return found
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
     figures = [one for s in summaries if s.point_id == point_id for one in s.by_repetition]
-    return [value for one in figures if not doubtful(one, metric) and (value := getattr(one, metric))]
+    return [value for one in figures if not doubtful(one, metric) and (value := one.value(metric))]
 
 
-def levels(
+def stretches(
     series: Sequence[tuple[str, _Record, list[float]]],
     precision: float,
     more_is_better: bool,
     difference: Callable[[_Record, _Record], dict[str, tuple[Any, Any]]],
-) -> tuple[Level, ...]:
+) -> tuple[Stretch, ...]:
     """Groups of runs (name, record, figures; in the order of their time) whose figure is alike.
 
     `precision`: how many of what the figure is worth telling in make one of its unit; `difference`: of two records.
     """
     groups = jumpavg.classify([[value * precision for value in values] for _, _, values in series])
-    found: list[Level] = []
+    found: list[Stretch] = []
     start = 0
     for group in groups:
         size = len(group.run_list)
@@ -96,6 +95,6 @@ def levels(
             change = "better" if (mean > found[-1].mean) == more_is_better else "worse"
             environment = difference(series[start - 1][1], series[start][1])
         first, last = series[start][0], series[start + size - 1][0]
-        found.append(Level(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
+        found.append(Stretch(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
         start += size
     return tuple(found)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab calibrate`: what the tester itself does on the direct link, interleaved, with ranges."""
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from hdrh.histogram import HdrHistogram
 
 from xdplab import app
 from xdplab.analysis import Interval, ratio_interval
+from xdplab.analysis.figures import Spread
 from xdplab.cli.tables import columns
 from xdplab.model import InputError, Model, StreamResult, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.runner import interruptible, recover
@@ -21,24 +22,6 @@ _RATES = (10_000.0, 100_000.0, 500_000.0, 1_000_000.0)
 _SENDERS = {"live": "live frames", "xsk": "AF_XDP copy mode"}
 #: Of one repetition.
 TRIALS = len(_SENDERS) + len(_RATES)
-
-
-class Spread(Model):
-    """Median and range."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """Of some values, at least one."""
-        return cls(median=median(values), low=min(values), high=max(values))
-
-    def text(self, scale: float = 1.0, digits: int = 2) -> str:
-        """`4.80 (4.71 to 4.82)`."""
-        parts = [f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high)]
-        return f"{parts[0]} ({parts[1]} to {parts[2]})"
 
 
 class Paced(Model):
@@ -85,9 +68,7 @@ class Found(Model):
         )
 
 
-def measure_tester(
-    spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None] = lambda text: None
-) -> Found:
+def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None]) -> Found:
     """Bring the testbed up, measure, take it down. `progress` is told of each of `TRIALS` trials a repetition.
 
     Raises:
@@ -134,9 +115,8 @@ def measure_tester(
 def _run(context: TesterContext, pps: float | None, duration_s: float, sender: str) -> TrialResult:
     kind = "load" if pps is None else "latency"
     stream = StreamSpec(kind=kind, pps=pps, frame_bytes=_FRAME_BYTES)
-    return Xdpgen(sender=sender).run(
-        context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1)
-    )
+    with contextlib.closing(Xdpgen(sender=sender)) as tester:
+        return tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
 
 
 def _paced(pps: float, results: Sequence[TrialResult]) -> Paced:

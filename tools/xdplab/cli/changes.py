@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--set KEY=VALUE`: changes of a study on the command line."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -8,7 +9,7 @@ import yaml
 from xdplab.model import InputError
 
 
-def changes_of(items: list[str]) -> dict[str, Any]:
+def changes_of(items: Iterable[str]) -> dict[str, Any]:
     """`repetitions=3` -> {"repetitions": 3}; values are YAML."""
     changes = {}
     for item in items:

@@ -60,9 +60,9 @@ def _lock(spec: TestbedSpec) -> Check:
         left = lock.state()
         lock.release()
     except XdplabError as exc:
-        return check("testbed", False, str(exc), "xdplab down")
+        return check("testbed", False, str(exc), "xdplab restore")
     dirty = bool(left.get("netns") or left.get("settings"))
-    return check("testbed", not dirty, "left by a killed run" if dirty else "free", "xdplab down")
+    return check("testbed", not dirty, "left by a killed run" if dirty else "free", "xdplab restore")
 
 
 def _program(name: str, mend: str) -> Check:

@@ -14,7 +14,7 @@ def hosts_checks(spec: TestbedSpec) -> list[Check]:
     try:
         testbed.lock.acquire()
     except InputError as exc:
-        return [check("testbed", False, str(exc), "wait for it, or `xdplab down --testbed` with this file")]
+        return [check("testbed", False, str(exc), "wait for it, or `xdplab restore --testbed` with this file")]
     try:
         left = bool(testbed.lock.state())
         found = [check("testbed", not left, "left by a killed run" if left else "free", "xdplab restore --testbed ...")]

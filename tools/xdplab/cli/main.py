@@ -3,43 +3,25 @@
 
 Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 130 interrupted.
 """
+# A command imports inside its function what it needs: help and version would load numpy and half the package else.
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
-from xdplab import __version__, app
-from xdplab.analysis import answer, self_comparisons, summarise
-from xdplab.analysis.stats import MIN_PAIRS
-from xdplab.analysis.sweep.follow_up import follow_up
-from xdplab.cli.bench_intervals import bench_intervals
-from xdplab.cli.bench_intervals import bench_table as intervals_table
-from xdplab.cli.bench_search import bench_search, bench_table
-from xdplab.cli.calibrate import TRIALS, measure_tester
-from xdplab.cli.changes import changes_of
-from xdplab.cli.doctor import checks
-from xdplab.cli.inventory import inventory as inventory_of
-from xdplab.cli.merge import merge
-from xdplab.cli.progress import ConsoleListener, SilentListener, Steps
-from xdplab.cli.record import record
-from xdplab.cli.runs import AsJson, Results, compare, report, show
-from xdplab.cli.sockets import sockets
-from xdplab.cli.sweep import sweep_text
-from xdplab.cli.tables import plan_table, summary_table
-from xdplab.model import InputError, RunRecord, StudySpec, TestbedSpec, XdplabError, plain
-from xdplab.report import beside_published
-from xdplab.results import find_run
-from xdplab.runner import interruptible, recover
-from xdplab.testbed import open_testbed, read_testbed
+from xdplab import __version__
+from xdplab.cli.dev import dev
+from xdplab.cli.runs import AsJson, Results, compare, merge, report, show
+from xdplab.tools import results_folder, testbeds_folder
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-cli.add_typer(record, name="record")
-for command in (sockets, merge, show, compare, report):
+cli.add_typer(dev, name="dev")
+for command in (merge, show, compare, report):
     cli.command()(command)
 
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
@@ -52,10 +34,21 @@ def run(
     testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
     results: Results = None,
 ) -> None:
     """Execute a study and write its report."""
-    folder = results or app.results_folder()
+    from xdplab import app
+    from xdplab.analysis import answer, summarise
+    from xdplab.cli.changes import changes_of
+    from xdplab.cli.plan import plan_table
+    from xdplab.cli.progress import ConsoleListener
+    from xdplab.cli.tables import summary_table
+    from xdplab.model import InputError
+    from xdplab.results import find_run
+    from xdplab.runner import Listener
+
+    folder = results or results_folder()
     if (study is None) == (resume is None):
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
@@ -63,14 +56,16 @@ def run(
     spec = app.study_of(unfinished) if unfinished else app.read_study(study or Path(), changes)
     prepared = app.prepare(spec)
     if dry_run:
-        print(plan_table(prepared.plan, spec, app.survey(prepared, SilentListener())))
+        print(plan_table(prepared.plan, spec, app.survey(prepared, Listener())))
         return
     with ConsoleListener() as listener:
-        made, outcome = app.run_study(prepared, listener, folder, unfinished)
+        made, outcome = app.run_study(prepared, listener, folder, unfinished, calibrate_anew=calibrate)
     trials = made.trials()
     summaries = summarise(outcome.record, trials)
-    print(summary_table(summaries))
+    print(summary_table(prepared.plan.method, summaries))
     print(answer(outcome.record, summaries, trials).sentence)
+    for line in prepared.plan.method.findings(outcome.record, summaries):
+        print(line)
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:
@@ -86,24 +81,18 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias."""
-    spec = read_testbed(testbed, app.testbeds_folder())
+    from xdplab.cli.calibrate import TRIALS, measure_tester
+    from xdplab.cli.progress import Steps
+    from xdplab.testbed import read_testbed
+
+    spec = read_testbed(testbed, testbeds_folder())
     with Steps("calibrate", TRIALS * repeats) as progress:
         found = measure_tester(spec, repeats, duration_s, progress)
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else found.text())
 
 
-@cli.command("bench-search")
-def bench(
-    searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
-    as_json: AsJson = False,
-) -> None:
-    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection."""
-    found = bench_search(searches, lambda text: print(text, file=sys.stderr))
-    print(json.dumps(found.model_dump(), indent=1) if as_json else bench_table(found))
-
-
 @cli.command()
-def sweep(
+def analyse(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     as_json: AsJson = False,
     under_load: Annotated[
@@ -115,7 +104,14 @@ def sweep(
     results: Results = None,
 ) -> None:
     """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change."""
-    folder, found = app.sweep_of(run, results or app.results_folder())
+    import yaml
+
+    from xdplab import app
+    from xdplab.analysis.sweep.follow_up import follow_up
+    from xdplab.analysis.sweep.published import beside_published
+    from xdplab.cli.analyse import sweep_text
+
+    folder, found = app.sweep_of(run, results or results_folder())
     if under_load:
         study_file = follow_up(folder.load(), found[0], bandwidth_bps)
         under_load.write_text(yaml.safe_dump(study_file, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -131,53 +127,13 @@ def sweep(
     print("\n\n".join(sweep_text(each, beside_published(each, study)) for each in found))
 
 
-@cli.command("bench-analysis")
-def bench_of_analysis(
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
-    as_json: AsJson = False,
-) -> None:
-    """Judge `sweep` on runs simulated from the delay study's tables, and time it on 10,000 trials."""
-    from xdplab.cli.bench_analysis import bench_analysis, bench_text
-
-    found = bench_analysis(seeds, lambda text: print(text, file=sys.stderr))
-    print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
-
-
-@cli.command("false-alarms")
-def false_alarms(
-    run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
-    group: Annotated[int, typer.Option(min=MIN_PAIRS, max=100, help="repetitions per comparison")] = 5,
-    simulated: Annotated[
-        int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
-    ] = None,
-    as_json: AsJson = False,
-    results: Results = None,
-) -> None:
-    """Count how often a forwarder is called different from itself, or equal things under simulated noise are."""
-    if simulated:
-        rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
-        print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else intervals_table(rows))
-        return
-    folder, summaries = app.summaries_of(run, results or app.results_folder())
-    if len(summaries) != 2:
-        raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
-    called = {metric: self_comparisons(summaries[0], summaries[1], group, metric) for metric in ("p50_us", "p99_us")}
-    if as_json:
-        print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))
-        return
-    for metric, found in called.items():
-        different = [one.text() for one in found if one.better is not None]
-        unsaid = sum(bool(one.hindrances) for one in found)
-        print(
-            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
-            f"of {unsaid} nothing was said"
-        )
-
-
 @cli.command()
 def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
     """Check everything that a run needs; print the mending command for each gap."""
-    found = checks(read_testbed(testbed, app.testbeds_folder()))
+    from xdplab.cli.doctor import checks
+    from xdplab.testbed import read_testbed
+
+    found = checks(read_testbed(testbed, testbeds_folder()))
     if as_json:
         print(json.dumps([check.model_dump() for check in found], indent=1))
     else:
@@ -190,14 +146,22 @@ def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
 @cli.command()
 def inventory(testbed: Testbed) -> None:
     """Print the hosts of a testbed file as Ansible's inventory (ci/ansible)."""
-    print(json.dumps(inventory_of(read_testbed(testbed, app.testbeds_folder())), indent=1))
+    from xdplab.cli.inventory import inventory as inventory_of
+    from xdplab.testbed import read_testbed
+
+    print(json.dumps(inventory_of(read_testbed(testbed, testbeds_folder())), indent=1))
 
 
 @cli.command()
 def up(testbed: Testbed = "embedded") -> None:
     """Build the testbed and keep it until Ctrl-C, for looking around in its namespaces."""
-    spec = read_testbed(testbed, app.testbeds_folder())
-    app.require_root(spec)
+    from xdplab.app import require_root
+    from xdplab.model import XdplabError
+    from xdplab.runner import interruptible, recover
+    from xdplab.testbed import open_testbed, read_testbed
+
+    spec = read_testbed(testbed, testbeds_folder())
+    require_root(spec)
     recover(spec)
     built = open_testbed(spec)
     with interruptible():
@@ -206,7 +170,7 @@ def up(testbed: Testbed = "embedded") -> None:
             for port in built.ports.values():
                 print(f"{port.role}: {port.ifname} in {port.netns or 'this namespace'} ({port.mac})", flush=True)
             print("up; Ctrl-C takes it down", flush=True)
-            sys.stdin.read() if not sys.stdin.isatty() and os.environ.get("XDPLAB_UP_UNTIL_EOF") else _sleep()
+            sys.stdin.read() if not sys.stdin.isatty() and os.environ.get("XDPLAB_UP_UNTIL_EOF") else signal.pause()
         except XdplabError as exc:
             if exc.exit_code != 130:
                 raise
@@ -215,23 +179,23 @@ def up(testbed: Testbed = "embedded") -> None:
 
 
 @cli.command()
-def down(testbed: Testbed = "embedded") -> None:
-    """Remove what a killed run left: settings first, then processes and namespaces."""
-    spec = read_testbed(testbed, app.testbeds_folder())
-    app.require_root(spec)
+def restore(testbed: Testbed = "embedded") -> None:
+    """Put back and remove what a killed run left: settings first, then processes and namespaces."""
+    from xdplab.app import require_root
+    from xdplab.runner import recover
+    from xdplab.testbed import read_testbed
+
+    spec = read_testbed(testbed, testbeds_folder())
+    require_root(spec)
     for line in recover(spec):
         print(line)
 
 
 @cli.command()
-def restore(testbed: Testbed = "embedded") -> None:
-    """The same as `down`, under the name of what matters on real hosts: put every changed setting back."""
-    down(testbed)
-
-
-@cli.command()
 def schema() -> None:
     """Print the JSON Schema of study and testbed files, and of run.json."""
+    from xdplab.model import RunRecord, StudySpec, TestbedSpec
+
     models = (StudySpec, TestbedSpec, RunRecord)
     print(json.dumps({model.__name__: model.model_json_schema(by_alias=True) for model in models}, indent=1))
 
@@ -250,28 +214,31 @@ def main() -> None:
         sys.exit(exc.exit_code)
     except typer.Abort:
         sys.exit(130)
-    except XdplabError as exc:
-        sys.exit(_complain(str(exc), exc.exit_code))
     except KeyboardInterrupt:
         sys.exit(_complain("interrupted", 130))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as exc:
-        sys.exit(_complain(f"{exc.filename or 'system call'}: {exc.strerror}", 2))
     except Exception as exc:
-        if not hasattr(exc, "format_message"):  # click's usage errors have it, and are not public in typer
-            raise
-        message = exc.format_message()
-        sys.exit(_complain(message, 2) if message else 2)
+        sys.exit(_explained(exc))
+
+
+def _explained(exc: Exception) -> int:
+    """Tell it in one line; what nobody foresaw is raised again."""
+    from xdplab.model import XdplabError
+
+    if isinstance(exc, XdplabError):
+        return _complain(str(exc), exc.exit_code)
+    if isinstance(exc, OSError):
+        return _complain(f"{exc.filename or 'system call'}: {exc.strerror}", 2)
+    if not hasattr(exc, "format_message"):  # click's usage errors have it, and are not public in typer
+        raise exc
+    message = exc.format_message()
+    return _complain(message, 2) if message else 2
 
 
 def _complain(message: str, code: int) -> int:
+    from xdplab.model import plain
+
     print(f"xdplab: {plain(' '.join(message.split()))}", file=sys.stderr)
     return code
-
-
-def _sleep() -> None:
-    import signal
-
-    signal.pause()

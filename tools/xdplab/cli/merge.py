@@ -1,24 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab merge`: one report over several run folders, such as those of a pool of testbeds."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.pooled import PooledRun
 from xdplab.model import InputError
 from xdplab.results import RunFolder, find_run
 
 
-def merge(
-    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
-    results: Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")] = None,
-) -> None:
-    """Write one report over several runs, with links to their own: merged.html in the results folder."""
-    folder = results or app.results_folder()
+def merge_runs(runs: Sequence[str], folder: Path) -> None:
+    """Write the report over those runs, or over all of the folder, and print what each run says."""
     left_out: dict[str, str] = {}
     if runs:
         found = [_read(find_run(name, folder)) for name in dict.fromkeys(runs)]

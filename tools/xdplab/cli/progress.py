@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from xdplab.model import Point, TrialRecord, plain
 from xdplab.report import describe, duration
-from xdplab.runner import Plan
+from xdplab.runner import Listener, Plan
 
 #: Without a terminal a line is due when this much time has passed since the last one, in s.
 _LINE_EVERY_S = 5.0
@@ -50,26 +50,7 @@ class Steps:
         self._done += 1
 
 
-class SilentListener:
-    """Hears everything and says nothing."""
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def progress(self, text: str) -> None:
-        """Nothing."""
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Nothing."""
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """Nothing."""
-
-
-class ConsoleListener:
+class ConsoleListener(Listener):
     """A bar with the time left on a terminal; one line per trial elsewhere. Everything goes to stderr."""
 
     def __init__(self) -> None:
@@ -87,7 +68,7 @@ class ConsoleListener:
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
         """Say how much is ahead."""
-        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
+        self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
         if self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                        TextColumn("left {task.fields[left]}"), TextColumn("{task.fields[detail]}"))  # fmt: skip
@@ -107,7 +88,7 @@ class ConsoleListener:
         else:
             self.note(text)
 
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """Move the bar; without a terminal remember the time left for the trial's line."""
         self._left_s = left_s
         if self._progress is not None and self._task is not None:

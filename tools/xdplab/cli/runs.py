@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab show`, `compare` and `report`: what reads run folders, of studies of forwarders and of sockets alike."""
+"""`xdplab show`, `compare`, `report` and `merge`: what reads run folders.
+
+What a command needs is imported in its function, as in `cli.main`.
+"""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from xdplab import app
-from xdplab.analysis import Comparison, answer, compare_runs, environment_difference, summarise, trends
-from xdplab.analysis.compare import what_differs
-from xdplab.analysis.socket_compare import SocketRunData, cell_trends, compare_cells, difference, left_out
-from xdplab.analysis.sockets import socket_rows
-from xdplab.cli.sockets import comparison_text, socket_text
-from xdplab.cli.tables import comparison_table, environment_lines, summary_table, trend_table
-from xdplab.model import InputError, plain
-from xdplab.report import write_report
-from xdplab.results import RunFolder, SocketFolder, open_run
+from xdplab.tools import results_folder
 
 Results = Annotated[Path | None, typer.Option("--results", help="folder of run folders (default: results/)")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
@@ -25,118 +18,67 @@ AsJson = Annotated[bool, typer.Option("--json", help="print JSON on stdout")]
 
 def show(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
+    point: Annotated[str | None, typer.Argument(help="id or title of a point: how its numbers came about")] = None,
     as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
     results: Results = None,
 ) -> None:
-    """Print each point of a run, or each cell of a run of `xdplab sockets`."""
-    folder = open_run(run, results or app.results_folder())
-    if isinstance(folder, SocketFolder):
-        head, cells = folder.load()
-        if as_json:
-            _print_json([row.model_dump(mode="json") for row in socket_rows(head.study, cells)])
-        else:
-            print(socket_text(head.study, cells))
-        return
+    """Print each point of a run; of one point the way from the frames counted to its numbers."""
+    from xdplab.analysis import answer, summarise
+    from xdplab.analysis.columns import rows_of
+    from xdplab.cli.tables import csv_text, summary_table
+    from xdplab.methods import make_method
+    from xdplab.model import plain
+    from xdplab.results import find_run
+
+    folder = find_run(run, results or results_folder())
     record, trials = folder.load(), folder.trials()
-    summaries = summarise(record, trials)
-    if as_json:
-        _print_json([summary.model_dump(mode="json") for summary in summaries])
+    summaries, method = summarise(record, trials), make_method(record.study.method)
+    if point is not None:
+        from xdplab.analysis.trace import find_point, way_of
+
+        point_id = find_point(record, point)
+        summary = next(each for each in summaries if each.point_id == point_id)
+        print("\n".join(map(plain, way_of(record, summary, trials, answer(record, summaries, trials)))))
         return
-    print(summary_table(summaries, trials))
+    if as_json:
+        print(json.dumps(rows_of(method, summaries), indent=1))
+        return
+    if as_csv:
+        print(csv_text(method, summaries), end="")
+        return
+    print(summary_table(method, summaries, trials))
     print(answer(record, summaries, trials).sentence)
+    for line in method.findings(record, summaries):
+        print(line)
 
 
 def report(run: Annotated[str, typer.Argument()] = "latest", results: Results = None) -> None:
     """Draw report.html again from a run folder."""
-    folder = open_run(run, results or app.results_folder())
-    if isinstance(folder, SocketFolder):
-        from xdplab.report.sockets import write_socket_report  # draws, and matplotlib takes a second to load
+    from xdplab.report import write_report
+    from xdplab.results import find_run
 
-        write_socket_report(folder.report, *folder.load())
-    else:
-        write_report(folder.report, folder.load(), folder.trials())
+    folder = find_run(run, results or results_folder())
+    write_report(folder.report, folder.load(), folder.trials())
     print(folder.report)
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="two or more runs of one kind; the first is the reference")],
+    runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
     as_json: AsJson = False,
     results: Results = None,
 ) -> None:
     """Compare what runs share and their environments; of three runs on, print the trend too."""
-    if len(runs) < 2:
-        raise InputError("compare: give two runs or more")
-    found = [open_run(name, results or app.results_folder()) for name in runs]
-    of_sockets = [folder for folder in found if isinstance(folder, SocketFolder)]
-    of_forwarders = [folder for folder in found if isinstance(folder, RunFolder)]
-    if of_sockets and of_forwarders:
-        raise InputError(
-            f"compare: {of_sockets[0].path.name} is the run of a socket study, {of_forwarders[0].name} one of "
-            "forwarders: nothing in them can be compared; give runs of one kind"
-        )
-    if of_sockets:
-        _compare_sockets([SocketRunData(plain(f.path.name), *f.load()) for f in of_sockets], as_json)
-    else:
-        _compare_forwarders(of_forwarders, as_json)
+    from xdplab.cli.compare import compare_named
+
+    compare_named(runs, results or results_folder(), as_json)
 
 
-def _compare_forwarders(folders: Sequence[RunFolder], as_json: bool) -> None:
-    found = [(folder.name, record := folder.load(), summarise(record, folder.trials())) for folder in folders]
-    (reference, before, baseline), *others = found
-    output: list[dict[str, Any]] = []
-    for name, record, summaries in others:
-        rows = compare_runs(baseline, summaries, what_differs(before, record))
-        differences = environment_difference(before, record)
-        output.append(
-            {
-                "reference": reference,
-                "run": name,
-                "points": [
-                    {"forwarder": second.forwarder, "point_id": second.point_id}
-                    | {metric: found and _with_verdict(found) for metric, found in metrics.items()}
-                    for _, second, metrics in rows
-                ],
-                "environment": {key: list(values) for key, values in differences.items()},
-            }
-        )
-        if not as_json:
-            print(comparison_table(reference, name, rows, differences))
-    trend = trends(sorted(found, key=lambda run: run[1].started))
-    if as_json:
-        _print_json({"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]})
-    elif trend:
-        print(trend_table((each.forwarder, each.metric, each.levels) for each in trend))
+def merge(
+    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
+    results: Results = None,
+) -> None:
+    """Write one report over several runs, with links to their own: merged.html in the results folder."""
+    from xdplab.cli.merge import merge_runs
 
-
-def _compare_sockets(runs: Sequence[SocketRunData], as_json: bool) -> None:
-    first, *others = runs
-    output: list[dict[str, Any]] = []
-    for run in others:
-        cells = compare_cells(first, run)
-        missing = left_out(first, run, cells)
-        differences = difference(first.record, run.record)
-        output.append(
-            {
-                "reference": first.name,
-                "run": run.name,
-                "cells": [cell.model_dump(mode="json") | {"verdict": cell.verdict()} for cell in cells],
-                "not_compared": missing,
-                "environment": {key: list(values) for key, values in differences.items()},
-            }
-        )
-        if not as_json:
-            print(comparison_text(first.name, run.name, cells, missing))
-            print("\n".join(environment_lines(differences)))
-    trend = cell_trends(sorted(runs, key=lambda run: run.record.started))
-    if as_json:
-        _print_json({"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]})
-    elif trend:
-        print(trend_table(((each.title, each.metric, each.levels) for each in trend), "cell"))
-
-
-def _with_verdict(found: Comparison) -> dict[str, Any]:
-    return {**found.model_dump(mode="json"), "verdict": found.verdict()}
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1))
+    merge_runs(runs or (), results or results_folder())

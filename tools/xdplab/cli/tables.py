@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables as plain text: the same on a terminal, in a log and in a mail."""
 
-from collections import Counter
+import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
-from xdplab.analysis.compare import METRIC_WORDS
-from xdplab.analysis.digits import significant
-from xdplab.analysis.figures import MORE_IS_BETTER, rate_of
+from xdplab.analysis.columns import columns_of, figure_text
 from xdplab.analysis.overhead import Overhead, overhead
-from xdplab.analysis.trend import Level
-from xdplab.model import StudySpec, TrialRecord, plain
-from xdplab.report import duration
-from xdplab.runner import Plan
-from xdplab.runner.plan import OVERHEAD_S
+from xdplab.analysis.trend import Stretch
+from xdplab.methods import Method, figure
+from xdplab.model import TrialRecord, plain
+from xdplab.model.digits import number
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -30,41 +27,17 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
+def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
     """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
     points = list(summaries)
-    several_paths = len({point.path for point in points}) > 1
-    rows = []
+    shown = [each for each in columns_of(method, points) if "terminal" in each.places]
+    table = {each.title.replace("µ", "u"): [each.shown(point) for point in points] for each in shown}
+    always = {"forwarder", "status"}
+    kept = {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
+    rows = [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
+    notes = reason_lines((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason)
     for point in points:
-        rate = point.figures.get("forwarding_rate", {}).get("forwarding_rate_pps")
-        ndr = rate_of(point.by_repetition, "ndr_pps")
-        rows.append(
-            {
-                "forwarder": point.forwarder,
-                "path": point.path if several_paths else "-",
-                "mode": point.mode or "-",
-                "knobs": " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-",
-                "bytes": str(point.frame_bytes),
-                "NDR kpps": f"{ndr.text(1000, digits=4)}{' ?' if ndr.doubt else ''}" if ndr else "-",
-                "kpps at overload": number(rate and rate["median"] / 1000),
-                **_light(point),
-                "kpps": number(point.offered_pps and point.offered_pps / 1000),
-                "loss": ratio(point.loss_ratio),
-                "p50 us": number(point.p50_us),
-                "p99 us": number(point.p99_us),
-                "p99.9 us": number(point.p999_us),
-                "reps": point.repeats,
-                "status": point.status,
-            }
-        )
-    notes = reason_lines(
-        ((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason), "points"
-    )
-    for point in points:
-        told = point.figures.get("forwarding_rate", {}).get("two_levels_kpps")
-        notes += [f"{point.forwarder}, {point.frame_bytes} bytes: at overload two levels, kpps: {told}"] if told else []
-        ndr = rate_of(point.by_repetition, "ndr_pps")
-        notes += [f"{point.forwarder}, {point.frame_bytes} bytes: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else []
+        notes += method.notes(point)
         if point.tx_drops:
             notes.append(
                 f"{point.forwarder}: the tester's own card dropped {point.tx_drops} frames; they were not sent"
@@ -74,24 +47,32 @@ def summary_table(summaries: Iterable[PointSummary], trials: Iterable[TrialRecor
             notes += [f"  {flow.text()}" for flow in point.worst_flows]
     dead = overhead(trials)
     if dead:
-        notes.append(dead_time("a visit", "the visits'", dead))
-    always = {"forwarder", "status"}
-    titles = [each for each in rows[0] if each in always or any(row[each] != "-" for row in rows)] if rows else []
-    return "\n".join([columns([titles, *([row[each] for each in titles] for row in rows)]), *notes])
+        notes.append(dead_time(dead))
+    return "\n".join([columns(rows), *notes])
 
 
-def dead_time(of_what: str, whose: str, dead: Overhead) -> str:
+def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
+    """One line per point under the keys of all columns; units are those of the keys."""
+    out = io.StringIO()
+    shown = columns_of(method, summaries)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([each.key for each in shown])
+    writer.writerows([[each.of(point) for each in shown] for point in summaries])
+    return out.getvalue()
+
+
+def dead_time(dead: Overhead) -> str:
     """One line."""
     spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
-    return f"dead time of {of_what}: {spread}; {dead.traffic_share:.0%} of {whose} time was traffic"
+    return f"dead time of a repetition: {spread}; {dead.traffic_share:.0%} of their time was traffic"
 
 
-def reason_lines(found: Iterable[tuple[str, str]], several: str) -> list[str]:
-    """One line for each reason: whose it is, or how many `several` have it."""
+def reason_lines(found: Iterable[tuple[str, str]]) -> list[str]:
+    """One line for each reason: whose it is, or how many points have it."""
     reasons: dict[str, list[str]] = {}
     for who, reason in found:
         reasons.setdefault(reason, []).append(who)
-    return [f"{who[0] if len(who) == 1 else f'{len(who)} {several}'}: {reason}" for reason, who in reasons.items()]
+    return [f"{who[0] if len(who) == 1 else f'{len(who)} points'}: {reason}" for reason, who in reasons.items()]
 
 
 def comparison_table(
@@ -105,98 +86,36 @@ def comparison_table(
     for before, after, metrics in rows:
         for metric, found in metrics.items():
             if found is not None:
-                figures = (_median(side, metric) for side in (before, after))
+                named = figure(metric)
+                figures = (figure_text(side, named) for side in (before, after))
                 table.append(
                     [
                         after.forwarder,
-                        METRIC_WORDS[metric],
+                        named.title,
                         *figures,
                         "not said" if found.hindrances else found.text(),
                         found.verdict(),
                     ]
                 )
-    return "\n".join([f"{reference} -> {run}", columns(table), *environment_lines(differences)])
-
-
-def environment_lines(differences: Mapping[str, tuple[Any, Any]]) -> list[str]:
-    """What differs between two runs beside their figures."""
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]
-    return ["environment differs:", *changed] if changed else ["environment: the same"]
+    told = ["environment differs:", *changed] if changed else ["environment: the same"]
+    return "\n".join([f"{reference} -> {run}", columns(table), *told])
 
 
-def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]], what: str = "forwarder") -> str:
-    """One row per level of each figure (of what, metric, levels), below each step what differs in the environment."""
-    rows = [[what, "metric", "runs", "mean", "change", "from", "to"]]
+def trend_table(trends: Iterable[tuple[str, str, Sequence[Stretch]]]) -> str:
+    """One row per stretch of each figure (forwarder, metric, stretches); below, how the environment differs at each."""
+    rows = [["forwarder", "metric", "runs", "mean", "change", "from", "to"]]
     notes = []
-    for title, metric, levels in trends:
-        for level in levels:
-            rows.append([title, metric, str(level.runs), number(level.mean), level.change, level.first, level.last])
-            if level.change != "first":
-                changed = "; ".join(_changed(key, *values) for key, values in level.environment.items())
+    for title, metric, stretches in trends:
+        for one in stretches:
+            rows.append([title, metric, str(one.runs), number(one.mean), one.change, one.first, one.last])
+            if one.change != "first":
+                changed = "; ".join(_changed(key, *values) for key, values in one.environment.items())
                 notes.append(
-                    f"{title} {metric} {level.change} from {level.first} on: "
+                    f"{title} {metric} {one.change} from {one.first} on: "
                     f"{f'environment differs: {changed}' if changed else 'the environment is the same'}"
                 )
     return "\n".join(["trend, groups of runs that are alike (jumpavg)", columns(rows), *notes])
-
-
-def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str) -> str:
-    """What a study would do: its points, those that cannot be measured here with their reasons, and the time."""
-    reasons = {} if isinstance(unsupported, str) else unsupported
-    rows = [["forwarder", "path", "bytes", "probes", "load", "knobs"]]
-    for point in plan.points:
-        if point.id in reasons:
-            continue
-        traffic = point.traffic
-        share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
-        stated = traffic.stated_load_pps
-        load = share or (f"{stated / 1000:g} kpps" if stated else "-")
-        knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
-        rows.append([point.title, point.path, str(traffic.frame_bytes), traffic.probes_text, load, knobs])
-    visits = [visit for visit in plan.visits if visit.point.id not in reasons]
-    traffic_s = sum(sum(plan.method.trials(visit.point.traffic)) for visit in visits)
-    left_out = f" ({plan.left_out} combinations are left out by constraints)" if plan.left_out else ""
-    lines = [columns(rows), f"{len(plan.points)} points, design {study.design.kind}{left_out}"]
-    if isinstance(unsupported, str):
-        lines.append(f"unsupported points: not looked for: {unsupported}")
-    lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
-    lines.append(
-        f"{study.repetitions} repetitions, {len(visits)} visits, {duration(traffic_s)} of traffic, about "
-        f"{duration(traffic_s + OVERHEAD_S * len(visits))} with starts, without calibration and repeats"
-    )
-    return "\n".join(lines)
-
-
-def number(value: float | None) -> str:
-    """Three significant digits, four from 100 on, or a dash."""
-    return "-" if value is None else significant(value, 4 if value >= 100 else 3)
-
-
-def ratio(value: float | None) -> str:
-    """A loss ratio: 0 only when it is zero."""
-    return "-" if value is None else "0" if value == 0 else f"{value:.2e}"
-
-
-def _median(summary: PointSummary, metric: str) -> str:
-    """Of the clean repetitions, or of all when there are none."""
-    if metric in MORE_IS_BETTER:
-        rate = rate_of(summary.by_repetition, metric)
-        return rate.text(1000, digits=4) if rate else "-"
-    known = [one for one in summary.by_repetition if getattr(one, metric) is not None]
-    stands = [one for one in known if not one.was_disturbed(metric)] or known
-    return number(median(getattr(one, metric) for one in stands)) if stands else "-"
-
-
-def _light(point: PointSummary) -> dict[str, str]:
-    """What it reads at the study's light load."""
-    light = point.light
-    if light is None:
-        return dict.fromkeys(("kpps, light", "p50 us, light", "loss, light"), "-")
-    return {
-        "kpps, light": number(light.offered_pps and light.offered_pps / 1000),
-        "p50 us, light": number(light.p50_us),
-        "loss, light": ratio(light.loss_ratio),
-    }
 
 
 def _changed(key: str, before: Any, now: Any) -> str:

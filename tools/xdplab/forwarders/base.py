@@ -4,12 +4,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.model import CpuLayout, Model, Path, Unsupported
+from xdplab.hosts.together import together
+from xdplab.model import CpuLayout, InputError, Model, Path, Unsupported
+from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
 
 
@@ -53,7 +56,7 @@ OptionsT = TypeVar("OptionsT", bound=Model)
 
 
 class Forwarder(ABC, Generic[OptionsT]):
-    """Base of all forwarders. An object serves one point visit: it is started once and stopped once."""
+    """Base of all forwarders. An object serves one repetition of a point: it is started once and stopped once."""
 
     #: Name in studies and on command lines.
     name: ClassVar[str]
@@ -69,7 +72,6 @@ class Forwarder(ABC, Generic[OptionsT]):
     cumulative: ClassVar[bool] = False
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
-    summary: ClassVar[str] = ""
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
@@ -77,6 +79,10 @@ class Forwarder(ABC, Generic[OptionsT]):
     def supported(self, dut: Dut) -> str | None:
         """None, or the reason why this machine cannot run it as asked."""
         return None
+
+    def describe(self) -> str:
+        """A sentence for the report on what its figures are of; "": nothing beside its name."""
+        return ""
 
     def required_knobs(self) -> dict[str, int]:
         """Knobs that must have a value for this forwarder to run as asked; the run sets and restores them."""
@@ -125,6 +131,18 @@ class Forwarder(ABC, Generic[OptionsT]):
         """
         raise Unsupported(f"{self.name}: it has no probes that tell where a frame's time goes")
 
+    def in_role(self, role: Role, frame_bytes: int) -> "Forwarder[Any]":
+        """The same program with one port, for a micro-benchmark.
+
+        Raises:
+            InputError: it cannot do that.
+        """
+        raise InputError(f"forwarder {self.name}: it cannot do {role}: it has no such part with one port")
+
+    def frames_received(self) -> int:
+        """By its own count, up to now; of a program with one port."""
+        raise NotImplementedError
+
     def start_recording(self) -> None:
         """Begin to stamp batches by its own means.
 
@@ -165,13 +183,13 @@ class Forwarder(ABC, Generic[OptionsT]):
 
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
-    xdp = {}
-    for port in dut.ports:
-        if port.simulated:
-            continue
-        attached = xdp_attachment(dut.host, port.ifname)
-        xdp[port.role] = {"mode": attached.mode, "program": attached.prog_name} if attached else {"mode": "none"}
-    return {**forwarder.mode(), "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
+    ports = [port for port in dut.ports if not port.simulated]
+    *attached, mode = together(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
+    xdp = {
+        port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
+        for port, one in zip(ports, attached, strict=True)
+    }
+    return {**mode, "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
 
 
 def sockets_in_use(forwarder: Forwarder[Any], dut: Dut) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.model import Model, PointFailed
+from xdplab.model.forwarder import Role
 
 #: Loss ratio of a soft knee at capacity.
 KNEE_LOSS = 0.01
@@ -50,12 +51,12 @@ class FakeForwarder(Forwarder[Box]):
     name: ClassVar[str] = "fake"
     options_model: ClassVar[type[Model]] = Box
     simulated: ClassVar[bool] = True
-    summary: ClassVar[str] = "simulated box, for tests"
 
     def __init__(self, options: Box) -> None:
         super().__init__(options)
         self.box = options
         self._crashed = False
+        self._received = 0
 
     def supported(self, dut: Dut) -> str | None:
         """As its option says."""
@@ -68,6 +69,20 @@ class FakeForwarder(Forwarder[Box]):
 
     def stop(self) -> None:
         """Nothing to stop."""
+
+    def in_role(self, role: Role, frame_bytes: int) -> "FakeForwarder":
+        """It forwards nothing: with one port it is the same."""
+        if role not in ("rxdrop", "l2fwd"):
+            return super().in_role(role, frame_bytes)  # type: ignore[return-value] # it raises
+        return self
+
+    def tally(self, frames: int) -> None:
+        """Told by the fake tester: as many came in."""
+        self._received += frames
+
+    def frames_received(self) -> int:
+        """As it was told."""
+        return self._received
 
     def crash(self) -> None:
         """Be dead from now on."""

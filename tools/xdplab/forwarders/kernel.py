@@ -31,7 +31,6 @@ class XdpForwarder(Forwarder[XdpOptions]):
     redirects: ClassVar[bool] = True
     in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
-    summary: ClassVar[str] = "XDP_REDIRECT in the kernel (devmap)"
 
     def __init__(self, options: XdpOptions) -> None:
         super().__init__(options)
@@ -113,7 +112,6 @@ class LinuxBridge(Forwarder[NoOptions]):
     in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE,)
-    summary: ClassVar[str] = "Linux bridge"
 
     def __init__(self, options: NoOptions) -> None:
         super().__init__(options)

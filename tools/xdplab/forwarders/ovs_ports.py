@@ -70,7 +70,6 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
 
     name: ClassVar[str] = "ovs-afxdp"
     options_model: ClassVar[type[Model]] = OvsAfxdpOptions
-    summary: ClassVar[str] = "Open vSwitch, AF_XDP ports (netdev-afxdp), PMD thread"
 
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
@@ -100,7 +99,7 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         return {pid: pid for pid in self.pids()} if self._by_main_thread else super().forwarding_threads()
 
     def probes(self, dut: Dut) -> ProbeTarget:
-        """Those of patch P8, in the one thread that forwards."""
+        """The USDT probes of our patches, in the one thread that forwards."""
         threads = self.forwarding_threads()
         if len(threads) != 1:
             raise Unsupported(f"{self.name}: {len(threads)} threads forward; the probes are followed through one")
@@ -117,7 +116,13 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
 
     name: ClassVar[str] = "ovs-afpacket"
     options_model: ClassVar[type[Model]] = OvsOptions
-    summary: ClassVar[str] = "Open vSwitch, AF_PACKET ports (userspace datapath, main thread)"
+
+    def describe(self) -> str:
+        """What is slow in it."""
+        return (
+            "OVS on AF_PACKET reads frames one recvmmsg at a time (lib/netdev-linux.c); DPDK's net_af_packet uses the "
+            "memory-mapped ring. What is slow in the former is that use of AF_PACKET, not AF_PACKET by itself."
+        )
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A system interface."""
@@ -148,7 +153,6 @@ class OvsDpdk(OvsPmd[OvsDpdkOptions]):
 
     name: ClassVar[str] = "ovs-dpdk"
     options_model: ClassVar[type[Model]] = OvsDpdkOptions
-    summary: ClassVar[str] = "Open vSwitch, DPDK ports (net_af_xdp or net_af_packet), PMD thread"
     daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     package: ClassVar[str] = "openvswitch-switch-dpdk"
     start_timeout_s: ClassVar[float] = 40.0

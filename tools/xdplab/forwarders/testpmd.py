@@ -14,10 +14,11 @@ from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import Model, PointFailed
+from xdplab.model.forwarder import Role
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB. testpmd locks all of it at its start and gives it back at its end, so more costs time at
-#: each visit; its 32768 mbufs do not fit into 128.
+#: each repetition; its 32768 mbufs do not fit into 128.
 _MEMORY_MIB = "192"
 
 
@@ -41,7 +42,6 @@ class Testpmd(Forwarder[TestpmdOptions]):
     #: What it does with frames, and arguments that go with it.
     forward_mode: str = "io"
     extra: Sequence[str] = ()
-    summary: ClassVar[str] = "DPDK testpmd, io forwarding (net_af_xdp or net_af_packet)"
 
     def __init__(self, options: TestpmdOptions) -> None:
         super().__init__(options)
@@ -51,6 +51,12 @@ class Testpmd(Forwarder[TestpmdOptions]):
     def required_knobs(self) -> dict[str, int]:
         """Hugepages are reserved and given back by the run."""
         return {"hugepages_2m": HUGEPAGES_2M} if self.options.hugepages else {}
+
+    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+        """Those that it has a forwarding mode for."""
+        from xdplab.forwarders.xsk_roles import TestpmdRole  # which is made of this
+
+        return TestpmdRole(self.options, role, frame_bytes)
 
     def supported(self, dut: Dut) -> str | None:
         """It must be installed."""

@@ -44,7 +44,6 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
 
     name: ClassVar[str] = "vpp-afxdp"
     options_model: ClassVar[type[Model]] = VppAfxdpOptions
-    summary: ClassVar[str] = "VPP, AF_XDP interfaces (af_xdp plugin), L2 cross-connect"
     plugin: ClassVar[str] = "af_xdp"
     creates: ClassVar[str] = "af_xdp_create_v3"
 
@@ -136,7 +135,6 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
 
     name: ClassVar[str] = "vpp-afpacket"
     options_model: ClassVar[type[Model]] = VppAfpacketOptions
-    summary: ClassVar[str] = "VPP, AF_PACKET host interfaces (mapped rings), L2 cross-connect"
     plugin: ClassVar[str] = "af_packet"
     creates: ClassVar[str] = "af_packet_create_v3"
 
@@ -194,7 +192,6 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
 
     name: ClassVar[str] = "vpp-dpdk"
     options_model: ClassVar[type[Model]] = VppDpdkOptions
-    summary: ClassVar[str] = "VPP, DPDK interfaces (dpdk plugin, net_af_xdp or net_af_packet), L2 cross-connect"
     plugin: ClassVar[str] = "dpdk"
     package: ClassVar[str] = "vpp-plugin-dpdk"
 

@@ -15,11 +15,10 @@ from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.process import how_it_ended, wait_for_socket
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import is_veth
-from xdplab.model import Model
-from xdplab.model.sockets import Workload
+from xdplab.model import InputError, Model
+from xdplab.model.forwarder import Role
 
-_ROLES: dict[Workload, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
-WORKLOADS = tuple(_ROLES)
+_ROLES: dict[Role, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
 
 
 class XdpsockOptions(Model):
@@ -47,15 +46,23 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
     name: ClassVar[str] = "xdpsock"
     options_model: ClassVar[type[Model]] = XdpsockOptions
 
-    def __init__(self, options: XdpsockOptions, workload: Workload, frame_bytes: int) -> None:
+    def __init__(self, options: XdpsockOptions, workload: Role = "l2fwd", frame_bytes: int = 64) -> None:
         super().__init__(options)
-        self._workload: Workload = workload
+        if workload not in _ROLES:
+            raise InputError(f"forwarder {self.name}: it cannot do {workload}")
+        self._workload: Role = workload
         self._frame_bytes = frame_bytes
         self._running: Running | None = None
         self._dut: Dut | None = None
 
+    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+        """Those that it has an option for."""
+        return XdpsockRole(self.options, role, frame_bytes)
+
     def supported(self, dut: Dut) -> str | None:
-        """It comes from no package registry."""
+        """It comes from no package registry, and has one port."""
+        if not dut.hairpin:
+            return "xdpsock: it has one port: path hairpin"
         if self.options.program is None:
             asked = self.options.path or os.environ.get("XDPLAB_XDPSOCK")
             missing = f"no program {asked}" if asked else "it is not on PATH"
@@ -121,7 +128,7 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
         return {"xdpsock": f"sha256 {hashlib.sha256(program.read_bytes()).hexdigest()[:16]}"}
 
 
-def why_not_counted(dut: Dut, workload: Workload) -> str | None:
+def why_not_counted(dut: Dut, workload: Role) -> str | None:
     """None, or why frames that such a program drops cannot be counted: it prints its own for people only."""
     ifname = dut.ports[0].ifname
     if workload != "rxdrop" or is_veth(dut.host, ifname):

@@ -14,6 +14,7 @@ from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
+from xdplab.model.forwarder import Role
 from xdplab.model.socket_options import LATER, SocketOptions
 from xdplab.tools import bpf_program
 
@@ -56,7 +57,6 @@ class XskForwarder(Forwarder[XskOptions]):
     cumulative: ClassVar[bool] = True
     #: How long it may take to open everything.
     ready_s: ClassVar[float] = 10.0
-    summary: ClassVar[str] = "AF_XDP (or AF_PACKET) application forwarding between two ports, no switch"
 
     def __init__(self, options: XskOptions) -> None:
         super().__init__(options)
@@ -161,6 +161,12 @@ class XskForwarder(Forwarder[XskOptions]):
         ((tid, pid),) = self.forwarding_threads().items()
         ifname = dut.ports[0].ifname if self.options.trace_every == 1 else None
         return ProbeTarget(self._program(dut.host), pid, tid, ifname, "xsk")
+
+    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+        """All of them."""
+        from xdplab.forwarders.xsk_roles import XskRole  # which is made of this
+
+        return XskRole(self.options, role, frame_bytes)
 
     def start_recording(self) -> None:
         """Its own stamps."""

@@ -6,12 +6,11 @@ from typing import Any, ClassVar
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.hosts.kernel import is_veth
-from xdplab.model import StreamSpec, validated
-from xdplab.model.functions import MODE_OPTIONS, NfPoint
-from xdplab.model.sockets import Workload
+from xdplab.model import Model, StreamSpec, validated
+from xdplab.model.functions import MODE_OPTIONS, NfPoint, NfTraffic
 
 #: By workload, flows that a firewall denies, in percent; `mixed` has its own.
-_DENIED: dict[Workload, int] = {"dropped": 100, "pass-through": 0, "local": 0, "web": 100, "job": 100}
+_DENIED: dict[NfTraffic, int] = {"dropped": 100, "pass-through": 0, "local": 0, "web": 100, "job": 100}
 
 #: xdpgen: flows of a stream, and streams (address pairs) of a trial.
 _FLOWS_PER_PAIR, _PAIRS = 10_000, 16
@@ -22,19 +21,36 @@ _SPREAD_FLOWS = 1000
 class XskFunctions(XskForwarder):
     """One network function, or a chain of them, between two ports."""
 
+    name: ClassVar[str] = "nf"
+    options_model: ClassVar[type[Model]] = NfPoint
+    #: All modes of a function pay for the receiver that XDP_REDIRECT needs.
+    redirects: ClassVar[bool] = True
     #: Two million entries in the kernel take some seconds.
     ready_s: ClassVar[float] = 60.0
 
-    def __init__(self, point: NfPoint, workload: Workload, frame_bytes: int) -> None:
+    def __init__(self, point: NfPoint, workload: NfTraffic = "pass-through", frame_bytes: int = 64) -> None:
         self._place = str(MODE_OPTIONS[point.mode]["place"])
         sockets = {key: value for key, value in MODE_OPTIONS[point.mode].items() if key != "place"}
         rings = {"rx_ring": point.rx_ring, "fill_ring": point.rx_ring}
-        super().__init__(validated(XskOptions, {**sockets, **rings}, f"network_functions: {point.title}"))
+        super().__init__(validated(XskOptions, {**sockets, **rings}, f"forwarder nf: {point.title}"))
         self._point = point
         self._workload = workload
         self._frame_bytes = frame_bytes
         #: Where an application that takes all frames sends those of the local stack; set before it is started.
         self.stack_port: str | None = None
+
+    @property
+    def point(self) -> NfPoint:
+        """Which function, in which mode, with what in its tables."""
+        return self._point
+
+    def in_traffic(self, traffic: NfTraffic, frame_bytes: int) -> "XskFunctions":
+        """The same for traffic of which this becomes."""
+        return XskFunctions(self._point, traffic, frame_bytes)
+
+    def required_knobs(self) -> dict[str, int]:
+        """Ways of the cache, and queues."""
+        return {**super().required_knobs(), **self._point.knobs}
 
     def supported(self, dut: Dut) -> str | None:
         """Several cores need CPUs, and a driver that spreads flows over queues."""
@@ -113,7 +129,7 @@ class XskFunctions(XskForwarder):
         filters = "firewall" in point.functions
         denied = _DENIED.get(workload, point.drop_percent) if filters else 0
         entries = max(point.table_entries, self._flows)
-        stages = 1 if self._place == "combined" and len(point.functions) > 1 else None
+        in_kernel = 1 if self._place == "combined" and len(point.functions) > 1 else None
         then = (
             "local" if workload in ("local", "web") else "drop" if workload == "dropped" and not filters else "forward"
         )
@@ -122,7 +138,7 @@ class XskFunctions(XskForwarder):
             "functions": list(point.functions),
             "place": self._place,
             # of a chain only the first is the kernel's, and what passes it is handed on
-            "xdp_stages": stages,
+            "xdp_functions": in_kernel,
             "then": then,
             "stack_port": self.stack_port is not None,
             "acl_entries": entries,

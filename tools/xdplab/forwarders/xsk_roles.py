@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs with one port: `bpf/xsk`, testpmd and xdpsock as sink, source and reflector."""
+"""Programs with one port: `bpf/xsk` and testpmd as sink, source and reflector."""
 
 import json
 from typing import Any
@@ -7,23 +7,22 @@ from typing import Any
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import wait_for_socket
 from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
-from xdplab.forwarders.xdpsock import WORKLOADS, XdpsockOptions, XdpsockRole, frames_redirected, why_not_counted
+from xdplab.forwarders.xdpsock import frames_redirected, why_not_counted
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
-from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.model import InputError, validated
-from xdplab.model.sockets import SocketCase, Workload
+from xdplab.model import InputError
+from xdplab.model.forwarder import Role
 
 _FCS_BYTES = 4
-_ROLES: dict[Workload, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "reflect", "stages": "sink"}
-_TESTPMD_MODES: dict[Workload, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
+_ROLES: dict[Role, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "reflect", "stages": "sink"}
+_TESTPMD_MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
 
 
 class XskRole(XskForwarder):
     """`bpf/xsk` with one port."""
 
-    def __init__(self, options: XskOptions, workload: Workload, frame_bytes: int) -> None:
+    def __init__(self, options: XskOptions, workload: Role, frame_bytes: int) -> None:
         super().__init__(options)
-        self._workload: Workload = workload
+        self._workload: Role = workload
         self._frame_bytes = frame_bytes
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
@@ -40,6 +39,15 @@ class XskRole(XskForwarder):
             ]  # fmt: skip
         return asked
 
+    def counters(self) -> dict[str, Any]:
+        """Without the histograms of `stages`, which are what is measured."""
+        return {name: value for name, value in super().counters().items() if name != "stages"}
+
+    def stages(self) -> dict[str, Any]:
+        """What it tells of the frames' stages so far."""
+        found: dict[str, Any] = super().counters()["stages"]
+        return found
+
     def frames_received(self) -> int:
         """By its own count, up to now."""
         return int(sum(sock["rx"] for sock in self.counters()["sockets"]))
@@ -50,11 +58,13 @@ class TestpmdRole(Testpmd):
 
     __test__ = False
 
-    def __init__(self, options: TestpmdOptions, workload: Workload, frame_bytes: int) -> None:
+    def __init__(self, options: TestpmdOptions, workload: Role, frame_bytes: int) -> None:
         super().__init__(options)
+        if workload not in _TESTPMD_MODES:
+            raise InputError(f"forwarder {self.name}: it cannot do {workload}")
         self.forward_mode = _TESTPMD_MODES[workload]
         self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
-        self._workload: Workload = workload
+        self._workload: Role = workload
         self._host: Any = None
         self._ifname = ""
 
@@ -72,31 +82,6 @@ class TestpmdRole(Testpmd):
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""
         return frames_redirected(self._host, self._ifname)
-
-
-Role = XskRole | TestpmdRole | XdpsockRole | XskFunctions
-
-
-def make_role(case: SocketCase, workload: Workload, frame_bytes: int) -> Role:
-    """The program of a case.
-
-    Raises:
-        InputError: an option it has not, or a workload it cannot do.
-    """
-    where = f"case {case.title!r}: options"
-    if case.program == "nf":
-        if case.function is None:
-            raise InputError(f"case {case.title!r}: program nf is made by the study's network_functions")
-        return XskFunctions(case.function, workload, frame_bytes)
-    if workload in ("dropped", "pass-through", "mixed", "local", "web", "job"):
-        raise InputError(f"case {case.title!r}: workload {workload} is of network functions: give the case workloads")
-    if case.program == "xsk":
-        return XskRole(validated(XskOptions, case.options, where), workload, frame_bytes)
-    if workload not in (_TESTPMD_MODES if case.program == "testpmd" else WORKLOADS):
-        raise InputError(f"case {case.title!r}: {case.program} cannot do workload {workload}")
-    if case.program == "xdpsock":
-        return XdpsockRole(validated(XdpsockOptions, case.options, where), workload, frame_bytes)
-    return TestpmdRole(validated(TestpmdOptions, case.options, where), workload, frame_bytes)
 
 
 def frames_sent(dut: Dut) -> int:

@@ -3,7 +3,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.model import CpuLayout, InputError, Unsupported
@@ -32,9 +32,13 @@ class Knob(ABC):
     name: ClassVar[str]
     #: `port`: gone with the testbed's ports; `system`: outlives them and is restored by `xdplab restore` after kill -9.
     scope: ClassVar[Literal["port", "system"]] = "port"
-    summary: ClassVar[str] = ""
     #: Knobs that come first where a point has them too: what is possible here depends on what they set.
     after: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def called(cls, name: str, **attributes: Any) -> "type[Self]":
+        """A knob that differs from this one in its name and in attributes of the class alone."""
+        return type(name, (cls,), {"name": name, **attributes})
 
     def check(self, value: Scalar) -> Scalar:
         """The value in the knob's own type.

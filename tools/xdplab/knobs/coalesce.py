@@ -16,40 +16,14 @@ class _Coalesce(NumberKnob):
     after: ClassVar[tuple[str, ...]] = ("coalesce_adaptive_rx", "coalesce_adaptive_tx")
 
 
-class CoalesceRxUsecs(_Coalesce):
-    """Time in us that an interrupt for received frames is held back."""
-
-    name: ClassVar[str] = "coalesce_rx_usecs"
-    field: ClassVar[str] = "rx-usecs"
-    argument: ClassVar[str] = "rx-usecs"
-    summary: ClassVar[str] = "time (us) that a receive interrupt is held back"
-
-
-class CoalesceTxUsecs(_Coalesce):
-    """Time in us that an interrupt for sent frames is held back."""
-
-    name: ClassVar[str] = "coalesce_tx_usecs"
-    field: ClassVar[str] = "tx-usecs"
-    argument: ClassVar[str] = "tx-usecs"
-    summary: ClassVar[str] = "time (us) that a transmit interrupt is held back"
-
-
-class CoalesceRxFrames(_Coalesce):
-    """Frames after which a held receive interrupt is raised."""
-
-    name: ClassVar[str] = "coalesce_rx_frames"
-    field: ClassVar[str] = "rx-frames"
-    argument: ClassVar[str] = "rx-frames"
-    summary: ClassVar[str] = "frames after which a receive interrupt is raised"
-
-
-class CoalesceTxFrames(_Coalesce):
-    """Frames after which a held transmit interrupt is raised."""
-
-    name: ClassVar[str] = "coalesce_tx_frames"
-    field: ClassVar[str] = "tx-frames"
-    argument: ClassVar[str] = "tx-frames"
-    summary: ClassVar[str] = "frames after which a transmit interrupt is raised"
+#: Time in us that an interrupt for received frames is held back.
+CoalesceRxUsecs = _Coalesce.called("coalesce_rx_usecs", field="rx-usecs", argument="rx-usecs")
+#: Time in us that an interrupt for sent frames is held back.
+CoalesceTxUsecs = _Coalesce.called("coalesce_tx_usecs", field="tx-usecs", argument="tx-usecs")
+#: Frames after which a held receive interrupt is raised.
+CoalesceRxFrames = _Coalesce.called("coalesce_rx_frames", field="rx-frames", argument="rx-frames")
+#: Frames after which a held transmit interrupt is raised.
+CoalesceTxFrames = _Coalesce.called("coalesce_tx_frames", field="tx-frames", argument="tx-frames")
 
 
 class _Adaptive(SwitchKnob):
@@ -67,17 +41,7 @@ class _Adaptive(SwitchKnob):
         return ["-C", ifname, f"adaptive-{self.half.lower()}", value]
 
 
-class CoalesceAdaptiveRx(_Adaptive):
-    """The driver chooses the receive times itself."""
-
-    name: ClassVar[str] = "coalesce_adaptive_rx"
-    half: ClassVar[str] = "RX"
-    summary: ClassVar[str] = "adaptive receive coalescing (on, off)"
-
-
-class CoalesceAdaptiveTx(_Adaptive):
-    """The driver chooses the transmit times itself."""
-
-    name: ClassVar[str] = "coalesce_adaptive_tx"
-    half: ClassVar[str] = "TX"
-    summary: ClassVar[str] = "adaptive transmit coalescing (on, off)"
+#: The driver chooses the receive times itself.
+CoalesceAdaptiveRx = _Adaptive.called("coalesce_adaptive_rx", half="RX")
+#: The driver chooses the transmit times itself.
+CoalesceAdaptiveTx = _Adaptive.called("coalesce_adaptive_tx", half="TX")

@@ -42,74 +42,26 @@ class _Offload(SwitchKnob):
         return re.search(rf"^{self.feature}: (\w+)(?: \[(\w+)\])?", shown(host, "-k", ifname), re.MULTILINE)
 
 
-class OffloadGro(_Offload):
-    """Generic receive offload; on veth it switches NAPI on as well."""
-
-    name: ClassVar[str] = "offload_gro"
-    feature: ClassVar[str] = "generic-receive-offload"
-    short: ClassVar[str] = "gro"
-    summary: ClassVar[str] = "generic receive offload (on, off)"
-
-
-class OffloadLro(_Offload):
-    """Large receive offload; XDP needs it off."""
-
-    name: ClassVar[str] = "offload_lro"
-    feature: ClassVar[str] = "large-receive-offload"
-    short: ClassVar[str] = "lro"
-    summary: ClassVar[str] = "large receive offload (on, off)"
-
-
-class OffloadTso(_Offload):
-    """TCP segmentation offload."""
-
-    name: ClassVar[str] = "offload_tso"
-    feature: ClassVar[str] = "tcp-segmentation-offload"
-    short: ClassVar[str] = "tso"
-    summary: ClassVar[str] = "TCP segmentation offload (on, off)"
-
-
-class OffloadRxChecksum(_Offload):
-    """Checksums of received frames."""
-
-    name: ClassVar[str] = "offload_rx_checksum"
-    feature: ClassVar[str] = "rx-checksumming"
-    short: ClassVar[str] = "rx"
-    summary: ClassVar[str] = "receive checksum offload (on, off)"
-
-
-class OffloadTxChecksum(_Offload):
-    """Checksums of sent frames."""
-
-    name: ClassVar[str] = "offload_tx_checksum"
-    feature: ClassVar[str] = "tx-checksumming"
-    short: ClassVar[str] = "tx"
-    summary: ClassVar[str] = "transmit checksum offload (on, off)"
-
-
-class OffloadRxVlan(_Offload):
-    """VLAN tags taken off by the card; AF_XDP then does not see them."""
-
-    name: ClassVar[str] = "offload_rx_vlan"
-    feature: ClassVar[str] = "rx-vlan-offload"
-    short: ClassVar[str] = "rxvlan"
-    summary: ClassVar[str] = "receive VLAN offload (on, off)"
-
-
-class Ntuple(_Offload):
-    """Filters for flows, which `flow_steering` needs."""
-
-    name: ClassVar[str] = "ntuple"
-    feature: ClassVar[str] = "ntuple-filters"
-    short: ClassVar[str] = "ntuple"
-    summary: ClassVar[str] = "ntuple filters (on, off)"
+#: Generic receive offload; on veth it switches NAPI on as well.
+OffloadGro = _Offload.called("offload_gro", feature="generic-receive-offload", short="gro")
+#: Large receive offload; XDP needs it off.
+OffloadLro = _Offload.called("offload_lro", feature="large-receive-offload", short="lro")
+#: TCP segmentation offload.
+OffloadTso = _Offload.called("offload_tso", feature="tcp-segmentation-offload", short="tso")
+#: Checksums of received frames.
+OffloadRxChecksum = _Offload.called("offload_rx_checksum", feature="rx-checksumming", short="rx")
+#: Checksums of sent frames.
+OffloadTxChecksum = _Offload.called("offload_tx_checksum", feature="tx-checksumming", short="tx")
+#: VLAN tags taken off by the card; AF_XDP then does not see them.
+OffloadRxVlan = _Offload.called("offload_rx_vlan", feature="rx-vlan-offload", short="rxvlan")
+#: Filters for flows, which `flow_steering` needs.
+Ntuple = _Offload.called("ntuple", feature="ntuple-filters", short="ntuple")
 
 
 class PrivateFlag(Knob):
     """A driver's own flag: `legacy-rx=on`, `rx_striding_rq=off`."""
 
     name: ClassVar[str] = "private_flag"
-    summary: ClassVar[str] = "a driver's own flag, FLAG=on or FLAG=off"
 
     def check(self, value: Scalar) -> str:
         """`FLAG=on` or `FLAG=off`."""
@@ -163,7 +115,6 @@ class Mtu(Knob):
     """Largest packet of the forwarder's ports; native XDP without multi-buffer limits it (veth: 3506 bytes)."""
 
     name: ClassVar[str] = "mtu"
-    summary: ClassVar[str] = "largest packet in bytes"
 
     def check(self, value: Scalar) -> int:
         """Between the smallest of IPv4 and the largest of any card."""

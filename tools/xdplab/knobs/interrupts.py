@@ -17,7 +17,6 @@ class IrqCpu(Knob):
     """`forwarder`: interrupts and forwarder on one CPU; `apart`: on another of the data path; or a CPU's number."""
 
     name: ClassVar[str] = "irq_cpu"
-    summary: ClassVar[str] = "CPU of the card's interrupts: forwarder, apart, or a number"
     after: ClassVar[tuple[str, ...]] = ("channels",)  # each queue brings an interrupt
 
     def check(self, value: Scalar) -> Scalar:

@@ -27,7 +27,6 @@ class CpuLayoutKnob(Knob):
     """The layouts of the guide, by threaded NAPI pinned to a CPU."""
 
     name: ClassVar[str] = "cpu_layout"
-    summary: ClassVar[str] = "; ".join(f"{key}: {text}" for key, text in _VALUES.items())
 
     def check(self, value: Scalar) -> str:
         """One of the named layouts."""

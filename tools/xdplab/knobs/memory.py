@@ -15,7 +15,6 @@ class Hugepages2M(Knob):
 
     name: ClassVar[str] = "hugepages_2m"
     scope: ClassVar[Literal["port", "system"]] = "system"
-    summary: ClassVar[str] = "2 MiB hugepages reserved"
 
     def check(self, value: Scalar) -> int:
         """A number of pages."""

@@ -15,22 +15,10 @@ from xdplab.model.study import Scalar
 _VIRTIO_SETTLES_S = 1.0
 
 
-class NapiDeferHardIrqs(PortFileKnob):
-    """How many empty polls NAPI makes before interrupts are enabled again."""
-
-    name: ClassVar[str] = "napi_defer_hard_irqs"
-    file: ClassVar[str] = "napi_defer_hard_irqs"
-    high: ClassVar[int] = 2**31 - 1
-    summary: ClassVar[str] = "empty NAPI polls before interrupts are enabled"
-
-
-class GroFlushTimeout(PortFileKnob):
-    """Timer in ns after which a deferred NAPI is polled again."""
-
-    name: ClassVar[str] = "gro_flush_timeout"
-    file: ClassVar[str] = "gro_flush_timeout"
-    high: ClassVar[int] = 1_000_000_000
-    summary: ClassVar[str] = "timer (ns) of a deferred NAPI"
+#: How many empty polls NAPI makes before interrupts are enabled again.
+NapiDeferHardIrqs = PortFileKnob.called("napi_defer_hard_irqs", file="napi_defer_hard_irqs", high=2**31 - 1)
+#: Timer in ns after which a deferred NAPI is polled again.
+GroFlushTimeout = PortFileKnob.called("gro_flush_timeout", file="gro_flush_timeout", high=1_000_000_000)
 
 
 class IrqSuspendTimeout(Knob):
@@ -41,7 +29,6 @@ class IrqSuspendTimeout(Knob):
     """
 
     name: ClassVar[str] = "irq_suspend_timeout"
-    summary: ClassVar[str] = "interrupts suspended for at most so long (ns) while epoll busy polls"
     after: ClassVar[tuple[str, ...]] = ("channels", "offload_gro")  # NAPIs come with queues, on veth with GRO
 
     def check(self, value: Scalar) -> int:
@@ -87,7 +74,6 @@ class ThreadedNapi(PortFileKnob):
     name: ClassVar[str] = "threaded_napi"
     file: ClassVar[str] = "threaded"
     high: ClassVar[int] = 1
-    summary: ClassVar[str] = "NAPI in a kernel thread (0, 1)"
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """As other files, once sockets are gone that were closed just now."""

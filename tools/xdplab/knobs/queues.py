@@ -16,30 +16,10 @@ from xdplab.model.design import Scalar
 _MAX_QUEUES = 256
 
 
-class RxRing(NumberKnob):
-    """Descriptors of each receive ring."""
-
-    name: ClassVar[str] = "rx_ring"
-    what: ClassVar[str] = "ring sizes"
-    get: ClassVar[str] = "-g"
-    put: ClassVar[str] = "-G"
-    field: ClassVar[str] = "RX"
-    argument: ClassVar[str] = "rx"
-    low: ClassVar[int] = 1
-    summary: ClassVar[str] = "descriptors of a receive ring"
-
-
-class TxRing(NumberKnob):
-    """Descriptors of each transmit ring."""
-
-    name: ClassVar[str] = "tx_ring"
-    what: ClassVar[str] = "ring sizes"
-    get: ClassVar[str] = "-g"
-    put: ClassVar[str] = "-G"
-    field: ClassVar[str] = "TX"
-    argument: ClassVar[str] = "tx"
-    low: ClassVar[int] = 1
-    summary: ClassVar[str] = "descriptors of a transmit ring"
+#: Descriptors of each receive ring.
+RxRing = NumberKnob.called("rx_ring", what="ring sizes", get="-g", put="-G", field="RX", argument="rx", low=1)
+#: Descriptors of each transmit ring.
+TxRing = NumberKnob.called("tx_ring", what="ring sizes", get="-g", put="-G", field="TX", argument="tx", low=1)
 
 
 class Channels(EthtoolKnob):
@@ -47,7 +27,6 @@ class Channels(EthtoolKnob):
 
     name: ClassVar[str] = "channels"
     what: ClassVar[str] = "channels"
-    summary: ClassVar[str] = "queues in use"
 
     def check(self, value: Scalar) -> int:
         """A number of queues."""
@@ -102,7 +81,6 @@ class RssQueues(Knob):
     """Spread received flows over the first N queues (`ethtool -X PORT equal N`)."""
 
     name: ClassVar[str] = "rss_queues"
-    summary: ClassVar[str] = "queues that receive-side scaling spreads over"
     after: ClassVar[tuple[str, ...]] = ("channels",)  # the table is as wide as these, and fills anew with them
 
     def check(self, value: Scalar) -> int:
@@ -181,7 +159,6 @@ class FlowSteering(Knob):
     """All UDP frames to one queue (`ethtool -N PORT flow-type udp4 action Q`); `off`: as it was."""
 
     name: ClassVar[str] = "flow_steering"
-    summary: ClassVar[str] = "queue that all UDP frames go to, or off"
     after: ClassVar[tuple[str, ...]] = ("channels", "ntuple")  # the queue is there; no rule goes when rules are off
 
     def check(self, value: Scalar) -> int | str:

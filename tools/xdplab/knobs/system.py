@@ -55,20 +55,10 @@ class _BusySysctl(_SystemKnob):
         self.verify(context, saved)
 
 
-class SysctlBusyPoll(_BusySysctl):
-    """How long poll() and select() look at the card's queue themselves; AF_XDP needs a NAPI id for it."""
-
-    name: ClassVar[str] = "sysctl_busy_poll_us"
-    file: ClassVar[str] = "/proc/sys/net/core/busy_poll"
-    summary: ClassVar[str] = "net.core.busy_poll (us)"
-
-
-class SysctlBusyRead(_BusySysctl):
-    """SO_BUSY_POLL of sockets that do not set it."""
-
-    name: ClassVar[str] = "sysctl_busy_read_us"
-    file: ClassVar[str] = "/proc/sys/net/core/busy_read"
-    summary: ClassVar[str] = "net.core.busy_read (us)"
+#: How long poll() and select() look at the card's queue themselves; AF_XDP needs a NAPI id for it.
+SysctlBusyPoll = _BusySysctl.called("sysctl_busy_poll_us", file="/proc/sys/net/core/busy_poll")
+#: SO_BUSY_POLL of sockets that do not set it.
+SysctlBusyRead = _BusySysctl.called("sysctl_busy_read_us", file="/proc/sys/net/core/busy_read")
 
 
 class _FilesKnob(_SystemKnob):
@@ -108,7 +98,6 @@ class CpuidleMaxState(_FilesKnob):
     """The deepest sleep state that CPUs of the data path may enter: 0 is none but the first."""
 
     name: ClassVar[str] = "cpuidle_max_state"
-    summary: ClassVar[str] = "deepest sleep state allowed on the data path's CPUs"
 
     def check(self, value: Scalar) -> int:
         """A state's number."""
@@ -144,7 +133,6 @@ class CpuDmaLatency(_SystemKnob):
     """
 
     name: ClassVar[str] = "cpu_dma_latency_us"
-    summary: ClassVar[str] = "longest wake-up of a CPU (us)"
     _FILE: ClassVar[str] = "/dev/cpu_dma_latency"
     _HOLD: ClassVar[str] = 'exec 3>"$1"; printf %s "$2" >&3; exec sleep infinity'
 
@@ -193,7 +181,6 @@ class Governor(_FilesKnob):
     """Frequency governor of the data path's CPUs."""
 
     name: ClassVar[str] = "governor"
-    summary: ClassVar[str] = "frequency governor of the data path's CPUs"
 
     def check(self, value: Scalar) -> str:
         """A governor's name."""
@@ -224,7 +211,6 @@ class Turbo(_FilesKnob):
     """Frequencies above the nominal one."""
 
     name: ClassVar[str] = "turbo"
-    summary: ClassVar[str] = "frequencies above the nominal one (on, off)"
     _INTEL: ClassVar[str] = f"{_CPU}/intel_pstate/no_turbo"
     _BOOST: ClassVar[str] = f"{_CPU}/cpufreq/boost"
 
@@ -250,7 +236,6 @@ class DdioWays(_SystemKnob):
     """Ways of the last-level cache that cards write into (MSR 0xC8B, IIO_LLC_WAYS), on Intel's servers; default 2."""
 
     name: ClassVar[str] = "ddio_ways"
-    summary: ClassVar[str] = "last-level cache ways of DDIO"
     _MSR: ClassVar[str] = "0xc8b"
     #: The register has one bit per way; those of eleven ways are the topmost first.
     _WAYS: ClassVar[int] = 11

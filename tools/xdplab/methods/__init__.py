@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done at a point."""
+"""What is done at a point: the face of a method, and finding it. Each method is a folder here, or elsewhere."""
 
-from xdplab.methods.base import Method, Session
-from xdplab.methods.breakdown import Breakdown
-from xdplab.methods.latency import Latency
-from xdplab.methods.rfc2544 import Rfc2544
-from xdplab.methods.tracing import Tracing
-from xdplab.model import BreakdownSpec, LatencySpec, MethodSpec, TracingSpec
-
-__all__ = ["Breakdown", "Latency", "Method", "Rfc2544", "Session", "Tracing", "make_method"]
-
-
-def make_method(spec: MethodSpec) -> Method:
-    """The method that a study asks for."""
-    if isinstance(spec, BreakdownSpec):
-        return Breakdown(spec)
-    if isinstance(spec, TracingSpec):
-        return Tracing(spec)
-    return Latency(spec) if isinstance(spec, LatencySpec) else Rfc2544(spec)
+from xdplab.methods.base import Counted as Counted, Method as Method, Session as Session
+from xdplab.methods.column import Column as Column
+from xdplab.methods.figure import (
+    P50 as P50,
+    P99 as P99,
+    Figure as Figure,
+    LimitedBy as LimitedBy,
+    PointFigures as PointFigures,
+)
+from xdplab.methods.registry import (
+    figure as figure,
+    make_method as make_method,
+    method_class as method_class,
+    method_names as method_names,
+)

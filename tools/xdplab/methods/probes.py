@@ -12,7 +12,7 @@ from xdplab.forwarders.base import ProbeTarget
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import perf_probe
 from xdplab.hosts.kernel import xdp_attachment
-from xdplab.methods.stages import ProbeRecords
+from xdplab.methods.batches import ProbeRecords
 from xdplab.model import PointFailed, Unsupported
 from xdplab.tools import bpf_program
 

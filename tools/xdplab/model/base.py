@@ -48,6 +48,14 @@ def _key(location: tuple[Any, ...], data: Any) -> str:
     return ".".join(parts)
 
 
+def flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Dotted keys and values of what is nested."""
+    if not isinstance(value, dict):
+        return {key: value}
+    parts = (flat(inner, f"{key}.{name}" if key else str(name)) for name, inner in value.items())
+    return {name: each for part in parts for name, each in part.items()}
+
+
 def validated(model: type[_M], data: Mapping[str, Any], where: str) -> _M:
     """Build `model` from `data`.
 

@@ -1,24 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study: the YAML matrix of points, the method, and how often each point is visited."""
+"""A study: the YAML matrix of points, the method, and how often each point is repeated."""
 
 import hashlib
 import itertools
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Model, Shown, plain
-from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
-from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
+from xdplab.model.base import Model, Shown
+from xdplab.model.design import (
+    Constraint,
+    DesignSpec,
+    Factorial,
+    Levels,
+    Scalar as Scalar,  # part of the models here, so of what is imported from here
+    SweepSpec,
+    as_levels,
+)
+from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
-from xdplab.model.traced import BreakdownSpec, TracingSpec
+from xdplab.model.method import AnyMethod, default_method
+from xdplab.model.published import published_figure, published_table
 from xdplab.model.traffic import FrameBytes, TrafficSpec
 from xdplab.model.trial import DisturbanceRule
-
-PresetName = Literal["rfc2544", "tst009", "csit", "quick", "binary"]
 
 
 class Path(StrEnum):
@@ -34,147 +42,68 @@ class Path(StrEnum):
         return "one-way" if self is Path.THROUGH else "round trip"
 
 
-class ForwarderSpec(Model):
-    """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
-
-    name: Shown
-    options: dict[str, Scalar] = {}
-    label: Shown = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        return cls.parse(value) if isinstance(value, str) else value
-
-    @staticmethod
-    def parse(text: str) -> dict[str, Any]:
-        """`ovs-afxdp:xdp_mode=generic` -> name and options; values are typed later by the forwarder's own model."""
-        name, _, rest = text.partition(":")
-        options: dict[str, Scalar] = {}
-        for item in filter(None, rest.split(",")):
-            key, equals, value = item.partition("=")
-            if not equals:
-                raise ValueError(f"option {item!r} of forwarder {name!r} is not option=value")
-            if key in options:
-                raise ValueError(f"option {key!r} of forwarder {name!r} is given twice")
-            options[key] = value
-        return {"name": name, "options": options}
-
-    @property
-    def title(self) -> str:
-        """What tables print: the label, or the name with its options."""
-        if self.label:
-            return self.label
-        options = ",".join(f"{k}={v}" for k, v in self.options.items())
-        return plain(f"{self.name}:{options}" if options else self.name)
-
-
-class LatencySpec(Model):
-    """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
-
-    name: Literal["latency"] = "latency"
-    duration_s: float = Field(default=2.0, ge=0.05, le=3600)
-    #: A light load in probes per second that is measured first, in the same visit: where a forwarder loses frames at
-    #: the study's rate, its latency there is that of a queue, and only the light load compares.
-    light_pps: float | None = Field(default=None, gt=0, le=100e6)
-    light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)
-    warmup_s: float = Field(default=0.3, ge=0, le=60)
-    drain_s: float = Field(default=0.2, ge=0.01, le=10)
-
-
-Clause = Literal["throughput", "latency", "loss-curve", "back-to-back", "recovery", "reset"]
-
-
-class EqualLoadSpec(Model):
-    """What a visit measures beside the clauses, at loads that are the same for all forwarders, so that it pairs."""
-
-    #: Latency as in RFC 2544 §26.2, at this load and not at each forwarder's own throughput.
-    latency_pps: float | None = Field(default=None, gt=0, le=100e6)
-    #: Forwarding rate (RFC 2285 §3.6.1) in response to this offered load, above what any of them carries. At the
-    #: tester's top rate, which bounds it, it is the rate at maximum offered load (FRMOL, §3.6.2).
-    overload_pps: float | None = Field(default=None, gt=0, le=100e6)
-
-
-class Rfc2544Spec(Model):
-    """RFC 2544 §26.1 to §26.6: one clause by its name, or all with `name: rfc2544`."""
-
-    name: Literal["rfc2544", "throughput", "loss-curve", "back-to-back", "recovery", "reset"]
-    #: Clauses of `rfc2544`; each of the others is one clause, with the throughput in front where it is built upon.
-    clauses: tuple[Clause, ...] = get_args(Clause)
-    preset: PresetName = "quick"
-    loss_ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(default=(0.0, 0.001, 0.005), min_length=1)
-    #: Speed of the medium, for testbeds that have one; without it the tester's calibrated top rate is the top load.
-    line_rate_bps: float | None = Field(default=None, gt=0)
-    low_pps: float = Field(default=2000, gt=0)
-    #: Traffic seconds of a search at the most (default: the preset's).
-    budget_s: float | None = Field(default=None, gt=0)
-    #: Wait for frames that are still on their way, at the most (§23: 2 s after the last one was sent).
-    drain_s: float = Field(default=2.0, ge=0.01, le=10)
-    equal_load: EqualLoadSpec = EqualLoadSpec()
-
-    @property
-    def wanted(self) -> tuple[Clause, ...]:
-        """Clauses to carry out, in the order of the RFC."""
-        asked = set(self.clauses) if self.name == "rfc2544" else {self.name}
-        if self.name in ("back-to-back", "recovery"):
-            asked.add("throughput")
-        return tuple(clause for clause in get_args(Clause) if clause in asked)
-
-
-def _kind_of_method(value: Any) -> str:
-    """Which spec a method's mapping is; one without a name is `latency`."""
-    name = value.get("name", "latency") if isinstance(value, dict) else getattr(value, "name", "latency")
-    return name if name in ("latency", "breakdown", "tracing") else "rfc2544"
-
-
-MethodSpec = Annotated[
-    Annotated[LatencySpec, Tag("latency")]
-    | Annotated[Rfc2544Spec, Tag("rfc2544")]
-    | Annotated[BreakdownSpec, Tag("breakdown")]
-    | Annotated[TracingSpec, Tag("tracing")],
-    Discriminator(_kind_of_method),
-]
-
-
 class StudySpec(Model):
-    """A study file (`suites/studies/*.yaml`)."""
+    """A study file (`suites/studies/*.yaml`).
 
+    One value may stand for a list of one in `path`, `forwarders`, `frame_bytes` and `testers`, and wherever levels are
+    listed; the name of a design for a design without further keys.
+    """
+
+    #: Of this file.
     schema_version: Literal[1] = Field(default=1, alias="schema")
+    #: As run folders are called.
     name: Name
+    #: Heading of the report.
     title: Shown = ""
+    #: Name in `suites/testbeds`, or a file.
     testbed: str = "embedded"
+    #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
     testers: tuple[str, ...] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
+    #: Ways of the frames; each is a point.
     path: tuple[Path, ...] = (Path.THROUGH,)
-    forwarders: tuple[ForwarderSpec, ...] = Field(min_length=1)
+    #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
+    forwarders: tuple[ForwarderSpec, ...] = ()
     #: Two forwarders (by position or title) whose ratio is the report's first sentence.
     answer: tuple[str, str] | None = None
-    #: Published figures to print beside ours: NAME/FIGURE of `xdplab/report/published/NAME.yaml`.
+    #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
     reproduces: tuple[str, ...] = ()
     #: Forwarder's title -> a sentence that stands beside its figures.
     notes: dict[str, str] = {}
+    #: Knob -> its values; each is a point.
     knobs: Levels = {}
     #: Forwarder's name -> its options that are swept as well.
     options: dict[str, Levels] = {}
     #: Combinations of settings that are left out.
     constraints: tuple[Constraint, ...] = ()
-    #: Which combinations of forwarders, options and knobs are visited.
+    #: Which combinations of forwarders, options and knobs are measured.
     design: DesignSpec = Factorial()
+    #: What is sent.
     traffic: TrafficSpec = TrafficSpec()
-    #: Load levels: for each, the keys of `traffic` that are replaced.
+    #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
+    #: Sizes in the place of the one of `traffic`; each is a point.
     frame_bytes: tuple[FrameBytes, ...] = ()
-    method: MethodSpec = LatencySpec()
+    #: What is measured, and how long.
+    method: AnyMethod = Field(default_factory=default_method)
+    #: How often each point is measured.
     repetitions: int = Field(default=5, ge=1, le=10_000)
+    #: Of the order of points within each repetition, and of designs that draw.
     seed: int = 1
+    #: When the machine has disturbed a trial, and how often it is measured again.
     disturbance: DisturbanceRule = DisturbanceRule()
     #: With it, the report asks which settings matter.
     sweep: SweepSpec | None = None
     #: Exit code 1 when a point's loss ratio is above this.
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
+
+    @property
+    def all_forwarders(self) -> tuple[ForwarderSpec, ...]:
+        """Those given, and those that the method makes."""
+        return (*self.forwarders, *self.method.forwarders())
 
     @property
     def all_testers(self) -> tuple[str, ...]:
@@ -191,6 +120,17 @@ class StudySpec(Model):
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
 
+    def check_references(self) -> None:
+        """What was published and shall stand beside ours is there.
+
+        Raises:
+            InputError: it is not.
+        """
+        for reference in self.reproduces:
+            published_figure(reference)
+        for reference in self.sweep.published if self.sweep else ():
+            published_table(reference)
+
     @field_validator("testers")
     @classmethod
     def _different_testers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -203,13 +143,17 @@ class StudySpec(Model):
     def _one_or_many(cls, value: Any) -> Any:
         return value if isinstance(value, (list, tuple)) else (value,)
 
-    @field_validator("method", mode="before")
-    @classmethod
-    def _known_method(cls, value: Any) -> Any:
-        known = ("latency", "breakdown", "tracing", *get_args(Rfc2544Spec.model_fields["name"].annotation))
-        if isinstance(value, dict) and value.get("name", "latency") not in known:
-            raise ValueError(f"name should be one of {', '.join(map(repr, known))}")
-        return value
+    @model_validator(mode="after")
+    def _something_to_measure(self) -> "StudySpec":
+        if not self.all_forwarders:
+            short = {"field_type": "Tuple", "min_length": 1, "actual_length": 0}
+            given = "forwarders" in self.model_fields_set
+            wrong = {"type": "too_short", "ctx": short} if given else {"type": "missing"}
+            raise ValidationError.from_exception_data(
+                "StudySpec",
+                [InitErrorDetails(loc=("forwarders",), input=(), **wrong)],  # type: ignore[typeddict-item]
+            )
+        return self
 
     @model_validator(mode="after")
     def _options_of_one_tester(self) -> "StudySpec":
@@ -236,19 +180,31 @@ class StudySpec(Model):
 class Point(Model):
     """One forwarder, one value for each knob, one traffic profile, on one path."""
 
+    #: What forwards.
     forwarder: ForwarderSpec
+    #: The way of the frames.
     path: Path
+    #: Knob -> value.
     knobs: dict[str, Scalar]
+    #: What is sent.
     traffic: TrafficSpec
     #: Who measures it, in a study with several testers, or with several settings of one.
     tester: str = ""
     #: Those settings.
     tester_options: dict[str, Scalar] = {}
+    #: What the method does of several things it can do: a workload, a rate.
+    levels: dict[str, Scalar] = {}
+
+    @property
+    def name(self) -> str:
+        """What tables print: the forwarder, and who measured it where there are several testers."""
+        return f"{self.forwarder.title}, by {self.tester}" if self.tester else self.forwarder.title
 
     @property
     def title(self) -> str:
-        """What tables print: the forwarder, and who measured it where there are several testers."""
-        return f"{self.forwarder.title}, by {self.tester}" if self.tester else self.forwarder.title
+        """The same with what the method does of several things, for a line that stands by itself."""
+        levels = [str(each) if isinstance(each, str) else f"{name}={each:.10g}" for name, each in self.levels.items()]
+        return ", ".join([self.name, *levels])
 
     @property
     def id(self) -> str:

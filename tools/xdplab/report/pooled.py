@@ -6,24 +6,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from xdplab.analysis.pooled import PooledRun, ndr, shared_points, testbed_differences
-from xdplab.report.html import templates
+from xdplab.analysis.columns import figure_text
+from xdplab.analysis.figures import rate_of
+from xdplab.analysis.pooled import PooledRun, main_figures, shared_points, testbed_differences
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods import Figure
+from xdplab.report.page import templates
 from xdplab.results.writing import write_whole
 
 
 def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> None:
     """Render into `path`; `left_out`: folder -> why it is not in it."""
     environment = templates()
-    environment.filters["ndr"] = ndr
+    environment.filters |= {"figure": figure_text, "doubt": _doubt}
     text = environment.get_template("pooled.html.j2").render(
         runs=runs,
         links=[_link(run.folder / "report.html", path) for run in runs],
         testbeds=list(dict.fromkeys(run.testbed for run in runs)),
+        figures=main_figures(runs),
         shared=shared_points(runs),
         differences=testbed_differences(runs),
         left_out=left_out,
     )
     write_whole(path, text)
+
+
+def _doubt(summary: PointSummary, figure: Figure) -> str:
+    """Why a rate is not to be taken for a fact."""
+    rate = rate_of(summary.by_repetition, figure.key) if figure.more else None
+    return rate.doubt if rate else ""
 
 
 def _link(to: Path, page: Path) -> str:

@@ -9,6 +9,9 @@ def describe(record: TrialRecord) -> str:
     """A trial in one phrase."""
     if record.result is None:
         return f"{record.status}: {record.reason}"
+    if "told" in record.figures:
+        text = str(record.figures["told"])
+        return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
     latencies = distribution([record])
     p50, p99 = latencies.percentile_us(50), latencies.percentile_us(99)
     lost = sum(stream.lost for stream in record.result.streams)

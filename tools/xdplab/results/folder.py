@@ -53,11 +53,11 @@ class RunFolder:
         """run.json as a model.
 
         Raises:
-            InputError: not a run folder, that of a socket study, or written by another version.
+            InputError: not a run folder, or written by another version.
         """
         data = read_head(self.path)
         if data.get("kind") == "sockets":
-            raise InputError(f"{self.path}: the run of a socket study; show, report and compare read it")
+            raise InputError(f"{self.path}: of a socket study, which is a method of `xdplab run` now: measure again")
         return head_as(RunRecord, data, self.path)
 
     def trials(self) -> list[TrialRecord]:

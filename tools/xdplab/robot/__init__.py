@@ -2,6 +2,5 @@
 """Keywords for Robot Framework: thin, every keyword is a few calls of `app`."""
 
 from xdplab.robot.library import XdplabLibrary
-from xdplab.robot.sockets import SocketLibrary
 
-__all__ = ["SocketLibrary", "XdplabLibrary"]
+__all__ = ["XdplabLibrary"]

@@ -13,44 +13,15 @@ from robot.api.deco import keyword, library
 
 from xdplab import app
 from xdplab.analysis import Answer, PointSummary, answer, summarise
-from xdplab.analysis.ladder import ladder
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
-from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
-from xdplab.report import beside_published, describe, duration
-from xdplab.report.published import published_figure
+from xdplab.analysis.sweep.published import beside_published
+from xdplab.methods import make_method
+from xdplab.model import Interrupted, Missing, RunRecord, XdplabError
+from xdplab.model.published import published_figure
+from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed
-from xdplab.runner import Plan
 from xdplab.tools import project_root
-
-
-class RobotListener:
-    """Progress as lines on the console; Robot's own output has no bar to move."""
-
-    def __init__(self) -> None:
-        self._left_s = 0.0
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Say how much is ahead."""
-        self.note(f"{left} visits to {len(plan.points)} points, about {duration(seconds)}")
-
-    def note(self, text: str) -> None:
-        """A line of its own."""
-        logger.info(plain(text))
-        logger.console(f"  {plain(text)}")
-
-    def progress(self, text: str) -> None:
-        """A line on the console, not in the log."""
-        logger.console(f"  {text}")
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Remember the time left for the trial's line."""
-        self._left_s = left_s
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """One line per trial."""
-        left = duration(self._left_s)
-        self.note(f"{point.title} #{record.repetition + 1}: {describe(record)}   [left {left}]")
 
 
 @library(scope="SUITE", auto_keywords=False)
@@ -110,6 +81,37 @@ class XdplabLibrary:
             _passed(point)
 
     @keyword
+    def case_was_measured(self, title: str) -> None:
+        """The same where a forwarder has several points: skip when none of them is supported here."""
+        self._case(title, [summary for summary in self._summaries if summary.forwarder == title])
+
+    def _case(self, title: str, points: Sequence[PointSummary]) -> None:
+        if not points:
+            raise SkipExecution(f"{title} is not part of this study")
+        if all(point.status == "unsupported" for point in points):
+            raise SkipExecution(f"unsupported: {points[0].reason}")
+        bad = [
+            f"{' '.join(map(str, point.levels.values()))}: {point.reason}" for point in points
+            if point.status in ("failed", "partial")
+        ]  # fmt: skip
+        if bad:
+            raise AssertionError(f"{title}: {'; '.join(bad)}")
+        for point in points:
+            values = {key: value for one in point.by_repetition for key, value in one.values.items()}
+            logger.info(f"{point.levels}, {point.forwarder} ({point.mode}): {values}")
+
+    @keyword
+    def findings_are_logged(self) -> None:
+        """Log what the method says beside the answer, such as the order of modes beside the published one; no gate."""
+        assert self._run is not None, "run a study first"
+        found = make_method(self._run.study.method).findings(self._run, self._summaries)
+        if not found:
+            raise SkipExecution("nothing to say beside the answer")
+        for line in found:
+            logger.info(line)
+            logger.console(f"  {line}")
+
+    @keyword
     def every_forwarder_was_measured(self) -> None:
         """Pass when each supported point of the run was measured, also those without a row of their own."""
         for point in self._summaries:
@@ -126,20 +128,20 @@ class XdplabLibrary:
                 raise SkipExecution(f"{tester}: {points[0].reason}")
 
     @keyword
-    def clause_was_measured(self, clause: str) -> None:
-        """Pass when every supported point has figures of that clause; skip when none was asked for them."""
-        points = [point for point in self._summaries if point.status != "unsupported"]
-        having = [point for point in points if clause in point.figures]
-        reasons = {point.unsupported_clauses[clause] for point in points if clause in point.unsupported_clauses}
-        if reasons:
-            raise SkipExecution(f"{clause}: {'; '.join(sorted(reasons))}")
-        if not having:
-            raise SkipExecution(f"{clause} was not asked for, or no point came to it")
-        for point in having:
-            logger.info(f"{point.forwarder}, {point.frame_bytes} bytes: {point.figures[clause]}")
-        without = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
-        if without:
-            raise AssertionError(f"{clause}: not measured for {', '.join(without)}")
+    def part_was_measured(self, *name: str) -> None:
+        """Log what came of a part of the method (`throughput`, `bpf`, `firewall    xdp`); else skip with why."""
+        assert self._run is not None, "run a study first"
+        title = ", ".join(name)
+        found = make_method(self._run.study.method).part(self._run, self._summaries, *name)
+        if found.points is not None:
+            self._case(title, found.points)
+        if found.without:
+            raise SkipExecution(f"{title}: {found.without}")
+        for line in found.told:
+            logger.info(f"{title}: {line}")
+            logger.console(f"  {title}: {line}")
+        if found.failed:
+            raise AssertionError(f"{title}: {found.failed}")
 
     @keyword
     def published_figure_stands_beside_ours(self, reference: str) -> None:
@@ -148,9 +150,9 @@ class XdplabLibrary:
         What was measured must have been measured well; what this machine cannot do is told with its reason.
         """
         assert self._run is not None, "run a study first"
-        found = reproduction(*published_figure(reference), self._summaries)
+        found = reproduction(*published_figure(reference), self._run, self._summaries)
         if not found.rows:
-            raise SkipExecution(f"{reference}: none of {', '.join(found.figure.forwarders)} was asked for")
+            raise SkipExecution(f"{reference}: none of {', '.join(found.published.forwarders)} was asked for")
         for row in found.rows:
             for one in row.ratios:
                 published, compared = one.published, one.comparison
@@ -160,56 +162,16 @@ class XdplabLibrary:
                 logger.info(told)
                 logger.console(f"  {told}   [published {f'{low:g} to {high:g}' if high > low else f'{low:g}'}]")
         for point in self._summaries:
-            if point.forwarder in found.figure.forwarders and point.status != "unsupported":
+            if point.forwarder in found.published.forwarders and point.status != "unsupported":
                 _passed(point)
         if not any(one.comparison for row in found.rows for one in row.ratios):
             raise SkipExecution(f"{reference}: no ratio could be measured here")
 
     @keyword
-    def variant_was_compared(self, title: str) -> str:
-        """Return what a variant contributes against the study's reference; skip with the reason when unsupported."""
-        assert self._run is not None, "run a study first"
+    def variant_was_compared(self, title: str) -> None:
+        """Log what a variant contributes against the study's reference; skip with the reason when unsupported."""
         self.forwarder_was_measured(title)
-        steps = ladder(self._run, self._summaries)
-        rung = next((rung for rung in steps.rungs if rung.summary.forwarder == title), None) if steps else None
-        if rung is None:
-            raise SkipExecution(f"{title}: the study's reference was not measured with it")
-        logger.info(f"{title}: {rung.verdict()}")
-        logger.console(f"  {title}: {rung.verdict()}")
-        return rung.verdict()
-
-    @keyword
-    def tracing_was_measured(self, way: str) -> None:
-        """Log what a way of tracing costs; pass when every supported point tells; skip when this machine has it not."""
-        for forwarder, row in self._traced(way):
-            cost = row["cost"]["p50"]["difference_us"]
-            spread = f" ({cost['low']:.3f} to {cost['high']:.3f})" if cost["low"] is not None else ""
-            told = f"{forwarder}, {row['rate_pps'] / 1e3:g} kpps: {way} costs {cost['mean']:.3f} us at p50{spread}"
-            logger.info(told)
-            logger.console(f"  {told}: {row['verdict']}")
-
-    @keyword
-    def tracing_does_not_miss_its_goal(self, way: str) -> None:
-        """Pass when no interval lies above the goal; skip when none is told apart from it."""
-        rows = self._traced(way)
-        missed = [f"{name} at {row['rate_pps'] / 1e3:g} kpps" for name, row in rows if row["verdict"] == "missed"]
-        if missed:
-            raise AssertionError(f"{way} costs more than {rows[0][1]['goal_us']:g} us at p50: {', '.join(missed)}")
-        if not any(row["verdict"] == "met" for _, row in rows):
-            raise SkipExecution(f"{way}: its cost cannot be told from the goal; more rounds, or a quieter machine")
-
-    def _traced(self, way: str) -> list[tuple[str, dict[str, Any]]]:
-        points = [point for point in self._summaries if point.status != "unsupported"]
-        rows = [(point.forwarder, row) for point in points for row in point.figures.get("tracing", ())]
-        rows = [(forwarder, row) for forwarder, row in rows if row["way"] == way]
-        reasons = {row["reason"] for _, row in rows if "reason" in row}
-        if reasons:
-            raise SkipExecution(f"{way}: unsupported: {'; '.join(sorted(reasons))}")
-        if not points or (not rows and not any(point.figures.get("tracing") for point in points)):
-            raise AssertionError(f"nothing was traced: {'; '.join(point.reason for point in self._summaries)}")
-        if not rows:
-            raise SkipExecution(f"{way} was not asked for")
-        return rows
+        self.part_was_measured(title)
 
     @keyword
     def unsupported_points_have_reasons(self) -> None:

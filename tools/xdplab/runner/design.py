@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From settings and their levels to the combinations that a study visits.
+"""From settings and their levels to the combinations that a study measures.
 
 A combination is a mapping: `forwarder` (its title), `NAME.OPTION` of that forwarder, `tester.OPTION`, and every knob.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from xdplab.knobs import make_knob
 from xdplab.model import InputError, StudySpec
@@ -88,7 +89,8 @@ def design(study: StudySpec) -> Designed:
     if not allowed:
         raise InputError(f"study {study.name}: the constraints leave no combination")
     if isinstance(kind, Fractional):
-        return Designed(tuple(_screening(allowed, blocks, kind, study)), 0)
+        with threadpool_limits(1):  # for so small products threads wait for each other ten times longer than they work
+            return Designed(tuple(_screening(allowed, blocks, kind, study)), 0)
     if len(allowed) > MAX_POINTS:
         raise InputError(f"study {study.name}: {len(allowed)} points; choose design: random or fractional")
     return Designed(tuple(allowed), len(everything) - len(allowed))
@@ -100,12 +102,12 @@ def _blocks(study: StudySpec) -> list[Block]:
     for name, values in study.knobs.items():
         knob = make_knob(name)
         knobs[name] = tuple(value if value == UNSET else knob.check(value) for value in values)
-    unknown = sorted(set(study.options) - {forwarder.name for forwarder in study.forwarders})
+    unknown = sorted(set(study.options) - {forwarder.name for forwarder in study.all_forwarders})
     if unknown:
         raise InputError(f"study {study.name}: options: {unknown[0]} is none of its forwarders")
     defaults = study.sweep.defaults if study.sweep else {}
     blocks = []
-    for number, forwarder in enumerate(study.forwarders):
+    for number, forwarder in enumerate(study.all_forwarders):
         own = {f"{forwarder.name}.{key}": values for key, values in study.options.get(forwarder.name, {}).items()}
         tester = {f"{TESTER}.{key}": values for key, values in study.tester_options.items()}
         levels = {**own, **tester, **knobs}

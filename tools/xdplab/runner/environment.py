@@ -3,11 +3,12 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from xdplab.forwarders import make_forwarder
 from xdplab.hosts import Host, LocalHost
+from xdplab.hosts.together import together
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Port, Testbed
@@ -23,19 +24,22 @@ _CPU = "/sys/devices/system/cpu"
 def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan) -> Environment:
     """Read it; what this machine has not got is recorded as absent, never guessed. `testers`: their versions."""
     host, machine = testbed.dut, testbed.system
+    asked = {role: partial(_port, port) for role, port in testbed.ports.items() if not port.simulated}
+    ports = dict(zip(asked, together(*asked.values()), strict=True)) if asked else {}
     versions = {name: version(name) for name in _PACKAGES}
     versions |= testers
     for point in plan.points:
-        versions |= make_forwarder(point.forwarder).versions_asked_for(host)
+        versions |= plan.method.forwarder(point).versions_asked_for(host)
     return Environment(
         kernel=_read(machine, "/proc/sys/kernel/osrelease"),
+        kernel_version=_read(machine, "/proc/sys/kernel/version").strip(),
         cmdline=_read(machine, "/proc/cmdline"),
         cpu_model=_field(_read(machine, "/proc/cpuinfo"), "model name"),
         topology=_topology(machine),
         governor=_read(machine, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
         mitigations={name: _read(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
         memory_kib=int(_field(_read(machine, "/proc/meminfo"), "MemTotal").split()[0]),
-        ports={role: _port(port) for role, port in testbed.ports.items() if not port.simulated},
+        ports=ports,
         sysctls={name: _read(machine, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS},
         versions=versions,
         git_revision=_revision(LocalHost()),
@@ -99,9 +103,10 @@ def _port(port: Port) -> dict[str, Any]:
     for flag in ("-i", "-g", "-l", "-c", "-k", "-x"):
         done = host.run(["ethtool", flag, port.ifname], check=False)
         facts[f"ethtool {flag}"] = done.stdout.strip() if done.returncode == 0 else done.complaint
-    for file in _NAPI_FILES:
-        facts[file] = _read(host, f"/sys/class/net/{port.ifname}/{file}") or "absent"
-    return facts
+    folder = f"/sys/class/net/{port.ifname}"
+    told = host.run(["grep", "-sH", "", *(f"{folder}/{file}" for file in _NAPI_FILES)], check=False).stdout
+    found = dict(line.removeprefix(f"{folder}/").partition(":")[::2] for line in told.splitlines())
+    return facts | {file: found.get(file) or "absent" for file in _NAPI_FILES}
 
 
 def _revision(host: Host) -> str:

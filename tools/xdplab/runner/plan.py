@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a study to an order of visits: every point once per repetition, each repetition in a random order of its own."""
+"""From a study to the order of its repetitions: every point once in each round, and each round shuffled."""
 
 import itertools
 import random
@@ -7,26 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
-from xdplab.methods import Method, make_method
+from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
 from xdplab.runner.design import Combination, design
 from xdplab.testers import Tester
 
-#: What a visit is expected to take beside its traffic, in s.
+#: What a repetition is expected to take beside its traffic, in s.
 OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
 MAX_STREAMS = 16
 
 
 @dataclass(frozen=True)
-class Visit:
+class Repetition:
     """One repetition of one point."""
 
     point: Point
-    repetition: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -34,21 +33,21 @@ class Plan:
     """What a study comes to."""
 
     points: tuple[Point, ...]
-    visits: tuple[Visit, ...]
-    method: Method
+    order: tuple[Repetition, ...]
+    method: Method[Any]
     #: Combinations that the study's constraints leave out.
     left_out: int = 0
-    #: Of the order of visits.
+    #: Of the order.
     seed: int = 1
 
-    def traffic_seconds(self, visits: Iterable[Visit] | None = None) -> float:
-        """Seconds of traffic of these visits (all that are planned), without repeats of disturbed trials."""
-        chosen = self.visits if visits is None else visits
-        return sum(sum(self.method.trials(visit.point.traffic)) for visit in chosen)
+    def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
+        """Seconds of traffic of these repetitions (all that are planned), without repeats of disturbed trials."""
+        chosen = self.order if repetitions is None else repetitions
+        return sum(sum(self.method.trials(repetition.point.traffic)) for repetition in chosen)
 
-    def repetition(self, number: int) -> tuple[Visit, ...]:
-        """Every point once, in the order that the seed gives to this repetition, also to one behind the planned."""
-        return _repetition(self.points, self.seed, number)
+    def round(self, number: int) -> tuple[Repetition, ...]:
+        """Every point once, in the order that the seed gives to this round, also to one behind the planned."""
+        return _round(self.points, self.seed, number)
 
     def redirects(self) -> bool:
         """True when a forwarder of the plan transmits by XDP redirect."""
@@ -63,7 +62,11 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     Raises:
         InputError: unknown forwarder, knob or option, a value out of range, a frame that does not fit, points twice.
     """
-    found, left_out = _points(study)
+    method = make_method(study.method)
+    method.check(study)
+    found, left_out = _points(study, method)
+    if not found:
+        raise InputError(f"study {study.name}: its method has nothing to do with its forwarders")
     points = tuple(found)
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
@@ -78,37 +81,40 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     for tester in testers:
         _check_reality(testbed, f"tester {tester.name}", tester.simulated, fake)
     for point in points:
-        forwarder = make_forwarder(point.forwarder)
+        forwarder = method.forwarder(point)
         _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
-    visits = [visit for number in range(study.repetitions) for visit in _repetition(points, study.seed, number)]
-    return Plan(points, tuple(visits), make_method(study.method), left_out, study.seed)
+    order = [repetition for number in range(study.repetitions) for repetition in _round(points, study.seed, number)]
+    return Plan(points, tuple(order), method, left_out, study.seed)
 
 
-def _repetition(points: Sequence[Point], seed: int, number: int) -> tuple[Visit, ...]:
+def _round(points: Sequence[Point], seed: int, number: int) -> tuple[Repetition, ...]:
     order = list(points)
     random.Random(f"{seed}:{number}").shuffle(order)  # noqa: S311 - an order, not a secret
-    return tuple(Visit(point, number) for point in order)
+    return tuple(Repetition(point, number) for point in order)
 
 
-def _points(study: StudySpec) -> tuple[list[Point], int]:
+def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
     """Each chosen combination on each path, at each frame size and load; and how many constraints left out."""
     designed = design(study)
     sizes = study.frame_bytes or (study.traffic.frame_bytes,)
-    points = [
-        Point(
-            forwarder=_with_options(study.forwarders[number], combination),
-            path=path,
-            knobs={name: combination[name] for name in study.knobs},
-            traffic=traffic.model_copy(update={"frame_bytes": size}),
-            **_by(study, tester, combination),
-        )
-        for path, size, traffic, (number, combination), tester in itertools.product(
-            study.path, sizes, _loads(study), designed.chosen, study.testers or ("",)
-        )
-    ]
+    points, forwarders = [], study.all_forwarders
+    several = itertools.product(study.path, sizes, _loads(study), designed.chosen, study.testers or ("",))
+    for path, size, traffic, (number, combination), tester in several:
+        forwarder = _with_options(forwarders[number], combination)
+        points += [
+            Point(
+                forwarder=forwarder,
+                path=method.path(levels) or path,
+                knobs={name: combination[name] for name in study.knobs},
+                traffic=traffic.model_copy(update={"frame_bytes": size}),
+                levels=levels,
+                **_by(study, tester, combination),
+            )
+            for levels in method.levels(forwarder)
+        ]
     return points, designed.left_out
 
 
@@ -129,7 +135,7 @@ def _with_options(forwarder: ForwarderSpec, combination: Combination) -> Forward
 
 
 def _loads(study: StudySpec) -> list[TrafficSpec]:
-    """The traffic profile at each load level."""
+    """The traffic profile at each load."""
     base = study.traffic.model_dump(exclude_unset=True)
     where = f"study {study.name}: loads"
     return [validated(TrafficSpec, {**base, **load}, where) for load in study.loads] or [study.traffic]
@@ -144,7 +150,9 @@ def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool)
 def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
     traffic = point.traffic
     loaded = (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
-    if tester.closed_loop and (study.method.name != "latency" or loaded or traffic.frame_bytes == "imix"):
+    if tester.closed_loop and (
+        not method_class(study.method.name).closed_loop or loaded or traffic.frame_bytes == "imix"
+    ):
         raise InputError(
             f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load beside: "
             "method latency, one frame size"

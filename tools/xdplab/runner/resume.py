@@ -2,10 +2,9 @@
 """A run goes on where it was begun: figures of two machines, kernels or programs must not become one pair."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 from xdplab.model import InputError, RunRecord
+from xdplab.model.base import flat
 from xdplab.model.run import Resumption
 
 #: Parts of the environment that may differ between the parts of a run, and why; all else in it can change a number.
@@ -18,8 +17,6 @@ UNIMPORTANT = {
     "versions.pydantic": "writes what was measured",
 }
 _ABSENT = "absent"
-#: Names and addresses of ports are new each time that an embedded testbed is built.
-_OF_THIS_TIME = ("ifname", "mac")
 
 
 def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:
@@ -47,29 +44,10 @@ def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:
 
 def _facts(run: RunRecord) -> dict[str, str]:
     """Dotted key -> value, of everything that says where and with what a run measures."""
-    environment = run.environment.model_dump(mode="json")
-    environment["ports"] = {role: _lasting(facts) for role, facts in environment["ports"].items()}
     told = run.model_dump(mode="json", include={"testbed", "layout", "rx_program"})
     digest = hashlib.sha256(" ".join(sorted(run.points)).encode()).hexdigest()
-    return dict(_flat({**environment, **told, "points": f"{len(run.points)} with digest {digest[:12]}"}))
-
-
-def _lasting(port: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a port without its name, which ethtool repeats, and its address."""
-    name = str(port.get("ifname", ""))
-    return {
-        key: value.replace(name, "PORT") if name and isinstance(value, str) else value
-        for key, value in port.items()
-        if key not in _OF_THIS_TIME
-    }
-
-
-def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _flat(inner, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, str(value)
+    facts = {**run.environment.facts(), **flat(told), "points": f"{len(run.points)} with digest {digest[:12]}"}
+    return {key: str(value) for key, value in facts.items()}
 
 
 def _differing(was: str, became: str) -> tuple[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
+"""A run: the testbed up, the tester calibrated, every repetition carried out, the testbed down, whatever happens."""
 
 import time
 from collections import Counter
@@ -11,26 +11,28 @@ from typing import Protocol
 from xdplab.forwarders import make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.signals import deferred, interruptible
+from xdplab.knobs import make_knob
 from xdplab.model import (
     Calibration,
     InputError,
     Interrupted,
     JournalFailed,
     Missing,
-    Point,
     RunRecord,
     StudySpec,
     TrialRecord,
     XdplabError,
     plain,
 )
+from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
-from xdplab.runner.plan import OVERHEAD_S, Plan, Visit
+from xdplab.runner.listener import Listener
+from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import resumed
+from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
 from xdplab.runner.unsupported import unsupported
-from xdplab.runner.visit import PointVisit
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester
 
@@ -50,25 +52,6 @@ class Journal(Protocol):
         Raises:
             XdplabError: it cannot be written; all before it is safe.
         """
-
-
-class Listener(Protocol):
-    """Who is told how far it is. Called between trials only: a screen must not be drawn on a measured core."""
-
-    def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """The run starts; `left` visits, `seconds` expected."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def progress(self, text: str) -> None:
-        """Something that changes often within a visit, worth showing and not worth keeping."""
-
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Visit `number` of `of` starts; there are more of them when a disturbed repetition is made anew."""
-
-    def trial(self, point: Point, record: TrialRecord) -> None:
-        """A trial has been journaled."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +78,7 @@ class StudyRun:
         *,
         earlier: RunRecord | None = None,
         earlier_trials: Sequence[TrialRecord] = (),
+        calibrate_anew: bool = False,
     ) -> None:
         self._study = study
         self._plan = plan
@@ -106,6 +90,7 @@ class StudyRun:
         self._earlier_trials = earlier_trials
         self._run_id = run_id
         self._earlier = earlier
+        self._calibrate_anew = calibrate_anew
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._points = {point.id: point for point in plan.points}
@@ -183,14 +168,21 @@ class StudyRun:
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
                     f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
                 )
-        environment = capture_environment(self._testbed, self._team.versions(), self._plan)
+        versions = self._team.versions()
+        environment = capture_environment(self._testbed, versions, self._plan)
         self._leave_out(unsupported(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
-        redirects = any(make_forwarder(point.forwarder).redirects for point in supported)
+        redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
         earlier = _calibrations(self._earlier)
-        refused = self._team.prepare(
-            self._plan, supported, redirects, earlier, self._listener.note, self._listener.progress
+        note, progress = self._listener.note, self._listener.progress
+        kept = Calibrations(
+            self._testbed,
+            environment.model_copy(update={"versions": versions}),
+            self._study.disturbance,
+            note,
+            anew=self._calibrate_anew,
         )
+        refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(
@@ -206,6 +198,8 @@ class StudyRun:
             calibration=self._team.calibration,
             calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
+            described=_described(self._plan),
+            forwarders=_told(self._plan),
         )
         if self._earlier is not None:
             record = resumed(self._earlier, record)
@@ -221,57 +215,58 @@ class StudyRun:
             self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
 
     def _carry_out(self, record: RunRecord) -> None:
-        planned = [visit for visit in self._plan.visits if visit.point.id not in self._unsupported]
+        planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
         self._repeats = Repeats(self._study, self._plan, planned)
         for trial in self._earlier_trials:
             self._repeats.seen(trial)
-        visits = self._to_do(planned)
-        if not visits and not self._earlier:
+        order = self._to_do(planned)
+        if not order and not self._earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise Missing(f"study {self._study.name}: nothing can be measured here: {reasons}")
-        left_s = self._plan.traffic_seconds(visits) + OVERHEAD_S * len(visits)
-        self._listener.begin(self._plan, len(visits), left_s)
+        left_s = self._plan.traffic_seconds(order) + OVERHEAD_S * len(order)
+        self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()
         number = 0
-        while number < len(visits) or self._add_round(visits):
+        while number < len(order) or self._add_round(order):
             if number:
-                left_s = (time.monotonic() - began) / number * (len(visits) - number)
-            visit = visits[number]
+                left_s = (time.monotonic() - began) / number * (len(order) - number)
+            repetition = order[number]
             number += 1
-            self._listener.visiting(visit.point, visit.repetition, number, len(visits), left_s)
-            self._visit(visit)
+            self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
+            self._measure(repetition)
         lacking = self._repeats.left()
         if lacking:
             self._listener.note(lacking)
 
-    def _to_do(self, visits: Iterable[Visit]) -> list[Visit]:
+    def _to_do(self, repetitions: Iterable[Repetition]) -> list[Repetition]:
         """Those that an earlier part of the run has not completed."""
-        return [visit for visit in visits if (visit.point.id, visit.repetition) not in self._done]
+        return [each for each in repetitions if (each.point.id, each.number) not in self._done]
 
-    def _add_round(self, visits: list[Visit]) -> bool:
-        """Put a repetition behind the visits, in the place of a disturbed one; False when there is no more to do."""
+    def _add_round(self, order: list[Repetition]) -> bool:
+        """Put a repetition behind the others, in the place of a disturbed one; False when there is no more to do."""
         while (found := self._repeats.next_round()) is not None:
-            more = self._to_do(visit for visit in found.visits if visit.point.id not in self._unsupported)
+            more = self._to_do(each for each in found.repetitions if each.point.id not in self._unsupported)
             if more:
                 self._listener.note(found.told)
-                visits += more
+                order += more
                 return True
         return False
 
-    def _visit(self, visit: Visit) -> None:
-        tester, rx_program, ceiling_pps = self._team.take(visit.point)
-        PointVisit(
-            visit,
+    def _measure(self, repetition: Repetition) -> None:
+        tester, rx_program, ceiling_pps = self._team.take(repetition.point)
+        PointSession(
+            repetition,
+            self._plan.method,
             self._testbed,
             tester,
             rx_program,
             self._study.disturbance,
             self._emit,
             self._repeats.may_repeat,
-            [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
+            [t for t in self._earlier_trials if (t.point_id, t.repetition) == (repetition.point.id, repetition.number)],
             ceiling_pps,
             self._listener.progress,
-        ).carry_out(self._plan.method)
+        ).carry_out()
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
@@ -280,6 +275,22 @@ class StudyRun:
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _described(plan: Plan) -> dict[str, dict[str, str]]:
+    """Knob -> value -> what that means."""
+    found: dict[str, dict[str, str]] = {}
+    for point in plan.points:
+        for name, value in point.knobs.items():
+            found.setdefault(name, {}).setdefault(str(value), plain(make_knob(name).describe(value)))
+    return found
+
+
+def _told(plan: Plan) -> dict[str, str]:
+    """Forwarder's title -> what it says of itself."""
+    specs = {point.forwarder.title: point.forwarder for point in plan.points}
+    found = {title: plain(make_forwarder(spec).describe()) for title, spec in specs.items()}
+    return {title: sentence for title, sentence in found.items() if sentence}
 
 
 def _calibrations(earlier: RunRecord | None) -> dict[str, Calibration]:

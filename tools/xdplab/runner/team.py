@@ -2,9 +2,11 @@
 """The testers of a run: most runs have one; where several measure the same points, one at a time holds the ports."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from xdplab.methods import Method
 from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
+from xdplab.runner.calibrations import Calibrations, told
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Testbed
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
@@ -67,10 +69,13 @@ class Team:
         points: list[Point],
         redirects: bool,
         earlier: Mapping[str, Calibration],
+        kept: Calibrations,
         note: Callable[[str], None],
         progress: Callable[[str], None],
     ) -> dict[str, str]:
         """Choose receive programs, and calibrate those who measure one of `points` and have no earlier calibration.
+
+        `earlier`: of the same run, which goes on; `kept`: of runs before.
 
         Returns:
             Tester -> why it cannot measure, as far as its own calibration has shown.
@@ -86,7 +91,7 @@ class Team:
                 self.calibrations[name] = earlier[name]
             elif mine:
                 try:
-                    found = self._calibrate(tester, self.choices[name], plan, progress)
+                    found = self._calibrate(tester, self.choices[name], plan, kept, progress)
                 except Unsupported as exc:
                     refused[name] = str(exc)
                     continue
@@ -102,7 +107,7 @@ class Team:
         return refused
 
     def _calibrate(
-        self, tester: Tester, choice: RxChoice, plan: Plan, progress: Callable[[str], None]
+        self, tester: Tester, choice: RxChoice, plan: Plan, kept: Calibrations, progress: Callable[[str], None]
     ) -> Calibration | None:
         ports = self._testbed.direct_ports()
         if ports is None:
@@ -115,14 +120,15 @@ class Team:
         several = len(self._by_name) > 1
         at_pps = plan.points[0].traffic.probes_per_s if several else DEFAULT_PPS
         frame_bytes = max(smallest, tester.smallest_frame(4, None))
-        return calibrate(tester, context, frame_bytes, at_pps=at_pps, progress=progress)
+        asked = {"frame_bytes": frame_bytes, "at_pps": at_pps, "rx_program": choice.program}
+        return kept.of(tester, asked, lambda: calibrate(tester, context, frame_bytes, at_pps=at_pps, progress=progress))
 
 
 def _told(tester: Tester, found: Calibration) -> str:
     whole = f", {found.lossless_pps / 1e6:.2f} Mpps without loss" if found.lossless_pps is not None else ""
     return (
         f"tester {tester.name} on the direct link: p50 {found.p50_ns / 1000:.2f} us, "
-        f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps{whole}"
+        f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps{whole}{told(found)}"
     )
 
 
@@ -135,7 +141,7 @@ def _refuse_shares(points: list[Point]) -> None:
             )
 
 
-def _check_load(tester: Tester, found: Calibration, method: Method, traffic: TrafficSpec) -> None:
+def _check_load(tester: Tester, found: Calibration, method: Method[Any], traffic: TrafficSpec) -> None:
     if tester.closed_loop:  # the next waits for the last: more is not asked for than comes back
         return
     asked = method.asked_pps(traffic.at(found.ceiling_pps))

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders import Dut
 from xdplab.knobs import KnobContext
 from xdplab.model import Path, Point
 from xdplab.runner.plan import Plan
@@ -17,7 +17,9 @@ def unsupported(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
     asked: dict[tuple[Any, ...], str | None] = {}
     found: dict[str, str] = {}
     for point in plan.points:
-        reason = _no_tester(point, team, asked) or _no_one_way(point, testbed) or _reason(point, testbed, asked)
+        reason = (
+            _no_tester(point, team, asked) or _no_one_way(point, testbed, plan) or _reason(point, testbed, plan, asked)
+        )
         if reason:
             found[point.id] = reason
     return found
@@ -31,18 +33,18 @@ def _no_tester(point: Point, team: Team, asked: dict[tuple[Any, ...], str | None
     return asked[question]
 
 
-def _no_one_way(point: Point, testbed: Testbed) -> str | None:
+def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
     """A one-way latency is the difference of two readings of one clock."""
     one_clock, why = testbed.clock
-    if one_clock or point.path is not Path.THROUGH:
+    if one_clock or point.path is not Path.THROUGH or not plan.method.one_way:
         return None
     return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
 
 
-def _reason(point: Point, testbed: Testbed, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """One of its knobs or its forwarder cannot be."""
     ports = tuple(testbed.ports[role] for role in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
-    forwarder = make_forwarder(point.forwarder)
+    forwarder = plan.method.forwarder(point)
     context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
     wanted = {**forwarder.required_knobs(), **point.knobs}
     settings = Settings(testbed.lock, context, wanted)
@@ -53,8 +55,9 @@ def _reason(point: Point, testbed: Testbed, asked: dict[tuple[Any, ...], str | N
         if asked[question]:
             return asked[question]
     layout = settings.context.layout
-    question = (point.path, point.forwarder.model_dump_json(), layout)
+    question = (point.path, point.forwarder.model_dump_json(), tuple(point.levels.items()), layout)
     if question not in asked:
         dut = Dut(testbed.dut, ports, point.path, layout, testbed.folder_on(testbed.dut))
-        asked[question] = forwarder.supported(dut)
+        client = testbed.tester_ports(point.path).first
+        asked[question] = forwarder.supported(dut) or plan.method.unsupported(point, dut, client)
     return asked[question]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Protocol
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, LocalHost
 from xdplab.model import CpuLayout, InputError, Path, TestbedSpec
-from xdplab.testbed.state import TestbedLock
+from xdplab.testbed.state import TestbedLock, working_folder
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Testbed(Protocol):
 
     @property
     def lock(self) -> TestbedLock:
-        """Its lock, with the state that `xdplab down` reads."""
+        """Its lock, with the state that `xdplab restore` reads."""
 
     @property
     def layout(self) -> CpuLayout:
@@ -123,6 +123,41 @@ class Testbed(Protocol):
 
     def direct_ports(self) -> TesterPorts | None:
         """The direct link between two tester ports, for calibration; None when there is none."""
+
+
+class OneMachine:
+    """What testbeds have in common whose hosts are all this machine."""
+
+    spec: TestbedSpec
+    ports: dict[str, Port]
+    one_machine = True
+    clock = (True, "A, B and C are one machine")
+
+    @property
+    def tester_host(self) -> Host:
+        """This machine: the tester opens the namespaces of its ports."""
+        return LocalHost()
+
+    @property
+    def system(self) -> Host:
+        """This machine."""
+        return LocalHost()
+
+    def folder_on(self, host: Host) -> FilePath:
+        """In the state folder, the same for all hosts."""
+        return working_folder(self.spec.name)
+
+    def notes(self) -> list[str]:
+        """None."""
+        return []
+
+    def tester_ports(self, path: Path) -> TesterPorts:
+        """Where the tester sends and receives for a path."""
+        return ports_of_path(self.ports, path)
+
+    def direct_ports(self) -> TesterPorts | None:
+        """The direct link between A and C."""
+        return TesterPorts(self.ports["d0"], self.ports["d1"])
 
 
 def usable_cpus(spec: TestbedSpec) -> tuple[int, ...]:

@@ -19,8 +19,8 @@ from pathlib import Path as FilePath
 from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.hosts.agent.cpus import HeldCpus
 from xdplab.hosts.base import cpu_in_use
-from xdplab.model import InputError, Path, TestbedSpec, XdplabError
-from xdplab.testbed.base import Port, TesterPorts, default_layout, ports_of_path, usable_cpus
+from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.testbed.base import OneMachine, Port, default_layout, usable_cpus
 from xdplab.testbed.state import TestbedLock, working_folder
 
 _LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
@@ -28,7 +28,7 @@ _HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
 _OFFLOADS_OFF = ("rx", "tx", "sg", "tso", "gso", "gro", "txvlan", "rxvlan")
 
 
-class EmbeddedTestbed:
+class EmbeddedTestbed(OneMachine):
     """Three hosts on one machine; nothing but namespaces of its own is touched.
 
     With `one_tester_host` the ports of C are in A's namespace, for a tester whose one process must reach both ends.
@@ -61,33 +61,9 @@ class EmbeddedTestbed:
         return self._hosts["B"]
 
     @property
-    def tester_host(self) -> Host:
-        """This machine: the tester opens the namespaces of its ports."""
-        return LocalHost()
-
-    @property
-    def system(self) -> Host:
-        """This machine."""
-        return LocalHost()
-
-    @property
     def cpus(self) -> tuple[int, ...]:
         """CPUs of the testbed file, or all."""
         return usable_cpus(self.spec)
-
-    @property
-    def one_machine(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def clock(self) -> tuple[bool, str]:
-        """All hosts are this machine."""
-        return True, "A, B and C are one machine"
-
-    def folder_on(self, host: Host) -> FilePath:
-        """In the state folder, the same for all hosts."""
-        return working_folder(self.spec.name)
 
     def clear_away(self) -> list[str]:
         """Processes and namespaces of the state file."""
@@ -124,18 +100,6 @@ class EmbeddedTestbed:
             self._held.release()
             self.lock.release()
 
-    def notes(self) -> list[str]:
-        """None."""
-        return []
-
-    def tester_ports(self, path: Path) -> TesterPorts:
-        """Where the tester sends and receives for a path."""
-        return ports_of_path(self.ports, path)
-
-    def direct_ports(self) -> TesterPorts | None:
-        """The direct link between A and C."""
-        return TesterPorts(self.ports["d0"], self.ports["d1"])
-
     def _hold_cpus(self) -> None:
         """No other testbed measures on them."""
         try:
@@ -165,14 +129,15 @@ class EmbeddedTestbed:
             ends.append(["name", port.ifname, "netns", netns, "mtu", str(port.mtu), "address", port.mac, *queues])
         LocalHost().run(["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]])
         for port in (left, right):
-            for feature in _OFFLOADS_OFF:
-                # one at a time: ethtool gives up at the first that is fixed
-                port.host.run(["ethtool", "-K", port.ifname, feature, "off"], check=False)
+            off = [word for feature in _OFFLOADS_OFF for word in (feature, "off")]
+            if port.host.run(["ethtool", "-K", port.ifname, *off], check=False).returncode:
+                for feature in _OFFLOADS_OFF:  # ethtool gives up at the first that is fixed
+                    port.host.run(["ethtool", "-K", port.ifname, feature, "off"], check=False)
             port.host.run(["ip", "link", "set", port.ifname, "up", "promisc", "on"])
 
     @staticmethod
     def _switch_napi_on(port: Port) -> None:
-        port.host.run(["ethtool", "-K", port.ifname, "gro", "off"])
+        """GRO has been off since before the link came up: this is the change that it takes."""
         port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
 
 

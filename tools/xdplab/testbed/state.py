@@ -45,7 +45,7 @@ def working_folder(name: str) -> Path:
 class TestbedLock:
     """An exclusive lock on a testbed name, with what has been made or changed under it.
 
-    The kernel drops the lock when its holder dies; the state file stays and tells `xdplab down` what to remove.
+    The kernel drops the lock when its holder dies; the state file stays and tells `xdplab restore` what to remove.
     """
 
     __test__ = False
@@ -74,7 +74,7 @@ class TestbedLock:
             holder = file.read().strip() or "unknown"
             file.close()
             raise InputError(
-                f"testbed {self.name}: in use by process {holder}; wait for it, or stop it and run `xdplab down`"
+                f"testbed {self.name}: in use by process {holder}; wait for it, or stop it and run `xdplab restore`"
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -81,6 +81,16 @@ class Tester(ABC):
             PointFailed: the tester or the forwarder broke.
         """
 
+    def identity(self) -> Mapping[str, str] | None:
+        """What tells it from every other build and setting of it, so that a calibration holds for its next runs too.
+
+        None: it is calibrated before each run.
+        """
+        return None
+
+    def rest(self) -> None:  # noqa: B027 - most leave nothing there
+        """A repetition of a point is over: nothing may stay at the ports; what is slow to start may wait."""
+
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """Let go of the ports: another tester wants them, or the run is over. The next trial takes them again."""
 

@@ -33,7 +33,7 @@ def calibrate(
     Raises:
         PointFailed: the direct link carries nothing.
     """
-    paced, top = [], []
+    paced, top, stalled = [], [], []
     for number in range(1, repeats + 1):
         progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
         stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)
@@ -42,7 +42,9 @@ def calibrate(
             raise PointFailed(f"{tester.name}: the direct link {context.ports.first.ifname} carried no frame")
         paced.append(result.streams[0])
         stream = StreamSpec(kind="load", pps=None, frame_bytes=frame_bytes)
-        top.append(tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1)).streams[0])
+        fast = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1))
+        top.append(fast.streams[0])
+        stalled += [result.stalled_share, fast.stalled_share]
     latencies = merged([stream.latency for stream in paced if stream.latency])
     top_pps = median(stream.rx_pps for stream in top)
     return Calibration(
@@ -61,6 +63,7 @@ def calibrate(
         frame_bytes=frame_bytes,
         rx_program=context.rx_program,
         latency=latencies,
+        stalled_share=max(stalled),
     )
 
 

@@ -52,6 +52,8 @@ class FakeTester(Tester):
             _stream(trial, index, fluid, share, box.stall_frames if stalled and index == 0 else 0, box, rng)
             for index in range(len(trial.streams))
         )
+        if forwarder is not None:
+            forwarder.tally(sum(stream.received for stream in streams))
         return TrialResult(
             tester="fake",
             sender="fake",

@@ -23,7 +23,7 @@ from xdplab.testers.base import RxChoice, Tester, TesterContext
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
 from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, program_digest
 
 #: Frames that are queued before one system call sends them, for loads that are paced and for those that are not.
 _PACED_BATCH, _TOP_BATCH = 1, 64
@@ -100,7 +100,7 @@ class XskTester(Tester):
                 stdin=json.dumps(self._configuration(context, trial)),
                 stdout=answer,
                 log=context.workdir / "xsk-tester.log",
-                die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab down` looks
+                die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
             )
             try:
                 self._wait(process, context, trial)
@@ -111,6 +111,10 @@ class XskTester(Tester):
         if idle:
             raise Unsupported(f"tester {self.name}: {idle}")
         return self._result(told, context, trial)
+
+    def identity(self) -> Mapping[str, str] | None:
+        """The program, by its digest, and the options of its sockets."""
+        return {"xsk": program_digest("xsk"), "options": self.options.model_dump_json()}
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

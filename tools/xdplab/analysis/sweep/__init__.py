@@ -5,41 +5,16 @@ scikit-learn and scipy.stats take a second to import and are imported by the fun
 """
 
 from xdplab.analysis.sweep.analyse import (
-    MIN_CONFIGURATIONS,
-    SHOWN,
-    SweepAnalysis,
-    analyse_sweep,
-    is_sweep,
-    sweep_sentence,
+    SHOWN as SHOWN,
+    SweepAnalysis as SweepAnalysis,
+    analyse_sweep as analyse_sweep,
+    is_sweep as is_sweep,
+    sweep_sentence as sweep_sentence,
 )
-from xdplab.analysis.sweep.anova import Anova, Effect
-from xdplab.analysis.sweep.changes import Advice, Change
-from xdplab.analysis.sweep.clusters import Candidate, Cluster, Clustering
-from xdplab.analysis.sweep.importance import Importance
-from xdplab.analysis.sweep.outliers import Outlier
-from xdplab.analysis.sweep.rules import Rule, RuleSet
-from xdplab.analysis.sweep.table import Configuration, Factor, Statistics, Table
-
-__all__ = [
-    "MIN_CONFIGURATIONS",
-    "SHOWN",
-    "Advice",
-    "Anova",
-    "Candidate",
-    "Change",
-    "Cluster",
-    "Clustering",
-    "Configuration",
-    "Effect",
-    "Factor",
-    "Importance",
-    "Outlier",
-    "Rule",
-    "RuleSet",
-    "Statistics",
-    "SweepAnalysis",
-    "Table",
-    "analyse_sweep",
-    "is_sweep",
-    "sweep_sentence",
-]
+from xdplab.analysis.sweep.importance import Importance as Importance
+from xdplab.analysis.sweep.table import (
+    Configuration as Configuration,
+    Factor as Factor,
+    Statistics as Statistics,
+    Table as Table,
+)

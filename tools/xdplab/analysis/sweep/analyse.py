@@ -10,6 +10,7 @@ from xdplab.analysis.sweep.importance import Importance, importances, ratio_word
 from xdplab.analysis.sweep.outliers import Outlier, reference_us, split
 from xdplab.analysis.sweep.rules import Rule, RuleSet, find_rules
 from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
+from xdplab.methods import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord
 
 #: Fewer configurations than this are compared by eye.
@@ -43,7 +44,7 @@ class SweepAnalysis(Model):
 
 def is_sweep(study: StudySpec) -> bool:
     """True when the report shall ask which settings matter."""
-    return study.sweep is not None and study.method.name == "latency"
+    return study.sweep is not None and method_class(study.method.name).swept
 
 
 def analyse_sweep(run: RunRecord, trials: Sequence[TrialRecord]) -> list[SweepAnalysis]:
@@ -104,7 +105,7 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
         trials: its trials.
         found: what `analyse_sweep` says of them, by who has it already: that takes seconds.
     """
-    if run.study.method.name != "latency":
+    if not method_class(run.study.method.name).swept:
         return f"Which settings matter is not said of method {run.study.method.name}: a sweep is of method latency."
     found = found or analyse_sweep(run, trials)
     if not found:
@@ -155,11 +156,11 @@ def _what_matters(found: Sequence[Importance]) -> str:
 
 
 def _caution(table: Table) -> str:
-    """Said beside what matters as well when most visits were disturbed."""
-    disturbed, visits = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
-    if 2 * disturbed <= visits:
+    """Said beside what matters as well when most repetitions were disturbed."""
+    disturbed, taken = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
+    if 2 * disturbed <= taken:
         return ""
-    return f" The machine was disturbed in {disturbed} of {visits} visits: repeat on a quieter one."
+    return f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
 
 
 def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, grouped: bool) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep.table import ABSENT, Configuration, Table
 from xdplab.model import Model
+from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
 
 #: A configuration is near the best when its latency is at most this share above.

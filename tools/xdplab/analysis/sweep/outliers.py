@@ -7,9 +7,9 @@ interval, or above the kernel ping RTT".
 
 from statistics import median
 
-from xdplab.analysis.digits import significant
 from xdplab.analysis.sweep.table import Configuration, Table
 from xdplab.model import Model
+from xdplab.model.digits import significant
 
 #: From this share of the interval between probes on, a median latency counts as close to it.
 NEAR_INTERVAL = 0.5

@@ -11,48 +11,15 @@ import numpy as np
 from xdplab.analysis.sweep.importance import Importance
 from xdplab.analysis.sweep.rules import is_off, is_on
 from xdplab.analysis.sweep.table import Configuration
-from xdplab.model import InputError, Model
+from xdplab.model import InputError, Model, StudySpec
 from xdplab.model.design import same_level
+from xdplab.model.published import Published, PublishedCluster, PublishedTable, published_table
 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep.analyse import SweepAnalysis
 
 #: From this rank correlation of the clusters' means on, their order agrees.
 SAME_ORDER = 0.8
-
-
-class PublishedCluster(Model):
-    """One row of a published table."""
-
-    cluster: int
-    mean_us: float
-    std_us: float
-    rule: str
-
-
-class PublishedTable(Model):
-    """The clusters of one network card."""
-
-    title: str
-    ping_rtt_us: float
-    clusters_in_text: int
-    order: tuple[int, ...]
-    clusters: tuple[PublishedCluster, ...]
-    insignificant: tuple[str, ...]
-    worse: tuple[str, ...]
-
-
-class PublishedStudy(Model):
-    """A file of `xdplab/report/published`."""
-
-    document: str
-    setup: str
-    quantity: str
-    features: tuple[str, ...]
-    stands_for: dict[str, tuple[str, ...]]
-    #: What the authors' own tracing cost, part of all their figures.
-    tracing_overhead_us: tuple[float, float] | None = None
-    tables: dict[str, PublishedTable]
 
 
 class Row(Model):
@@ -79,7 +46,7 @@ class Claim(Model):
 class Beside(Model):
     """The published table beside ours."""
 
-    document: str
+    source: str
     setup: str
     title: str
     rows: tuple[Row, ...]
@@ -119,7 +86,13 @@ def names_of(rule: str, stands_for: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for each in found for name in stands_for.get(each, [each])))
 
 
-def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable, names: Mapping[str, str]) -> Beside:
+def beside_published(found: "SweepAnalysis", study: StudySpec) -> list[Beside]:
+    """Every table that the study names, beside ours."""
+    spec = study.sweep
+    return [beside(found, *published_table(each), spec.published_names) for each in spec.published] if spec else []
+
+
+def beside(found: "SweepAnalysis", study: Published, table: PublishedTable, names: Mapping[str, str]) -> Beside:
     """Compare.
 
     Args:
@@ -146,7 +119,7 @@ def beside(found: "SweepAnalysis", study: PublishedStudy, table: PublishedTable,
     same = found.quantity == study.quantity
     note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.quantity}: only the order compares."
     return Beside(
-        document=study.document,
+        source=study.source,
         setup=study.setup,
         title=table.title,
         rows=rows,
@@ -173,7 +146,7 @@ def _settings(row: Configuration, theirs: Mapping[str, str], on_levels: Mapping[
 def _members(
     rows: Sequence[Configuration],
     settings: Mapping[str, Mapping[str, bool]],
-    study: PublishedStudy,
+    study: Published,
     table: PublishedTable,
 ) -> dict[int, list[Configuration]]:
     """Cluster -> the configurations for which its rule is the first in the table's order that they meet."""
@@ -193,7 +166,7 @@ def _members(
 
 def _row(
     cluster: PublishedCluster, members: Mapping[int, Sequence[Configuration]], found: "SweepAnalysis",
-    study: PublishedStudy, known: set[str],
+    study: Published, known: set[str],
 ) -> Row:  # fmt: skip
     rows = members[cluster.cluster]
     absent = [name for name in names_of(cluster.rule, study.stands_for) if name not in known]

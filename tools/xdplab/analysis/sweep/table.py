@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep as a table: one row per configuration, one column per setting that varies, latency statistics beside them.
 
-Rows of one table share path and traffic: a one-way latency and a round trip, or two load levels, never meet.
+Rows of one table share path and traffic: a one-way latency and a round trip, or two loads, never meet.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from xdplab.analysis.distribution import Distribution, distribution
 from xdplab.analysis.summary import counted
+from xdplab.methods import Method, make_method
 from xdplab.model import Model, Point, RunRecord, TrialRecord
 from xdplab.model.design import TESTER, same_level
 from xdplab.model.study import Scalar
@@ -124,6 +126,7 @@ def log_features(statistics: Iterable[Statistics]) -> np.ndarray:
 
 def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
     """One table for each path and traffic profile of a run, of the configurations that were measured."""
+    method = make_method(run.study.method)
     by_point: dict[str, list[TrialRecord]] = defaultdict(list)
     for trial in trials:
         by_point[trial.point_id].append(trial)
@@ -138,7 +141,9 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
         planned = _varying(settings)
         rows = []
         for point in points:
-            row = _row(point, {name: settings[point.id].get(name, ABSENT) for name in planned}, by_point[point.id])
+            row = _row(
+                method, point, {name: settings[point.id].get(name, ABSENT) for name in planned}, by_point[point.id]
+            )
             if row is not None:
                 rows.append(row)
         factors = tuple(
@@ -210,8 +215,10 @@ def _factors(rows: Sequence[Configuration], factors: Sequence[Factor]) -> tuple[
     return tuple(found)
 
 
-def _row(point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord]) -> Configuration | None:
-    chosen = counted(trials)
+def _row(
+    method: Method[Any], point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord]
+) -> Configuration | None:
+    chosen = counted(method, trials)
     merged = Statistics.of(distribution(chosen))
     if merged is None:
         return None

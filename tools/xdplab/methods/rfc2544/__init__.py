@@ -1,30 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 §26.1 to §26.6 at a point: each clause is a module, the throughput found first serves the others."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-from xdplab.methods.base import Method, Session
+from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
+from xdplab.analysis.figures import RepetitionFigures, rate_of
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods.base import Method, Part, Session
+from xdplab.methods.column import Column
+from xdplab.methods.figure import P50, P99, Figure, LimitedBy
+from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
 from xdplab.methods.rfc2544.disruption import recovery, reset
 from xdplab.methods.rfc2544.equal_load import at_equal_load, durations
+from xdplab.methods.rfc2544.figures import (
+    CLAUSE_NAMES,
+    FORWARDING_RATE,
+    NDR,
+    PDR,
+    rfc2544_figures,
+    throughput_repetitions,
+    unsupported_clauses,
+)
+from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.loss_curve import loss_curve
 from xdplab.methods.rfc2544.scale import scale_of
+from xdplab.methods.rfc2544.search import PRESETS, Bound
+from xdplab.methods.rfc2544.section import rfc2544_section
+from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
-from xdplab.methods.search import PRESETS, Bound, LimitedBy
-from xdplab.model import Rfc2544Spec, TrafficSpec
-from xdplab.model.study import Clause
+from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
 
-__all__ = ["Rfc2544"]
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+__all__ = ["Rfc2544", "Rfc2544Spec"]
 
 
-class Rfc2544(Method):
+class Rfc2544(Method[Rfc2544Spec]):
     """The clauses of a spec, in the order of the RFC."""
 
     name: ClassVar[str] = "rfc2544"
-
-    def __init__(self, spec: Rfc2544Spec) -> None:
-        self.spec = spec
+    spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
+    figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, FORWARDING_RATE, P50, P99)
+    columns: ClassVar[tuple[Column, ...]] = (
+        figure_column(NDR, "NDR kpps"),
+        figure_column(FORWARDING_RATE, "kpps at overload"),
+        *LOAD_COLUMNS,
+    )
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
@@ -68,6 +93,53 @@ class Rfc2544(Method):
                     recovery(session, self.spec, traffic, ndr)
                 case "reset":
                     reset(session, self.spec, traffic, ndr)
+
+    def repetitions(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
+        """Throughput and forwarding rate."""
+        return throughput_repetitions(trials)
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> Rfc2544Figures:
+        """Each clause under its name."""
+        return rfc2544_figures(trials)
+
+    def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
+        """By its name."""
+        return unsupported_clauses(trials)
+
+    def notes(self, point: PointSummary) -> list[str]:
+        """A bimodal rate, and why a throughput is doubted."""
+        where = f"{point.forwarder}, {point.frame_bytes} bytes"
+        flooded = Rfc2544Figures.of(point).forwarding_rate
+        ndr = rate_of(point.by_repetition, NDR.key)
+        split = flooded.bimodal_kpps if flooded else ""
+        told = [f"{where}: at overload bimodal, kpps: {split}"] if split else []
+        return told + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """A clause under its name in `point_figures`, or what a variant contributes against the study's reference."""
+        (title,) = name
+        if title not in CLAUSE_NAMES:
+            steps = ablation(run, summaries)
+            told = [
+                variant.verdict() for variant in (steps.variants if steps else ()) if variant.summary.forwarder == title
+            ]
+            return Part(told, "" if told else "the study's reference was not measured with it")
+        points = [point for point in summaries if point.status != "unsupported"]
+        reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
+        found = {point.point_id: getattr(Rfc2544Figures.of(point), title) for point in points}
+        having = [point for point in points if found[point.point_id]]
+        lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
+        return Part(
+            [f"{point.forwarder}, {point.frame_bytes} bytes: {found[point.point_id]}" for point in having],
+            "; ".join(sorted(reasons)) or ("" if having else "not asked for, or no point came to it"),
+            f"not measured for {', '.join(lacking)}" if lacking else "",
+        )
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """What each variant contributes, then clause by clause; distributions where latency was measured beside."""
+        steps = ablation(page.run, page.summaries, page.trials)
+        ablated = [page.section(self, "ablation.html.j2", steps=steps)] if steps else []
+        return [*ablated, *rfc2544_section(self, page), page.pictures()]
 
 
 #: The clause that each name stands for, as it is journaled.

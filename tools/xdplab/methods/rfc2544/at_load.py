@@ -3,8 +3,9 @@
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import scale_of
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import load_streams, probe_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.2"
 _SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)

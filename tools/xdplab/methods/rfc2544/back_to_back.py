@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from xdplab.methods.base import Session
+from xdplab.methods.base import Trials
 from xdplab.methods.rfc2544.scale import scale_of
-from xdplab.methods.search import Bound
+from xdplab.methods.rfc2544.search import Bound
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import burst_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 from xdplab.model.trial import LOAD_TOLERANCE
 
 CLAUSE = "RFC 2544 26.4"
@@ -32,7 +33,7 @@ class Burst:
     limited_by: Literal["forwarder", "tester"]
 
 
-def back_to_back(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, found: Bound) -> None:
+def back_to_back(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec, found: Bound) -> None:
     """Repeat the search for the burst length; RFC 9004 §5 asks for the average and its spread over the tests."""
     scale = scale_of(spec)
     ceiling = session.ceiling_pps / len(traffic.directions)
@@ -94,7 +95,7 @@ _BUFFER_FIGURES = (
 )  # fmt: skip
 
 
-def _longest_burst(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, longest: int, ceiling: float) -> Burst:
+def _longest_burst(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec, longest: int, ceiling: float) -> Burst:
     """Bisect the logarithm of the length, the longest burst first.
 
     A burst shows what the forwarder holds where all of it was sent, and without a pause in which it could catch up.

@@ -3,8 +3,9 @@
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import scale_of, top_load
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import load_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 
 RECOVERY, RESET = "RFC 2544 26.5", "RFC 2544 26.6"
 _OVERLOAD, _RELIEF = 1.1, 0.5

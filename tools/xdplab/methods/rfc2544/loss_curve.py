@@ -5,8 +5,9 @@ from typing import Any
 
 from xdplab.methods.base import Session
 from xdplab.methods.rfc2544.scale import scale_of, top_load
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import load_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.3"
 #: The RFC's coarsest allowed step is 10 % of the maximum rate.

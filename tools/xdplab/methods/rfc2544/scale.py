@@ -3,7 +3,8 @@
 
 from dataclasses import dataclass
 
-from xdplab.model import Rfc2544Spec, TrafficSpec
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
+from xdplab.model import TrafficSpec
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 §26.1: the highest load without loss (NDR), and those with a tolerated loss (PDR), in one search."""
 
-from xdplab.methods.base import Session
+from xdplab.methods.base import Trials
 from xdplab.methods.rfc2544.scale import top_load
-from xdplab.methods.search import SearchResult, Step, search
+from xdplab.methods.rfc2544.search import SearchResult, Step, search
+from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import load_streams
-from xdplab.model import Rfc2544Spec, TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.1"
 
 
-def throughput(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> SearchResult:
+def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> SearchResult:
     """Search and journal the bounds. Loads are per direction, counts over all of them."""
     directions = len(traffic.directions)
 

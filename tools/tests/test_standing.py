@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sentence of a micro-benchmark: who is ahead, what limits, or why that cannot be said; the same everywhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import micro_records as micro
+from lab.command import Done
+from robot.api import SkipExecution
+
+from xdplab.analysis import Answer, answer, summarise
+from xdplab.model import TrialRecord
+from xdplab.robot import XdplabLibrary
+
+TWO = micro.study(("one", "two", "three"), method={"name": "micro", "workloads": ["rxdrop", "l2fwd"]})
+STAGES = micro.study(("one", "two"), method={"name": "stages", "rates_pps": [128, 5000]})
+
+
+def rates(
+    of: Mapping[str, Sequence[float]], spec: Mapping[str, Any] = TWO, at: Mapping[str, str] | None = None, **more: Any
+) -> list[TrialRecord]:
+    """Repetitions of cases, in Mpps."""
+    levels = at or {"workload": "rxdrop"}
+    points = {case: micro.point(spec, case, **levels) for case in of}
+    return [
+        micro.trial(points[case], value * 1e6, repetition=n, **more)
+        for case, values in of.items()
+        for n, value in enumerate(values)
+    ]
+
+
+def told(trials: Sequence[TrialRecord], spec: Mapping[str, Any] = TWO) -> Answer:
+    run = micro.run(spec)
+    return answer(run, summarise(run, trials), trials)
+
+
+def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
+    found = told(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
+    assert found.said
+    assert found.sentence == (
+        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one, the next (1.81 times where their repetitions "
+        "are closest)."
+    )
+
+
+def test_overlapping_repetitions_are_not_told_apart() -> None:
+    found = told(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
+    assert found == Answer(sentence="rxdrop: two (4 Mpps) and one (2.05 Mpps) cannot be told apart.", said=True)
+
+
+@pytest.mark.parametrize(("count", "times"), [(1, "1 repetition"), (3, "3 repetitions")])
+def test_fewer_than_four_repetitions_name_nobody(count: int, times: str) -> None:
+    found = told(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
+    words = f"Who is ahead cannot be said: too few: {times} of a case, 4 are needed."
+    assert found == Answer(sentence=words, said=False)
+
+
+def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
+    limited = rates({"one": [0.645, 0.644, 0.646, 0.645]}, sent_pps=0.645e6)
+    free = rates({"two": [2.0, 2.1, 1.9, 2.0]}, sent_pps=2.8e6)
+    found = told([*limited, *free])
+    assert found.sentence == (
+        "rxdrop: who is ahead cannot be said: one (0.645 Mpps) took all that the tester sent, so the tester was the "
+        "limit."
+    )
+    assert not found.said
+    fastest = told([*rates({"one": [3.0] * 4}, sent_pps=3.01e6), *free])
+    assert fastest.sentence.startswith("rxdrop: one is ahead with 3 Mpps, the tester's limit, at least 1.5 times")
+
+
+def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
+    disturbed = rates({"one": [9.0] * 4}, status="disturbed")
+    clean = rates({"two": [2.0] * 4, "three": [1.0] * 4})
+    failed = micro.trial(micro.point(TWO, "two", workload="l2fwd"), None, status="failed", reason="it fell over")
+    found = told([*disturbed, *clean, failed])
+    assert found.sentence == (
+        "rxdrop: two is ahead with 2 Mpps, 2 times as much as three, the next (2 times where their "
+        "repetitions are closest). Failed: l2fwd: two. Disturbed in most repetitions: rxdrop: one."
+    )
+    busy = told(rates({"one": [9.0] * 4, "two": [2.0] * 4}, status="disturbed"))
+    assert not busy.said
+    assert busy.sentence.startswith("Who is ahead cannot be said: every case was disturbed in most repetitions")
+    assert told([*disturbed, *rates({"two": [2.0] * 4})]).sentence.startswith(
+        "rxdrop: who is ahead cannot be said: the machine was disturbed."
+    )
+
+
+def test_a_disturbed_repetition_that_was_made_anew_decides_nothing() -> None:
+    """A trial stalled for most of its time became the reported median."""
+    slow = rates({"two": [0.1]}, status="disturbed")
+    again = [one.model_copy(update={"repetition": one.repetition + 1}) for one in rates({"two": [4.0] * 4})]
+    found = told([*rates({"one": [2.0] * 5}), *slow, *again])
+    assert "two is ahead with 4 Mpps" in found.sentence
+
+
+def test_rates_are_told_for_themselves_and_less_latency_is_ahead() -> None:
+    stages = [
+        micro.staged(micro.point(STAGES, case, rate_pps=rate), [us * 1000] * 5, repetition=n)
+        for case, us in (("one", 20), ("two", 30))
+        for rate in (128.0, 5000.0)
+        for n in range(4)
+    ]
+    assert told(stages, STAGES).sentence == " ".join(
+        f"stages at {rate} frames per second: one is ahead with 20 µs, p50, 1.5 times as fast as two, the next "
+        "(1.5 times where their repetitions are closest)."
+        for rate in ("128", "5,000")
+    )
+
+
+def test_modes_are_compared_within_a_function_only() -> None:
+    spec = micro.functions(functions=["router", "macswap"], traffic=["dropped"])
+    mpps = {"router, xdp": 2.0, "router, af_xdp": 1.0, "macswap, xdp": 30.0, "macswap, af_xdp": 40.0}
+    trials = rates({case: [value] * 4 for case, value in mpps.items()}, spec, {"traffic": "dropped"})
+    found = told(trials, spec)
+    assert "dropped: of router xdp is ahead with 2 Mpps, 2 times as much as af_xdp" in found.sentence
+    assert "; of macswap af_xdp is ahead with 40 Mpps, 1.33 times as much as xdp" in found.sentence
+
+
+def test_one_case_and_none() -> None:
+    assert told(rates({"one": [1.0] * 4})).sentence == (
+        "Who is ahead cannot be said: no two cases of one workload were measured."
+    )
+    nothing = micro.trial(micro.point(TWO, "one"), None, status="unsupported", reason="no")
+    assert told([nothing]).sentence == "Nothing was measured."
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_it_is_the_same_on_the_console_in_the_report_and_for_robot(
+    count: int, cli: Callable[..., Done], results: Path
+) -> None:
+    trials = rates({"one": [11_300.0] * count, "two": [0.01] * count})
+    folder = micro.store(results, TWO, trials)
+    found = told(trials)
+    out = cli("show").out
+    assert found.sentence in out
+    assert "e+" not in out
+    assert cli("report").code == 0
+    assert f'<p class="answer">{found.sentence}</p>' in folder.report.read_text(encoding="utf-8")
+    library = XdplabLibrary()
+    library._answer = found
+    if count < 4:
+        with pytest.raises(SkipExecution, match=found.sentence):
+            library.question_was_answered()
+    else:
+        assert library.question_was_answered() == found.sentence
+        assert "1,130,000 times" in found.sentence

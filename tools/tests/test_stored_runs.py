@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of each method, stored: read, shown, compared, traced and drawn again, without the plug-ins that made them.
+
+When this fails because a model has changed, old runs of users cannot be read either: raise SCHEMA_VERSION or read both.
+The expected figures are those of the day on which they were made.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.command import Done
+from robot.api import SkipExecution
+
+from xdplab.analysis import summarise
+from xdplab.methods import method_class, method_names
+from xdplab.model import InputError, plugins
+from xdplab.results import RunFolder
+from xdplab.robot import library
+
+STORED = Path(__file__).parent / "data" / "stored"
+METHODS = sorted(path.name for path in STORED.iterdir())
+#: In the report of each: a heading of its own, and a figure.
+WORDS = {
+    "breakdown": ("Where a frame's time goes", "redirect to end"),
+    "functions": ("Modes in order, and the published order", "firewall, af_xdp-poll"),
+    "micro": ("<h2>Rates</h2>", "NETDEV_XDP_ACT_XSK_ZEROCOPY"),
+    "rfc2544": ("Throughput (RFC 2544 §26.1)", "Forwarding rate at overload"),
+    "stages": ("<h2>Stages</h2>", "time stamps: software"),
+    "tracing": ("What the measurement costs", "static probes (USDT), recorded by perf"),
+}
+
+
+def test_each_method_has_one() -> None:
+    named = {method_class(name).name for name in method_names()}
+    assert {*METHODS, "latency"} == named  # latency: test_stored_run.py
+    assert set(WORDS) == set(METHODS)
+    assert all(sum(file.stat().st_size for file in (STORED / name).iterdir()) < 200_000 for name in METHODS)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No forwarder, tester or knob is installed."""
+    real = plugins.find
+
+    def find(group: str, kind: str, name: str) -> Any:
+        if group != "xdplab.methods":
+            raise InputError(f"{kind} {name!r} is not here")
+        return real(group, kind, name)
+
+    monkeypatch.setattr(plugins, "find", find)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.usefixtures("alone")
+def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
+    name: str, results: Path, cli: Callable[..., Done]
+) -> None:
+    shutil.copytree(STORED / name, results / name)
+    rows = cli("show", name, "--json").json()
+    expected = json.loads((STORED / name / "expected.json").read_text(encoding="utf-8"))
+    assert [{key: row[key] for key in known} for row, known in zip(rows, expected, strict=True)] == [
+        {key: pytest.approx(value, rel=1e-9) if isinstance(value, float) else value for key, value in known.items()}
+        for known in expected
+    ]
+    assert cli("show", name).code == 0
+    assert cli("show", name, "--csv").out.count("\n") == 1 + len(rows)
+    assert cli("show", name, rows[0]["point_id"]).out.startswith(f"point {rows[0]['point_id']}: ")
+    (found,) = cli("compare", name, name, "--json").json()["comparisons"]
+    assert found["environment"] == {}
+    assert cli("report", name).code == 0
+    html = RunFolder(results / name).report.read_text(encoding="utf-8")
+    for words in WORDS[name]:
+        assert words in html
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "said"),
+    [
+        ("rfc2544", ("throughput",), "bounds"),
+        ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
+        ("tracing", ("perf",), "us at p50"),
+        ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),
+        ("functions", ("firewall", "xdp"), "{'traffic': 'dropped'}, firewall, xdp (native): {'mpps'"),
+        ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),
+        ("micro", ("anything",), "skipped: anything: method micro has no parts"),
+    ],
+)
+def test_a_suite_asks_for_a_part_of_a_method(
+    name: str, part: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(library.logger, "info", lines.append)
+    monkeypatch.setattr(library.logger, "console", lambda line: None)
+    folder, suite = RunFolder(STORED / name), library.XdplabLibrary()
+    suite._run = folder.load()
+    suite._summaries = summarise(suite._run, folder.trials())
+    try:
+        suite.part_was_measured(*part)
+    except SkipExecution as exc:
+        lines.append(f"skipped: {exc}")
+    assert any(said in line for line in lines), lines

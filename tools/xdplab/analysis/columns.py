@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of the table of points that methods share, and all of a method: for terminal, report, JSON and CSV alike."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.figures import rate_of
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods import Column, Figure, Method
+from xdplab.model.digits import number, percent, ratio
+
+
+def kpps(value: float) -> str:
+    """Of frames per second."""
+    return number(value / 1000)
+
+
+def lost(point: PointSummary) -> str:
+    """Of a point's frames."""
+    return f"lost {percent(point.loss_ratio)}" if point.loss_ratio else ""
+
+
+def _machines(name: str) -> Callable[[PointSummary], str]:
+    """Marks a percentile that is the machine's."""
+    return lambda point: "†" if name in point.machine_tail else ""
+
+
+#: Of a trial with probes at a stated load.
+LOAD_COLUMNS = (
+    Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
+    Column("loss_ratio", "loss", lambda point: point.loss_ratio, ratio, places=("terminal",)),
+    Column("p50_us", "p50 µs", lambda point: point.p50_us, below=lost, ratio="times as fast", main=True),
+    Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us")),
+    Column("p999_us", "p99.9 µs", lambda point: point.p999_us, mark=_machines("p999_us")),
+    Column("p99999_us", "p99.999 µs", lambda point: point.p99999_us, mark=_machines("p99999_us"), places=("html",)),
+    Column("achieved_pps", "achieved kpps", lambda point: point.achieved_pps, kpps, places=("html",),
+           mark=lambda point: "*" if point.tester_limited else "",
+           below=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else ""),
+)  # fmt: skip
+
+
+def figure_column(figure: Figure, title: str = "") -> Column:
+    """Of a figure of each repetition: its median, as a bound where it is one, `?` where it is doubted."""
+
+    def text(point: PointSummary) -> str:
+        return figure_text(point, figure)
+
+    def mark(point: PointSummary) -> str:
+        rate = rate_of(point.by_repetition, figure.key) if figure.more else None
+        return " ?" if rate and rate.doubt else ""
+
+    def value(point: PointSummary) -> float | None:
+        return median_of(point, figure.key)
+
+    words = "times as much" if figure.more else "times as fast"
+    return Column(figure.key, title or figure.title, value, words=text, mark=mark, ratio=words, main=True)
+
+
+def range_columns(figure: Figure) -> tuple[Column, Column]:
+    """The lowest and the highest of all repetitions."""
+
+    def values(point: PointSummary) -> list[float]:
+        return [value for one in point.by_repetition if (value := one.value(figure.key)) is not None]
+
+    return (
+        Column(f"{figure.key}_low", f"{figure.unit} from", lambda point: min(values(point), default=None), figure.told),
+        Column(f"{figure.key}_high", f"{figure.unit} to", lambda point: max(values(point), default=None), figure.told),
+    )
+
+
+def median_of(point: PointSummary, key: str) -> float | None:
+    """Over the clean repetitions, or over all when there are none."""
+    known = [(one, value) for one in point.by_repetition if (value := one.value(key)) is not None]
+    stands = [pair for pair in known if not pair[0].was_disturbed(key)] or known
+    return median(value for _, value in stands) if stands else None
+
+
+def figure_text(point: PointSummary, figure: Figure) -> str:
+    """The same as people read it; a dash where it was not looked for."""
+    if figure.more:
+        rate = rate_of(point.by_repetition, figure.key)
+        return rate.text(figure.per, digits=4) if rate else "-"
+    value = median_of(point, figure.key)
+    return "-" if value is None else number(value / figure.per)
+
+
+def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
+    """As the method says; one that says none has its figures."""
+    return method.columns or tuple(figure_column(each) for each in method.figures)
+
+
+def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
+    """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
+    several_paths = len({point.path for point in points}) > 1
+    return [
+        Column("forwarder", "forwarder", lambda point: point.forwarder, str),
+        *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
+        Column("mode", "mode", lambda point: point.mode or None, str),
+        Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str),
+        Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str),
+        *own_columns(method),
+        Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
+        Column("status", "status", lambda point: point.status, str),
+    ]
+
+
+def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:
+    """What `xdplab show --json` prints: each point as it is recorded, and the columns of its method."""
+    points = list(points)
+    columns = columns_of(method, points)
+    found = []
+    for point in points:
+        row = point.model_dump(mode="json")
+        found.append(row | {column.key: column.of(point) for column in columns if column.key not in row})
+    return found

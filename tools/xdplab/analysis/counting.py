@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What methods share that count by themselves: a figure in each trial's record, and who is ahead by it."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.standing import Contender, standings
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods import Figure, Method, Session
+from xdplab.methods.base import SpecT
+from xdplab.methods.rates import counted_trials, first_frames, took_all
+from xdplab.model import RunRecord, TrialRecord
+
+
+class CountingMethod(Method[SpecT]):
+    """A trial has the values of `figures` by their keys."""
+
+    repeats_whole: ClassVar[bool] = True
+    one_way: ClassVar[bool] = False
+
+    @abstractmethod
+    def where(self, point: PointSummary) -> str:
+        """Points of one place are compared: `rxdrop`."""
+
+    def place(self, point: PointSummary, figure: Figure) -> Contender:
+        """A point beside the others at its place."""
+        return Contender(point, figure, point.forwarder, self.where(point))
+
+    def prove(self, session: Session) -> None:
+        """What takes effect with the first frame, as busy polling before Linux 6.13, is given some and asked again."""
+        first_frames(session)
+
+    def values(self, trial: TrialRecord) -> dict[str, float | None]:
+        """Of one trial."""
+        return {each.key: trial.figures[each.key] for each in self.figures if each.key in trial.figures}
+
+    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
+        """The values of each, and whether the tester was the limit."""
+        return [
+            RepetitionFigures(
+                repetition=trial.repetition,
+                disturbed=trial.status == "disturbed",
+                values=(values := self.values(trial)),
+                limited_by=dict.fromkeys(values, "tester") if took_all(trial.figures) else {},
+                loss_ratio=0.0,
+                achieved_pps=0.0,
+                forwarded_pps=0.0,
+            )
+            for trial in counted_trials(trials)
+        ]
+
+    def contenders(self, points: Sequence[PointSummary]) -> list[Contender]:
+        """Each point with the first of the figures that it has."""
+        found = [(point, figure) for point in points if (figure := _first(self.figures, point))]
+        return [self.place(point, figure) for point, figure in found]
+
+    def notes(self, point: PointSummary) -> list[str]:
+        """A bimodal figure."""
+        splits = [one.bimodal for one in self.contenders([point]) if one.figure.more and one.bimodal]
+        return [f"{self.where(point)}: {point.forwarder}: bimodal, {self.figures[0].unit}: {each}" for each in splits]
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+        """Who is ahead at each place."""
+        called = {f"{self.where(point)}: {point.forwarder}": point for point in summaries}
+        return standings(self.contenders(summaries), called)
+
+
+def _first(figures: Sequence[Figure], point: PointSummary) -> Figure | None:
+    return next((each for each in figures if any(one.value(each.key) for one in point.by_repetition)), None)

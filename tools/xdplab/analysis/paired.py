@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of one repetition in pairs: the same with something and without it, in turns."""
+
+from collections.abc import Iterable
+
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.stats import MIN_PAIRS
+from xdplab.model import TrialRecord
+
+
+def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:
+    """Last attempts of each clause, paired in their order; undisturbed pairs alone if there are enough of them."""
+    chosen = []
+    for clause in clauses:
+        last: dict[tuple[int, int], TrialRecord] = {}
+        for trial in trials:
+            if trial.clause == clause and trial.result is not None:
+                last[(trial.repetition, trial.trial)] = trial
+        chosen.append([trial for _, trial in sorted(last.items(), key=lambda item: item[0])])
+    pairs = list(zip(*chosen, strict=False))
+    undisturbed = [pair for pair in pairs if _undisturbed(pair)]
+    return undisturbed if len(undisturbed) >= MIN_PAIRS else pairs
+
+
+def clean_pairs(pairs: Iterable[tuple[TrialRecord, ...]]) -> int:
+    """How many of them the machine disturbed on neither side."""
+    return sum(_undisturbed(pair) for pair in pairs)
+
+
+def _undisturbed(pair: tuple[TrialRecord, ...]) -> bool:
+    return all(trial.status == "ok" for trial in pair)
+
+
+def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
+    """p50 and p99 of each trial in us."""
+    merged = [distribution([trial]) for trial in trials]
+    found = {name: [one.percentile_us(float(name[1:-3])) for one in merged] for name in ("p50_us", "p99_us")}
+    return {name: [value for value in values if value is not None] for name, values in found.items()}

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the frames counted to the number: trials, what was set aside and why, formula, interval. Of one point."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.columns import figure_text
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.summary import PointSummary, counted
+from xdplab.methods import Figure, make_method
+from xdplab.model import InputError, RunRecord, TrialRecord
+from xdplab.model.digits import significant
+
+
+def find_point(run: RunRecord, name: str) -> str:
+    """The id of a point by its id, the beginning of it, or its title.
+
+    Raises:
+        InputError: none is called so, or several are; tells which.
+    """
+    found = [point_id for point_id, point in run.points.items() if point_id.startswith(name) or point.title == name]
+    found = found or [point_id for point_id, point in run.points.items() if point.forwarder.title == name]
+    if len(found) == 1:
+        return found[0]
+    told = ", ".join(f"{point_id} ({run.points[point_id].title})" for point_id in (found or run.points))
+    raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {told}")
+
+
+def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
+    """Line by line, for the terminal and for the report."""
+    method, point = make_method(run.study.method), run.points[summary.point_id]
+    own = [trial for trial in trials if trial.point_id == summary.point_id]
+    standing = {(trial.repetition, trial.trial) for trial in counted(method, own)}
+    yield f"point {summary.point_id}: {point.title}, path {point.path.value}, {point.traffic.frame_bytes} bytes"
+    yield f"{summary.status}{f': {summary.reason}' if summary.reason else ''}"
+    for trial in own:
+        yield _of_trial(trial, (trial.repetition, trial.trial) in standing)
+    for figure in method.figures:
+        yield from _of_figure(figure, summary)
+    for comparison in filter(None, (answer.comparison, answer.at_rate)):
+        if summary.point_id in (comparison.point_id, comparison.reference_id):
+            yield (
+                f"ratio {comparison.point} over {comparison.reference}: {comparison.text()}, "
+                f"{comparison.clean} clean of {comparison.repetitions} pairs: {comparison.verdict()}"
+            )
+
+
+def _of_trial(trial: TrialRecord, stands: bool) -> str:
+    where = f"repetition {trial.repetition + 1}, trial {trial.trial + 1}"
+    where += f", attempt {trial.attempt + 1}" if trial.attempt else ""
+    what = f" ({trial.purpose}{f', {trial.clause}' if trial.clause else ''})"
+    status = f"{trial.status}{f': {trial.reason}' if trial.reason else ''}"
+    if trial.result is None:
+        return f"{where}{what}: {status}"
+    result = trial.result
+    frames = f"{result.sent} frames sent, {result.received} received, {result.lost} lost in {result.elapsed_s:.3f} s"
+    told = f"; {trial.figures['told']}" if "told" in trial.figures else ""
+    used = "; stands for the point" if stands else "; set aside" if trial.purpose == "measure" else ""
+    return f"{where}{what}: {frames}{told}; {status}{used}"
+
+
+def _of_figure(figure: Figure, summary: PointSummary) -> Iterator[str]:
+    found = [one for one in summary.by_repetition if one.was_searched(figure.key)]
+    if not found:
+        return
+    clean = [one for one in found if not one.was_disturbed(figure.key)]
+    stands = clean or found
+    known = [value / figure.per for one in stands if (value := one.value(figure.key)) is not None]
+    which = f"{len(clean)} clean of {len(found)}" if clean else f"all {len(found)}, each disturbed, of the"
+    values = ", ".join(_value(one, figure) for one in stands)
+    yield f"{figure.title}: median of {which} repetitions: {values}" + (
+        f" = {significant(median(known), 4)}" if known else ""
+    )
+    shown = figure_text(summary, figure)
+    bounds = sorted({limit for one in stands if (limit := one.limited_by.get(figure.key))})
+    if bounds or any(figure.key in one.doubts for one in stands):
+        said: list[Any] = [f"limited by {', '.join(bounds)}"] if bounds else []
+        said += dict.fromkeys(one.doubts[figure.key] for one in stands if figure.key in one.doubts)
+        yield f"  told as {shown}: {'; '.join(said)}"
+    resolution = max((one.resolution.get(figure.key, 0.0) for one in stands), default=0.0)
+    if resolution:
+        yield f"  resolution of the measure: {significant(100 * resolution, 2)} %"
+
+
+def _value(one: RepetitionFigures, figure: Figure) -> str:
+    value = one.value(figure.key)
+    return f"#{one.repetition + 1} {'nothing found' if value is None else significant(value / figure.per, 4)}"

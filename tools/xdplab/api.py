@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What plug-ins, gates and notebooks import. Nothing else of xdplab is promised to stay where it is.
+
+A plug-in subclasses `Forwarder`, `Tester`, `Knob` or `Method` and names its class in an entry point group of its own
+package (`xdplab.forwarders`, `.testers`, `.knobs`, `.methods`); a gate or a notebook calls `load` or `measure`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from xdplab import app
+from xdplab.analysis import Answer, Comparison, PointSummary, answer, compare_points, summarise
+from xdplab.analysis.columns import rows_of
+from xdplab.analysis.distribution import Distribution, distribution
+from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.figures import RepetitionFigures, not_reached
+from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.fake import Box, FakeForwarder
+from xdplab.forwarders.process import how_it_ended
+from xdplab.knobs import Knob, KnobContext
+from xdplab.methods import Column, Counted, Figure, Method, PointFigures, Session, make_method
+from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.model import (
+    InputError,
+    LatencySummary,
+    MethodSpec,
+    Missing,
+    Model,
+    Point,
+    PointFailed,
+    RunRecord,
+    StreamResult,
+    StreamSpec,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+)
+from xdplab.results import RunFolder, find_run
+from xdplab.runner import Listener, RunOutcome
+from xdplab.testers import Tester, TesterContext
+from xdplab.tools import project_root
+
+__all__ = [
+    "Answer",
+    "Box",
+    "Column",
+    "Comparison",
+    "Counted",
+    "Distribution",
+    "Dut",
+    "FakeForwarder",
+    "Figure",
+    "Forwarder",
+    "InputError",
+    "Knob",
+    "KnobContext",
+    "LatencySummary",
+    "Listener",
+    "Method",
+    "MethodSpec",
+    "Missing",
+    "Model",
+    "Point",
+    "PointFailed",
+    "PointFigures",
+    "PointSummary",
+    "RepetitionFigures",
+    "Run",
+    "RunRecord",
+    "Session",
+    "StreamResult",
+    "StreamSpec",
+    "StudySpec",
+    "Tester",
+    "TesterContext",
+    "TrafficSpec",
+    "TrialRecord",
+    "TrialResult",
+    "TrialSpec",
+    "Unsupported",
+    "XdplabError",
+    "compare_points",
+    "distribution",
+    "doubts_of_one",
+    "how_it_ended",
+    "load",
+    "load_streams",
+    "measure",
+    "not_reached",
+    "points",
+    "probe_streams",
+    "project_root",
+    "read_study",
+]
+
+
+read_study = app.read_study
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as typed objects; `folder` is where it lies."""
+
+    folder: Path
+    record: RunRecord
+    trials: Sequence[TrialRecord]
+    #: How it ended, of one that was made here.
+    outcome: RunOutcome | None = None
+
+    @cached_property
+    def points(self) -> list[PointSummary]:
+        """A summary of each point, in the study's order."""
+        return summarise(self.record, self.trials)
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The first sentence of its report."""
+        return answer(self.record, self.points, self.trials)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `xdplab show --json` prints."""
+        return rows_of(make_method(self.record.study.method), self.points)
+
+    def frame(self, make: Callable[[list[dict[str, Any]]], Any]) -> Any:
+        """The same as a table of your library: `run.frame(pandas.DataFrame)`, `run.frame(polars.DataFrame)`.
+
+        Nested values are left out: what is in a cell is a number, a text, or nothing.
+        """
+        plain = (bool, int, float, str, type(None))
+        return make([{key: value for key, value in row.items() if isinstance(value, plain)} for row in self.rows()])
+
+
+def load(name: str | Path = "latest", results: Path | None = None) -> Run:
+    """A run folder by its path, or by its name in the results folder.
+
+    Raises:
+        InputError: there is none, or another version wrote it.
+    """
+    return _run(find_run(str(name), results or app.results_folder()))
+
+
+def points(study: StudySpec) -> Sequence[Point]:
+    """What a study comes to; nothing is run.
+
+    Raises:
+        InputError: something in it cannot be.
+    """
+    return app.prepare(study).plan.points
+
+
+def measure(study: StudySpec | Path, changes: dict[str, Any] | None = None, listener: Listener | None = None) -> Run:
+    """Execute a study into a new run folder, with some of its keys replaced.
+
+    Raises:
+        InputError: it is bad, or nothing could be measured.
+        Missing: this machine has not got what all of it needs.
+    """
+    spec = study if isinstance(study, StudySpec) else app.read_study(study, changes)
+    folder, outcome = app.run_study(app.prepare(spec), listener or Listener(), app.results_folder())
+    return _run(folder, outcome)
+
+
+def _run(folder: RunFolder, outcome: RunOutcome | None = None) -> Run:
+    return Run(folder.path, folder.load(), folder.trials(), outcome)

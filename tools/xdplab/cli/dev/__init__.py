@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab dev`: what judges xdplab itself on simulated data, records programs for its tests, and writes a document.
+
+What a command needs is imported in its function, as in `cli.main`.
+"""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from xdplab.cli.dev.record import record
+from xdplab.cli.runs import AsJson, Results
+from xdplab.tools import results_folder
+
+dev = typer.Typer(no_args_is_help=True, help="For who works on xdplab: benchmarks of it, and recorders for its tests.")
+dev.add_typer(record, name="record")
+
+
+@dev.command("bench-search")
+def bench(
+    searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection."""
+    from xdplab.cli.dev.bench_search import bench_search, bench_table
+
+    found = bench_search(searches, lambda text: print(text, file=sys.stderr))
+    print(json.dumps(found.model_dump(), indent=1) if as_json else bench_table(found))
+
+
+@dev.command("bench-analysis")
+def bench_of_analysis(
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Judge `sweep` on runs simulated from the delay study's tables, and time it on 10,000 trials."""
+    from xdplab.cli.dev.bench_analysis import bench_analysis, bench_text
+
+    found = bench_analysis(seeds, lambda text: print(text, file=sys.stderr))
+    print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
+
+
+@dev.command("false-alarms")
+def false_alarms(
+    run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
+    group: Annotated[int, typer.Option(min=3, max=100, help="repetitions per comparison")] = 5,
+    simulated: Annotated[
+        int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
+    ] = None,
+    as_json: AsJson = False,
+    results: Results = None,
+) -> None:
+    """Count how often a forwarder is called different from itself, or equal things under simulated noise are."""
+    from xdplab import app
+    from xdplab.analysis import self_comparisons
+    from xdplab.cli.dev.bench_intervals import bench_intervals, bench_table
+    from xdplab.model import InputError
+
+    if simulated:
+        rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
+        return
+    folder, summaries = app.summaries_of(run, results or results_folder())
+    if len(summaries) != 2:
+        raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
+    called = {metric: self_comparisons(summaries[0], summaries[1], group, metric) for metric in ("p50_us", "p99_us")}
+    if as_json:
+        print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))
+        return
+    for metric, found in called.items():
+        different = [one.text() for one in found if one.better is not None]
+        unsaid = sum(bool(one.hindrances) for one in found)
+        print(
+            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
+            f"of {unsaid} nothing was said"
+        )
+
+
+@dev.command("data-format")
+def format_of_data() -> None:
+    """Print docs/data-format.md, made of the models."""
+    from xdplab.cli.dev.data_format import data_format
+
+    print(data_format(), end="")

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a frame's latency goes, by the forwarder's own probes; and what the probes themselves cost.
+
+At each rate pairs of trials, one without and one with the probes attached, in turns of which comes first. The tester's
+latency of the two tells what tracing costs; the stages are those of the traced ones and hold that cost.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods.base import Session
+from xdplab.methods.batches import STAGES, stage_figures
+from xdplab.methods.breakdown.figures import CLAUSE, WITH, BreakdownFigures, breakdown_answer, breakdown_figures
+from xdplab.methods.probes import attached
+from xdplab.methods.traced import TracedMethod, TracedSpec
+from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+
+class BreakdownSpec(TracedSpec):
+    """Method `breakdown`: where a frame's latency goes, by the forwarder's own probes; with and without them."""
+
+    name: Literal["breakdown"]
+
+
+class Breakdown(TracedMethod[BreakdownSpec]):
+    """Pairs of trials at each rate of the spec."""
+
+    name: ClassVar[str] = "breakdown"
+    spec_model: ClassVar[type[MethodSpec]] = BreakdownSpec
+
+    @property
+    def ways(self) -> Sequence[str]:
+        """By the probes."""
+        return (WITH,)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """Each rate in turn; a forwarder without probes is unsupported."""
+        target = session.forwarder.probes(session.dut)
+        with attached(session.dut, target, 1):
+            pass  # so that a build without probes is told before anything is measured
+        for one in self.rounds(session, traffic, self.ways):
+            with attached(session.dut, target, one.every) as probes:
+                session.trial(one.spec, purpose="search", clause=one.clause)
+                found = stage_figures(probes.end())
+            if found["batches"]:  # none when the trial was answered from the journal of a resumed run
+                kept = {"rate_pps": one.rate_pps, "recorded_one_in": one.every, **found}
+                session.found(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", kept)
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> BreakdownFigures:
+        """The stages at each rate."""
+        return breakdown_figures(trials)
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
+        """Where the time goes."""
+        return breakdown_answer(summaries)
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """Bars of the stages, their table, and the latencies of the untraced trials."""
+        broken = [summary for summary in page.measured if BreakdownFigures.of(summary).breakdown]
+        if not broken:
+            return []
+        from xdplab.methods.breakdown.plots import breakdown_plot  # matplotlib takes 0.3 s to import
+
+        plots = {name: page.svg(breakdown_plot(broken, name)) for name in ("p50", "p99")}
+        return [page.section(self, "report.html.j2", broken=broken, breakdown_plots=plots, stage_words=STAGES)]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breakdown of a point: at each rate the stages of a median frame and the latency with and without the probes."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.figures import known_median
+from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
+from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods.figure import PointFigures
+from xdplab.methods.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.model import Model, TrialRecord
+from xdplab.model.digits import significant
+
+CLAUSE = "breakdown"
+#: In the clause of a trial with the probes.
+WITH = "with"
+
+#: Stage -> how many probes' time is in it: a probe takes its stamp about half-way through its trap.
+_PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
+
+
+class AtRate(Model):
+    """Medians over the pairs, in us; stages as in `batches.STAGES`, percentiles p50 and p99."""
+
+    #: Probes per second.
+    rate_pps: float
+    #: Pairs of trials.
+    pairs: int
+    #: Pairs in which the machine disturbed neither.
+    clean: int
+    #: Percentile -> the tester's latency without the probes.
+    without_us: dict[str, float]
+    #: The same with the probes attached.
+    with_us: dict[str, float]
+    #: Ratio of the two at p50.
+    cost: Interval | None
+    #: Percentile -> stage -> its mean over the batches that stand for the percentile.
+    typical_us: dict[str, dict[str, float]]
+    #: Stage -> the median frame's mean less the cost of its probes, an estimate; None where that cost is not known.
+    typical_less_us: dict[str, float] | None
+    #: What one probe costs; None where frames share a batch or it is below the noise.
+    probe_cost_us: float | None
+    #: Stage -> percentile -> its time.
+    stage_us: dict[str, dict[str, float]]
+    #: Percentile -> from redirect to the end of the kick.
+    whole_us: dict[str, float]
+    #: Time until the transmit ring has given the frames back; None where none was seen.
+    reaped_us: float | None
+    #: Mean.
+    frames_per_batch: float
+    #: Batches that passed the probes.
+    seen: int
+    #: Batches known from end to end.
+    batches: int
+    #: Batches that no redirect was found for.
+    unmatched: int
+    #: Batches that were not sent.
+    unsent: int
+    #: Batches that the recorder lost.
+    full: int
+
+
+class BreakdownFigures(PointFigures):
+    """One entry per rate, in its order."""
+
+    #: Each.
+    breakdown: tuple[AtRate, ...] = ()
+
+
+def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
+    """From the journal."""
+    found: dict[float, list[dict[str, Any]]] = {}
+    for trial in trials:
+        if trial.purpose == "figures" and trial.clause.startswith(f"{CLAUSE} "):
+            found.setdefault(trial.figures["rate_pps"], []).append(trial.figures)
+    return BreakdownFigures(breakdown=tuple(_at_rate(trials, rate, stages) for rate, stages in sorted(found.items())))
+
+
+def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> AtRate:
+    clauses = (f"{CLAUSE} {rate:.0f} {how}" for how in (WITHOUT, WITH))
+    paired = paired_trials(trials, *clauses)
+    without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
+    pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
+    interval = ratio_interval(pairs, depth=None)  # one process in turns: a level of the machine meets both sides alike
+    typical = {
+        name: {stage: median(one["typical_us"][name][stage] for one in stages) for stage in known}
+        for name, known in stages[0]["typical_us"].items()
+    }
+    frames = median(one["frames_per_batch"] for one in stages)
+    cost = median(slow - fast for slow, fast in pairs) / PROBES_ON_THE_WAY if pairs else None
+    told = cost is not None and cost > 0 and frames <= ALONE
+    return AtRate(
+        rate_pps=rate,
+        pairs=len(pairs),
+        clean=clean_pairs(paired),
+        without_us={name: median(values) for name, values in without.items() if values},
+        with_us={name: median(values) for name, values in traced.items() if values},
+        cost=interval,
+        typical_us=typical,
+        probe_cost_us=cost if told else None,
+        typical_less_us=_less(typical["p50"], cost or 0.0) if told else None,
+        stage_us={
+            stage: {name: median(one["stage_us"][stage][name] for one in stages) for name in known}
+            for stage, known in stages[0]["stage_us"].items()
+        },
+        whole_us={name: median(one["whole_us"][name] for one in stages) for name in stages[0]["whole_us"]},
+        reaped_us=known_median(one["reaped_us"] for one in stages),
+        frames_per_batch=frames,
+        **{name: sum(one[name] for one in stages) for name in ("seen", "batches", "unmatched", "unsent", "full")},
+    )
+
+
+def _less(typical: dict[str, float], cost_us: float) -> dict[str, float]:
+    """The stages without what the probes at their two ends cost: an estimate."""
+    return {stage: max(0.0, value - _PROBES_IN[stage] * cost_us) for stage, value in typical.items()}
+
+
+def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
+    """Of the first forwarder, at the highest rate at which its frames are alone."""
+    every = [(s.forwarder, one, one.typical_less_us) for s in summaries for one in BreakdownFigures.of(s).breakdown]
+    found = [(name, one, less) for name, one, less in every if less]
+    if not found:
+        return Answer(sentence=f"No answer: {_why_no_breakdown(summaries)}.")
+    name = found[0][0]
+    last, less = [(one, less) for forwarder, one, less in found if forwarder == name][-1]
+    words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in less.items())
+    pairs = f"{last.clean} clean of {last.pairs} pairs of trials"
+    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if last.clean < MIN_PAIRS else ""
+    sentence = (
+        f"{few}{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words} (what the probes cost has "
+        f"been taken off, an estimate), {pairs}."
+    )
+    return Answer(sentence=sentence, said=not few)
+
+
+def _why_no_breakdown(summaries: Sequence[PointSummary]) -> str:
+    """What is missing for a stage without the cost of its probes, and what to do."""
+    at_rates = [one for summary in summaries for one in BreakdownFigures.of(summary).breakdown]
+    if not at_rates:
+        return "; ".join(f"{s.forwarder}: {s.reason or 'no batch was traced'}" for s in summaries)
+    fewest = min(at_rates, key=lambda one: one.frames_per_batch)
+    if fewest.frames_per_batch > ALONE:
+        return (
+            f"at no rate was a frame alone in its batch, so the probes' cost cannot be told apart: at "
+            f"{significant(fewest.rate_pps / 1000)} kpps one held {significant(fewest.frames_per_batch)} frames; "
+            "lower rates_pps, or a faster machine"
+        )
+    return (
+        "frames that were alone in their batch took no longer with the probes than without, so the machine's noise "
+        "hides what these cost; more pairs, or a quieter machine"
+    )

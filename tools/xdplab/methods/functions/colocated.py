@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs on the core of a network function: a memcached or nginx behind it, or a job that only computes.
+
+Frames for a server here: an XDP program passes them to the stack of the port. An application on AF_XDP has taken them
+from there: it sends them into a pair of veths whose other end has the server's address, and what comes back from there
+out of the port.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from xdplab.forwarders import Dut
+from xdplab.forwarders.process import wait_until
+from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.hosts import Host, Running, cpu_job, memcached_client
+from xdplab.model import PointFailed
+from xdplab.model.functions import NfTraffic
+from xdplab.testbed import Port
+
+_CLIENT, _SERVER, _PREFIX = "198.18.0.1", "198.18.0.2", 24
+_MEMCACHED_PORT, _WEB_PORT = 11211, 8080
+_CONNECTIONS = 16
+_PROGRAMS: dict[NfTraffic, tuple[str, ...]] = {"local": ("memcached",), "web": ("nginx", "wrk"), "job": ()}
+#: Without them frames leave without a checksum, for the receiver on the same machine to trust.
+_OFFLOADS = ("tx", "sg", "tso", "gso")
+
+_NGINX = """\
+daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; keepalive_requests 1000000000;
+  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen {address}:{port}; location / {{ return 200 "xdplab\\n"; }} }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Colocated:
+    """One of them on its place: the server on the function's core, its client on the tester's."""
+
+    traffic: NfTraffic
+    dut: Dut
+    client: Port
+
+    @property
+    def _folder(self) -> FilePath:
+        """Of the repetition; on the embedded testbed client and server share a machine."""
+        return self.dut.rundir
+
+    def why_not(self) -> str | None:
+        """None, or why it cannot run here."""
+        if self.client.lasting or self.client.simulated:
+            return f"{self.traffic}: addresses are only given to ports of the embedded testbed"
+        for program in _PROGRAMS[self.traffic]:
+            if self.dut.host.run(["which", program], check=False).returncode:
+                package = {"nginx": "nginx-light"}.get(program, program)
+                return f"{program} is not installed; `apt-get install {package}` installs it"
+        return None
+
+    @contextlib.contextmanager
+    def way_to_the_stack(self, program: XskFunctions) -> Iterator[None]:
+        """Addresses of client and server, and the veths to the stack where the program needs them."""
+        tag = self.client.ifname.partition("-")[2]
+        inner, outer = f"s0-{tag}", f"s1-{tag}"
+        host = self.dut.host
+        with contextlib.ExitStack() as stack:
+            if self.traffic != "job":
+                if program.takes_all:
+                    host.run(["ip", "link", "add", inner, "type", "veth", "peer", "name", outer])
+                    stack.callback(host.run, ["ip", "link", "delete", inner], check=False)
+                    _set_up(host, (inner, outer))
+                    program.stack_port = inner
+                server = outer if program.takes_all else self.dut.ports[0].ifname
+                _give_address(stack, self.client.host, _CLIENT, self.client.ifname)
+                _give_address(stack, host, _SERVER, server)
+            yield
+
+    def figure(self, duration_s: float) -> float:
+        """Requests per second, or seconds per round of the job.
+
+        Raises:
+            PointFailed: a program ended; the message holds its own words.
+        """
+        if self.traffic == "job":
+            told = json.loads(self._output(self._script(self.dut.host, cpu_job.__file__, [str(duration_s)])))
+            return float(told["elapsed_s"] / max(told["rounds"], 1))
+        with self._server() as server:
+            text = self._ask(duration_s)
+            if server.poll() is not None:
+                raise PointFailed(f"{_PROGRAMS[self.traffic][0]} ended: {' | '.join(server.log_tail(2))}")
+        if self.traffic == "web":
+            return wrk_requests_per_s(text)
+        told = json.loads(text)
+        return float(told["requests"] / told["elapsed_s"])
+
+    @contextlib.contextmanager
+    def _server(self) -> Iterator[Running]:
+        log = self._folder / "server.log"
+        if self.traffic == "web":
+            settings = self._folder / "nginx.conf"
+            self.dut.host.write(str(settings), _NGINX.format(folder=self._folder, address=_SERVER, port=_WEB_PORT))
+            argv = ["nginx", "-c", str(settings), "-e", str(self._folder / "nginx.log")]
+        else:
+            options = ["-u", "root", "-l", _SERVER, "-p", str(_MEMCACHED_PORT), "-U", "0", "-t", "1", "-m", "64"]
+            argv = ["memcached", *options]
+        process = self.dut.host.start(argv, log=log, cpus=[self.dut.layout.forwarder], die_with_us=True)
+        try:
+            yield process
+        finally:
+            process.stop()
+
+    def _ask(self, duration_s: float) -> str:
+        if self.traffic == "local":
+            arguments = [_SERVER, str(_MEMCACHED_PORT), str(duration_s), str(_CONNECTIONS)]
+            return self._output(self._script(self.client.host, memcached_client.__file__, arguments))
+        wait_until(self._listens, 5.0, "nginx: its socket")
+        seconds = f"{seconds_asked('web', duration_s):g}s"
+        url = f"http://{_SERVER}:{_WEB_PORT}/"
+        return self._output(self._start(self.client.host, ["wrk", "-t1", f"-c{_CONNECTIONS}", f"-d{seconds}", url]))
+
+    def _listens(self) -> bool:
+        shown = self.dut.host.run(["ss", "-Hltn", "sport", "=", f":{_WEB_PORT}"]).stdout
+        return bool(shown.strip())
+
+    def _script(self, host: Host, path: str, arguments: Sequence[str]) -> Running:
+        return self._start(host, [host.python, host.program(FilePath(path)), *arguments])
+
+    def _start(self, host: Host, argv: Sequence[str]) -> Running:
+        cpu = self.dut.layout.forwarder if self.traffic == "job" else self.dut.layout.tester_tx
+        answer = self._folder / "answer"
+        return host.start(argv, log=self._folder / "client.log", stdout=answer, cpus=[cpu], die_with_us=True)
+
+    def _output(self, process: Running) -> str:
+        try:
+            code = process.wait(60.0)
+            if code != 0:
+                tail = " | ".join(process.log_tail(1))
+                raise PointFailed(tail or f"{self.traffic}: its client ended with exit code {code}")
+        finally:
+            process.stop()
+        return self.client.host.read(str(self._folder / "answer"))
+
+
+def seconds_asked(traffic: NfTraffic, duration_s: float) -> float:
+    """How long it is measured: wrk counts whole seconds."""
+    return max(1.0, float(round(duration_s))) if traffic == "web" else duration_s
+
+
+def wrk_requests_per_s(text: str) -> float:
+    """From what wrk prints.
+
+    Raises:
+        PointFailed: errors, or no such line.
+    """
+    errors = re.search(r"^\s*(Socket errors: .*|Non-2xx .*)$", text, re.MULTILINE)
+    if errors and not re.fullmatch(r"Socket errors: connect 0, read 0, write 0, timeout \d+", errors.group(1)):
+        raise PointFailed(f"wrk: {errors.group(1)}")
+    found = re.search(r"^Requests/sec:\s+([\d.]+)$", text, re.MULTILINE)
+    if found is None or not float(found.group(1)):
+        raise PointFailed("wrk: no request was answered")
+    return float(found.group(1))
+
+
+def _set_up(host: Host, names: Sequence[str]) -> None:
+    for name in names:
+        for feature in _OFFLOADS:
+            host.run(["ethtool", "-K", name, feature, "off"], check=False)
+        host.run(["ip", "link", "set", name, "up"])
+
+
+def _give_address(stack: contextlib.ExitStack, host: Host, address: str, name: str) -> None:
+    host.run(["ip", "address", "add", f"{address}/{_PREFIX}", "dev", name])
+    stack.callback(host.run, ["ip", "address", "flush", "dev", name], check=False)
+    stack.callback(host.run, ["ip", "neighbour", "flush", "dev", name], check=False)

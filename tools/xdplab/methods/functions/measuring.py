@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trial of a network function: under traffic, or beside a program on its core while it drops a flood."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
+
+from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.methods.base import Counted, Session, untested
+from xdplab.methods.figure import Figure
+from xdplab.methods.functions.cache_misses import cache_misses
+from xdplab.methods.functions.colocated import Colocated, seconds_asked
+from xdplab.methods.functions.spec import FunctionsSpec
+from xdplab.methods.rates import DRAIN_S, rate_figures
+from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
+from xdplab.model.functions import NfTraffic
+
+REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers", main=True)
+ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6, main=True)
+#: A flood begins half of this before what is measured beside it, and ends as long after.
+FLOOD_MORE_S = 1.0
+
+
+def traffic_of(point: Point) -> NfTraffic:
+    """What becomes of a point's traffic."""
+    found: dict[str, NfTraffic] = {name: name for name in get_args(NfTraffic)}
+    return found[str(point.levels["traffic"])]
+
+
+def under_traffic(session: Session, spec: FunctionsSpec) -> None:
+    """Flooded by the tester: what came through, and what was dropped."""
+    program = _program(session)
+    # what the tester counts, it can tell from the warm-up itself: no second process of it
+    with_it = traffic_of(session.point) == "pass-through"
+    warmup_s = spec.warmup_s if with_it else 0.0
+    asked = TrialSpec(streams=program.streams(), duration_s=spec.duration_s, drain_s=DRAIN_S, warmup_s=warmup_s)
+
+    def count() -> Counted:
+        if not with_it:
+            # nothing of it is counted: what is under way arrives while this process of the tester ends
+            session.send(asked.model_copy(update={"duration_s": spec.warmup_s, "drain_s": 0.0}))
+        begin = program.frames_dropped()
+        result = session.send(asked)
+        received = program.frames_dropped() - begin + result.received
+        if not received:
+            raise PointFailed("nothing was received")
+        kind = traffic_of(session.point)
+        wrong = {"dropped": result.received, "pass-through": received - result.received}.get(kind, 0)
+        if wrong:
+            raise PointFailed(f"{wrong} frames were decided on wrongly")
+        _be_sure(program)
+        return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))
+
+    session.counted(asked, count)
+
+
+def beside_a_flood(session: Session, spec: FunctionsSpec) -> None:
+    """What a server or a job does meanwhile."""
+    program, kind = _program(session), traffic_of(session.point)
+    flooded = bool(program.point.flood_pps)
+    seconds = seconds_asked(kind, spec.duration_s) + (FLOOD_MORE_S if flooded else 0.0)
+    asked = TrialSpec(streams=program.streams() if flooded else (), duration_s=seconds, drain_s=DRAIN_S)
+    beside = Colocated(kind, session.dut, session.client)
+
+    def count() -> Counted:
+        dut = session.dut
+        with _flood(session, asked) as sent, cache_misses(dut.host, dut.layout.forwarder, dut.rundir) as misses:
+            value, figure = beside.figure(spec.duration_s), ROUND_S if kind == "job" else REQUESTS
+        _be_sure(program)
+        return Counted(sent(), {"told": f"{value:.4g} {figure.unit}", figure.key: value, **misses})
+
+    session.counted(asked, count)
+
+
+@contextlib.contextmanager
+def _flood(session: Session, asked: TrialSpec) -> Iterator[Callable[[], TrialResult]]:
+    """Frames for the firewall from before something is measured until after it; its result when that is over."""
+    if not asked.streams:
+        yield lambda: untested(asked.duration_s)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        flooding = pool.submit(session.send, asked)
+        time.sleep(FLOOD_MORE_S / 2)
+        yield flooding.result
+
+
+def _program(session: Session) -> XskFunctions:
+    assert isinstance(session.forwarder, XskFunctions)
+    return session.forwarder
+
+
+def _be_sure(program: XskFunctions) -> None:
+    """An option that is not in force, or a core without frames, is no measurement."""
+    reason = program.ineffective() or program.idle_cores()
+    if reason:
+        raise Unsupported(reason)

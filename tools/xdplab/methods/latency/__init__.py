@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Latency of probes at a rate, alone or beside a load (after RFC 2544 §26.2; RFC 8219 §7 for percentiles).
+
+Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 s, every probe frame is time-stamped
+instead of one per stream, and repetitions are interleaved with those of the other forwarders.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from xdplab.methods.base import Method, Session
+from xdplab.methods.column import Column
+from xdplab.methods.latency.columns import COLUMNS, LIGHT_LOAD
+from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.model import MethodSpec, RunRecord, StreamSpec, TrafficSpec, TrialSpec
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+#: Length of the trial that measures the forwarding rate a load share refers to.
+_RATE_TRIAL_S = 0.5
+
+
+class LatencySpec(MethodSpec):
+    """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
+
+    name: Literal["latency"] = "latency"
+    #: Length of the trial.
+    duration_s: float = Field(default=2.0, ge=0.05, le=3600)
+    #: A light load in probes per second that is measured first, as a trial beside: where a forwarder loses frames at
+    #: the study's rate, its latency there is that of a queue, and only the light load compares.
+    light_pps: float | None = Field(default=None, gt=0, le=100e6)
+    #: Length of the trial at the light load.
+    light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: Traffic before each of them, which is not counted.
+    warmup_s: float = Field(default=0.3, ge=0, le=60)
+    #: How long late frames are waited for at the most.
+    drain_s: float = Field(default=0.2, ge=0.01, le=10)
+
+
+class Latency(Method[LatencySpec]):
+    """Probes beside a load, after a warm-up that is not counted."""
+
+    name: ClassVar[str] = "latency"
+    spec_model: ClassVar[type[MethodSpec]] = LatencySpec
+    columns: ClassVar[tuple[Column, ...]] = COLUMNS
+    beside: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
+    repeats_whole: ClassVar[bool] = True
+    closed_loop: ClassVar[bool] = True
+    swept: ClassVar[bool] = True
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
+        light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []
+        extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []
+        return [*light, *extra, self.spec.warmup_s + self.spec.duration_s]
+
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """Probes and load, or the light load; a load that is a share of what the forwarder carries is none of them."""
+        own = traffic.probes_per_s + (traffic.stated_load_pps or 0.0)
+        return max(own, self.spec.light_pps or 0.0) * len(traffic.directions)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """The light load, then the load if it is a share, then the trial."""
+        spec = self.spec
+        if spec.light_pps:
+            session.trial(self._trial(probe_streams(traffic, spec.light_pps), spec.light_duration_s), clause=LIGHT_LOAD)
+        load_pps = traffic.stated_load_pps
+        if traffic.load_share is not None:
+            load_pps = traffic.load_share * self._forwarding_rate(session, traffic)
+        session.trial(self._trial((*probe_streams(traffic), *load_streams(traffic, load_pps)), spec.duration_s))
+
+    def _trial(self, streams: tuple[StreamSpec, ...], duration_s: float) -> TrialSpec:
+        return TrialSpec(streams=streams, duration_s=duration_s, warmup_s=self.spec.warmup_s, drain_s=self.spec.drain_s)
+
+    def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
+        """Frames per second that come through when the tester's top rate is offered."""
+        flood = StreamSpec(
+            kind="load",
+            pps=None,
+            frame_bytes=traffic.frame_bytes,
+            flows=traffic.flows,
+            vlan=traffic.vlan,
+            ip=traffic.ip,
+        )
+        result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
+        return result.received / result.elapsed_s
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """The table of points, the distributions, and what was lost beside."""
+        if not page.measured:
+            return []
+        light = page.ratios(LIGHT_LOAD).values()
+        with_light = [point.beside[LIGHT_LOAD] for point in page.measured if LIGHT_LOAD in point.beside]
+        ratios = page.ratios().values()
+        result = page.section(self, "report.html.j2", ratios=ratios, light_ratios=light, with_light=with_light)
+        return [result, page.pictures(), page.section(self, "loss.html.j2")]
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """Where it deviates from the RFC."""
+        return [
+            f"Latency after RFC 2544 §26.2, deviating: {self.spec.duration_s} s trials instead of 120 s, "
+            f"{run.study.repetitions} repetitions instead of 20, every probe frame time-stamped, and at a stated rate "
+            "rather than at the throughput. Frame sizes count the FCS (§9)."
+        ]

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Micro-benchmarks of one socket, before there is a switch: what a program does at one port of the middle host."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from pydantic import Field
+
+from xdplab.analysis.columns import figure_column, range_columns
+from xdplab.analysis.counting import CountingMethod
+from xdplab.analysis.summary import PointSummary
+from xdplab.forwarders import Forwarder, make_forwarder
+from xdplab.forwarders.xsk_roles import frames_sent
+from xdplab.methods.base import Counted, Session, untested
+from xdplab.methods.column import Column
+from xdplab.methods.figure import Figure
+from xdplab.methods.rates import DRAIN_S, MPPS, rate_figures
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    MethodSpec,
+    Path,
+    Point,
+    PointFailed,
+    StreamSpec,
+    StudySpec,
+    TrafficSpec,
+    TrialSpec,
+)
+from xdplab.model.base import Shown
+from xdplab.model.design import Scalar
+from xdplab.model.published import Published
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+Workload = Literal["rxdrop", "txonly", "l2fwd"]
+
+
+class MicroSpec(MethodSpec):
+    """Method `micro`: receive and drop, send, send back."""
+
+    name: Literal["micro"]
+    #: What the program does.
+    workloads: tuple[Workload, ...] = Field(default=get_args(Workload), min_length=1)
+    #: Forwarder's title -> the workloads that it takes part in; one that is not here: all of them.
+    only: dict[Shown, tuple[Workload, ...]] = {}
+    #: Length of a trial.
+    duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: Traffic before it, which is not counted.
+    warmup_s: float = Field(default=0.2, ge=0.05, le=60)
+    #: What others found, to stand beside ours.
+    published: Published | None = None
+
+
+class Micro(CountingMethod[MicroSpec]):
+    """One trial at one workload; the tester floods the program, or is not needed."""
+
+    name: ClassVar[str] = "micro"
+    spec_model: ClassVar[type[MethodSpec]] = MicroSpec
+    figures: ClassVar[tuple[Figure, ...]] = (MPPS,)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("workload", "workload", lambda point: point.levels.get("workload"), str, left=True),
+        figure_column(MPPS, "Mpps"),
+        *range_columns(MPPS),
+    )
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """One, after a warm-up."""
+        return [self.spec.warmup_s + self.spec.duration_s]
+
+    def check(self, study: StudySpec) -> None:
+        """Every title of `only` is one of the study's."""
+        there = [forwarder.title for forwarder in study.forwarders]
+        for title in self.spec.only:
+            if title not in there:
+                raise InputError(f"study {study.name}: method.only: {title!r} is none of {', '.join(there)}")
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """The workloads of a forwarder."""
+        own = self.spec.only.get(forwarder.title, self.spec.workloads)
+        return [{"workload": workload} for workload in self.spec.workloads if workload in own]
+
+    def path(self, levels: Mapping[str, Scalar]) -> Path:
+        """One port."""
+        return Path.HAIRPIN
+
+    def forwarder(self, point: Point) -> Forwarder[Any]:
+        """The program in its role."""
+        role: Any = point.levels["workload"]
+        return make_forwarder(point.forwarder).in_role(role, point.traffic.smallest)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """One trial."""
+        spec, workload = self.spec, session.point.levels["workload"]
+        if workload == "txonly":
+            asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
+            session.counted(asked, lambda: self._sent(session))
+            return
+        flood = StreamSpec(kind="load", pps=None, frame_bytes=traffic.smallest)
+        # what the tester counts, it can tell from the warm-up itself: no second process of it
+        warmup_s = spec.warmup_s if workload == "l2fwd" else 0.0
+        asked = TrialSpec(streams=(flood,), duration_s=spec.duration_s, warmup_s=warmup_s, drain_s=DRAIN_S)
+        session.counted(asked, lambda: self._received(session, asked))
+
+    def _sent(self, session: Session) -> Counted:
+        time.sleep(self.spec.warmup_s)
+        count, begin = frames_sent(session.dut), time.monotonic()
+        time.sleep(self.spec.duration_s)
+        sent, elapsed_s = frames_sent(session.dut) - count, time.monotonic() - begin
+        if not sent:
+            raise PointFailed("nothing was sent")
+        result = untested(elapsed_s)
+        return Counted(result, rate_figures(sent / elapsed_s, result, limited=False))
+
+    def _received(self, session: Session, asked: TrialSpec) -> Counted:
+        """What came back by the tester's count, or what was dropped by the program's."""
+        by_the_program = session.point.levels["workload"] == "rxdrop"
+        if by_the_program:
+            # nothing of it is counted: what is under way arrives while this process of the tester ends
+            session.send(asked.model_copy(update={"duration_s": self.spec.warmup_s, "drain_s": 0.0}))
+        begin = session.forwarder.frames_received() if by_the_program else 0
+        result = session.send(asked)
+        received = session.forwarder.frames_received() - begin if by_the_program else result.received
+        if not received:
+            raise PointFailed("nothing was received")
+        return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))
+
+    def where(self, point: PointSummary) -> str:
+        """The workload."""
+        return str(point.levels["workload"])
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """The rates as table and bars, and what was published."""
+        if not page.measured:
+            return [page.section(self, "beside.html.j2", published=self.spec.published)]
+        from xdplab.report.bars import rate_plot  # matplotlib takes 0.3 s to import
+
+        names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
+        svg = page.svg(rate_plot(page.measured, MPPS, names))
+        return [page.section(self, "report.html.j2", plot=svg, published=self.spec.published)]

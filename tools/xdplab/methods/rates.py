@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What micro-benchmarks share: a figure that is counted in each repetition, and what limited it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdplab.methods.base import Session
+from xdplab.methods.figure import Figure
+from xdplab.model import StreamSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
+
+#: Frames that a program handles; with the tester as its limit it might have taken more.
+MPPS = Figure(key="mpps", name="rate", unit="Mpps", better="more", verb="handles", precision=1e6, main=True)
+#: A program that took this share of what the tester sent might have taken more.
+TOOK_ALL = 0.99
+#: Wait for frames that are under way, in s.
+DRAIN_S = 0.1
+#: Of the frames that a program is given before it is asked again what is in force.
+_FIRST_S = 0.02
+
+
+def rate_figures(pps: float, result: TrialResult, *, limited: bool) -> dict[str, Any]:
+    """For the journal; `limited`: by what the tester sent."""
+    sent_pps = result.sent / result.elapsed_s if result.streams else None
+    return {"told": f"{pps / 1e6:.3f} Mpps", "mpps": pps / 1e6, "sent_pps": sent_pps, "limited": limited}
+
+
+def took_all(figures: dict[str, Any]) -> bool:
+    """Whether the tester was the limit."""
+    sent = figures.get("sent_pps")
+    return bool(figures.get("limited") and sent and 1e6 * figures["mpps"] / sent >= TOOK_ALL)
+
+
+def counted_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The first of each repetition that has figures."""
+    first: dict[int, TrialRecord] = {}
+    for trial in trials:
+        if trial.purpose == "measure" and trial.result is not None and trial.figures:
+            first.setdefault(trial.repetition, trial)
+    return [first[repetition] for repetition in sorted(first)]
+
+
+def first_frames(session: Session) -> None:
+    """Give a program some frames where an option waits for them.
+
+    Raises:
+        Unsupported: an option is not in force.
+    """
+    if session.forwarder.ineffective() is None:
+        return
+    some = StreamSpec(kind="load", pps=1000, frame_bytes=session.point.traffic.smallest)
+    session.send(TrialSpec(streams=(some,), duration_s=_FIRST_S, drain_s=0.0))
+    reason = session.forwarder.ineffective()
+    if reason:
+        raise Unsupported(reason)

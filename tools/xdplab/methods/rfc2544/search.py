@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Searching the throughput: MLRsearch (draft-ietf-bmwg-mlrsearch) with presets, and plain binary search beside it.
+
+Both work on a function that measures one trial, so that they run on real forwarders, on simulated boxes and on the
+journal of a killed run alike. Time is traffic time, never wall time: a replayed search takes the same decisions.
+
+What is credited is what was sent over the time it took. Frames that the tester did not send say nothing of the
+forwarder: a trial without loss shows that it carries the load that was really offered, and a trial with loss bounds the
+forwarder only where the load was offered as asked (`Step.on_load`); else it bounds the tester.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from xdplab.methods.figure import LimitedBy
+from xdplab.methods.rfc2544.spec import PresetName
+from xdplab.model import Model
+from xdplab.model.trial import LOAD_TOLERANCE
+
+#: Loads that differ by less are one: the library rounds them.
+_SAME_LOAD = 1e-6
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Parameters of a search; durations in s, ratios as ratios."""
+
+    initial_trial_s: float
+    final_trial_s: float
+    duration_sum_s: float
+    exceed_ratio: float
+    relative_width: float
+    #: Traffic seconds after which a search ends with what it has.
+    budget_s: float
+    summary: str
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """What of RFC 2544 §26.1 and §24 a search without tolerated loss does not keep to."""
+        short = "trials are shorter than 60 s" if self.final_trial_s < 60 else ""
+        share = f"{self.exceed_ratio:.0%} of the time of its trials"
+        lenient = f"a load counts as good while trials with loss make up no more than {share} (MLRsearch)"
+        return tuple(filter(None, (short, lenient if self.exceed_ratio else "")))
+
+    @property
+    def complies(self) -> bool:
+        """Whether its result at a loss ratio of 0 is a throughput in the RFC's sense."""
+        return not self.deviations
+
+
+PRESETS: dict[str, Preset] = {
+    "rfc2544": Preset(1.0, 60.0, 60.0, 0.0, 0.005, 3600, "zero loss in one 60 s trial (RFC 2544 §26.1)"),
+    "tst009": Preset(1.0, 60.0, 120.0, 0.5, 0.005, 7200, "loss verification: two of three 60 s trials (TST009)"),
+    "csit": Preset(1.0, 1.0, 21.0, 0.5, 0.005, 1200, "1 s trials, 21 s in all, half of them may fail (FD.io CSIT)"),
+    "quick": Preset(0.2, 0.5, 2.5, 0.5, 0.01, 60, "0.5 s trials, 2.5 s in all, half of them may fail"),
+    "binary": Preset(60.0, 60.0, 60.0, 0.0, 0.005, 7200, "plain bisection, one 60 s trial a step"),
+}
+
+
+class Step(Model):
+    """A trial of a search. Loads are per direction, frames over all of them."""
+
+    #: Intended load.
+    load_pps: float
+    duration_s: float
+    #: What of it left, over the time that took.
+    offered_pps: float
+    sent: int
+    lost: int
+    #: Share of the trial in which the sender stood still. What it skipped then is missing in `offered_pps`; what it
+    #: caught up with afterwards left in bursts above the intended load.
+    stalled_ratio: float = 0.0
+
+    @property
+    def loss_ratio(self) -> float:
+        """Frames that the forwarder lost, of those sent."""
+        return self.lost / self.sent if self.sent else 0.0
+
+    @property
+    def forwarded_pps(self) -> float:
+        """Frames that came through, over the time that sending took."""
+        return self.offered_pps * (1 - self.loss_ratio)
+
+    @property
+    def short(self) -> bool:
+        """The tester sent less than it was asked for."""
+        return self.offered_pps < (1 - LOAD_TOLERANCE) * self.load_pps
+
+    @property
+    def on_load(self) -> bool:
+        """The load was the intended one throughout: nothing is missing, and nothing had to be caught up with."""
+        return not self.short and self.stalled_ratio <= LOAD_TOLERANCE
+
+
+Measure = Callable[[float, float], Step]
+"""(intended load in pps, duration in s) -> the trial."""
+
+
+class Bound(Model):
+    """What a search found for one tolerated loss ratio; loads in pps, per direction."""
+
+    loss_ratio: float
+    #: Highest load that was offered and found good.
+    lower_pps: float | None
+    #: Lowest load at which the forwarder lost too much; None where none is known to be too high for it.
+    upper_pps: float | None
+    #: Forwarding rate at the lower bound: offered load x (1 - loss).
+    throughput_pps: float | None
+    #: `forwarder`: both bounds are its own. `tester`: the next higher load was not offered as asked, the forwarder may
+    #: carry it. `below-minimum`: it lost too much at the lowest load. `budget`: traffic time ran out first.
+    limited_by: LimitedBy
+
+
+class SearchResult(Model):
+    """All bounds and all trials of a search."""
+
+    preset: str
+    bounds: tuple[Bound, ...]
+    steps: tuple[Step, ...]
+    traffic_s: float
+
+
+class BudgetSpent(Exception):
+    """Traffic time is used up."""
+
+
+class Recorder:
+    """Takes the trials of a search, keeps every one and the traffic time."""
+
+    def __init__(self, measure: Measure, budget_s: float, progress: Callable[[Step], None]) -> None:
+        self.steps: list[Step] = []
+        self.traffic_s = 0.0
+        self._measure = measure
+        self._budget_s = budget_s
+        self._progress = progress
+
+    def take(self, load_pps: float, duration_s: float) -> Step:
+        """One trial.
+
+        Raises:
+            BudgetSpent: it would take more traffic time than the search has.
+        """
+        if self.traffic_s + duration_s > self._budget_s:
+            raise BudgetSpent
+        step = self._measure(load_pps, duration_s)
+        self.traffic_s += duration_s
+        self.steps.append(step)
+        self._progress(step)
+        return step
+
+
+def search(
+    preset: PresetName,
+    loss_ratios: Sequence[float],
+    low_pps: float,
+    high_pps: float,
+    measure: Measure,
+    *,
+    budget_s: float | None = None,
+    progress: Callable[[Step], None] = lambda step: None,
+) -> SearchResult:
+    """Search the highest load for each tolerated loss ratio between `low_pps` and `high_pps`."""
+    settings = PRESETS[preset]
+    recorder = Recorder(measure, budget_s or settings.budget_s, progress)
+    if preset == "binary":
+        bounds = [_bisect(settings, ratio, low_pps, high_pps, recorder) for ratio in loss_ratios]
+    else:
+        from xdplab.methods.rfc2544.mlr import mlrsearch  # the library takes 0.4 s to import
+
+        bounds = mlrsearch(settings, loss_ratios, low_pps, high_pps, recorder)
+    return SearchResult(
+        preset=preset, bounds=tuple(bounds), steps=tuple(recorder.steps), traffic_s=round(recorder.traffic_s, 3)
+    )
+
+
+def bound_of(
+    ratio: float,
+    lower: float | None,
+    upper: float | None,
+    recorder: Recorder,
+    high: float,
+    exceed_ratio: float,
+    *,
+    spent: bool,
+) -> Bound:
+    """The bound that a search's intended loads stand for: what was really offered at them, and who set it."""
+    good = [s for s in recorder.steps if lower and s.loss_ratio <= ratio and s.load_pps <= lower * (1 + _SAME_LOAD)]
+    best = max(_by_load(good), key=_forwarded_pps, default=[])
+    lossy = _lossy(ratio, upper, recorder.steps, exceed_ratio)
+    limited_by: LimitedBy
+    if upper is None:
+        limited_by = "budget" if spent and (lower is None or lower < 0.999 * high) else "tester"
+    elif not lossy:
+        limited_by = "tester"
+    elif spent:
+        limited_by = "budget"
+    elif lower is None:
+        limited_by = "below-minimum"
+    else:
+        limited_by = "tester" if best and all(step.short for step in best) else "forwarder"
+    return Bound(
+        loss_ratio=ratio,
+        lower_pps=_mean(best, [step.offered_pps for step in best]) if best else None,
+        upper_pps=_mean(lossy, [step.offered_pps for step in lossy]) if lossy else None,
+        throughput_pps=_forwarded_pps(best) if best else None,
+        limited_by=limited_by,
+    )
+
+
+def _by_load(good: Sequence[Step]) -> list[list[Step]]:
+    """Trials of each load: those with the whole load, or all where there is none."""
+    loads = [[step for step in good if step.load_pps == load] for load in sorted({step.load_pps for step in good})]
+    return [[step for step in trials if not step.short] or trials for trials in loads]
+
+
+def _lossy(ratio: float, upper: float | None, steps: Sequence[Step], exceed_ratio: float) -> list[Step]:
+    """Trials that make the upper bound the forwarder's own; none when without those off their load it would not be."""
+    there = [s for s in steps if upper and s.on_load and math.isclose(s.load_pps, upper, rel_tol=_SAME_LOAD)]
+    lossy = [step for step in there if step.loss_ratio > ratio]
+    enough = sum(step.duration_s for step in lossy) > exceed_ratio * sum(step.duration_s for step in there)
+    return lossy if enough else []
+
+
+def _forwarded_pps(trials: Sequence[Step]) -> float:
+    return _mean(trials, [step.forwarded_pps for step in trials])
+
+
+def _mean(trials: Sequence[Step], values: Sequence[float]) -> float:
+    """Weighted by the time of each trial."""
+    return fmean(values, [step.duration_s for step in trials])
+
+
+def _bisect(settings: Preset, ratio: float, low: float, high: float, recorder: Recorder) -> Bound:
+    """RFC 2544 §26.1 as it is usually read: halve the interval on one trial a step; the top load first."""
+    lower: float | None = None
+    upper: float | None = None
+    load, spent = high, False
+    while True:
+        try:
+            step = recorder.take(load, settings.final_trial_s)
+        except BudgetSpent:
+            spent = True
+            break
+        if step.loss_ratio <= ratio:
+            lower = load
+        else:
+            upper = load
+        if upper is None or (lower is None and upper <= low):
+            break
+        if lower is not None and (upper - lower) / upper <= settings.relative_width:
+            break
+        load = ((lower or 0.0) + upper) / 2 if (lower or 0.0) + upper > 2 * low else low
+    return bound_of(ratio, lower, upper, recorder, high, settings.exceed_ratio, spent=spent)

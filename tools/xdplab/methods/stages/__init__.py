@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a frame is where on its way from the wire to the application: driver, stack, complete."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from xdplab.analysis.columns import figure_column
+from xdplab.analysis.counting import CountingMethod
+from xdplab.analysis.distribution import Distribution
+from xdplab.analysis.summary import PointSummary
+from xdplab.forwarders import Forwarder, make_forwarder
+from xdplab.forwarders.xsk_roles import XskRole
+from xdplab.methods.base import Counted, Session
+from xdplab.methods.column import Column
+from xdplab.methods.figure import Figure
+from xdplab.methods.rates import DRAIN_S, counted_trials
+from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
+from xdplab.model import (
+    ForwarderSpec,
+    MethodSpec,
+    Path,
+    Point,
+    PointFailed,
+    RunRecord,
+    StreamSpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialSpec,
+    Unsupported,
+)
+from xdplab.model.design import Scalar
+from xdplab.model.digits import number
+from xdplab.model.published import Published, Stage
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+P50 = Figure(
+    key="complete_p50_us",
+    name="p50 of the whole way",
+    unit="µs",
+    better="less",
+    said_unit="µs, p50",
+    precision=1e3,
+    main=True,
+)
+MEAN = Figure(key="complete_mean_us", name="mean of the whole way", unit="µs", better="less", precision=1e3)
+_NO_CLOCK = (
+    "stages begin at the departure by the tester's clock, which is another machine's: they need a card whose driver "
+    "stamps arrivals (bpf_xdp_metadata_rx_timestamp)"
+)
+
+
+class StagesSpec(MethodSpec):
+    """Method `stages`: frames at a rate to a program that receives and drops; every frame is measured."""
+
+    name: Literal["stages"]
+    #: Frames per second; each is a point.
+    rates_pps: tuple[Annotated[float, Field(ge=0.1, le=1e6)], ...] = Field(default=(1000.0,), min_length=1)
+    #: Length of a trial.
+    duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: What others found, to stand beside ours.
+    published: Published | None = None
+
+
+def _column(stage: Stage, name: str) -> Column:
+    def value(point: PointSummary) -> float | None:
+        return getattr(StagesFigures.of(point).stages.get(stage), f"{name}_us", None)
+
+    return Column(f"{stage}_{name}_us", f"{stage} {name} µs", value, number, places=("terminal",))
+
+
+class Stages(CountingMethod[StagesSpec]):
+    """One trial at one rate."""
+
+    name: ClassVar[str] = "stages"
+    spec_model: ClassVar[type[MethodSpec]] = StagesSpec
+    figures: ClassVar[tuple[Figure, ...]] = (P50, MEAN)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("rate_pps", "pps", lambda point: point.levels.get("rate_pps"), number),
+        *(_column(stage, "mean") for stage in STAGES),
+        *(_column("complete", name) for name in ("min", "max", "rms")),
+        figure_column(P50, "complete p50 µs"),
+    )
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """One; without a warm-up, which at 1 pps means little."""
+        return [self.spec.duration_s]
+
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """The highest of its own rates."""
+        return max(self.spec.rates_pps)
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """The rates."""
+        return [{"rate_pps": rate} for rate in self.spec.rates_pps]
+
+    def path(self, levels: Mapping[str, Scalar]) -> Path:
+        """One port."""
+        return Path.HAIRPIN
+
+    def forwarder(self, point: Point) -> Forwarder[Any]:
+        """The program as a sink that tells stages."""
+        return make_forwarder(point.forwarder).in_role("stages", point.traffic.smallest)
+
+    def prove(self, session: Session) -> None:
+        """Every frame is measured: what is in force is asked when all is over."""
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """One trial."""
+        stream = StreamSpec(kind="load", pps=float(session.point.levels["rate_pps"]), frame_bytes=traffic.smallest)
+        asked = TrialSpec(streams=(stream,), duration_s=self.spec.duration_s, drain_s=DRAIN_S)
+        session.counted(asked, lambda: self._received(session, asked))
+
+    def _received(self, session: Session, asked: TrialSpec) -> Counted:
+        program = session.forwarder
+        assert isinstance(program, XskRole)
+        begin = program.frames_received()
+        result = session.send(asked)
+        told = program.stages()
+        if program.frames_received() == begin or not told["complete"]["count"]:
+            raise PointFailed("no frame with a time arrived")
+        if not session.dut.tester_here and not told["hardware"]:
+            raise Unsupported(_NO_CLOCK)
+        reason = program.ineffective()
+        if reason:
+            raise Unsupported(reason)
+        stages = {name: StageSummary(**told[name]) for name in STAGES}
+        words = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in stages.items())
+        stamps = {name: told[name] for name in ("hardware", "software", "unstamped")}
+        kept = {name: stage.model_dump(mode="json") for name, stage in stages.items()}
+        return Counted(result, {"told": words, "stages": kept, "stamps": stamps})
+
+    def values(self, trial: TrialRecord) -> dict[str, float | None]:
+        """Of the whole way."""
+        complete = of_trial(trial, "complete")
+        return {P50.key: Distribution.merged([complete.hdr]).percentile_us(50), MEAN.key: complete.mean_ns / 1000}
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> StagesFigures:
+        """Each stage over all repetitions, and whose time stamps they are."""
+        counted = counted_trials(trials)
+        if not counted:
+            return StagesFigures()
+        stamps = {name: sum(trial.figures["stamps"][name] for trial in counted) for name in ("hardware", "software")}
+        told = ", ".join(name for name, count in stamps.items() if count)
+        return StagesFigures(stages=stage_rows(counted), stamps=told)
+
+    def where(self, point: PointSummary) -> str:
+        """The rate."""
+        return f"stages at {point.levels['rate_pps']:,.10g} frames per second"
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """A row for each stage, their distributions, and what was published."""
+        from xdplab.report.plots import distribution_plot  # matplotlib takes 0.3 s to import
+
+        rows = [point for point in page.measured if StagesFigures.of(point).stages]
+        plots = {}
+        for stage in STAGES if rows else ():
+            curves = {_title(row): stage_distribution(page.trials, row.point_id, stage) for row in rows}
+            plots[stage] = page.svg(distribution_plot(curves))
+        found = {"rows": [(_title(row), row) for row in rows], "stages": STAGES, "stage_plots": plots}
+        return [page.section(self, "report.html.j2", published=self.spec.published, **found)]
+
+
+def _title(point: PointSummary) -> str:
+    return f"{point.forwarder}, {point.levels['rate_pps']:.10g} pps"

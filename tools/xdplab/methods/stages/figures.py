@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages of a frame's way: of one trial, and over all repetitions, merged exactly."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from xdplab.analysis.distribution import Distribution
+from xdplab.methods.figure import PointFigures
+from xdplab.methods.rates import counted_trials
+from xdplab.model import Model, TrialRecord
+from xdplab.model.histogram import Histogram
+from xdplab.model.published import Stage
+
+STAGES: tuple[Stage, ...] = ("driver", "stack", "complete")
+
+
+class StageSummary(Model):
+    """One stage of one trial, in ns; `rms_ns` is about the mean."""
+
+    count: int = Field(ge=1)
+    min_ns: int
+    max_ns: int
+    mean_ns: float
+    rms_ns: float
+    hdr: Histogram
+
+
+class StageRow(Model):
+    """Over all repetitions: extremes, and count-weighted mean and RMS about it, in us."""
+
+    #: Frames.
+    count: int
+    #: The shortest.
+    min_us: float
+    #: The longest.
+    max_us: float
+    #: `max_us` less `min_us`.
+    peak_to_peak_us: float
+    #: Mean over all frames.
+    mean_us: float
+    #: Root mean square of what they differ from it.
+    rms_us: float
+    #: Median of all frames; None where there are none.
+    p50_us: float | None
+    #: 99th percentile of all frames.
+    p99_us: float | None
+
+
+class StagesFigures(PointFigures):
+    """Each stage, and whose time stamps they are of."""
+
+    #: Stage -> its figures.
+    stages: dict[Stage, StageRow] = {}
+    #: `hardware` (the card's), `software` (of the departure, in the frame), or both.
+    stamps: str = ""
+
+
+def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:
+    """From the journal."""
+    return StageSummary.model_validate(trial.figures["stages"][stage])
+
+
+def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stage) -> Distribution:
+    """All samples of a stage."""
+    own = counted_trials([trial for trial in trials if trial.point_id == point_id])
+    return Distribution.merged(of_trial(trial, stage).hdr for trial in own)
+
+
+def stage_rows(trials: Sequence[TrialRecord]) -> dict[Stage, StageRow]:
+    """Of the trials of one point."""
+    return {stage: _row([of_trial(trial, stage) for trial in trials]) for stage in STAGES}
+
+
+def _row(found: Sequence[StageSummary]) -> StageRow:
+    count = sum(stage.count for stage in found)
+    mean = sum(stage.mean_ns * stage.count for stage in found) / count
+    # the variance about the common mean, from each trial's own mean and RMS
+    variance = sum((stage.rms_ns**2 + (stage.mean_ns - mean) ** 2) * stage.count for stage in found) / count
+    low, high = min(stage.min_ns for stage in found), max(stage.max_ns for stage in found)
+    whole = Distribution.merged(stage.hdr for stage in found)
+    return StageRow(
+        count=count,
+        min_us=low / 1000,
+        max_us=high / 1000,
+        peak_to_peak_us=(high - low) / 1000,
+        mean_us=mean / 1000,
+        rms_us=variance**0.5 / 1000,
+        p50_us=whole.percentile_us(50),
+        p99_us=whole.percentile_us(99),
+    )

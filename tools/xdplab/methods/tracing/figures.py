@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each way of tracing costs a frame, and whether the traced stages agree with the time stamps in the frames."""
+
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.figures import MAX_LOSS, known_median
+from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
+from xdplab.analysis.stats import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods.base import Part
+from xdplab.methods.figure import PointFigures
+from xdplab.methods.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
+from xdplab.model import Model, TrialRecord
+from xdplab.model.digits import percent, significant
+
+
+class Untraced(Model):
+    """A way that is unsupported, or recorded nothing at a rate: what was not traced has no cost."""
+
+    #: Which.
+    way: TraceWay
+    #: Why.
+    reason: str
+
+
+class Cost(Model):
+    """Traced over untraced, and less it."""
+
+    #: Traced over untraced.
+    ratio: Interval
+    #: Traced less untraced.
+    difference_us: Difference
+
+
+class Traced(Model):
+    """One way at one rate: medians over the rounds, by percentile (p50, p99)."""
+
+    #: Which.
+    way: TraceWay
+    #: Probes per second.
+    rate_pps: float
+    #: Rounds with both sides.
+    pairs: int
+    #: Rounds in which the machine disturbed neither.
+    clean: int
+    #: Trials of these pairs that the machine disturbed.
+    disturbed: int
+    #: Percentile -> the tester's latency without tracing.
+    without_us: dict[str, float]
+    #: The same with tracing.
+    with_us: dict[str, float]
+    #: The lowest p50 `without` and `with`: a busy machine only adds.
+    lowest_us: dict[str, float]
+    #: Percentile -> what the way costs there.
+    cost: dict[str, Cost]
+    #: What it may cost at p50.
+    goal_us: float
+    #: `met`, `missed`, or why neither is said.
+    verdict: str
+    #: Half of the cost, for two probes trap before a frame is sent; None where frames are not alone.
+    probe_us: float | None
+    #: Mean; None where it is not known.
+    frames_per_batch: float | None
+    #: Stage -> percentile -> its time; None where the way does not know the stage.
+    stages_us: dict[str, dict[str, float] | None]
+    #: Batches that passed the probes.
+    seen: int
+    #: Batches that were kept.
+    recorded: int
+    #: Batches that no redirect was found for.
+    unmatched: int
+    #: Batches that were not sent.
+    unsent: int
+    #: Batches that the recorder lost.
+    full: int
+
+
+class TracingFigures(PointFigures):
+    """One entry for each way and rate."""
+
+    #: Each.
+    tracing: tuple[Traced | Untraced, ...] = ()
+
+
+def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int) -> TracingFigures:
+    """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
+    missing = {
+        trial.figures["way"]: trial.figures["reason"]
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause.startswith(CLAUSE) and trial.clause.endswith(" unsupported")
+    }
+    rows: list[Traced | Untraced] = []
+    for way in spec.ways:
+        if way in missing:
+            rows.append(Untraced(way=way, reason=missing[way]))
+            continue
+        found = [_at_rate(spec, trials, rate, way, trace_every) for rate in spec.rates_pps]
+        rows += [row for row in found if row]
+    return TracingFigures(tracing=tuple(rows))
+
+
+def _at_rate(
+    spec: TracingSpec, trials: Sequence[TrialRecord], rate: float, way: TraceWay, trace_every: int
+) -> Traced | Untraced | None:
+    clause = f"{CLAUSE} {rate:.0f} "
+    pairs = paired_trials(trials, clause + WITHOUT, clause + way)
+    stages = [
+        trial.figures
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause.startswith(f"{clause}{way} stages")
+    ]
+    pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
+    if not pairs:
+        return None
+    counts = {name: sum(one[name] for one in stages) for name in ("seen", "recorded", "unmatched", "unsent", "full")}
+    stages = [one for one in stages if one["recorded"]]  # a round answered from a resumed run's journal has none
+    if not stages:
+        return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}")
+    without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
+    costs: dict[str, Cost] = {}
+    for of in without:
+        both = list(zip(traced[of], without[of], strict=True))
+        # one process in turns: a level of the machine meets both sides alike
+        ratio, difference = ratio_interval(both, depth=None), difference_interval(both, depth=None)
+        assert ratio is not None
+        assert difference is not None
+        costs[of.removesuffix("_us")] = Cost(ratio=ratio, difference_us=difference)
+    frames = known_median(one.get("frames_per_batch") for one in stages)
+    mean = costs["p50"].difference_us.mean
+    alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= ALONE
+    return Traced(
+        way=way,
+        rate_pps=rate,
+        pairs=len(pairs),
+        clean=clean_pairs(pairs),
+        disturbed=sum(trial.status != "ok" for pair in pairs for trial in pair),
+        without_us={name.removesuffix("_us"): median(values) for name, values in without.items()},
+        with_us={name.removesuffix("_us"): median(values) for name, values in traced.items()},
+        lowest_us={"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
+        cost=costs,
+        goal_us=spec.goal_us,
+        verdict=_doubt(pairs) or verdict(costs["p50"].difference_us, spec.goal_us),
+        probe_us=mean / PROBES_ON_THE_WAY if alone and mean > 0 else None,
+        frames_per_batch=frames,
+        stages_us=_stages(stages),
+        **counts,
+    )
+
+
+def _nothing(counts: dict[str, int]) -> str:
+    words = {"unmatched": "not matched to a redirect", "unsent": "not sent", "full": "lost by the recorder"}
+    seen = f"{counts['seen']} batches seen"
+    return ", ".join([seen, *(f"{counts[name]} {said}" for name, said in words.items() if counts[name])])
+
+
+def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
+    """Why a cost is not held against the goal; empty where it may be."""
+    if len(pairs) >= MIN_PAIRS > clean_pairs(pairs):
+        return f"too disturbed to say: {clean_pairs(pairs)} clean of {len(pairs)} rounds"
+    results = [trial.result for pair in pairs for trial in pair if trial.result]
+    lost = fmean(result.lost / result.sent for result in results if result.sent)
+    return f"not said: {percent(lost)} of the frames were lost" if lost > MAX_LOSS else ""
+
+
+def verdict(difference: Difference, goal_us: float) -> str:
+    """Whether a cost is below the goal, by its interval."""
+    if difference.low is None or difference.high is None:
+        return "no interval"
+    if difference.high < goal_us:
+        return "met"
+    return "missed" if difference.low >= goal_us else "not told apart"
+
+
+def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | None]:
+    """Medians over the rounds; None where the way does not know the stage."""
+    names = dict.fromkeys(name for one in stages for name in one["us"])
+    found: dict[str, dict[str, float] | None] = {}
+    for name in names:
+        known = [one["us"][name] for one in stages if one["us"][name] is not None]
+        found[name] = {of: median(each[of] for each in known) for of in known[0]} if known else None
+    return found
+
+
+def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
+    """Of the first forwarder at its lowest rate, where traced frames hold nobody else up."""
+    found = [(s.forwarder, one) for s in summaries for one in TracingFigures.of(s).tracing if isinstance(one, Traced)]
+    if not found:
+        return Answer(sentence="No answer: nothing was traced.")
+    name, rate = found[0][0], min(one.rate_pps for forwarder, one in found if forwarder == found[0][0])
+    rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
+    words = []
+    few = "" if any(one.clean >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
+    for one in rows:
+        cost = one.cost["p50"].difference_us
+        spread = f" ({cost.low:.2f} to {cost.high:.2f})" if cost.low is not None else ""
+        words.append(f"{one.way} {cost.mean:.2f} µs{spread}, {one.verdict}")
+    at = f"{significant(rate / 1000)} kpps"
+    sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
+    return Answer(sentence=sentence, said=not few)
+
+
+def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:
+    """What a way costs at each rate; with a question, whether it misses its goal."""
+    points = [point for point in summaries if point.status != "unsupported"]
+    told = [(point.forwarder, row) for point in points for row in TracingFigures.of(point).tracing]
+    rows = [(forwarder, row) for forwarder, row in told if row.way == way and isinstance(row, Traced)]
+    reasons = {row.reason for _, row in told if row.way == way and isinstance(row, Untraced)}
+    if reasons:
+        return Part(without=f"unsupported: {'; '.join(sorted(reasons))}")
+    if not told:
+        return Part(failed=f"nothing was traced: {'; '.join(point.reason for point in summaries)}")
+    if not rows:
+        return Part(without="not asked for")
+    missed = [f"{name} at {row.rate_pps / 1e3:g} kpps" for name, row in rows if row.verdict == "missed"]
+    if question and missed:
+        return Part(failed=f"costs more than {rows[0][1].goal_us:g} us at p50: {', '.join(missed)}")
+    if question and not any(row.verdict == "met" for _, row in rows):
+        return Part(without="its cost cannot be told from the goal; more rounds, or a quieter machine")
+    return Part([f"{name}, {_cost(row)}" for name, row in rows])
+
+
+def _cost(row: Traced) -> str:
+    cost = row.cost["p50"].difference_us
+    spread = f" ({cost.low:.3f} to {cost.high:.3f})" if cost.low is not None else ""
+    return f"{row.rate_pps / 1e3:g} kpps: costs {cost.mean:.3f} us at p50{spread}: {row.verdict}"

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers as a person reads them."""
+
+from decimal import Decimal
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`11,300`, `0.0076`, `1.43`: that many significant digits in plain decimals, never an exponent."""
+    return f"{Decimal(f'{value:.{digits}g}'):,f}"
+
+
+def percent(ratio: float) -> str:
+    """`2.5 %`, `0.012 %`: a ratio in percent, two significant digits below 10 % and three above."""
+    return f"{significant(100 * ratio, 2 if abs(ratio) < 0.1 else 3)} %"
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, four from 100 on, or a dash."""
+    return "-" if value is None else significant(value, 4 if value >= 100 else 3)
+
+
+def ratio(value: float | None) -> str:
+    """A loss ratio: 0 only when it is zero."""
+    return "-" if value is None else "0" if value == 0 else f"{value:.2e}"

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forwarder as a study names it."""
+
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from xdplab.model.base import Model, Shown, plain
+from xdplab.model.design import Scalar
+
+#: What a program does with one port. rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send
+#: back with addresses swapped; stages: tell when a frame is where, from the wire to the application.
+Role = Literal["rxdrop", "txonly", "l2fwd", "stages"]
+
+
+class ForwarderSpec(Model):
+    """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
+
+    #: Under which it is found.
+    name: Shown
+    #: Its own; unknown ones are refused before anything starts.
+    options: dict[str, Scalar] = {}
+    #: What tables call it, in the place of name and options.
+    label: Shown = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return cls.parse(value) if isinstance(value, str) else value
+
+    @staticmethod
+    def parse(text: str) -> dict[str, Any]:
+        """`ovs-afxdp:xdp_mode=generic` -> name and options; values are typed later by the forwarder's own model."""
+        name, _, rest = text.partition(":")
+        options: dict[str, Scalar] = {}
+        for item in filter(None, rest.split(",")):
+            key, equals, value = item.partition("=")
+            if not equals:
+                raise ValueError(f"option {item!r} of forwarder {name!r} is not option=value")
+            if key in options:
+                raise ValueError(f"option {key!r} of forwarder {name!r} is given twice")
+            options[key] = value
+        return {"name": name, "options": options}
+
+    @property
+    def title(self) -> str:
+        """What tables print: the label, or the name with its options."""
+        if self.label:
+            return self.label
+        options = ",".join(f"{k}={v}" for k, v in self.options.items())
+        return plain(f"{self.name}:{options}" if options else self.name)

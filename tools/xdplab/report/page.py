@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sections of a report are made of: the run, what was found, templates, the table of points, pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from xdplab.analysis import Answer, Comparison, Distribution, PointSummary
+from xdplab.analysis.columns import own_columns
+from xdplab.analysis.compare import compare_all, unsaid
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.figures import Spread
+from xdplab.analysis.summary import counted
+from xdplab.methods import Column, Method
+from xdplab.model import RunRecord, TrialRecord
+from xdplab.model.digits import percent, ratio, significant
+
+#: HTML that may stand in the page as it is.
+Section = Markup
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report while it is made."""
+
+    run: RunRecord
+    method: Method[Any]
+    trials: Sequence[TrialRecord]
+    summaries: Sequence[PointSummary]
+    answer: Answer
+
+    @property
+    def measured(self) -> list[PointSummary]:
+        """The points that have a figure."""
+        return [summary for summary in self.summaries if summary.repetitions]
+
+    def section(self, of: Method[Any], template: str, **found: Any) -> Section:
+        """A template of the folder of a method, which finds those of `xdplab.report` as well."""
+        environment = templates(type(of).__module__)
+        given = {"page": self, "run": self.run, "spec": of.spec, "answer": self.answer, "measured": self.measured}
+        return Markup(environment.get_template(template).render(**given, **found))  # noqa: S704 - it escapes
+
+    def table(self, columns: Sequence[Column] = ()) -> Section:
+        """The points that were measured, with the columns of the method or those given, where one has a value."""
+        points = self.measured
+        shown = [
+            each
+            for each in columns or own_columns(self.method)
+            if "html" in each.places and any(each.of(point) is not None for point in points)
+        ]
+        ratios = {each.key: self.ratios(each.beside) for each in shown if each.ratio}
+        found = {"points": points, "columns": shown, "ratios": ratios, "page": self, "answer": self.answer}
+        sizes = len({point.frame_bytes for point in points}) > 1
+        template = templates().get_template("points.html.j2")
+        return Markup(template.render(**found, several_sizes=sizes)) if points else Markup()  # noqa: S704 - it escapes
+
+    def ratios(self, beside: str = "") -> dict[str, Comparison]:
+        """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
+        told = self.answer
+        compared = (told.at_rate and told.comparison) if beside else (told.at_rate or told.comparison)
+        points = [each.beside[beside] for each in self.measured if beside in each.beside] if beside else self.measured
+        if compared is None or not points:
+            return {}
+        reference = next(point for point in points if point.point_id == compared.reference_id)
+        return compare_all(points, reference, compared.metric)
+
+    def pictures(self) -> Section:
+        """Distributions of latency, where there are any."""
+        single = [summary for summary in self.measured if summary.samples]
+        plots = latency_plots(self.method, single, self.trials) if single else []
+        return Markup(templates().get_template("pictures.html.j2").render(plots=plots))  # noqa: S704 - it escapes
+
+    @staticmethod
+    def svg(text: str) -> Markup:
+        """A picture of ours: matplotlib escapes its texts."""
+        return Markup(text)  # noqa: S704
+
+
+def templates(package: str = "") -> Environment:
+    """Templates of a package and of this one, with everything escaped, and the filters that make numbers of them."""
+    ours = PackageLoader("xdplab.report", ".")
+    loader: BaseLoader = ChoiceLoader([PackageLoader(package, "."), ours]) if package else ours
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
+    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent}
+    return environment
+
+
+def latency_plots(
+    method: Method[Any], measured: Sequence[PointSummary], trials: Sequence[TrialRecord]
+) -> list[dict[str, Any]]:
+    """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
+    from xdplab.report.plots import density_plot, distribution_plot, repetition_plot  # matplotlib: 0.3 s
+
+    plots = []
+    for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
+        group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
+        curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
+        plots.append(
+            {
+                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}",
+                "distribution": Page.svg(distribution_plot(curves)),
+                "density": Page.svg(density_plot(curves)),
+                "repetitions": Page.svg(repetition_plot(group)),
+            }
+        )
+    return plots
+
+
+def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRecord]) -> Distribution:
+    return distribution(counted(method, [trial for trial in trials if trial.point_id == summary.point_id]))
+
+
+def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
+    alike = [s for s in group if s.forwarder == summary.forwarder]
+    knobs = " ".join(f"{key}={value}" for key, value in summary.knobs.items())
+    return f"{summary.forwarder} {knobs}" if len(alike) > 1 and knobs else summary.forwarder
+
+
+def fixed(value: float | None, digits: int = 2) -> str:
+    """A number for a table: three significant digits, a dash for nothing."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.{digits}f}"
+
+
+def spread(value: Spread | None, digits: int = 1, per: float = 1.0) -> str:
+    """Median, and the range where there is more than one value."""
+    if value is None:
+        return "–"
+    middle, low, high = (fixed(each / per, digits) for each in (value.median, value.low, value.high))
+    return middle if value.count == 1 else f"{middle} ({low} to {high})"
+
+
+def kpps(value: float | None) -> str:
+    """Of frames per second."""
+    return "–" if value is None else significant(value / 1000, 5)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calibrations that hold for the next runs on the same testbed too, and when they no longer do.
+
+A calibration is kept only if the machine was quiet while it was made: by the study's own rule its senders were not
+stalled, and the hypervisor took no time from their CPUs. It holds for ten minutes of the same boot: a shared machine
+has slow spells of minutes, and a tester that was measured before one would make the forwarder look slow in it. And it
+holds only where nothing has changed that can change a number: the programs and options of the tester, the testbed, its
+CPUs and its links, the settings of the machine (what `resume` compares), the frame and the rate.
+
+It lies beside the testbed's lock, which its user holds, in a folder that a reboot empties.
+"""
+
+import hashlib
+import inspect
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from xdplab import __version__
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import cpu_ticks
+from xdplab.model import Calibration, DisturbanceRule, Environment, Model
+from xdplab.model.base import flat
+from xdplab.runner.resume import UNIMPORTANT
+from xdplab.testbed import Testbed
+from xdplab.testbed.state import volatile_dir
+from xdplab.testers import Tester
+
+#: How long a calibration holds, in s.
+HOLDS_S = 600.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Kept(Model):
+    """A calibration, when it was made (CLOCK_BOOTTIME of the controller, s), and on what: dotted key -> value."""
+
+    at_s: float
+    on: dict[str, str]
+    calibration: Calibration
+
+
+class Calibrations:
+    """Those of one testbed in its `environment`, of which the versions are the testers'.
+
+    `anew`: none of an earlier run is used.
+    """
+
+    def __init__(
+        self,
+        testbed: Testbed,
+        environment: Environment,
+        rule: DisturbanceRule,
+        note: Callable[[str], None],
+        *,
+        anew: bool,
+    ) -> None:
+        self._testbed, self._environment, self._rule = testbed, environment, rule
+        self._note, self._anew = note, anew
+        self._path = volatile_dir() / f"{testbed.spec.name}.calibrations"
+
+    def of(self, tester: Tester, asked: Mapping[str, Any], measure: Callable[[], Calibration]) -> Calibration:
+        """The calibration of a tester for a frame and a rate (`asked`): one that holds, or what `measure` finds."""
+        identity = tester.identity()
+        if identity is None:
+            return self._measured(measure)[0]
+        on = self._facts(tester, identity)
+        name = json.dumps({"tester": tester.name, **asked}, sort_keys=True)
+        kept = self._read()
+        if not self._anew and name in kept:
+            stale = _stale(kept[name], on)
+            if stale is None:
+                return kept[name].calibration.model_copy(update={"reused": True})
+            self._note(f"tester {tester.name}: its calibration {_when(kept[name].calibration)} is not used: {stale}")
+        found, disturbed = self._measured(measure)
+        if disturbed:
+            self._note(f"tester {tester.name}: its calibration holds for this run only: {disturbed}")
+            kept.pop(name, None)
+        else:
+            kept[name] = Kept(at_s=_now_s(), on=on, calibration=found)
+        self._write(kept)
+        return found
+
+    def _measured(self, measure: Callable[[], Calibration]) -> tuple[Calibration, str | None]:
+        """A new calibration, and what disturbed it."""
+        host = self._testbed.tester_host
+        before, began = cpu_ticks(host), time.monotonic()
+        found = measure()
+        elapsed_s = time.monotonic() - began
+        taken = {"taken": datetime.now(UTC).isoformat(timespec="seconds"), "boot_id": _boot(host)}
+        found = found.model_copy(update=taken)
+        ticks = cpu_ticks(host)
+        layout = self._testbed.layout
+        for cpu in before.keys() & ticks.keys() & {layout.tester_tx, layout.tester_rx}:
+            share = (ticks[cpu].steal - before[cpu].steal) / _TICKS_PER_S / elapsed_s
+            if share > self._rule.max_steal_share:
+                return found, f"CPU {cpu}: {share:.1%} stolen by the hypervisor"
+        stalled = found.stalled_share or 0.0
+        return found, f"its sender stalled {stalled:.1%} of a trial" if stalled > self._rule.max_stalled_share else None
+
+    def _facts(self, tester: Tester, identity: Mapping[str, str]) -> dict[str, str]:
+        told = {
+            "boot": {"tester": _boot(self._testbed.tester_host), "dut": _boot(self._testbed.dut)},
+            "testbed": self._testbed.spec.model_dump(mode="json"),
+            "layout": self._testbed.layout.model_dump(mode="json"),
+            "tester": {**identity, "code": _code(tester), "xdplab": __version__},
+        }
+        found = {**self._environment.facts(), **flat(told)}
+        return {key: str(value) for key, value in found.items() if key not in UNIMPORTANT}
+
+    def _read(self) -> dict[str, Kept]:
+        try:
+            held = json.loads(self._path.read_text(encoding="utf-8"))
+            return {name: Kept.model_validate(value) for name, value in held.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, AttributeError, ValidationError):
+            self._note(f"{self._path}: cannot be understood, and is written anew")
+            return {}
+
+    def _write(self, kept: Mapping[str, Kept]) -> None:
+        partial = self._path.with_name(f"{self._path.name}.partial")
+        partial.write_text(json.dumps({name: each.model_dump(mode="json") for name, each in kept.items()}), "utf-8")
+        partial.replace(self._path)
+
+
+def _stale(kept: Kept, on: Mapping[str, str]) -> str | None:
+    """Why it does not hold here and now."""
+    differing = sorted(key for key in kept.on.keys() | on.keys() if kept.on.get(key) != on.get(key))
+    if differing:
+        more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        return f"{differing[0]}{more} differs"
+    age_s = _now_s() - kept.at_s
+    return None if 0 <= age_s <= HOLDS_S else f"it is {age_s / 60:.0f} min old, and holds for {HOLDS_S / 60:.0f}"
+
+
+def told(found: Calibration) -> str:
+    """`, calibration of 11:02:13 UTC, boot 1a2b3c4d`; nothing of one that has just been made."""
+    return f" (calibration {_when(found)}; --calibrate measures anew)" if found.reused else ""
+
+
+def _when(found: Calibration) -> str:
+    at = datetime.fromisoformat(found.taken) if found.taken else None
+    return f"of {f'{at:%H:%M:%S} UTC' if at else 'an unknown time'}, boot {(found.boot_id or 'unknown')[:8]}"
+
+
+def _boot(host: Host) -> str:
+    return host.read(_BOOT_ID).strip()
+
+
+def _now_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _code(tester: Tester) -> str:
+    """Digest of the classes' sources: a tester that somebody works on is another one after each change."""
+    sources = [inspect.getsourcefile(cls) for cls in type(tester).__mro__[:-1]]
+    return hashlib.sha256(b"".join(Path(path).read_bytes() for path in sources if path)).hexdigest()

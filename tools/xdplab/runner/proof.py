@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof of the path: before anything is measured, frames must come through in every direction."""
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from xdplab.forwarders import Forwarder
+from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec
+
+_PROOF_TIMEOUT_S = 5.0
+#: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
+#: programs have come (igb: 0.4 s), which each trial brings anew.
+_PROOF_WARMUPS_S = (0.0, 1.0, 2.0)
+
+
+def prove_path(
+    point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult], *, lasting: bool
+) -> None:
+    """`lasting`: its ports are cards, or others that are there after the run.
+
+    Raises:
+        PointFailed: no frame came, in some direction; with what the forwarder knows of it.
+    """
+    traffic = point.traffic
+    streams = tuple(
+        StreamSpec(
+            kind="load",
+            pps=1000,
+            frame_bytes=traffic.smallest,
+            vlan=traffic.vlan,
+            ip=traffic.ip,
+            direction=direction,
+        )
+        for direction in (("forward", "backward") if point.path is Path.THROUGH else ("forward",))
+    )
+    deadline: float | None = None  # from the first trial on: some testers start a program with it
+    warmups_s = _PROOF_WARMUPS_S if lasting else (0.0,)
+    for warmup_s in itertools.chain(warmups_s, itertools.repeat(warmups_s[-1])):
+        result = send(TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05, warmup_s=warmup_s))
+        deadline = deadline or time.monotonic() + _PROOF_TIMEOUT_S
+        silent = [stream.direction for stream in result.streams if not stream.received]
+        if not silent:
+            return
+        ended = forwarder.crashed()
+        tried = warmup_s == warmups_s[-1]
+        if ended or (tried and time.monotonic() > deadline):
+            raise PointFailed(
+                ended
+                or f"{forwarder.name}: no frame came through {' or '.join(silent)} "
+                f"within {_PROOF_TIMEOUT_S:g} s{forwarder.why_silent()}"
+            )

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One repetition of a point: apply knobs, start the forwarder, prove the path, measure, stop, put everything back."""
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.base import mode_in_use, sockets_in_use
+from xdplab.hosts.signals import deferred
+from xdplab.knobs import KnobContext
+from xdplab.methods import Counted, Method
+from xdplab.model import (
+    DisturbanceRule,
+    InputError,
+    Interrupted,
+    JournalFailed,
+    Path,
+    PointFailed,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+)
+from xdplab.model.trial import Purpose
+from xdplab.runner.counted import added
+from xdplab.runner.disturbance import between, judge, snapshot
+from xdplab.runner.leftovers import detach_xdp, links, remove_links
+from xdplab.runner.plan import Repetition
+from xdplab.runner.proof import prove_path
+from xdplab.runner.restore import Settings
+from xdplab.testbed import Port, Testbed
+from xdplab.testers import Tester, TesterContext
+
+#: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18); the next bind must not meet it.
+_QUEUE_RELEASE_S = 0.05
+
+
+class PointSession:
+    """One repetition of one point. It is the `Session` that the method talks to."""
+
+    def __init__(
+        self,
+        repetition: Repetition,
+        method: Method[Any],
+        testbed: Testbed,
+        tester: Tester,
+        rx_program: str,
+        rule: DisturbanceRule,
+        emit: Callable[[TrialRecord], None],
+        may_repeat: Callable[[float], bool],
+        earlier: Sequence[TrialRecord],
+        ceiling_pps: float,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._repetition = repetition
+        self._method = method
+        self.point = repetition.point
+        self._testbed = testbed
+        self._tester = tester
+        self._rx_program = rx_program
+        self._rule = rule
+        self._emit = emit
+        self._may_repeat = may_repeat
+        self.ceiling_pps = ceiling_pps
+        self.cannot = tester.cannot
+        self.progress = progress
+        self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
+        self._forwarder = method.forwarder(repetition.point)
+        ports = self._ports()
+        wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
+        context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
+        self._settings = Settings(testbed.lock, context, wanted)
+        rundir = testbed.folder_on(testbed.dut) / "dut"
+        layout = self._settings.context.layout
+        self._dut = Dut(testbed.dut, ports, repetition.point.path, layout, rundir, testbed.one_machine)
+        self._began = time.monotonic()
+        self._trials = 0
+        self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
+        self._found = {record.clause for record in earlier if record.purpose == "figures"}
+        self._around = contextlib.ExitStack()
+        self.client = testbed.tester_ports(repetition.point.path).first
+        self._links_before: frozenset[str] | None = None
+        self._setup_s = 0.0
+        self._traffic_s = 0.0
+
+    @property
+    def forwarder(self) -> Forwarder[Any]:
+        """That of this repetition."""
+        return self._forwarder
+
+    @property
+    def dut(self) -> Dut:
+        """Where it runs."""
+        return self._dut
+
+    def carry_out(self) -> None:
+        """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
+        status: Literal["ok", "failed", "unsupported"] = "ok"
+        reason = ""
+        tail: tuple[str, ...] = ()
+        try:
+            self._prepare()
+            self._method.prove(self)
+            self._setup_s = time.monotonic() - self._began
+            self._method.measure(self, self._repetition.point.traffic.at(self.ceiling_pps))
+        except Unsupported as exc:
+            status, reason = "unsupported", str(exc)
+        except (JournalFailed, InputError, Interrupted):
+            raise
+        except XdplabError as exc:
+            status, reason, tail = "failed", self._with_cause(str(exc)), self._forwarder.log_tail()
+        finally:
+            with deferred():
+                self._clean_up()
+        times = {"repetition_s": round(time.monotonic() - self._began, 3), "traffic_s": round(self._traffic_s, 3)}
+        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **times))
+
+    def trial(
+        self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
+    ) -> TrialResult:
+        """Run, judge, journal; a step of a search again while disturbed, as far as the rule and the budget allow."""
+        number, attempt = self._trials, 0
+        self._trials += 1
+
+        def take() -> Counted:
+            trial = f"{number}.{attempt}"
+            if restart_after_s is None:
+                return Counted(self._tester.run(self._context(trial), spec), {})
+            return Counted(self._run_with_restart(spec, restart_after_s, trial), {})
+
+        while True:
+            record = self._journaled(spec, purpose, clause, number, attempt, take)
+            assert record.result is not None
+            attempt += 1
+            if (number, attempt) in self._earlier:
+                continue
+            final = record.status == "ok" or purpose != "search" or attempt > self._rule.max_repeats
+            if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
+                return record.result
+
+    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
+        """Watch the machine while a method counts, judge, journal."""
+        number = self._trials
+        self._trials += 1
+        record = self._journaled(asked, "measure", clause, number, 0, count)
+        assert record.result is not None
+        return Counted(record.result, record.figures)
+
+    def send(self, spec: TrialSpec) -> TrialResult:
+        """Without a record."""
+        return self._tester.run(self._context("beside"), spec)
+
+    def _journaled(
+        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
+    ) -> TrialRecord:
+        """By the journal of a resumed run, or taken now."""
+        record = self._earlier.pop((number, attempt), None)
+        if record is None:
+            record = self._one_trial(spec, purpose, clause, number, attempt, take)
+            self._emit(record)
+        elif record.asked != spec:
+            raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
+        return record
+
+    def found(self, clause: str, figures: dict[str, Any]) -> None:
+        """Journal what a method found, unless the journal of a resumed run has it."""
+        if clause in self._found:
+            return
+        self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
+
+    def _one_trial(
+        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
+    ) -> TrialRecord:
+        mode = mode_in_use(self._forwarder, self._dut)
+        counters = self._forwarder.growing(self._forwarder.counters()) if self._forwarder.cumulative else None
+        before = snapshot(self._forwarder, self._dut)
+        result, figures = take()
+        self._traffic_s += spec.warmup_s + spec.duration_s
+        after = snapshot(self._forwarder, self._dut)
+        if ended := self._forwarder.crashed():
+            raise PointFailed(ended)
+        use = between(before, after)
+        disturbance = judge(self._rule, result, use, self._dut)
+        mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
+        return self._record(
+            status="disturbed" if disturbance.disturbed else "ok",
+            reason="; ".join(disturbance.reasons),
+            purpose=purpose,
+            clause=clause,
+            trial=number,
+            attempt=attempt,
+            asked=spec,
+            offered_pps=spec.offered_pps,
+            result=result,
+            figures=figures,
+            disturbance=disturbance,
+            mode=mode,
+            threads=use.threads,
+            softirq_cpus=use.softirqs,
+            counters=(now := self._forwarder.counters()),
+            counted=added(counters, self._forwarder.growing(now)) if counters is not None else {},
+            knobs=self._settings.read_back(),
+        )
+
+    def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
+        """A trial in which the forwarder is restarted (RFC 2544 §26.6); the time between stop and start is ours."""
+        failures: list[XdplabError] = []
+        own_ns: list[int] = []
+
+        def restart() -> None:
+            try:
+                self._forwarder.stop()
+                stopped_ns = time.monotonic_ns()
+                time.sleep(_QUEUE_RELEASE_S)
+                self._remove_links()
+                self._dut.host.remove_folder(self._dut.rundir)
+                own_ns.append(self._start() - stopped_ns)
+            except XdplabError as exc:
+                failures.append(exc)
+
+        timer = threading.Timer(spec.warmup_s + after_s, restart)
+        timer.start()
+        try:
+            result = self._tester.run(dataclasses.replace(self._context(trial), still_well=lambda: None), spec)
+        finally:
+            timer.join()
+        if failures:
+            raise PointFailed(f"restart: {failures[0]}")
+        return result.model_copy(update={"restart_own_ns": own_ns[0]})
+
+    def _start(self) -> int:
+        """When its start began (`time.monotonic_ns`). The forwarder's folder is new; the tester's files lie beside."""
+        self._dut.host.make_folder(self._dut.rundir)
+        began_ns = time.monotonic_ns()
+        self._forwarder.start(self._dut)
+        self._settings.after_start(self._forwarder.name)
+        return began_ns
+
+    def _prepare(self) -> None:
+        reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
+        reason = reason or self._method.unsupported(self.point, self._dut, self.client)
+        if reason:
+            raise Unsupported(reason)
+        for host, folder in self._folders:
+            host.remove_folder(folder)
+        for host, folder in self._folders:
+            host.make_folder(folder)
+        self._settings.apply()
+        self._links_before = None if self._dut.ports[0].simulated else links(self._testbed.dut)
+        if self._links_before is not None and self._dut.ports[0].lasting:
+            self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
+        self._around.enter_context(self._method.around(self))
+        self._start()
+
+    def prove(self) -> None:
+        """Frames, and that options are in force."""
+        point, lasting = self._repetition.point, self._dut.ports[0].lasting
+        prove_path(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
+        if idle := self._forwarder.ineffective():
+            raise Unsupported(idle)
+
+    def _context(self, trial: str) -> TesterContext:
+        return TesterContext(
+            ports=self._testbed.tester_ports(self._repetition.point.path),
+            layout=self._dut.layout,
+            rx_program=self._rx_program,
+            workdir=self._testbed.folder_on(self._testbed.tester_host),
+            host=self._testbed.tester_host,
+            forwarder=self._forwarder,
+            still_well=self._forwarder.crashed,
+            trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
+        )
+
+    def _clean_up(self) -> None:
+        """Stop, detach what a killed forwarder left, restore, remove the working folder; each even if another fails."""
+        with contextlib.ExitStack() as stack:
+            for host, folder in self._folders:
+                stack.callback(host.remove_folder, folder)
+            stack.callback(self._settings.restore)
+            stack.callback(self._remove_links)
+            stack.callback(self._around.close)
+            stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
+            had_sockets = bool(self._forwarder.pids())
+            stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
+            stack.callback(self._forwarder.stop)
+            stack.callback(self._tester.rest)
+
+    def _remove_links(self) -> None:
+        if self._links_before is None:
+            return
+        lasting = self._dut.ports[0].lasting
+        remove_links(self._testbed.dut, self._links_before, only=self._forwarder.own_links if lasting else None)
+        if lasting:
+            self._testbed.lock.remember(links=[])
+
+    def _with_cause(self, message: str) -> str:
+        """A tester's complaint, with the forwarder's death in front when that is the cause."""
+        ended = self._forwarder.crashed()
+        return message if not ended or ended in message else f"{ended}; {message}"
+
+    def _ports(self) -> tuple[Port, ...]:
+        roles = ("b0",) if self._repetition.point.path is Path.HAIRPIN else ("b0", "b1")
+        return tuple(self._testbed.ports[role] for role in roles)
+
+    def _record(self, *, status: Literal["ok", "disturbed", "failed", "unsupported"], **fields: Any) -> TrialRecord:
+        return TrialRecord(
+            point_id=self._repetition.point.id,
+            repetition=self._repetition.number,
+            status=status,
+            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            setup_s=round(self._setup_s, 3),
+            **fields,
+        )

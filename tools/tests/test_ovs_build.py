@@ -120,3 +120,57 @@ def test_source_that_is_not_there(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "nowhere" in done.stderr or "apt-get install" in done.stderr
+
+
+def xdp_plan(ovs_build: ModuleType, source: Path, *patches: Path) -> Any:
+    return ovs_build.Plan(ovs_build.BASES["4.0.0"], "xdp", source, patches, False)
+
+
+def test_series_xdp_comes_on_top_of_ours(ovs_build: ModuleType) -> None:
+    ours = ovs_build.patches_of("4.0.0", "patched")
+    both = ovs_build.patches_of("4.0.0", "xdp")
+    assert both[: len(ours)] == ours
+    assert len(both) > len(ours)
+    assert {path.parent.name for path in both[len(ours) :]} == {"4.0.0-xdp"}
+    assert ovs_build.patches_of("4.0.0", "stock") == []
+
+
+def test_series_xdp_is_not_there_for_every_base(tmp_path: Path) -> None:
+    done = built(tmp_path, "--base", "3.1.0", "--series", "xdp")
+    assert done.returncode == 2
+    assert "3.1.0-xdp" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_only_series_xdp_needs_clang_and_autotools(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(ovs_build.BuildError) as error:
+        ovs_build.require_packages(xdp_plan(ovs_build, source), root=tmp_path)
+    assert {"clang", "autoconf", "automake", "libtool"} <= set(str(error.value).split())
+    with pytest.raises(ovs_build.BuildError) as error:
+        ovs_build.require_packages(plan(ovs_build, source), root=tmp_path)
+    assert not {"clang", "autoconf", "automake", "libtool"} & set(str(error.value).split())
+
+
+def test_only_series_xdp_asks_configure_for_the_program(ovs_build: ModuleType, source: Path) -> None:
+    assert "--enable-xdp-offload" in xdp_plan(ovs_build, source).configure
+    assert "--enable-xdp-offload" not in plan(ovs_build, source).configure
+
+
+def test_key_of_series_xdp_depends_on_clang(
+    ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [key(ovs_build, xdp_plan(ovs_build, source)), key(ovs_build, plan(ovs_build, source))]
+    version = ovs_build.compiler_version
+    monkeypatch.setattr(ovs_build, "compiler_version", lambda name: "clang 99" if name == "clang" else version(name))
+    after = [key(ovs_build, xdp_plan(ovs_build, source)), key(ovs_build, plan(ovs_build, source))]
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+
+
+def test_autotools_run_only_for_what_they_read(ovs_build: ModuleType, tmp_path: Path) -> None:
+    patch = tmp_path / "0001-a.patch"
+    for changed, wanted in (("lib/automake.mk", True), ("acinclude.m4", True), ("configure.ac", True),
+                            ("lib/netdev-afxdp.c", False), ("tests/system-afxdp.at", False)):  # fmt: skip
+        patch.write_text(f"--- a/{changed}\n+++ b/{changed}\n@@ -1 +1 @@\n-a\n+b\n")
+        assert ovs_build.changes_autotools(patch) is wanted, changed
+    assert not any(ovs_build.changes_autotools(path) for path in ovs_build.patches_of("4.0.0", "patched"))

@@ -19,7 +19,7 @@ VLANS = (0, 1, 7, 100, 4095)
 TPIDS = (0x8100, 0x8100, 0x8100, 0x88A8)
 IPV4 = tuple(f"10.0.{net}.{host}" for net in range(2) for host in range(1, 5))
 IPV6 = tuple(f"2001:db8:{net}::{host}" for net in range(2) for host in range(1, 4))
-ODD_IPV4, ODD_IPV6 = ("224.0.0.1", "255.255.255.255", "0.0.0.0"), ("ff02::1", "fe80::1", "::")
+ODD_IPV4, ODD_IPV6 = ("224.0.0.1", "255.255.255.255", "0.0.0.1"), ("ff02::1", "fe80::1", "::")
 L4_PORTS = (0, 53, 80, 443, 1000, 4789, 65535)
 TTLS = (0, 1, 2, 64, 64, 64, 255)
 TOSES = (0, 0, 4, 0x28, 0xB8, 0xB9, 0xFF)
@@ -71,7 +71,7 @@ class Packets:
         # IEEE 802.3 has a length there
         if ethertype == 0:
             head = struct.pack("!H", self._wrong(min(len(body), 1500), 1500))
-        return self._cut(addresses + tags + head + body)
+        return self._cut(ethertype, addresses + tags + head + body)
 
     def greeting(self, port: int, mac: bytes, vlan: int | None) -> bytes:
         """A frame by which a switch learns an address."""
@@ -93,8 +93,8 @@ class Packets:
             self._note("tagged" if count == 1 else "tagged twice or more")
         return tags
 
-    def _cut(self, frame: bytes) -> bytes:
-        if self.random.random() < 0.08:
+    def _cut(self, ethertype: int, frame: bytes) -> bytes:
+        if self.random.random() < 0.08 and ethertype not in (0x8847, 0x8848):
             self._note("cut")
             return frame[: self.random.randrange(14, max(15, min(len(frame), 90)))]
         if self.random.random() < 0.5:
@@ -228,11 +228,12 @@ class Packets:
         return 0x0806, head + b"".join(ends)
 
     def _mpls(self) -> tuple[int, bytes]:
+        # Not cut, and no more labels than a flow has: of such flows Open vSwitch 4.0.0 loses counts, with an offload or
+        # without (its revalidators do not understand their keys and log "MPLS LSEs have invalid length").
         self._note("MPLS")
-        depth = self.random.choice((1, 1, 2, 3, 4))
+        depth = self.random.choice((1, 1, 2, 3))
         labels = [self.random.choice((0, 3, 16, 1000)) << 12 | self.random.choice(TTLS) for _ in range(depth)]
-        if self.random.random() < 0.9:
-            labels[-1] |= 1 << 8
+        labels[-1] |= 1 << 8
         return self.random.choice((0x8847, 0x8847, 0x8848)), struct.pack(f"!{depth}I", *labels) + self._ipv4()[1]
 
     def _llc(self) -> tuple[int, bytes]:
@@ -247,4 +248,4 @@ class Packets:
 
     def _other(self) -> tuple[int, bytes]:
         self._note("other Ethernet types")
-        return self.random.choice((*ETHERTYPES, self.random.getrandbits(16) | 1)), self._payload()
+        return self.random.choice((*ETHERTYPES, 0x9001 | self.random.getrandbits(12))), self._payload()

@@ -87,17 +87,7 @@ class Tables:
             return [f"arp_op={choose((1, 2))}"] if self._some(0.5) else []
         if what == "mpls":
             return [f"mpls_label={choose((0, 16, 1000))}"] if self._some(0.5) else []
-        addresses = {"nw_src": IPV4, "nw_dst": IPV4} if version(what) == 4 else {"ipv6_src": IPV6, "ipv6_dst": IPV6}
-        for name, pool in addresses.items():
-            if self._some(0.15):
-                length = choose((30, 24, 9)) if version(what) == 4 else choose((126, 64, 33))
-                fields.append(f"{name}={choose(pool)}" + choose(("", f"/{length}")))
-        if self._some(0.1):
-            fields.append(f"nw_ttl={choose((1, 2, 64, 255))}")
-        if self._some(0.1):
-            fields.append(choose(("nw_tos=40", "nw_tos=184", "nw_ecn=1", "nw_tos=0")))
-        if self._some(0.15):
-            fields.append(f"nw_frag={choose(('no', 'yes', 'first', 'later', 'not_later'))}")
+        fields += self._ip_fields(version(what))
         if any(field in ("nw_frag=later", "nw_frag=yes") for field in fields):
             return fields  # later fragments have no ports, and Open vSwitch refuses them in such a flow
         if what in TRANSPORT:
@@ -108,6 +98,21 @@ class Tables:
         if what in ("icmp", "icmp6") and self._some(0.4):
             fields.append(f"icmp_type={choose((8, 0, 3) if what == 'icmp' else (128, 135, 136))}")
         return fields
+
+    def _ip_fields(self, version: int) -> list[str]:
+        choose, fields = self.random.choice, []
+        names, pool, lengths = {
+            4: (("nw_src", "nw_dst"), IPV4, (30, 24, 9)),
+            6: (("ipv6_src", "ipv6_dst"), IPV6, (126, 64, 33)),
+        }.get(version, ((), IPV4, (0,)))
+        for name in names:
+            if self._some(0.15):
+                fields.append(f"{name}={choose(pool)}" + choose(("", f"/{choose(lengths)}")))
+        others = {
+            0.1: (*(f"nw_ttl={ttl}" for ttl in (1, 2, 64, 255)), "nw_tos=40", "nw_tos=184", "nw_ecn=1", "nw_tos=0"),
+            0.15: tuple(f"nw_frag={which}" for which in ("no", "yes", "first", "later", "not_later")),
+        }
+        return fields + [choose(values) for share, values in others.items() if version and self._some(share)]
 
     def _output(self) -> str:
         return f"output:{self.random.randint(1, self.ports)}"

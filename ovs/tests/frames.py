@@ -97,11 +97,11 @@ def ports(prefix: str, count: int) -> Iterator[tuple[str, list[Wire]]]:
             for which in ("all", "default"):
                 run("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv6.conf.{which}.disable_ipv6=1")
         for index in range(count):
-            run("ip", "link", "add", f"t{index}", "netns", tester, "numtxqueues", "1", "numrxqueues", "1", "type", "veth",
-                "peer", "name", f"d{index}", "netns", switch, "numtxqueues", "1", "numrxqueues", "1")  # fmt: skip
-            run("ip", "netns", "exec", tester, "ethtool", "-K", f"t{index}", "tx", "off", "txvlan", "off", "gro", "on")
-            run("ip", "netns", "exec", switch, "ethtool", "-K", f"d{index}", "tx", "off", "txvlan", "off", "gro", "on")
+            near, far = ["name", f"d{index}", "netns", switch], ["name", f"t{index}", "netns", tester]
+            one = ["numtxqueues", "1", "numrxqueues", "1"]
+            run("ip", "link", "add", *far, *one, "type", "veth", "peer", *near, *one)
             for name, link in ((tester, f"t{index}"), (switch, f"d{index}")):
+                run("ip", "netns", "exec", name, "ethtool", "-K", link, "tx", "off", "txvlan", "off", "gro", "on")
                 run("ip", "-n", name, "link", "set", link, "arp", "off", "up")
             wires.append(Wire(tester, f"t{index}"))
         yield switch, wires

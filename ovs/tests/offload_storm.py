@@ -33,7 +33,6 @@ from pathlib import Path
 
 from frames import Wire
 from lab import PORTS, StormError, Switch, namespaces, run, wait_for
-from offload_diff import OFFLOADED
 from option_storm import lost_frames, statistics
 from port_changes import Changes
 from storm_traffic import FIRST_PORT, Judge, Traffic
@@ -171,7 +170,9 @@ class OffloadStorm:
         dead_ns = time.monotonic_ns()
         left = attached(self.names[1]) if self.asked.offload else []
         time.sleep(0.2)
-        for frame in self.traffic.take():
+        came = self.traffic.take()
+        self.judge.judge(came, None, self.rules.named)
+        for frame in came:
             if frame.sent_ns > dead_ns:
                 raise StormError(
                     f"forwarded {(frame.sent_ns - dead_ns) / 1e6:.1f} ms after kill -9: {frame}; {self.last()}"
@@ -211,10 +212,6 @@ class OffloadStorm:
             time.sleep(0.02)
         self.look()
 
-    def offloaded(self) -> int:
-        """Frames of offloaded flows."""
-        return sum(map(int, OFFLOADED.findall(self.switch.appctl("dpctl/dump-flows", "-m", "type=offloaded"))))
-
     def last(self) -> str:
         """The last changes."""
         return f"the last changes: {'; '.join(self.done[-8:])}"
@@ -223,10 +220,10 @@ class OffloadStorm:
         """New ports with default options; with offload its flows must have frames."""
         for port in PORTS:
             self.switch.vsctl("del-port", port)
-            self.switch.add_port(port)
+            self.switch.add_port(port)  # with counters at 0
         self.check()
         if self.asked.offload:
-            wait_for(lambda: self.offloaded() > 0, f"nothing was offloaded; {self.last()}", ANSWER_S)
+            wait_for(lambda: self.switch.offloaded() > 0, f"nothing was offloaded; {self.last()}", ANSWER_S)
         self.look()
 
     def run(self) -> None:
@@ -266,7 +263,7 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
         traffic = stack.enter_context(Traffic(wires, FLOWS, asked.pps))
         whole = OffloadStorm(asked, switch, names, traffic)
         whole.run()
-        traffic.__exit__()
+        traffic.stop()
         time.sleep(2.0)
         if "netdev-afxdp/show" in switch.appctl("list-commands") and (wrong := lost_frames(switch.show())):
             raise StormError(f"frames lost: {'; '.join(wrong)}")

@@ -65,6 +65,10 @@ class Traffic:
 
     def __exit__(self, *_: object) -> None:
         """Ends it."""
+        self.stop()
+
+    def stop(self) -> None:
+        """No frame is sent any more."""
         self._over.set()
         self._thread.join()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from lab import ovs_host
-from lab.ovs_host import ALL_KEYS, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
+from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
 from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, cpu_set, keys
 from xdplab.model import CpuLayout, InputError
@@ -38,7 +38,7 @@ def test_every_option_of_the_series_is_there_under_its_key_and_patch() -> None:
         if isinstance(key, Key)
     }
     assert {field: (key.names, key.patch) for field, key in table.items() if key.patch} == {
-        field: ((key,), patch) for field, (key, _, patch) in PATCHED.items()
+        field: ((key,), patch) for field, (key, _, patch) in (PATCHED | OFFLOAD).items()
     }
     assert len(keys(OvsAfxdpOptions)) == sum(len(key.names) for key in table.values())  # none twice
 

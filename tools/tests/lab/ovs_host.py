@@ -43,6 +43,13 @@ OFPST_PORT reply (OF1.5) (xid=0x2): 3 ports
            CUSTOM Statistics
                       xsk_queue_0_rx_dropped=5, xsk_queue_0_rx_invalid_descs=0, xsk_queue_0_tx_invalid_descs=0,
 """
+#: A port as the daemon with the offload tells it.
+OFFLOADED_PORT = """  port  "%s": rx pkts=9, bytes=540, drop=?, errs=?, frame=?, over=?, crc=?
+           tx pkts=9, bytes=540, drop=?, errs=?, coll=?
+           duration=2.291s
+           CUSTOM Statistics
+                      xdp_flow_n_flows=2, xdp_flow_n_masks=1, xdp_flow_packets=%d, xdp_flow_misses=1,
+"""
 COVERAGE = """\
 Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=3d9f6c1f:
 netdev_sent                0.0/sec     0.000/sec        0.0000/sec   total: 4
@@ -52,7 +59,7 @@ afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 STATUS = '{"data":[["b0",["map",[%s]]],["xdplab0",["map",[["driver_name","tun"]]]],["b1",["map",[%s]]]],"headings":[]}'
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
-              "emc-insert-inv-prob")  # fmt: skip
+              "emc-insert-inv-prob", "hw-offload")  # fmt: skip
 
 #: Every option of the series as afxdp-facts 1.8 names it: option of the forwarder -> (key, a value, patch).
 PATCHED = {
@@ -72,7 +79,14 @@ PATCHED = {
     "shared_umem": ("shared-umem", "group1", "P7"),
     "tx_copy": ("tx-copy", "auto", "P7"),
 }
-ALL_KEYS = (*STOCK_KEYS, *(key for key, _, _ in PATCHED.values()), "netdev-afxdp/show")
+#: Those of the offload of flows; a stock daemon knows the first key for other offloads.
+SERIES = "P9 (series 4.0.0-xdp)"
+OFFLOAD = {
+    "flow_offload": ("hw-offload", "true", SERIES),
+    "flow_entries": ("xdp-flow-entries", "1024", SERIES),
+    "flow_masks": ("xdp-flow-masks", "8", SERIES),
+}
+ALL_KEYS = (*STOCK_KEYS, *(key for key, _, _ in (PATCHED | OFFLOAD).values()), "netdev-afxdp/show")
 LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 MakeDut = Callable[..., Dut]
 
@@ -131,6 +145,7 @@ class OvsHost:
         self.configs = {"b0": CONFIG, "b1": CONFIG}
         self.status = {"b0": "", "b1": ""}
         self.show = '"netdev-afxdp/show" is not a valid command'
+        self.offloaded = {"b0": 0, "b1": 0}
         self.files: dict[str, str] = {f"/sys/class/net/{port}/mtu": "1500" for port in ("b0", "b1")}
         self.runs: list[list[str]] = []
 
@@ -175,7 +190,7 @@ class OvsHost:
         if argv[-1] in answers:
             return answers[argv[-1]]
         if "dump-ports" in argv:
-            return DUMP_PORTS
+            return DUMP_PORTS + "".join(OFFLOADED_PORT % each for each in self.offloaded.items() if each[1])
         if "--columns=name,status" in argv:
             return STATUS % (self.status["b0"], self.status["b1"])
         if "--columns=name,error" in argv:

@@ -20,6 +20,7 @@ _CACHED = {
     "3.1.0-stock": ("3.1.0-stock", "--base 3.1.0 --series stock"),
     "4.0.0-stock": ("4.0.0-stock", "--base 4.0.0 --series stock"),
     "4.0.0-patched": ("4.0.0-patched", "--base 4.0.0 --series patched"),
+    "4.0.0-xdp": ("4.0.0-xdp", "--base 4.0.0 --series xdp"),
 }
 NAMES = (STOCK, *_CACHED)
 

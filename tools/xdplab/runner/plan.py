@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdplab.forwarders.registry import forwarder_class
 from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
@@ -48,10 +47,6 @@ class Plan:
     def repetition(self, number: int) -> tuple[Visit, ...]:
         """Every point once, in the order that the seed gives to this repetition, also to one behind the planned."""
         return _repetition(self.points, self.seed, number)
-
-    def redirects(self) -> bool:
-        """True when a forwarder of the plan transmits by XDP redirect."""
-        return any(forwarder_class(point.forwarder.name).redirects for point in self.points)
 
 
 def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:

@@ -5,6 +5,7 @@
 
     ovs/tests/offload_storm.py --build DIR --changes 1000 --seed 1     # DIR: result folder of ovs/build, --asan or not
     ovs/tests/offload_storm.py --build DIR --no-offload                # the same without, on any build
+    ovs/tests/offload_storm.py --build DIR --plant stale              # must find the fault that it plants itself
 
 Numbered frames of 32 flows go through the switch all the time. A change is one of: flows added, deleted or with another
 output; what `option_storm.py` does to ports; `hw-offload` off or on; `kill -9` of the daemon, and its start. After each
@@ -27,7 +28,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,66 +35,11 @@ from frames import Wire
 from lab import PORTS, StormError, Switch, namespaces, run, wait_for
 from option_storm import lost_frames, statistics
 from port_changes import Changes
-from storm_traffic import FIRST_PORT, Judge, Traffic
+from storm_rules import FLOWS, Rules
+from storm_traffic import Judge, Traffic
 
-FLOWS = 16  # by each port
-#: How a flow is matched, so that there are several masks; the last one takes two flows, of which the second is named.
-MATCHES = (
-    "udp,tp_src={tp}",
-    "udp,tp_src={tp},nw_ttl=64",
-    "udp,tp_src={tp},nw_src=10.77.0.0/16",
-    "udp,tp_src={tp},tp_dst=9",
-)
-#: What is done before a frame leaves.
-BEFORE = ("", "", "", "push_vlan:0x8100,set_field:4103->vlan_vid,", "mod_nw_ttl:5,", "mod_dl_dst:02:00:00:00:88:03,")
 ANSWER_S = 30.0  # nobody waits longer, however loaded the machine is
 WAYS = {"flow": 60, "flows": 8, "port": 26, "offload": 3, "kill": 3}
-
-
-class Rules:
-    """The OpenFlow table, and what it names for each flow."""
-
-    def __init__(self, seed: int, switch: Switch) -> None:
-        self.random = random.Random(seed)  # noqa: S311 (a test)
-        self.switch = switch
-        self.named: dict[tuple[int, int], int | None] = {}
-        self.texts: dict[tuple[int, int], str] = {}
-        self.forget()
-
-    def forget(self) -> None:
-        """The table is empty, as after a start."""
-        self.named = {(port, flow): None for port in range(len(PORTS)) for flow in range(FLOWS)}
-        self.texts = {}
-
-    def _match(self, entry: tuple[int, int]) -> str:
-        how = MATCHES[(entry[0] + entry[1]) % len(MATCHES)]
-        return f"priority=10,in_port={entry[0] + 1},{how.format(tp=FIRST_PORT + entry[1])}"
-
-    def _name(self, entry: tuple[int, int], out: int | None) -> None:
-        self.named[entry] = out
-        # in_port: OpenFlow gives no frame back by `output` of the port that it came from
-        port = "in_port" if out == entry[0] else f"output:{out + 1}" if out is not None else ""
-        does = f"{self.random.choice(BEFORE)}{port}" if port else "drop"
-        self.texts[entry] = f"{self._match(entry)},actions={does}"
-
-    def change_one(self) -> str:
-        """Adds, deletes or modifies a flow."""
-        entry = self.random.choice(list(self.named))
-        if entry in self.texts and self.random.random() < 0.25:
-            del self.texts[entry]
-            self.named[entry] = None
-            self.switch.ofctl("del-flows", "--strict", self._match(entry))
-            return f"flow {entry} deleted"
-        self._name(entry, self.random.choice((0, 1, 0, 1, None)))
-        self.switch.ofctl("add-flow", self.texts[entry])
-        return f"flow {self.texts[entry]}"
-
-    def replace_all(self, outs: Sequence[int | None] = ()) -> str:
-        """A new table, in one transaction; each flow to the other port, or at random to one of these."""
-        for entry in self.named:
-            self._name(entry, self.random.choice(list(outs)) if outs else 1 - entry[0])
-        self.switch.ofctl("replace-flows", "-", stdin="\n".join(self.texts.values()) + "\n")
-        return "all flows replaced"
 
 
 class OffloadStorm:
@@ -108,7 +53,7 @@ class OffloadStorm:
         self.names = names
         self.traffic = traffic
         self.random = random.Random(asked.seed)  # noqa: S311 (a test)
-        self.rules = Rules(asked.seed, switch)
+        self.rules = Rules(asked.seed, switch, asked.plant)
         self.changes = Changes(asked.seed, switch, names)
         self.judge = Judge()
         self.since_ns: int | None = None
@@ -284,6 +229,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--check", type=int, default=20, help="changes between two looks at whether all flows forward")
     parser.add_argument("--pause", type=float, default=0.1, metavar="S", help="longest pause after a change")
     parser.add_argument("--pps", type=float, default=5000, help="frames sent in a second")
+    parser.add_argument("--plant", choices=("stale", "twice"), help="must be found: flows not told, or double")
     parser.add_argument("--verbose", action="store_true")
     asked = parser.parse_args(argv)
     if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():

@@ -216,7 +216,8 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
             raise StormError(f"ovs-vswitchd ended with {code}")
         if left := attached(names[1]):
             raise StormError(f"left after the end: {'; '.join(left)}")
-        return f"{dict(whole.kinds)}, {traffic.sent} frames sent, {whole.judge.judged} judged"
+        judge = whole.judge
+        return f"{dict(whole.kinds)}, {traffic.sent} frames sent, {judge.judged} judged, {judge.overtaken} overtaken"
 
 
 def main(argv: list[str]) -> int:

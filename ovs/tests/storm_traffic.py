@@ -111,10 +111,13 @@ class Judge:
 
     Attributes:
         judged: Frames that came while it was certain what the flows name.
+        overtaken: Frames that came after a later one of their flow, which is told and not judged.
     """
 
     def __init__(self) -> None:
         self.judged = 0
+        self.overtaken = 0
+        self._newest: dict[tuple[int, int], int] = {}
         self.wrong: list[str] = []
         self._numbers: set[int] = set()
 
@@ -130,6 +133,9 @@ class Judge:
             if frame.number in self._numbers:
                 self.wrong.append(f"frame {frame.number} came twice, the second time by port {frame.out + 1}: {frame}")
             self._numbers.add(frame.number)
+            newest = self._newest.get(frame.entry, 0)
+            self.overtaken += frame.number < newest
+            self._newest[frame.entry] = max(newest, frame.number)
             if since_ns is None or frame.sent_ns <= since_ns:
                 continue
             self.judged += 1

@@ -101,3 +101,10 @@ def test_a_frame_astray_or_twice_is_seen_and_only_when_it_is_certain(modules: Si
     assert Counter(word for text in judge.wrong for word in ("twice", "names port 2", "drops") if word in text) == {
         "twice": 1, "names port 2": 1, "drops": 1,
     }  # fmt: skip
+
+
+def test_a_frame_that_a_later_one_of_its_flow_overtook_is_counted(modules: SimpleNamespace) -> None:
+    judge = modules.storm_traffic.Judge()
+    for number, flow in ((5, 1), (9, 1), (7, 1), (6, 2), (8, 1)):
+        judge.judge([modules.storm_traffic.Arrival(1, (0, flow), number, 150, 160)], None, {})
+    assert (judge.overtaken, judge.wrong) == (2, [])

@@ -199,7 +199,8 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
         names = stack.enter_context(namespaces(f"offload{os.getpid()}"))
         for name, link in ((names[0], "t0"), (names[2], "t1")):  # a veth takes redirected frames only with NAPI
             run("ip", "netns", "exec", name, "ethtool", "-K", link, "gro", "on")
-        settings = (f"other_config:hw-offload={str(asked.offload).lower()}",)
+        offload = f"other_config:hw-offload={str(asked.offload).lower()}"
+        settings = (offload, "other_config:max-revalidator=100")  # rounds of 100 ms, for each is waited for
         switch = Switch(asked.build.resolve(), folder, names[1], settings=settings)
         stack.callback(switch.stop)
         switch.start()
@@ -228,7 +229,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--changes", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--check", type=int, default=20, help="changes between two looks at whether all flows forward")
-    parser.add_argument("--pause", type=float, default=0.1, metavar="S", help="longest pause after a change")
+    parser.add_argument("--pause", type=float, default=0.2, metavar="S", help="longest pause after a change")
     parser.add_argument("--pps", type=float, default=5000, help="frames sent in a second")
     parser.add_argument("--plant", choices=("stale", "twice"), help="must be found: flows not told, or double")
     parser.add_argument("--verbose", action="store_true")

@@ -59,6 +59,7 @@ class OffloadStorm:
         self.since_ns: int | None = None
         self.done: list[str] = []
         self.kinds: Counter[str] = Counter()
+        self.checks: Counter[bool] = Counter()
 
     def look(self) -> None:
         """At the frames that came until now; raises StormError when one was wrong."""
@@ -156,6 +157,7 @@ class OffloadStorm:
                 raise StormError(f"flows {sorted(missing)} forward nothing after {ANSWER_S:g} s; {self.last()}")
             time.sleep(0.02)
         self.look()
+        self.checks[self.switch.offloaded() > 0] += 1
 
     def last(self) -> str:
         """The last changes."""
@@ -218,7 +220,9 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
         if left := attached(names[1]):
             raise StormError(f"left after the end: {'; '.join(left)}")
         judge = whole.judge
-        return f"{dict(whole.kinds)}, {traffic.sent} frames sent, {judge.judged} judged, {judge.overtaken} overtaken"
+        looks = f"{whole.checks[True]} of {whole.checks.total()} looks saw offloaded frames"
+        frames = f"{traffic.sent} frames sent, {judge.judged} judged, {judge.overtaken} overtaken"
+        return f"{dict(whole.kinds)}, {looks}, {frames}"
 
 
 def main(argv: list[str]) -> int:

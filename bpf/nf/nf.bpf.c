@@ -43,7 +43,7 @@ int nf(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	n = &env.state->n;
 	n->rx++;
-	switch (nf_chain(&env, 0, setup.xdp_stages, (__u8 *)(long)ctx->data,
+	switch (nf_chain(&env, 0, setup.xdp_functions, (__u8 *)(long)ctx->data,
 			 (__u8 *)(long)ctx->data_end, &port)) {
 	case NF_NEXT:
 		n->to_socket++;

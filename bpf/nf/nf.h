@@ -6,7 +6,7 @@
 #include <linux/types.h>
 
 #define NF_PORTS      2
-#define NF_STAGES     5
+#define NF_CHAIN      5
 #define NF_HOPS	      16
 #define NF_LINE	      64   /* bytes of an element of the array in memory */
 #define NF_ITERATIONS 4096 /* at most; the verifier walks through all */
@@ -60,11 +60,11 @@ struct nf_hop {
 };
 
 struct nf_setup {
-	__u32 stages;
-	__u32 functions[NF_STAGES];
-	__u32 xdp_stages; /* of these, from the first, in the kernel */
-	__u32 then;	  /* verdict after the last function */
-	__u32 ports;	  /* of the wire */
+	__u32 num_functions;
+	__u32 functions[NF_CHAIN];
+	__u32 xdp_functions; /* of these, from the first, in the kernel */
+	__u32 then;	     /* verdict after the last function */
+	__u32 ports;	     /* of the wire */
 	__u32 iterations;
 	__u32 lookups;
 	__u32 lines; /* of the array in memory, a power of two */

@@ -276,13 +276,14 @@ static __always_inline enum nf_verdict nf_chain(struct nf_env *env, __u32 first,
 		nf_work(env);
 	if (NF_SETUP(env)->ports == NF_PORTS)
 		*port ^= 1;
-	for (i = first; i < NF_STAGES && i < last; i++) {
+	for (i = first; i < NF_CHAIN && i < last; i++) {
 		verdict = nf_function(env, NF_SETUP(env)->functions[i], data,
 				      end, port);
 		if (verdict != NF_NEXT)
 			return verdict;
 	}
-	return last < NF_SETUP(env)->stages ? NF_NEXT : NF_SETUP(env)->then;
+	return last < NF_SETUP(env)->num_functions ? NF_NEXT :
+						     NF_SETUP(env)->then;
 }
 
 #endif

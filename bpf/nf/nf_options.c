@@ -21,7 +21,7 @@ struct document {
 	const json_t *route_list;
 	int place;
 	int then;
-	long long xdp_stages; /* -1 = all */
+	long long xdp_functions; /* -1 = all */
 	char flow_src_ip[NF_ADDRESS];
 	char flow_dst_ip[NF_ADDRESS];
 	char service_prefix[NF_PREFIX];
@@ -44,7 +44,7 @@ static const struct field fields[] = {
 	{ DOC(place), .type = FIELD_ENUM, .names = place_names,
 	  .required = true },
 	{ DOC(then), .type = FIELD_ENUM, .names = then_names },
-	{ COUNT(DOC(xdp_stages), 0, NF_STAGES), .nullable = true },
+	{ COUNT(DOC(xdp_functions), 0, NF_CHAIN), .nullable = true },
 	{ OPT(stack_port), .type = FIELD_BOOL },
 	{ COUNT(OPT(acl_entries), 0, NF_TABLE) },
 	{ COUNT(OPT(drop_percent), 0, 100) },
@@ -68,7 +68,7 @@ static const struct field fields[] = {
 
 static const struct document defaults = {
 	.then = NF_FORWARD - NF_DROP,
-	.xdp_stages = -1,
+	.xdp_functions = -1,
 	.flow_src_ip = "198.18.0.1",
 	.flow_dst_ip = "198.19.0.1",
 	.service_prefix = "198.19.0.0/16",
@@ -89,7 +89,7 @@ static int read_functions(const json_t *array, struct nf_setup *s)
 	size_t i, j;
 	int f;
 
-	if (!json_array_size(array) || json_array_size(array) > NF_STAGES)
+	if (!json_array_size(array) || json_array_size(array) > NF_CHAIN)
 		return bad_value(NF_WHERE, "functions",
 				 "must have 1 to 5 entries");
 	for (i = 0; i < json_array_size(array); i++) {
@@ -107,7 +107,7 @@ static int read_functions(const json_t *array, struct nf_setup *s)
 						 "one is there twice");
 		s->functions[i] = f;
 	}
-	s->stages = i;
+	s->num_functions = i;
 	return 0;
 }
 
@@ -116,15 +116,15 @@ static int read_place(const struct document *doc, struct nf_options *o)
 	struct nf_setup *s = &o->setup;
 
 	o->place = doc->place;
-	if (doc->xdp_stages >= 0 && o->place != NF_COMBINED)
-		return bad_value(NF_WHERE, "xdp_stages",
+	if (doc->xdp_functions >= 0 && o->place != NF_COMBINED)
+		return bad_value(NF_WHERE, "xdp_functions",
 				 "belongs to place combined: leave it out");
-	if (doc->xdp_stages > s->stages)
-		return bad_value(NF_WHERE, "xdp_stages",
+	if (doc->xdp_functions > s->num_functions)
+		return bad_value(NF_WHERE, "xdp_functions",
 				 "is more than there are functions");
-	s->xdp_stages = doc->xdp_stages >= 0	 ? (__u32)doc->xdp_stages :
-			o->place == NF_IN_AF_XDP ? 0 :
-						   s->stages;
+	s->xdp_functions = doc->xdp_functions >= 0 ? (__u32)doc->xdp_functions :
+			   o->place == NF_IN_AF_XDP ? 0 :
+						      s->num_functions;
 	if (o->stack_port && o->place != NF_IN_AF_XDP)
 		return bad_value(
 			NF_WHERE, "stack_port",
@@ -182,8 +182,8 @@ static json_t *as_read(const json_t *object, const struct document *doc)
 		json_object_set_new(all, f->key, value);
 	}
 	json_object_update((json_t *)all, (json_t *)object);
-	json_object_set_new(all, "xdp_stages",
-			    json_integer(doc->o.setup.xdp_stages));
+	json_object_set_new(all, "xdp_functions",
+			    json_integer(doc->o.setup.xdp_functions));
 	return all;
 }
 
@@ -221,13 +221,13 @@ bool nf_options_has(const struct nf_options *o, __u32 first, __u32 last,
 static int check_tables(const struct nf_options *o)
 {
 	long long denied = o->flows * o->drop_percent / 100;
-	__u32 stages = o->setup.stages;
+	__u32 num_functions = o->setup.num_functions;
 
 	if (o->drop_percent % 100 && o->flows % 100)
 		return bad_value(
 			NF_WHERE, "flows",
 			"must be a multiple of 100 for this drop_percent");
-	if (nf_options_has(o, 0, stages, NF_FIREWALL)) {
+	if (nf_options_has(o, 0, num_functions, NF_FIREWALL)) {
 		if (denied + (long long)o->num_acl > o->acl_entries)
 			return bad_value(
 				NF_WHERE, "acl_entries",
@@ -239,8 +239,9 @@ static int check_tables(const struct nf_options *o)
 	if (o->num_routes > (size_t)o->routes)
 		return bad_value(NF_WHERE, "routes",
 				 "is less than route_list has: raise it");
-	if (!o->setup.hops && (nf_options_has(o, 0, stages, NF_ROUTER) ||
-			       nf_options_has(o, 0, stages, NF_LOAD_BALANCER)))
+	if (!o->setup.hops &&
+	    (nf_options_has(o, 0, num_functions, NF_ROUTER) ||
+	     nf_options_has(o, 0, num_functions, NF_LOAD_BALANCER)))
 		return bad_value(NF_WHERE, "next_hops",
 				 "missing: router and load_balancer need them");
 	return 0;

@@ -46,7 +46,7 @@ int nf_options_read(const json_t *object, struct nf_options *o);
 int nf_options_check(struct nf_options *o, int num_ports);
 void nf_options_free(struct nf_options *o);
 
-/* Does one of the stages from @first up to @last do @function? */
+/* Does one of the functions from @first up to @last do @function? */
 bool nf_options_has(const struct nf_options *o, __u32 first, __u32 last,
 		    enum nf_function function);
 

@@ -132,15 +132,15 @@ static int make_routes(struct nf_entries *e, const struct nf_options *o)
 
 int nf_entries_make(struct nf_entries *e, const struct nf_options *o)
 {
-	__u32 stages = o->setup.stages;
+	__u32 num_functions = o->setup.num_functions;
 	int err = 0;
 
 	*e = (struct nf_entries){};
-	if (nf_options_has(o, 0, stages, NF_FIREWALL))
+	if (nf_options_has(o, 0, num_functions, NF_FIREWALL))
 		err = make_acl(e, o);
-	if (!err && nf_options_has(o, 0, stages, NF_LOAD_BALANCER))
+	if (!err && nf_options_has(o, 0, num_functions, NF_LOAD_BALANCER))
 		err = make_sessions(e, o);
-	if (!err && nf_options_has(o, 0, stages, NF_ROUTER))
+	if (!err && nf_options_has(o, 0, num_functions, NF_ROUTER))
 		err = make_routes(e, o);
 	return err;
 }

@@ -27,7 +27,8 @@ struct provider {
 
 static const struct provider providers[] = {
 	{ "netdev_afxdp", "rx_batch", "tx_batch", "tx_kick_end", "tx_complete",
-	  2, "it has none: build it with --enable-usdt-probes and patch P8" },
+	  2,
+	  "it has none: build it with --enable-usdt-probes and our patches" },
 	{ "xsk", "rx", "tx", "kick_end", "complete", 1,
 	  "it has none: it is no xsk of this project" },
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Batches of 1 to 4 frames through the probes that Open vSwitch has with our patch P8, for tests of ovsprobe. */
+/* Batches of 1 to 4 frames through the probes that our patches give to Open vSwitch, for tests of ovsprobe. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -14,6 +14,7 @@ from nf import (
     SERVICE,
     SRC,
     Program,
+    config as nf_config,
     expected,
     rebuilt,
     running,
@@ -22,7 +23,6 @@ from nf import (
     through,
     with_new_sums,
 )
-from nf import config as nf_config
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -97,12 +97,12 @@ def test_one_port_sends_back(middle, hairpin_from):
     assert counts(result["streams"][0]) == clean(600)
 
 
-@pytest.mark.parametrize(("place", "stages"), [("xdp", None), ("af_xdp", None), ("combined", 0), ("combined", 1),
+@pytest.mark.parametrize(("place", "in_kernel"), [("xdp", None), ("af_xdp", None), ("combined", 0), ("combined", 1),
                                                ("combined", 2)])  # fmt: skip
-def test_firewall_before_load_balancer_by_stages(middle, place, stages):
-    """37 of 100 flows are denied; what passes the stages in the kernel goes on in user space."""
+def test_firewall_before_load_balancer_wherever_they_run(middle, place, in_kernel):
+    """37 of 100 flows are denied; what passes those in the kernel goes on in user space."""
     given = {"flows": 1000, "drop_percent": 37, "acl_entries": 1000, "sessions": 500, "flow_src_ip": "10.0.0.1",
-             "flow_dst_ip": "10.0.0.2", "service_prefix": "10.0.0.2/32", "xdp_stages": stages}  # fmt: skip
+             "flow_dst_ip": "10.0.0.2", "service_prefix": "10.0.0.2/32", "xdp_functions": in_kernel}  # fmt: skip
     with running(middle, nf_config(["firewall", "load_balancer"], place, **given)) as app:
         flows = stream(flows=1000, pps=10000.0)
         result = xdpgen(config([middle.port("a0"), middle.port("c0")], flows, warmup_s=0))
@@ -112,7 +112,7 @@ def test_firewall_before_load_balancer_by_stages(middle, place, stages):
     assert kernel["dropped"] + user["dropped"] == 1110
     assert kernel["forwarded"] + user["forwarded"] == 1890
     assert kernel["sessions_new"] + user["sessions_new"] == 315  # those of the second 500 flows that are not denied
-    in_kernel = {"xdp": 2, "af_xdp": 0, "combined": stages}[place]
+    in_kernel = {"xdp": 2, "af_xdp": 0, "combined": in_kernel}[place]
     assert (kernel["rx"], user["rx"]) == (
         (3000, 0) if in_kernel == 2 else (3000, 1890) if in_kernel == 1 else (0, 3000)
     )
@@ -269,7 +269,7 @@ def test_the_way_to_the_stack_and_back():
 def test_several_queues_have_a_thread_each(place):
     """veth takes the queue of the sending CPU: one direction comes in at each."""
     with net_up(("a0", "b0"), ("b1", "c0"), queues=2) as net:
-        given = {"flows": 1000, "drop_percent": 20, "xdp_stages": 1 if place == "combined" else None}
+        given = {"flows": 1000, "drop_percent": 20, "xdp_functions": 1 if place == "combined" else None}
         given |= {"flow_src_ip": "10.0.0.1", "flow_dst_ip": "10.0.0.2"}
         nf = nf_config(["firewall", "macswap"], place, **given)
         with running(net, nf, queues=2, cpus=[0, 1], audit=True) as app:
@@ -285,7 +285,7 @@ def test_several_queues_have_a_thread_each(place):
 
 
 def test_what_is_in_use_is_told(middle):
-    asked = nf_config(["firewall", "router"], "combined", xdp_stages=1, acl_entries=77, routes=12, work_lookups=3)
+    asked = nf_config(["firewall", "router"], "combined", xdp_functions=1, acl_entries=77, routes=12, work_lookups=3)
     with running(middle, asked, busy_poll_us=20) as app:
         ready = app.ready
         app.finish()

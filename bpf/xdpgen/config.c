@@ -105,16 +105,14 @@ static int read_document(const json_t *root, struct config *cfg)
 	return min(cfg->num_streams, 0);
 }
 
-int config_load(const char *path, struct config *cfg)
+int config_read(FILE *in, const char *path, struct config *cfg)
 {
 	json_error_t error;
 	json_t *root;
 	int err;
 
-	if (!strcmp(path, "-"))
-		root = json_loadf(stdin, JSON_REJECT_DUPLICATES, &error);
-	else
-		root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	root = json_loadf(in, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK,
+			  &error);
 	if (!root)
 		return fail(-EINVAL, "bad JSON: %s line %d: %s", path,
 			    error.line, error.text);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <net/if.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <linux/types.h>
 #include "stream.h"
 
@@ -53,12 +54,12 @@ static inline const char *port_netns(const struct port *port)
 }
 
 /*
- * Read and check @path ("-": stdin), looking up ports.  Returns 0 or -errno
- * after one line on stderr.
+ * Read the next configuration of @in and check it, looking up ports; @path is
+ * its name in errors.  Returns 0 or -errno after one line on stderr.
  */
-int config_load(const char *path, struct config *cfg);
+int config_read(FILE *in, const char *path, struct config *cfg);
 
-/* Checks that need more than one value; used by config_load(). */
+/* Checks that need more than one value; used by config_read(). */
 int config_check(struct config *cfg);
 
 #endif

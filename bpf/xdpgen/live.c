@@ -2,6 +2,7 @@
 /* The sender in the kernel: loads live.bpf.c and keeps it running. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
 #include <linux/if_ether.h>
@@ -59,8 +60,9 @@ static int run_once(struct sender *s, __u32 repeat, __u32 batch)
 static int map_lateness(struct sender *s, struct live_state *live)
 {
 	live->lateness_bytes = s->count * HDR_COUNTS * sizeof(__u64);
-	live->lateness = mmap(NULL, live->lateness_bytes, PROT_READ, MAP_SHARED,
-			      bpf_map__fd(live->skel->maps.lateness), 0);
+	live->lateness =
+		mmap(NULL, live->lateness_bytes, PROT_READ | PROT_WRITE,
+		     MAP_SHARED, bpf_map__fd(live->skel->maps.lateness), 0);
 	if (live->lateness == MAP_FAILED) {
 		live->lateness = NULL;
 		return -errno;
@@ -202,6 +204,47 @@ out_close:
 	return err;
 }
 
+static int take_event(void *context, void *data, size_t size)
+{
+	(void)context;
+	(void)data;
+	(void)size;
+	return 0;
+}
+
+/* The event of the last trial would end the next. */
+static int take_events(int fd)
+{
+	struct ring_buffer *ring = ring_buffer__new(fd, take_event, NULL, NULL);
+	int taken;
+
+	if (!ring)
+		return -errno;
+	taken = ring_buffer__consume(ring);
+	ring_buffer__free(ring);
+	return min(taken, 0);
+}
+
+static int live_again(struct sender *s)
+{
+	struct live_state *live = s->private;
+	struct live_bpf *skel = live->skel;
+	int i;
+
+	memset(live->lateness, 0, live->lateness_bytes);
+	memset(skel->bss->redirect_errors, 0,
+	       sizeof(skel->bss->redirect_errors));
+	skel->bss->redirect_errno = 0;
+	if (live->drops) {
+		struct tx_watch *watch = &live->drops->data_tx_watch->tx_watch;
+
+		memset(watch->drops, 0, sizeof(watch->drops));
+		for (i = 0; i < GEN_STREAMS; i++)
+			watch->queue[i].queued = watch->queue[i].flushed = 0;
+	}
+	return take_events(s->done_fd);
+}
+
 static int live_run(struct sender *s)
 {
 	struct gen_thread *gen = s->gen;
@@ -224,6 +267,7 @@ const struct sender_ops live_sender = {
 	.single_max_pps = 1200000,
 	.small_max_pps = 2400000,
 	.open = live_open,
+	.again = live_again,
 	.run = live_run,
 	.close = live_close,
 };

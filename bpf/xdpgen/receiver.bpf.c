@@ -32,14 +32,12 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile __u8 rx_epoch;	  /* of the warm-up; the trial's is + 1 */
-const volatile __u64 rx_since_ns; /* what was sent earlier is of another run */
 const volatile __u8 rx_reflect;	  /* enum rx_reflect */
 const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
 const volatile __u8 rx_preempted; /* one frame by another of the same CPU */
 const volatile __u8 rx_by_flow;	  /* count each flow by itself, too */
-const volatile struct rx_stream rx_streams[GEN_STREAMS];
 
+struct rx_trial trial;
 struct rx_gaps gaps[GEN_STREAMS];
 
 struct {
@@ -58,6 +56,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, RX_WINDOW_WORDS); /* times slots */
 	__type(key, __u32);
 	__type(value, __u64);
@@ -66,6 +65,7 @@ struct {
 /* Per flow of each slot: the sequence after the highest that arrived. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1); /* flows of all slots */
 	__type(key, __u32);
 	__type(value, __u32);
@@ -169,8 +169,7 @@ static __always_inline enum arrival window_mark(__u32 slot, __u32 seq)
  * Flows take turns, so the sequence tells the flow, whatever the switch has
  * done to addresses and ports.  Its number in the maps of flows.
  */
-static __always_inline __u32 flow_of(const volatile struct rx_stream *s,
-				     __u32 seq)
+static __always_inline __u32 flow_of(const struct rx_stream *s, __u32 seq)
 {
 	__u32 flow = s->first_flow;
 
@@ -251,7 +250,7 @@ static __always_inline void account_flow(__u32 number, int timed, __u64 ns)
 }
 
 static __always_inline void account(const __u8 *trailer,
-				    const volatile struct rx_stream *s)
+				    const struct rx_stream *s)
 {
 	__u32 slot = s->slot, histogram = s->histogram;
 	/* Load frames do not pay for the clock: a throughput stays the same
@@ -268,7 +267,7 @@ static __always_inline void account(const __u8 *trailer,
 
 	if (!c)
 		return;
-	if (trailer[TRAILER_OFF_EP] == rx_epoch) {
+	if (trailer[TRAILER_OFF_EP] == trial.epoch) {
 		count(&c->warmup);
 		return;
 	}
@@ -300,13 +299,13 @@ static __always_inline void account(const __u8 *trailer,
 /* Is it a frame of this run? */
 static __always_inline int is_ours(const __u8 *trailer)
 {
-	__u8 epoch = trailer[TRAILER_OFF_EP] - rx_epoch;
+	__u8 epoch = trailer[TRAILER_OFF_EP] - trial.epoch;
 
 	return trailer_at(const __u16, trailer, 0) ==
 		       (__u16)to_be(16, TRAILER_MAGIC) &&
 	       trailer[TRAILER_OFF_ID] < GEN_STREAMS && epoch <= 1 &&
 	       to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS)) >=
-		       rx_since_ns;
+		       trial.since_ns;
 }
 
 /*
@@ -314,8 +313,7 @@ static __always_inline int is_ours(const __u8 *trailer)
  * out of the data: by the stack before tc ingress, or by VLAN offload of a
  * forwarder that sends through the stack.
  */
-static __always_inline int is_length(const volatile struct rx_stream *s,
-				     __u32 len)
+static __always_inline int is_length(const struct rx_stream *s, __u32 len)
 {
 	return len == s->len || len + s->tag_bytes == s->len;
 }
@@ -352,19 +350,19 @@ int receive_xdp(struct xdp_md *ctx)
 	__u8 *end = (__u8 *)(long)ctx->data_end;
 	__u32 len = end - data;
 	__u8 *trailer = data + ((len - TRAILER_BYTES) & GEN_MAX_FRAME);
-	const volatile struct rx_stream *s;
+	const struct rx_stream *s;
 
 	if (data + ETH_ZLEN > end || trailer + TRAILER_BYTES > end ||
 	    !is_ours(trailer))
 		goto other;
-	s = &rx_streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
+	s = &trial.streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
 	if (s->slot != RX_NO_SLOT && is_length(s, len)) {
 		account(trailer, s);
 		return XDP_DROP;
 	}
 	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT) {
 		swap_macs(data);
-		if (trailer[TRAILER_OFF_EP] != rx_epoch)
+		if (trailer[TRAILER_OFF_EP] != trial.epoch)
 			count_port(1);
 		return rx_reflect == REFLECT_TX ? XDP_TX :
 						  bpf_redirect_map(&self, 0, 0);
@@ -378,14 +376,14 @@ SEC("tc")
 int receive_tc(struct __sk_buff *skb)
 {
 	__u8 trailer[TRAILER_BYTES + 6] __attribute__((aligned(8)));
-	const volatile struct rx_stream *s;
+	const struct rx_stream *s;
 
 	if (skb->len < ETH_ZLEN - VLAN_BYTES ||
 	    bpf_skb_load_bytes(skb, skb->len - TRAILER_BYTES, trailer,
 			       TRAILER_BYTES) ||
 	    !is_ours(trailer))
 		goto other;
-	s = &rx_streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
+	s = &trial.streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
 	if (s->slot == RX_NO_SLOT || !is_length(s, skb->len))
 		goto other;
 	account(trailer, s);

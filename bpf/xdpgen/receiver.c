@@ -16,6 +16,7 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 {
 	int i;
 
+	r->wanted = (struct rx_room){};
 	for (i = 0; i < GEN_STREAMS; i++)
 		r->table[i] = (struct rx_stream){ .slot = RX_NO_SLOT };
 	for (i = 0; i < cfg->num_streams; i++) {
@@ -26,13 +27,13 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 			continue;
 		entry->len = stream_kernel_bytes(s);
 		entry->tag_bytes = s->vlan ? 4 : 0;
-		entry->slot = r->slots++;
+		entry->slot = r->wanted.slots++;
 		entry->flows = s->flows;
-		entry->first_flow = r->flows;
-		r->flows += s->flows;
+		entry->first_flow = r->wanted.flows;
+		r->wanted.flows += s->flows;
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
-			entry->histogram = r->histograms++;
+			entry->histogram = r->wanted.histograms++;
 	}
 }
 
@@ -48,7 +49,7 @@ static bool is_realtime(void)
 	return !uname(&kernel) && strstr(kernel.version, "PREEMPT_RT");
 }
 
-static int load(struct receiver *r, const struct config *cfg, __u8 epoch)
+static int load(struct receiver *r)
 {
 	struct receiver_bpf *skel = r->skel;
 	bool xdp = r->port->rx == RX_XDP;
@@ -56,9 +57,6 @@ static int load(struct receiver *r, const struct config *cfg, __u8 epoch)
 
 	bpf_program__set_autoload(skel->progs.receive_xdp, xdp);
 	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
-	memcpy((void *)skel->rodata->rx_streams, r->table, sizeof(r->table));
-	skel->rodata->rx_epoch = epoch;
-	skel->rodata->rx_since_ns = now_ns();
 	if (r->port->reflect)
 		skel->rodata->rx_reflect =
 			r->port->veth ? REFLECT_REDIRECT : REFLECT_TX;
@@ -67,21 +65,12 @@ static int load(struct receiver *r, const struct config *cfg, __u8 epoch)
 				  r->port->rx_queues == 1;
 	/* one NAPI is not run by two threads, preempted or not */
 	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
-	err = bpf_map__set_max_entries(skel->maps.window,
-				       max(r->slots, 1) * RX_WINDOW_WORDS);
-	if (err)
-		return err;
-	err = bpf_map__set_max_entries(skel->maps.next_expected,
-				       max(r->flows, 1));
-	if (err)
-		return err;
-	skel->rodata->rx_by_flow = cfg->flow_figures && r->flows;
-	if (skel->rodata->rx_by_flow)
-		err = bpf_map__set_max_entries(skel->maps.by_flow, r->flows);
-	if (err)
-		return err;
-	err = bpf_map__set_max_entries(skel->maps.latency,
-				       max(r->histograms, 1) * HDR_COUNTS);
+	skel->rodata->rx_by_flow = r->by_flow;
+	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * RX_WINDOW_WORDS) ?:
+		      bpf_map__set_max_entries(skel->maps.next_expected, r->room.flows) ?:
+		      bpf_map__set_max_entries(skel->maps.by_flow, r->by_flow ? r->room.flows : 1) ?:
+		      bpf_map__set_max_entries(skel->maps.latency,
+					       r->room.histograms * HDR_COUNTS);
 	return err ?: receiver_bpf__load(skel);
 }
 
@@ -102,26 +91,102 @@ static int set_self(const struct receiver *r)
 	return err;
 }
 
-/* The values of an array, as programs write them. */
-static void *map_values(const struct bpf_map *map, size_t bytes)
+/* The values of an array, as programs write them: each takes 8 bytes or more. */
+static int map_values(const struct bpf_map *map, struct rx_values *values)
 {
-	void *values =
-		mmap(NULL, bytes, PROT_READ, MAP_SHARED, bpf_map__fd(map), 0);
+	size_t each = (bpf_map__value_size(map) + 7) & ~7UL;
+	size_t bytes = bpf_map__max_entries(map) * each;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			bpf_map__fd(map), 0);
 
-	return values == MAP_FAILED ? NULL : values;
+	if (at == MAP_FAILED)
+		return -errno;
+	*values = (struct rx_values){ .at = at, .bytes = bytes };
+	return 0;
 }
 
-static int map_results(struct receiver *r)
+static int map_all(struct receiver *r)
 {
-	r->latency_bytes = max(r->histograms, 1) * HDR_COUNTS * sizeof(__u64);
-	r->latency = map_values(r->skel->maps.latency, r->latency_bytes);
-	if (!r->latency)
-		return -errno;
-	if (!r->skel->rodata->rx_by_flow)
-		return 0;
-	r->by_flow_bytes = r->flows * sizeof(*r->by_flow);
-	r->by_flow = map_values(r->skel->maps.by_flow, r->by_flow_bytes);
-	return r->by_flow ? 0 : -errno;
+	return map_values(r->skel->maps.window, &r->values[RX_WINDOW]) ?:
+		       map_values(r->skel->maps.next_expected, &r->values[RX_NEXT_EXPECTED]) ?:
+		       map_values(r->skel->maps.by_flow, &r->values[RX_BY_FLOW]) ?:
+		       map_values(r->skel->maps.latency,
+				  &r->values[RX_LATENCY]);
+}
+
+static int load_anew(struct receiver *r)
+{
+	int err;
+
+	r->room = (struct rx_room){
+		.slots = max(r->wanted.slots, 1),
+		.flows = max(r->wanted.flows, 1),
+		.histograms = max(r->wanted.histograms, 1),
+	};
+	r->skel = receiver_bpf__open();
+	if (!r->skel)
+		return fail(-errno, "cannot open receiver program: %s",
+			    explain(-errno));
+	err = load(r) ?: set_self(r) ?: map_all(r);
+	if (err)
+		return fail(err, "cannot load receiver program: %s: %s",
+			    r->port->ifname, explain(err));
+	return 0;
+}
+
+static int zero_entries(const struct bpf_map *map, const void *zeroes)
+{
+	__u32 key;
+	int err = 0;
+
+	for (key = 0; !err && key < bpf_map__max_entries(map); key++)
+		err = bpf_map_update_elem(bpf_map__fd(map), &key, zeroes,
+					  BPF_ANY);
+	return err;
+}
+
+/* Nothing stays of the trial before. */
+static int forget(struct receiver *r)
+{
+	struct rx_counters zeroes[r->cpus];
+	int err, i;
+
+	memset(zeroes, 0, sizeof(zeroes));
+	err = zero_entries(r->skel->maps.counters, zeroes) ?:
+		      zero_entries(r->skel->maps.port_counters, zeroes);
+	if (err)
+		return fail(err, "cannot empty maps: %s: %s", r->port->ifname,
+			    explain(err));
+	for (i = 0; i < RX_ARRAYS; i++)
+		memset(r->values[i].at, 0, r->values[i].bytes);
+	memset(r->skel->bss->gaps, 0, sizeof(r->skel->bss->gaps));
+	return 0;
+}
+
+static bool fits(const struct receiver *r, const struct config *cfg)
+{
+	return r->wanted.slots <= r->room.slots &&
+	       r->wanted.flows <= r->room.flows &&
+	       r->wanted.histograms <= r->room.histograms &&
+	       r->by_flow == cfg->flow_figures;
+}
+
+static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
+{
+	struct rx_trial *trial;
+	int err;
+
+	if (r->skel && !fits(r, cfg))
+		receiver_close(r);
+	r->by_flow = cfg->flow_figures;
+	err = r->skel ? forget(r) : load_anew(r);
+	if (err)
+		return err;
+	trial = &r->skel->bss->trial;
+	memcpy(trial->streams, r->table, sizeof(r->table));
+	trial->epoch = epoch;
+	trial->since_ns = now_ns();
+	return 0;
 }
 
 int receiver_open(struct receiver *r, const struct config *cfg, int index,
@@ -131,31 +196,22 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 	struct bpf_program *prog;
 	int err;
 
-	*r = (struct receiver){
-		.port = port,
-		.at = { .link_fd = -1, .xdp = "none", .tc = "none" },
-		.cpus = libbpf_num_possible_cpus(),
-	};
+	r->port = port;
+	r->cpus = libbpf_num_possible_cpus();
+	r->at = (struct attachment){ .link_fd = -1,
+				     .xdp = "none",
+				     .tc = "none" };
 	fill_table(r, cfg, index);
 	if (port->rx == RX_NONE)
 		return 0;
-	r->skel = receiver_bpf__open();
-	if (!r->skel)
-		return fail(-errno, "cannot open receiver program: %s",
-			    explain(-errno));
-	err = load(r, cfg, epoch) ?: set_self(r) ?: map_results(r);
-	if (err) {
-		fail(err, "cannot load receiver program: %s: %s", port->ifname,
-		     explain(err));
-		goto out_close;
+	err = prepare(r, cfg, epoch);
+	if (!err) {
+		prog = port->rx == RX_XDP ? r->skel->progs.receive_xdp :
+					    r->skel->progs.receive_tc;
+		err = attach_port(&r->at, port, bpf_program__fd(prog));
 	}
-	prog = port->rx == RX_XDP ? r->skel->progs.receive_xdp :
-				    r->skel->progs.receive_tc;
-	err = attach_port(&r->at, port, bpf_program__fd(prog));
-	if (!err)
-		return 0;
-out_close:
-	receiver_close(r);
+	if (err)
+		receiver_close(r);
 	return err;
 }
 
@@ -167,14 +223,14 @@ void receiver_detach(struct receiver *r)
 
 void receiver_close(struct receiver *r)
 {
+	int i;
+
 	receiver_detach(r);
-	if (r->latency)
-		munmap(r->latency, r->latency_bytes);
-	if (r->by_flow)
-		munmap(r->by_flow, r->by_flow_bytes);
+	for (i = 0; i < RX_ARRAYS; i++)
+		if (r->values[i].at)
+			munmap(r->values[i].at, r->values[i].bytes);
+	memset(r->values, 0, sizeof(r->values));
 	receiver_bpf__destroy(r->skel);
-	r->latency = NULL;
-	r->by_flow = NULL;
 	r->skel = NULL;
 }
 
@@ -222,7 +278,7 @@ static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)
 	__u32 slot;
 	int err, i;
 
-	for (slot = 0; slot < (__u32)r->slots; slot++) {
+	for (slot = 0; slot < (__u32)r->wanted.slots; slot++) {
 		err = bpf_map_lookup_elem(bpf_map__fd(r->skel->maps.counters),
 					  &slot, cpu);
 		if (err)
@@ -259,16 +315,19 @@ int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 
 const __u64 *receiver_latency(const struct receiver *r, int id)
 {
+	const __u64 *counts = r->values[RX_LATENCY].at;
 	__u32 histogram = r->table[id].histogram;
 
-	if (!r->latency || histogram == RX_NO_LATENCY)
+	if (!counts || histogram == RX_NO_LATENCY)
 		return NULL;
-	return r->latency + histogram * HDR_COUNTS;
+	return counts + histogram * HDR_COUNTS;
 }
 
 const struct rx_flow *receiver_flows(const struct receiver *r, int id)
 {
-	if (!r->by_flow || r->table[id].slot == RX_NO_SLOT)
+	const struct rx_flow *flows = r->values[RX_BY_FLOW].at;
+
+	if (!flows || !r->by_flow || r->table[id].slot == RX_NO_SLOT)
 		return NULL;
-	return r->by_flow + r->table[id].first_flow;
+	return flows + r->table[id].first_flow;
 }

@@ -7,24 +7,43 @@
 #include "config.h"
 #include "receiver_shared.h"
 
+/* How much of each there is. */
+struct rx_room {
+	int slots;
+	int flows;
+	int histograms;
+};
+
+/* What programs write, as it is mapped here. */
+enum rx_array {
+	RX_WINDOW,
+	RX_NEXT_EXPECTED,
+	RX_BY_FLOW,
+	RX_LATENCY,
+	RX_ARRAYS
+};
+
+struct rx_values {
+	void *at;
+	size_t bytes;
+};
+
 struct receiver {
 	const struct port *port;
 	struct receiver_bpf *skel;
 	struct attachment at;
 	struct rx_stream table[GEN_STREAMS]; /* by stream id */
-	__u64 *latency;			     /* HDR_COUNTS per histogram */
-	size_t latency_bytes;
-	struct rx_flow *by_flow; /* of all streams, or NULL */
-	size_t by_flow_bytes;
-	int slots;
-	int flows;
-	int histograms;
+	struct rx_values values[RX_ARRAYS];
+	struct rx_room wanted; /* by the trial */
+	struct rx_room room;   /* in the maps */
+	bool by_flow;
 	int cpus;
 };
 
 /*
  * Load and attach the programs of cfg->ports[index] (nothing for rx "none").
- * Returns 0 or -errno after one line on stderr.
+ * Those of an earlier trial on that port are still loaded: they stay if their
+ * maps have room.  Returns 0 or -errno after one line on stderr.
  */
 int receiver_open(struct receiver *r, const struct config *cfg, int index,
 		  __u8 epoch);

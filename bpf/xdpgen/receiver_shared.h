@@ -18,7 +18,7 @@ enum rx_reflect {
 	REFLECT_REDIRECT, /* to the same port, see is_veth() */
 };
 
-/* Per stream id, constant while the programs run. */
+/* Per stream id. */
 struct rx_stream {
 	__u16 len;
 	__u8 slot;	/* RX_NO_SLOT: not received on this port */
@@ -26,6 +26,13 @@ struct rx_stream {
 	__u8 tag_bytes; /* 4 with a VLAN tag */
 	__u32 flows;
 	__u32 first_flow; /* of them, in the map of flows */
+};
+
+/* Constant while the programs are attached. */
+struct rx_trial {
+	__u64 since_ns; /* what was sent earlier is of another trial */
+	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
+	struct rx_stream streams[GEN_STREAMS];
 };
 
 /*

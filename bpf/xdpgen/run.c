@@ -21,14 +21,18 @@ static void close_senders(struct run *run)
 {
 	int i;
 
-	for (i = 0; i < run->num_senders; i++)
+	for (i = 0; i < run->num_senders; i++) {
+		sender_stop(&run->senders[i]);
 		run->senders[i].ops->close(&run->senders[i]);
+	}
+	run->num_senders = 0;
 }
 
 static int open_senders(struct run *run, const struct sender_ops *ops)
 {
 	int i, err = 0;
 
+	run->num_senders = senders_plan(&run->cfg, run->senders);
 	for (i = 0; i < run->num_senders; i++) {
 		run->senders[i].ops = ops;
 		run->senders[i].batch = sender_batch(&run->senders[i]);
@@ -44,6 +48,7 @@ static int choose_sender(struct run *run)
 {
 	int err;
 
+	run->sender_reason[0] = '\0';
 	if (run->cfg.sender != SENDER_XSK) {
 		err = open_senders(run, &live_sender);
 		if (!err)
@@ -57,10 +62,69 @@ static int choose_sender(struct run *run)
 	return open_senders(run, &xsk_sender);
 }
 
-int run_open(struct run *run)
+static bool same_ports(const struct config *a, const struct config *b)
 {
+	int i;
+
+	if (a->num_ports != b->num_ports)
+		return false;
+	for (i = 0; i < a->num_ports; i++) {
+		const struct port *p = &a->ports[i], *q = &b->ports[i];
+
+		if (p->ifindex != q->ifindex ||
+		    p->netns_inode != q->netns_inode ||
+		    strcmp(p->netns, q->netns) || p->tx_cpu != q->tx_cpu ||
+		    p->rx != q->rx || p->xdp_mode != q->xdp_mode ||
+		    p->tc_hook != q->tc_hook || p->reflect != q->reflect ||
+		    p->rx_queues != q->rx_queues)
+			return false;
+	}
+	return true;
+}
+
+/* The same threads with the same streams, whatever these are like. */
+static bool same_senders(const struct config *a, const struct config *b)
+{
+	int i;
+
+	if (a->sender != b->sender || a->num_streams != b->num_streams)
+		return false;
+	for (i = 0; i < a->num_streams; i++)
+		if (a->streams[i].tx_port != b->streams[i].tx_port)
+			return false;
+	return true;
+}
+
+static int senders_again(struct run *run)
+{
+	int i, err = 0;
+
+	for (i = 0; !err && i < run->num_senders; i++) {
+		struct sender *s = &run->senders[i];
+
+		s->batch = sender_batch(s);
+		s->stop = false;
+		s->tid = 0;
+		err = s->ops->again(s);
+	}
+	return err ? fail(err, "cannot use live sender again: %s",
+			  explain(err)) :
+		     0;
+}
+
+int run_open(struct run *run, const struct config *cfg)
+{
+	bool ports = same_ports(&run->cfg, cfg);
+	bool again = ports && same_senders(&run->cfg, cfg) &&
+		     run->num_senders && run->senders[0].ops->again;
 	int err = 0, i;
 
+	if (!ports)
+		run_close(run);
+	else if (!again)
+		close_senders(run);
+	run->cfg = *cfg;
+	run->error[0] = '\0';
 	/* frames of an earlier run that are still on their way do not count */
 	if (getrandom(&run->epoch, 1, 0) != 1)
 		run->epoch = now_ns() >> 20;
@@ -68,10 +132,10 @@ int run_open(struct run *run)
 	for (i = 0; !err && i < run->cfg.num_ports; i++)
 		err = receiver_open(&run->receivers[i], &run->cfg, i,
 				    run->epoch);
-	if (!err) {
-		run->num_senders = senders_plan(&run->cfg, run->senders);
+	if (!err && again)
+		err = senders_again(run);
+	else if (!err)
 		err = choose_sender(run);
-	}
 	if (err)
 		run_close(run);
 	return err;
@@ -81,11 +145,7 @@ void run_close(struct run *run)
 {
 	int i;
 
-	for (i = 0; i < run->num_senders; i++) {
-		sender_stop(&run->senders[i]);
-		if (run->senders[i].ops)
-			run->senders[i].ops->close(&run->senders[i]);
-	}
+	close_senders(run);
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_close(&run->receivers[i]);
 }

@@ -21,12 +21,16 @@ struct run {
 	__u64 end_ns;		     /* of the trial as configured */
 	__u64 stop_ns;		     /* when the senders had ended */
 	__u32 tx_dropped[MAX_PORTS]; /* link_tx_dropped() before them */
+	int priority;		     /* of the senders, if it is real-time */
 	bool interrupted;
 	char error[160];
 };
 
-/* Attach and load everything.  0 or -errno after one line on stderr. */
-int run_open(struct run *run);
+/*
+ * Load and attach everything for a trial; what the last one had loaded stays
+ * where it can.  0, or -errno after one line on stderr.
+ */
+int run_open(struct run *run, const struct config *cfg);
 /* Send, drain.  0, or -errno with run->error set. */
 int run_traffic(struct run *run);
 void run_close(struct run *run);

@@ -3,7 +3,9 @@
  * The main thread while senders run.  It shares a sender's core, so it sleeps:
  * woken by senders that are done, by signals and, for progress, once a second.
  */
+#include <ctype.h>
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -55,6 +57,24 @@ bool watch_pause(long ns)
 	return sigtimedwait(&set, NULL, &pause) > 0;
 }
 
+bool watch_input(FILE *in)
+{
+	struct pollfd fds[] = { { .fd = fileno(in), .events = POLLIN },
+				{ .fd = -1, .events = POLLIN } };
+	sigset_t set;
+	int c;
+
+	stop_signals(&set);
+	fds[1].fd = signalfd(-1, &set, SFD_CLOEXEC);
+	do
+		c = poll(fds, ARRAY_SIZE(fds), -1) < 0 || fds[1].revents ?
+			    EOF :
+			    getc(in);
+	while (isspace(c));
+	close(fds[1].fd);
+	return ungetc(c, in) != EOF;
+}
+
 static int add(struct watch *w, int fd, __u32 what)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u32 = what };
@@ -97,15 +117,17 @@ int watch_above_senders(struct run *run)
 
 	if (policy != SCHED_FIFO && policy != SCHED_RR)
 		return 0;
-	highest = sched_get_priority_max(policy);
-	if (sched_getparam(0, &param))
-		return -errno;
-	param.sched_priority = min(param.sched_priority, highest - 1);
+	if (!run->priority) {
+		if (sched_getparam(0, &param))
+			return -errno;
+		highest = sched_get_priority_max(policy);
+		run->priority = min(param.sched_priority, highest - 1);
+	}
 	for (i = 0; i < run->num_senders; i++) {
 		run->senders[i].policy = policy;
-		run->senders[i].priority = param.sched_priority;
+		run->senders[i].priority = run->priority;
 	}
-	param.sched_priority++;
+	param.sched_priority = run->priority + 1;
 	return sched_setscheduler(0, policy, &param) ? -errno : 0;
 }
 

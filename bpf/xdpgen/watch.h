@@ -3,6 +3,7 @@
 #ifndef XDPGEN_WATCH_H
 #define XDPGEN_WATCH_H
 
+#include <stdio.h>
 #include "run.h"
 
 /* Block and catch signals; call before any thread exists. */
@@ -13,5 +14,10 @@ int watch_above_senders(struct run *run);
 int watch_senders(struct run *run);
 /* Sleep for @ns, < 1 s; true when a signal to stop came. */
 bool watch_pause(long ns);
+/*
+ * Wait for another configuration in @in, which is not buffered; false at its end
+ * or when a signal to stop came.
+ */
+bool watch_input(FILE *in);
 
 #endif

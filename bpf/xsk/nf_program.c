@@ -10,7 +10,7 @@
 
 static bool in_xdp(const struct nf_options *o, enum nf_function function)
 {
-	return nf_options_has(o, 0, o->setup.xdp_stages, function);
+	return nf_options_has(o, 0, o->setup.xdp_functions, function);
 }
 
 /* A map that this form does not use has one entry. */
@@ -27,7 +27,7 @@ static int size_maps(struct nf_bpf *skel, const struct nf_options *o,
 	if (!err && in_xdp(o, NF_ROUTER) && e->num_routes)
 		err = bpf_map__set_max_entries(skel->maps.routes,
 					       e->num_routes);
-	if (!err && o->setup.lookups && o->setup.xdp_stages)
+	if (!err && o->setup.lookups && o->setup.xdp_functions)
 		err = bpf_map__set_max_entries(skel->maps.lines,
 					       o->setup.lines);
 	return err;
@@ -116,9 +116,10 @@ static int load(struct nf_program *p, const struct options *o)
 	for (i = 0; i < o->num_ports; i++)
 		memcpy((void *)&skel->rodata->ifindexes[i],
 		       &o->ports[i].ifindex, sizeof(__u32));
-	bpf_program__set_autoload(skel->progs.nf, o->nf.setup.xdp_stages > 0);
+	bpf_program__set_autoload(skel->progs.nf,
+				  o->nf.setup.xdp_functions > 0);
 	bpf_program__set_autoload(skel->progs.nf_sockets,
-				  !o->nf.setup.xdp_stages);
+				  !o->nf.setup.xdp_functions);
 	err = size_maps(skel, &o->nf, &p->entries) ?: nf_bpf__load(skel);
 	if (err)
 		return fail(err, "cannot load XDP program: %s: %s",
@@ -133,8 +134,8 @@ static int load(struct nf_program *p, const struct options *o)
 static int attach(struct nf_program *p, const struct options *o, int port,
 		  struct program *program)
 {
-	program->prog = o->nf.setup.xdp_stages ? p->skel->progs.nf :
-						 p->skel->progs.nf_sockets;
+	program->prog = o->nf.setup.xdp_functions ? p->skel->progs.nf :
+						    p->skel->progs.nf_sockets;
 	program->stamps = "none";
 	program->sockets_fd = bpf_map__fd(p->skel->maps.sockets);
 	program->first_key = port * NF_QUEUES;
@@ -194,7 +195,7 @@ json_t *nf_program_tables(const struct nf_program *p)
 	if (!p->skel)
 		return json_null();
 	memcpy(&s, (const void *)&p->skel->rodata->setup, sizeof(s));
-	if (!s.xdp_stages)
+	if (!s.xdp_functions)
 		return json_null();
 	return json_pack("{s:I, s:I, s:I}", "acl", (json_int_t)p->in_acl,
 			 "sessions", (json_int_t)p->in_sessions, "routes",

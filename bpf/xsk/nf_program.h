@@ -16,7 +16,7 @@ struct nf_program {
 };
 
 /*
- * Fill the tables, load what place and stages need, and attach it to the
+ * Fill the tables, load what place and functions need, and attach it to the
  * ports; programs[i] tells how.  Returns 0 or -errno after one line on stderr.
  */
 int nf_program_open(struct nf_program *p, const struct options *o,

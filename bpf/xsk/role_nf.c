@@ -16,7 +16,8 @@
 
 static bool in_user_space(const struct nf_options *o, enum nf_function f)
 {
-	return nf_options_has(o, o->setup.xdp_stages, o->setup.stages, f);
+	return nf_options_has(o, o->setup.xdp_functions, o->setup.num_functions,
+			      f);
 }
 
 static int make_acl(struct nf_env *env, const struct nf_entries *e)
@@ -70,7 +71,7 @@ static int nf_open(struct worker *w)
 		err = make_sessions(env, &e);
 	if (!err && in_user_space(o, NF_ROUTER))
 		err = nf_trie_make(&env->routes, e.routes, e.num_routes);
-	if (!err && !o->setup.xdp_stages && o->setup.lookups)
+	if (!err && !o->setup.xdp_functions && o->setup.lookups)
 		err = make_lines(env);
 	nf_entries_free(&e);
 	return err;
@@ -108,7 +109,7 @@ static __u32 decide(struct nf_env *env, const struct nf_options *o, int in,
 		n->forwarded++;
 		return 0;
 	}
-	switch (nf_chain(env, s->xdp_stages, s->stages, frame->data,
+	switch (nf_chain(env, s->xdp_functions, s->num_functions, frame->data,
 			 frame->data + frame->len, &port)) {
 	case NF_FORWARD:
 		n->forwarded++;

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_third_party
-import test_third_party_method
 from lab import studies
+from lab.contributing import examples
 
 import xdplab
 from xdplab import api
 from xdplab.tools import project_root
 
 GATES = sorted((project_root() / "suites" / "pytest").glob("test_*.py"))
+EXAMPLES = {name: text for name, text in examples().items() if name.endswith(".py")}
 
 
 def imported(source: str) -> set[str]:
@@ -30,8 +30,8 @@ def imported(source: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "source",
-    [test_third_party.ACME, test_third_party_method.ACME, *(path.read_text(encoding="utf-8") for path in GATES)],
-    ids=["forwarder and knob", "method", *(path.name for path in GATES)],
+    [*EXAMPLES.values(), *(path.read_text(encoding="utf-8") for path in GATES)],
+    ids=[*EXAMPLES, *(path.name for path in GATES)],
 )
 def test_gates_and_third_parties_import_nothing_else(source: str) -> None:
     assert imported(source) == {"xdplab.api"}

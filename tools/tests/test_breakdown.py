@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.methods import breakdown as method
-from xdplab.methods import make_method
+from xdplab.methods import breakdown as method, make_method
 from xdplab.methods.batches import STAGES, ProbeRecords, stage_figures, traced_figures
 from xdplab.methods.breakdown import BreakdownSpec
 from xdplab.methods.breakdown.figures import BreakdownFigures

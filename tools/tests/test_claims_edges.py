@@ -96,10 +96,10 @@ def test_what_can_be_said_at_the_rate_of_the_study_is_an_answer() -> None:
     assert "12 times as fast" in found.sentence
 
 
-def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
+def test_a_disturbed_latency_leaves_the_search_of_its_repetition_clean() -> None:
     """Each is a trial of its own: the machine disturbed the one, and said nothing of the other."""
 
-    def visit(at: Point, n: int, status: str, searched_status: str) -> list[TrialRecord]:
+    def repetition(at: Point, n: int, status: str, searched_status: str) -> list[TrialRecord]:
         bound = {"loss_ratio": 0.0, "throughput_pps": 1e6, "lower_pps": 1e6, "upper_pps": 1.01e6}
         figures = {"preset": "quick", "bounds": [{**bound, "limited_by": "forwarder"}], "steps": [], "directions": 1,
                    "traffic_s": 1.0, "top_load_pps": 5e6, "line_rate_bps": None}  # fmt: skip
@@ -114,7 +114,7 @@ def test_a_disturbed_latency_leaves_the_search_of_its_visit_clean() -> None:
     def clean(status: str, searched_status: str) -> tuple[int, int]:
         ours, theirs = summarise(
             run_record(OURS, THEIRS, study=SEARCH),
-            [one for at in (OURS, THEIRS) for n in range(5) for one in visit(at, n, status, searched_status)],
+            [one for at in (OURS, THEIRS) for n in range(5) for one in repetition(at, n, status, searched_status)],
         )
         ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
         assert ndr

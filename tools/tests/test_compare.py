@@ -110,7 +110,7 @@ def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[...
     names = [run.name for run in runs]
     told = cli("compare", *reversed(names), "--json").json()  # their times count, not the order they are given in
     (p50,) = (each for each in told["trend"] if each["metric"] == "p50_us")
-    before, after = p50["levels"]
+    before, after = p50["stretches"]
     assert (before["first"], before["last"], before["runs"], before["change"]) == (names[0], names[3], 4, "first")
     assert (after["first"], after["last"], after["runs"], after["change"]) == (names[4], names[6], 3, "worse")
     assert after["mean"] == pytest.approx(2 * before["mean"], rel=0.02)
@@ -122,7 +122,7 @@ def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[...
 def test_a_series_without_a_step_is_one_level(cli: Callable[..., Done], results: Path) -> None:
     names = [store(results, us).name for us in (10, 11, 10, 11)]
     told = cli("compare", *names, "--json").json()
-    assert [len(each["levels"]) for each in told["trend"] if each["metric"] == "p50_us"] == [1]
+    assert [len(each["stretches"]) for each in told["trend"] if each["metric"] == "p50_us"] == [1]
 
 
 def test_compare_needs_two_runs(cli: Callable[..., Done], results: Path) -> None:

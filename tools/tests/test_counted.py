@@ -32,7 +32,7 @@ def test_a_forwarder_that_was_started_anew_has_counted_since_then() -> None:
 def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, cumulative: bool
 ) -> None:
-    """Ports that outlast a forwarder begin with what was dropped in the visit before."""
+    """Ports that outlast a forwarder begin with what was dropped in the repetition before."""
     readings = itertools.count(1)
 
     def counters(_: FakeForwarder) -> dict[str, Any]:

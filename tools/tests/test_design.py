@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which combinations of settings a study visits."""
+"""Which combinations of settings a study measures."""
 
 import itertools
 from collections.abc import Callable
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from lab import studies
 from lab.command import Done
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -17,8 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from xdplab import app
 from xdplab.model import InputError, StudySpec, plugins
 from xdplab.model.design import Scalar
-from xdplab.runner import design as module
-from xdplab.runner import make_plan
+from xdplab.runner import design as module, make_plan
 from xdplab.runner.design import Combination, _blocks, design, effects
 from xdplab.testers import make_tester
 from xdplab.tools import project_root
@@ -216,7 +214,7 @@ def test_points_carry_swept_options_and_each_load_level() -> None:
         ("fake:seed=1,base_latency_us=3", 20000, 50_000),
         ("fake:seed=1,base_latency_us=9", 20000, 50_000),
     ]
-    assert len(plan.visits) == 8
+    assert len(plan.order) == 8
 
 
 def test_listed_points_have_defaults_for_what_they_do_not_name() -> None:

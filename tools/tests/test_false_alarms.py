@@ -28,7 +28,7 @@ def test_equal_sides_are_called_different_in_one_study_of_twenty_at_most(
 
 
 @pytest.mark.parametrize("count", [3, 5, 8])
-def test_t_alone_believes_what_few_visits_have_seen(count: int) -> None:
+def test_t_alone_believes_what_few_repetitions_have_seen(count: int) -> None:
     slow = next(shape for shape in SHAPES if shape.name.startswith("one side"))
     ours, theirs = slow.draw(np.random.default_rng(count), (1000, count))
     logs = ours - theirs
@@ -50,12 +50,12 @@ def test_a_factor_of_two_is_found_from_three_pairs_and_a_tenth_from_fourteen(row
         assert rows[name, 14].found_tenth >= 0.95
         assert rows[name, 5].found_tenth <= 0.05  # no firmer than five pairs
     assert rows["one side a quarter slower in a fifth of its repetitions", 5].found_double >= 0.95
-    assert rows["two levels 0.72 apart, each half of the time", 8].found_double >= 0.95
+    assert rows["bimodal, 0.72 apart, each half of the time", 8].found_double >= 0.95
     assert rows["noise of 10 %", 5].found_double >= 0.95
 
 
 def test_one_process_in_turns_needs_no_floor_for_levels_that_meet_both_sides() -> None:
-    shape = next(shape for shape in SHAPES if shape.name.startswith("two levels"))
+    shape = next(shape for shape in SHAPES if shape.name.startswith("bimodal"))
     for count in (5, 8, 14):
         ours, theirs = (np.exp(side).tolist() for side in shape.draw(np.random.default_rng(count), (300, count)))
         found = [ratio_interval(list(zip(a, b, strict=True)), depth=None) for a, b in zip(ours, theirs, strict=True)]

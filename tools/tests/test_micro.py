@@ -11,14 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from lab import micro_records as micro
-from lab import studies
+from hypothesis import given, strategies as st
+from lab import micro_records as micro, studies
 from lab.command import Done, environment, xdplab
 from lab.outsider import distribution
-from lab.records import environment as machine
-from lab.records import result, stream
+from lab.records import environment as machine, result, stream
 
 from xdplab import app
 from xdplab.analysis import summarise
@@ -26,7 +23,7 @@ from xdplab.analysis.columns import rows_of
 from xdplab.methods import make_method
 from xdplab.model import InputError, StudySpec, TrialSpec, validated
 from xdplab.report import render
-from xdplab.runner import visit
+from xdplab.runner import session
 from xdplab.tools import project_root
 
 STUDIES = project_root() / "suites" / "studies"
@@ -179,14 +176,14 @@ def test_an_option_that_needs_hugepages_asks_the_run_for_them() -> None:
 def test_a_disturbed_repetition_is_made_anew_for_all_and_told(
     tmp_path: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = visit.PointVisit._one_trial
+    real = session.PointSession._one_trial
 
     def once(self: Any, *given: Any) -> Any:
         record = real(self, *given)
-        bad = self._visit.repetition == 1 and self.point.levels["workload"] == "rxdrop"
+        bad = self._repetition.number == 1 and self.point.levels["workload"] == "rxdrop"
         return record.model_copy(update={"status": "disturbed", "reason": "stalled 80 %"}) if bad else record
 
-    monkeypatch.setattr(visit.PointVisit, "_one_trial", once)
+    monkeypatch.setattr(session.PointSession, "_one_trial", once)
     path = studies.study_file(tmp_path, **FAKE, forwarders="fake", repetitions=4)
     done = cli("run", path)
     assert "repetition 2 is made anew for all 2 points, as repetition 5: fake, rxdrop: stalled 80 %" in done.err
@@ -260,8 +257,8 @@ def test_runs_are_compared_merged_and_their_series_has_a_trend(results: Path, cl
     found = cli("compare", names[0], names[-1], "--json").json()["comparisons"][0]["points"][0]["mpps"]
     assert found["interval"]["ratio"] == pytest.approx(3, rel=0.01)
     assert found["verdict"].endswith("(after) has more")
-    levels = cli("compare", *names, "--json").json()["trend"][0]["levels"]
-    assert [(each["runs"], each["change"]) for each in levels] == [(3, "first"), (2, "better")]
+    stretches = cli("compare", *names, "--json").json()["trend"][0]["stretches"]
+    assert [(each["runs"], each["change"]) for each in stretches] == [(3, "first"), (2, "better")]
     assert "rate, Mpps" in cli("compare", names[0], names[-1]).out
     cli("merge")
     assert "rate, Mpps" in (results / "merged.html").read_text(encoding="utf-8")

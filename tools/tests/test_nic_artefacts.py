@@ -5,12 +5,10 @@ import lzma
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.cpio import members
 
-from nic import artefact as artefacts
-from nic import lane
+from nic import artefact as artefacts, lane
 from nic.archive import Entry, cpio, depends, folder, link, modules_archive, modules_in_order, program
 from nic.artefact import EMULATOR, Artefact, Pin, cache_key, obtain, read_pins
 from nic.errors import MissingPart

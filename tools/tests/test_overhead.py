@@ -9,21 +9,21 @@ from xdplab.forwarders import process
 from xdplab.model import PointFailed, TrialRecord
 
 
-def end(visit_s: float, traffic_s: float, repetition: int = 0, **fields: object) -> TrialRecord:
-    given = {"purpose": "end", "visit_s": visit_s, "traffic_s": traffic_s, "repetition": repetition, **fields}
+def end(repetition_s: float, traffic_s: float, repetition: int = 0, **fields: object) -> TrialRecord:
+    given = {"purpose": "end", "repetition_s": repetition_s, "traffic_s": traffic_s, "repetition": repetition, **fields}
     return trial(point(), 0, [1]).model_copy(update={"result": None, **given})
 
 
-def test_dead_time_is_what_a_visit_took_beside_its_traffic() -> None:
+def test_dead_time_is_what_a_repetition_took_beside_its_traffic() -> None:
     found = overhead([trial(point(), 0, [1]), end(3.0, 2.0), end(2.5, 2.0, 1), end(4.0, 2.0, 2)])
     assert found is not None
-    assert (found.visits, found.median_s) == (3, 1.0)
-    assert found.per_trial_s == pytest.approx(3.5)  # three visits, one trial
+    assert (found.repetitions, found.median_s) == (3, 1.0)
+    assert found.per_trial_s == pytest.approx(3.5)  # three repetitions, one trial
     assert found.p90_s == pytest.approx(1.8)
     assert found.traffic_share == pytest.approx(6.0 / 9.5)
 
 
-def test_visits_without_traffic_say_nothing_of_it() -> None:
+def test_repetitions_without_traffic_say_nothing_of_it() -> None:
     assert overhead([end(3.0, 0.0), end(9.0, 1.0, status="failed")]) is None
 
 

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.ovs_host import ALL_KEYS, OFFLOAD, SERIES, STOCK_KEYS, OvsHost, dut_maker, forwarder
+from lab.ovs_host import ALL_KEYS, OFFLOAD, STOCK_KEYS, OvsHost, dut_maker, forwarder
 
 from xdplab import app
 from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions
 from xdplab.forwarders.ovs_rules import rules
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, StreamSpec, TrafficSpec, TrialSpec, Unsupported
-from xdplab.model import Path as Way
+from xdplab.model import InputError, Path as Way, StreamSpec, TrafficSpec, TrialSpec, Unsupported
 from xdplab.runner.proof import prove
 from xdplab.testbed import Port
 from xdplab.testbed.base import ports_of_path
@@ -33,11 +32,9 @@ def test_its_options_have_their_keys_and_their_series() -> None:
         field: key
         for field, info in OvsAfxdpOptions.model_fields.items()
         for key in info.metadata
-        if isinstance(key, Key) and key.patch == SERIES
+        if isinstance(key, Key) and key.patch == "Add-an-XDP-program-with-a-flow-table"
     }
-    assert {field: key.names for field, key in table.items()} == {
-        field: (key,) for field, (key, _, _) in OFFLOAD.items()
-    }
+    assert {field: key.names for field, key in table.items()} == {field: (key,) for field, (key, _) in OFFLOAD.items()}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +63,7 @@ def test_a_build_that_knows_only_other_offloads_is_unsupported(value: str, tmp_p
     made = forwarder(f"ovs-afxdp:flow_offload={value}")
     assert made.supported(dut_maker(tmp_path)(OvsHost(STOCK_KEYS))) == (
         f"flow_offload={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no xdp-flow-entries; "
-        "patch P9 (series 4.0.0-xdp) of ovs/ brings it"
+        "patch Add-an-XDP-program-with-a-flow-table of ovs/ brings it"
     )
     assert forwarder(f"ovs-afxdp:flow_offload={value}").supported(dut_maker(tmp_path)(OvsHost(ALL_KEYS))) is None
 

@@ -2,6 +2,7 @@
 """Options and builds of the OVS forwarders: their ranges, what OVS is told, what is refused, and what proves them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker
 from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, cpu_set, keys
 from xdplab.model import CpuLayout, InputError
 
+SERIES = Path(__file__).resolve().parents[2] / "ovs/patches"
 #: As `ovs/build` writes it.
 BUILD = {
     "base": "3.1.0",
@@ -30,17 +32,35 @@ def dut(tmp_path: Path) -> MakeDut:
     return dut_maker(tmp_path)
 
 
-def test_every_option_of_the_series_is_there_under_its_key_and_patch() -> None:
+def test_every_option_of_the_series_is_there_under_its_key() -> None:
     table = {
         field: key
         for field, info in OvsAfxdpOptions.model_fields.items()
         for key in info.metadata
         if isinstance(key, Key)
     }
-    assert {field: (key.names, key.patch) for field, key in table.items() if key.patch} == {
-        field: ((key,), patch) for field, (key, _, patch) in (PATCHED | OFFLOAD).items()
+    assert {field: key.names for field, key in table.items() if key.patch} == {
+        field: (key,) for field, (key, _) in (PATCHED | OFFLOAD).items()
     }
     assert len(keys(OvsAfxdpOptions)) == sum(len(key.names) for key in table.values())  # none twice
+
+
+@pytest.mark.parametrize("series", sorted(SERIES.glob("*/series")), ids=lambda path: path.parent.name)
+def test_the_patch_that_a_message_names_is_the_one_of_the_series_that_brings_the_option(series: Path) -> None:
+    lines = series.read_text(encoding="utf-8").splitlines()
+    patches = {line.split()[0]: series.parent / line.split()[0] for line in lines if line and not line.startswith("#")}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in patches.items()}
+    ours = {option: key for option, (key, _) in OFFLOAD.items() if option != "flow_offload"}  # its key is older
+    asked = ours if series.parent.name.endswith("-xdp") else {option: key for option, (key, _) in PATCHED.items()}
+    for option, key in asked.items():
+        documents = re.compile(rf'^\+.*<column name="options" key="{key}"', re.MULTILINE)
+        brings = next(name for name, text in texts.items() if documents.search(text))
+        assert brings.partition("-")[2] == f"{patch_of(option)}.patch"
+
+
+def patch_of(option: str) -> str:
+    """The patch that messages name with an option."""
+    return next(key.patch for key in OvsAfxdpOptions.model_fields[option].metadata if isinstance(key, Key))
 
 
 @pytest.mark.parametrize(
@@ -75,11 +95,12 @@ def test_a_list_of_cpus_has_plus_signs_or_commas() -> None:
 
 @pytest.mark.parametrize("option", PATCHED)
 def test_an_option_that_the_build_does_not_know_is_unsupported(option: str, dut: MakeDut) -> None:
-    key, value, patch = PATCHED[option]
+    key, value = PATCHED[option]
     there = forwarder(f"ovs-afxdp:{option}={value}")
     reason = there.supported(dut(OvsHost()))
     assert reason == (
-        f"{option}={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no {key}; patch {patch} of ovs/ brings it"
+        f"{option}={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no {key}; "
+        f"patch {patch_of(option)} of ovs/ brings it"
     )
     assert forwarder(f"ovs-afxdp:{option}={value}").supported(dut(OvsHost(ALL_KEYS))) is None
 
@@ -93,11 +114,11 @@ def test_need_wakeup_is_unsupported_where_ovs_took_it_out_and_not_written_unless
 
 
 def test_every_option_becomes_a_column(dut: MakeDut) -> None:
-    text = ",".join(f"{option}={value}" for option, (_, value, _) in PATCHED.items())
+    text = ",".join(f"{option}={value}" for option, (_, value) in PATCHED.items())
     name, columns = forwarder(f"ovs-afxdp:type=afxdp-nonpmd,{text}").interface(1, dut(OvsHost(ALL_KEYS)))
     assert (name, columns[0]) == ("b1", "type=afxdp-nonpmd")
     assert set(columns[1:]) == {"options:xdp-mode=native", "options:n_rxq=1"} | {
-        f"options:{key}={value}" for key, value, _ in PATCHED.values()
+        f"options:{key}={value}" for key, value in PATCHED.values()
     }
 
 
@@ -131,7 +152,7 @@ def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut)
     told = made.mode()
     made.stop()
     programs = {argv[0] for argv in host.runs} - {"stat", "test", "grep", "readlink", "head"}
-    names = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-appctl", "ovs-ofctl")
+    names = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl")
     assert programs == {f"/opt/ovs/{name}" for name in names}
     assert ["/opt/ovs/ovsdb-tool", "create", f"{there.rundir}/conf.db", "/opt/ovs/vswitch.ovsschema"] in host.runs
     assert told["build"]["key"] == "0123456789abcdef"

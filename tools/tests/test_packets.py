@@ -5,8 +5,7 @@ import ipaddress
 import struct
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from xdplab.model import StreamSpec
 from xdplab.testers.packets import FCS_BYTES, Headers, Vxlan, build, decode

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of visits: every point once per repetition, random, and the same for the same seed."""
+"""The order of repetitions: every point once per repetition, random, and the same for the same seed."""
 
 from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab import studies
 
 from xdplab.model import InputError
@@ -19,7 +18,7 @@ def plan(tester: str = "fake", kind: str = "fake", mtu: int = 1500, **changes: A
 
 
 def order(found: Plan) -> list[tuple[str, int]]:
-    return [(visit.point.id, visit.repetition) for visit in found.visits]
+    return [(repetition.point.id, repetition.number) for repetition in found.order]
 
 
 _SEVERAL = [f"fake:seed={n}" for n in range(6)]
@@ -31,7 +30,7 @@ _SEVERAL = [f"fake:seed={n}" for n in range(6)]
     sizes=st.sets(st.integers(64, 1518), min_size=1, max_size=3),
     seed=st.integers(0, 2**32),
 )
-def test_every_point_is_visited_once_per_repetition(
+def test_every_point_is_there_once_per_repetition(
     forwarders: int, repetitions: int, sizes: set[int], seed: int
 ) -> None:
     found = plan(
@@ -41,7 +40,7 @@ def test_every_point_is_visited_once_per_repetition(
     assert len(found.points) == forwarders * len(sizes) * 2
     expected = {(point.id, repetition): 1 for point in found.points for repetition in range(repetitions)}
     assert Counter(order(found)) == expected
-    assert [visit.repetition for visit in found.visits] == sorted(visit.repetition for visit in found.visits)
+    assert [repetition.number for repetition in found.order] == sorted(repetition.number for repetition in found.order)
 
 
 @given(seed=st.integers(0, 2**32))
@@ -59,7 +58,7 @@ def test_another_seed_and_another_repetition_give_another_order() -> None:
 
 def test_more_repetitions_keep_the_order_of_the_first() -> None:
     few, many = (plan(forwarders=_SEVERAL, repetitions=n) for n in (2, 5))
-    assert order(many)[: len(few.visits)] == order(few)
+    assert order(many)[: len(few.order)] == order(few)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +144,7 @@ def test_redirecting_forwarders_want_another_receive_program() -> None:
     assert (tester.choose_rx(True).program, tester.choose_rx(False).program) == ("xdp", "tc")
 
 
-def test_traffic_seconds_count_every_visit() -> None:
+def test_traffic_seconds_count_every_repetition() -> None:
     found = plan(repetitions=4, method={"name": "latency", "duration_s": 2.0, "warmup_s": 0.5, "drain_s": 0.4})
     assert found.traffic_seconds() == pytest.approx(2 * 4 * 2.5)  # a trial without loss waits for nothing
     light = plan(repetitions=4, method={"name": "latency", "duration_s": 2.0, "warmup_s": 0.5, "light_pps": 1000})

@@ -86,22 +86,3 @@ def _run(line: str, place: Path) -> None:
         shlex.split(line), cwd=place, env=environment, capture_output=True, text=True, check=False, timeout=590
     )
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"
-
-
-def test_the_example_forwarder_is_complete_and_short() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in example.splitlines() if line.strip()]) <= 30
-    scope: dict[str, object] = {}
-    exec(compile(example, "README.md", "exec"), scope)
-    from xdplab.forwarders import Forwarder
-
-    cls = scope["MySwitch"]
-    assert isinstance(cls, type)
-    assert issubclass(cls, Forwarder)
-    assert cls(cls.options_model()).options.model_dump() == {"burst": 32}
-
-
-def test_links_and_pictures_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert "://" not in target
-        assert (ROOT / target).exists(), target

@@ -4,8 +4,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import LAYOUT
 
 from xdplab import testers

@@ -16,11 +16,11 @@ from rich.console import Console
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
 from xdplab.model import Point, TrialRecord, TrialSpec
-from xdplab.runner import Listener, Visit, make_plan, visit
+from xdplab.runner import Listener, Repetition, make_plan, session
 from xdplab.runner.repeats import Repeats
 from xdplab.testers import make_tester
 
-Bad = Callable[[Visit, str, int], bool]
+Bad = Callable[[Repetition, str, int], bool]
 SPEC = TrialSpec(streams=(), duration_s=1.0)
 
 
@@ -35,30 +35,30 @@ class Told(Listener):
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self.visits: list[tuple[int, int, int]] = []
+        self.begun: list[tuple[int, int, int]] = []
         self.left_s: list[float] = []
 
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        self.visits.append((repetition, number, of))
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        self.begun.append((repetition, number, of))
         self.left_s.append(left_s)
 
 
 @pytest.fixture
 def disturb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bad], None]:
-    """Trials of which `bad(visit, purpose, attempt)` says so are disturbed."""
-    real = visit.PointVisit._one_trial
+    """Trials of which `bad(repetition, purpose, attempt)` says so are disturbed."""
+    real = session.PointSession._one_trial
 
     def install(bad: Bad) -> None:
         def trial(self: Any, spec: Any, purpose: str, clause: str, number: int, attempt: int, *rest: Any) -> Any:
             record = real(self, spec, purpose, clause, number, attempt, *rest)
-            if not bad(self._visit, purpose, attempt):
+            if not bad(self._repetition, purpose, attempt):
                 return record
             return record.model_copy(update={"status": "disturbed", "reason": "sender stalled"})
 
-        monkeypatch.setattr(visit.PointVisit, "_one_trial", trial)
+        monkeypatch.setattr(session.PointSession, "_one_trial", trial)
 
     return install
 
@@ -75,21 +75,21 @@ def by_repetition(trials: list[TrialRecord]) -> dict[int, int]:
     return dict(Counter(repetition for _, repetition in studies.measured(trials)))
 
 
-def slower(at: Visit) -> bool:
-    """Whether the visit is to the second forwarder of the study."""
+def slower(at: Repetition) -> bool:
+    """Whether it is of the second forwarder of the study."""
     return bool(at.point.forwarder.options)
 
 
 def test_a_repetition_in_which_one_forwarder_was_disturbed_is_made_anew_for_all(
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
-    disturb(lambda at, purpose, attempt: slower(at) and at.repetition == 1)
+    disturb(lambda at, purpose, attempt: slower(at) and at.number == 1)
     told = Told()
     trials = carried_out(tmp_path, told)
     assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2}
     assert {trial.attempt for trial in trials} == {0}  # none of them had a second try
     assert [(trial.repetition, trial.status) for trial in trials if trial.status == "disturbed"] == [(1, "disturbed")]
-    assert told.visits[5:] == [(2, 6, 6), (3, 7, 8), (3, 8, 8)]
+    assert told.begun[5:] == [(2, 6, 6), (3, 7, 8), (3, 8, 8)]
     assert told.notes[-1] == (
         "repetition 2 is made anew for all 2 points, as repetition 4: fake:base_latency_us=9.0: sender stalled"
     )
@@ -99,7 +99,7 @@ def test_a_repetition_in_which_one_forwarder_was_disturbed_is_made_anew_for_all(
 def test_a_repetition_made_anew_that_is_disturbed_too_is_made_anew_again(
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
-    disturb(lambda at, purpose, attempt: at.repetition in (0, 3))
+    disturb(lambda at, purpose, attempt: at.number in (0, 3))
     told = Told()
     trials = carried_out(tmp_path, told, disturbance={"max_repeats_share": 1})
     assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}
@@ -114,7 +114,7 @@ def test_the_bar_on_a_terminal_grows_with_a_round() -> None:
         listener._console = Console(file=io.StringIO(), force_terminal=True)
         _, plan = decided()
         listener.begin(plan, 4, 1.0)
-        listener.visiting(plan.points[0], 2, 5, 6, 1.0)
+        listener.starting(plan.points[0], 2, 5, 6, 1.0)
         assert listener._progress is not None
         (bar,) = listener._progress.tasks
         assert (bar.completed, bar.total) == (4, 6)
@@ -151,12 +151,12 @@ def test_the_default_budget_holds_two_of_five_repetitions_and_a_third_of_a_long_
 def rounds(**changes: Any) -> list[int]:
     """Sizes of the rounds that a study gets where everything is disturbed."""
     repeats, plan = decided(**changes)
-    for at in plan.visits:
+    for at in plan.order:
         repeats.seen(record(at))
     found = []
     while (more := repeats.next_round()) is not None:
-        found.append(len(more.visits))
-        for at in more.visits:
+        found.append(len(more.repetitions))
+        for at in more.repetitions:
             repeats.seen(record(at))
     return found
 
@@ -164,26 +164,26 @@ def rounds(**changes: Any) -> list[int]:
 def decided(**changes: Any) -> tuple[Repeats, Any]:
     study = studies.study(**changes)
     plan = make_plan(study, studies.a_testbed(), make_tester("fake"))
-    return Repeats(study, plan, plan.visits), plan
+    return Repeats(study, plan, plan.order), plan
 
 
-def record(at: Visit, status: str = "disturbed", **fields: Any) -> TrialRecord:
+def record(at: Repetition, status: str = "disturbed", **fields: Any) -> TrialRecord:
     had = {} if status == "failed" else {"asked": SPEC, "result": result(stream([1000]))}
-    given = {"point_id": at.point.id, "repetition": at.repetition, "status": status, "started": "", **had, **fields}
+    given = {"point_id": at.point.id, "repetition": at.number, "status": status, "started": "", **had, **fields}
     return TrialRecord(**given)
 
 
 def test_steps_of_a_search_and_repetitions_share_one_budget() -> None:
     method = {"name": "latency", "duration_s": 1.0, "warmup_s": 0.0, "drain_s": 0.01}
     repeats, plan = decided(repetitions=5, method=method, disturbance={"max_repeats_share": 0.25})
-    assert repeats.may_repeat(2.5)  # a quarter of ten visits of 1 s
+    assert repeats.may_repeat(2.5)  # a quarter of ten repetitions of 1 s
     assert not repeats.may_repeat(2.6)
-    for at, status in zip(plan.visits, ("disturbed", "ok"), strict=False):
+    for at, status in zip(plan.order, ("disturbed", "ok"), strict=False):
         repeats.seen(record(at, status))
-    repeats.seen(record(plan.visits[1], "ok", purpose="search", attempt=1))
+    repeats.seen(record(plan.order[1], "ok", purpose="search", attempt=1))
     assert repeats.may_repeat(1.5)
     assert not repeats.may_repeat(1.6)
-    assert repeats.next_round() is None  # two visits of 1 s
+    assert repeats.next_round() is None  # two points of 1 s
 
 
 def test_a_round_that_was_begun_goes_on_whatever_was_spent_in_it() -> None:
@@ -191,9 +191,9 @@ def test_a_round_that_was_begun_goes_on_whatever_was_spent_in_it() -> None:
     changes = {"repetitions": 3, "method": method, "disturbance": {"max_repeats_share": 0.34}}
     first, plan = decided(**changes)
     second, _ = decided(**changes)
-    step = record(Visit(plan.points[0], 3), "ok", purpose="search", attempt=1)
+    step = record(Repetition(plan.points[0], 3), "ok", purpose="search", attempt=1)
     for repeats in (first, second):
-        for at in plan.visits:
+        for at in plan.order:
             repeats.seen(record(at))
     begun = first.next_round()
     assert begun is not None
@@ -202,21 +202,21 @@ def test_a_round_that_was_begun_goes_on_whatever_was_spent_in_it() -> None:
     assert second.next_round() is None
 
 
-def test_a_failed_visit_is_no_reason_for_another_and_a_point_without_figures_is_not_visited_again() -> None:
+def test_a_failed_repetition_is_no_reason_for_another_and_a_point_without_figures_is_not_repeated() -> None:
     repeats, plan = decided(repetitions=5)
     works, _ = plan.points
-    for at in plan.visits:
+    for at in plan.order:
         repeats.seen(record(at, "ok" if at.point == works else "failed"))
     assert repeats.next_round() is None
     assert repeats.left() is None
-    repeats.seen(record(Visit(works, 4)))
+    repeats.seen(record(Repetition(works, 4)))
     found = repeats.next_round()
     assert found is not None
-    assert [at.point for at in found.visits] == [works]
+    assert [at.point for at in found.repetitions] == [works]
     assert found.told == "repetition 5 is made anew for 1 point, as repetition 6: fake: "
 
 
-def test_where_visits_are_long_measured_trials_are_marked_and_steps_of_a_search_are_repeated(
+def test_where_repetitions_are_long_measured_trials_are_marked_and_steps_of_a_search_are_repeated(
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
     disturb(lambda at, purpose, attempt: attempt == 0)
@@ -250,11 +250,11 @@ def test_a_step_of_a_search_is_repeated_so_often_at_the_most(
     assert [each.attempt for each in trials if each.purpose == "search"] == list(range(repeats + 1))
 
 
-def test_a_run_that_was_cut_off_anywhere_goes_on_to_the_same_visits(
+def test_a_run_that_was_cut_off_anywhere_goes_on_to_the_same_repetitions(
     tmp_path: Path, results: Path, cli: Callable[..., Done], disturb: Callable[[Bad], None]
 ) -> None:
-    disturb(lambda at, purpose, attempt: attempt == 0 and at.repetition in (0, 3) and slower(at))
-    rule = {"max_repeats_share": 1}  # a step of the search is repeated in each disturbed visit too, and takes its part
+    disturb(lambda at, purpose, attempt: attempt == 0 and at.number in (0, 3) and slower(at))
+    rule = {"max_repeats_share": 1}  # a disturbed repetition repeats a step of the search too, and that takes its part
     trials = carried_out(tmp_path, disturbance=rule, traffic={"load_share": 0.5})
     whole = studies.measured(trials)
     assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}

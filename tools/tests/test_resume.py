@@ -35,13 +35,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory, saboteur: Callable[..., dic
     return results
 
 
-def visits(results: Path) -> Counter[tuple[str, int]]:
+def repetitions(results: Path) -> Counter[tuple[str, int]]:
     return Counter(studies.measured(studies.only_run(results).trials()))
 
 
 def test_a_run_that_was_killed_can_be_shown_and_drawn(killed: Path, cli: Callable[..., Done]) -> None:
     rows = cli("show", "--json", "--results", killed).json()
-    assert sum(row["repetitions"] for row in rows) == sum(visits(killed).values()) >= 4
+    assert sum(row["repetitions"] for row in rows) == sum(repetitions(killed).values()) >= 4
     assert cli("report", "--results", killed).code == 0
     assert studies.only_run(killed).report.is_file()
 
@@ -59,7 +59,7 @@ def test_a_resumed_run_is_complete_and_measures_nothing_twice(
         done = cli("run", "--resume", "latest", "--results", killed)
         assert (done.code, done.complaints) == (0, [])
         assert run.trials()[: len(before)] == before
-        assert visits(killed) == {(visit.point.id, visit.repetition): 1 for visit in plan.visits}
+        assert repetitions(killed) == {(repetition.point.id, repetition.number): 1 for repetition in plan.order}
     head = run.load()
     assert head.finished
     assert not head.ended_early
@@ -67,7 +67,7 @@ def test_a_resumed_run_is_complete_and_measures_nothing_twice(
 
 @pytest.fixture
 def half(tmp_path: Path, results: Path, cli: Callable[..., Done]) -> RunFolder:
-    """A run of which half a line was left after its first visit."""
+    """A run of which half a line was left after its first repetition."""
     assert cli("run", studies.study_file(tmp_path)).code == 0
     run = studies.only_run(results)
     journal = run.path / "trials.jsonl"

@@ -23,7 +23,7 @@ from xdplab.model import (
     TrialResult,
     TrialSpec,
 )
-from xdplab.runner import visit
+from xdplab.runner import session
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
 from xdplab.testers.fluid import Sender, flow
@@ -165,7 +165,7 @@ def test_what_the_suite_does_between_stop_and_start_is_not_the_forwarders(
     monkeypatch.setattr(disruption, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": _RESET_S}))
     found = {}
     for wait_s in (0.05, 0.25):
-        monkeypatch.setattr(visit, "_QUEUE_RELEASE_S", wait_s)
+        monkeypatch.setattr(session, "_QUEUE_RELEASE_S", wait_s)
         name = f"reset-{wait_s * 1000:.0f}"
         study = studies.study_file(tmp_path, name=name, forwarders="fake", repetitions=1, method={"name": "reset"})
         assert not cli("run", study).complaints

@@ -24,7 +24,7 @@ class Ward:
         self.lab.up()
         self.before = look(self.lab)
 
-    def visit(self, spec: dict[str, Any]) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
+    def doctor(self, spec: dict[str, Any]) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
         """Exit code, and the findings by host and name."""
         self.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
         done: Done = xdplab(
@@ -42,7 +42,7 @@ def ward(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
 
 
 def test_a_healthy_lab(ward: Ward) -> None:
-    code, found = ward.visit(ward.lab.spec())
+    code, found = ward.doctor(ward.lab.spec())
     assert code == 0
     assert [each for each in found.values() if each["state"] == "missing"] == []
     for host in "abc":
@@ -63,7 +63,7 @@ def test_a_healthy_lab(ward: Ward) -> None:
 def test_cables_that_are_not_as_the_file_says(ward: Ward) -> None:
     spec = ward.lab.spec()
     spec["ports"]["b0"]["ifname"], spec["ports"]["b1"]["ifname"] = "b1", "b0"
-    code, found = ward.visit(spec)
+    code, found = ward.doctor(spec)
     assert code == 2
     crossed = found["", "cable a0-b0"]
     assert crossed["state"] == "missing"
@@ -77,7 +77,7 @@ def test_ports_that_are_not_as_the_file_says(ward: Ward) -> None:
     spec["queues"] = 4
     spec["ports"]["b0"].update(driver="ice", speed_mbps=25000)
     spec["ports"]["c0"]["ifname"] = "mgmt"
-    code, found = ward.visit(spec)
+    code, found = ward.doctor(spec)
     assert code == 2
     assert "driver is veth, the file says ice; speed_mbps is 10000, the file says 25000" in found["b", "b0 b0"]["found"]
     assert found["c", "mgmt use"]["state"] == "missing"
@@ -85,7 +85,7 @@ def test_ports_that_are_not_as_the_file_says(ward: Ward) -> None:
     assert found["b", "b0 queues"]["mend"] == "ethtool -L b0 combined 4"
     assert found["", "links"]["state"] == "missing"
     spec["ports"]["c0"]["ifname"] = "c7"
-    code, found = ward.visit(spec)
+    code, found = ward.doctor(spec)
     assert (code, found["", "ports"]["state"]) == (2, "missing")
     assert "no interface 'c7'" in found["", "ports"]["found"]
 
@@ -94,7 +94,7 @@ def test_a_host_that_cannot_be_reached_does_not_hide_the_others(ward: Ward) -> N
     spec = ward.lab.spec()
     spec["hosts"]["c"]["port"] = 23
     ward.lab.known_hosts.open("a", encoding="ascii").write(ward.lab.known_host("C", ward.lab.address("C"), 23))
-    code, found = ward.visit(spec)
+    code, found = ward.doctor(spec)
     assert (code, found["c", "ssh"]["state"]) == (2, "missing")
     assert "Connection refused" in found["c", "ssh"]["found"]
     assert found["a", "kernel"]["state"] == found["b", "kernel"]["state"] == "ok"
@@ -114,7 +114,7 @@ def test_what_disturbs_is_named_with_what_stops_it(ward: Ward) -> None:
             fake.write_bytes(Path("/bin/sleep").read_bytes())
             fake.chmod(0o755)
             disturbing.append(subprocess.Popen([str(fake), "60"]))
-        code, found = ward.visit(ward.lab.spec())
+        code, found = ward.doctor(ward.lab.spec())
     finally:
         for process in disturbing:
             process.kill()
@@ -130,7 +130,7 @@ def test_a_program_that_is_missing_is_named_with_what_installs_it(ward: Ward) ->
     hide = "touch /run/none; chmod 600 /run/none; mount --bind /run/none /usr/bin/taskset"
     ward.lab.on("B", "sh", "-ec", hide)
     try:
-        code, found = ward.visit(ward.lab.spec())
+        code, found = ward.doctor(ward.lab.spec())
     finally:
         ward.lab.on("B", "umount", "/usr/bin/taskset")
     assert (code, found["b", "taskset"]["state"]) == (2, "missing")
@@ -146,7 +146,7 @@ def test_a_testbed_in_use_is_left_alone(ward: Ward) -> None:
     for line in iter(process.stdout.readline, ""):
         if line.startswith("up;"):
             break
-    code, found = ward.visit(ward.lab.spec())
+    code, found = ward.doctor(ward.lab.spec())
     assert (code, set(found)) == (2, {("", "testbed")})
     assert "in use by process" in found["", "testbed"]["found"]
     process.terminate()

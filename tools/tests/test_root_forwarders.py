@@ -52,7 +52,8 @@ def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
 
 def test_all_forwarders_of_the_project_are_tried_here() -> None:
     optional = {name for name in forwarder_names() if name.startswith("vpp-")}  # test_root_vpp.py
-    assert {title.split(":")[0] for title in MODES} == set(forwarder_names()) - {"fake"} - optional
+    of_methods = {"nf", "xdpsock"}  # test_root_functions.py, test_root_micro.py
+    assert {title.split(":")[0] for title in MODES} == set(forwarder_names()) - {"fake"} - optional - of_methods
 
 
 @pytest.mark.parametrize("title", MODES)
@@ -110,7 +111,7 @@ def test_what_a_trial_added_has_its_frames_and_not_those_of_the_proof(
     assert before >= 40  # 20 frames in each direction
 
 
-def test_hugepages_are_reserved_for_the_visit_and_given_back(rows: dict[str, dict[str, Any]], shared_lab: Lab) -> None:
+def test_hugepages_are_reserved_and_given_back(rows: dict[str, dict[str, Any]], shared_lab: Lab) -> None:
     point = rows["ovs-dpdk:hugepages=true"]["point_id"]
     held = {each.point_id: each.knobs.get("hugepages_2m") for each in shared_lab.trials() if each.result}
     assert held[point] >= 384
@@ -176,4 +177,4 @@ def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_puts_it_back(lab: Lab)
 
 def _first(study: dict[str, Any], seed: int) -> object:
     plan = make_plan(studies.study(**study, seed=seed), studies.a_testbed("embedded"), make_tester("xdpgen"))
-    return plan.visits[0].point.knobs["cpu_layout"]
+    return plan.order[0].point.knobs["cpu_layout"]

@@ -15,7 +15,7 @@ UP = {"at": "xdplab.testbed.embedded:EmbeddedTestbed._add_link", "call": 2}
 CALIBRATION = {"at": "xdplab.runner.team:calibrate"}
 START = {"at": "xdplab.forwarders.ovs:OvsForwarder._add_bridge"}
 TRIAL = {"at": MEASURE, "call": 2, "after_s": 0.15}
-CLEAN_UP = {"at": "xdplab.runner.visit:PointVisit._clean_up", "call": 2}
+CLEAN_UP = {"at": "xdplab.runner.session:PointSession._clean_up", "call": 2}
 #: The first call is of `recover`, before the run.
 DOWN = {"at": "xdplab.testbed.embedded:EmbeddedTestbed.down", "call": 2}
 

@@ -15,7 +15,7 @@ from lab import studies
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders.kernel import XdpForwarder
-from xdplab.runner import visit
+from xdplab.runner import session
 
 pytestmark = pytest.mark.root
 
@@ -38,7 +38,7 @@ def resets(results: Path) -> list[dict[str, Any]]:
 
 
 def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visit, "_QUEUE_RELEASE_S", _WAIT_S)
+    monkeypatch.setattr(session, "_QUEUE_RELEASE_S", _WAIT_S)
     for figures in resets(results):
         assert figures["gap_us"] >= figures["own_us"] >= _WAIT_S * 1e6, "our wait lies within the gap"
         assert figures["reset_us"] == pytest.approx(figures["gap_us"] - figures["own_us"])

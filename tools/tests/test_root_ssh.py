@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three hosts behind real sshd: runs there leave nothing changed, whatever happens to the connection or to us."""
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +9,7 @@ import pytest
 import yaml
 from lab.bench import Bench
 from lab.command import finish, start, wait_for, xdplab
-from lab.cuts import run as run_with_cuts
-from lab.cuts import running
+from lab.cuts import run as run_with_cuts, running
 
 pytestmark = pytest.mark.root
 
@@ -51,17 +49,13 @@ def test_sockets_at_both_ends_are_programs_on_two_hosts(bench: Bench) -> None:
     bench.assert_as_before()
 
 
-def test_a_socket_study_runs_on_hosts(bench: Bench) -> None:
-    study = bench.folder / "sockets.yaml"
-    cases = [{"title": "sink"}, {"title": "AF_PACKET", "options": {"backend": "af_packet"}}]
-    spec = {"schema": 1, "name": "ssh-sockets", "testbed": str(bench.lab.testbed), "workloads": ["rxdrop", "l2fwd"],
-            "cases": cases, "duration_s": 0.1, "warmup_s": 0.05, "repetitions": 1}  # fmt: skip
-    study.write_text(yaml.safe_dump(spec), encoding="utf-8")
-    done = xdplab("sockets", study, env=bench.env, timeout_s=100)
+def test_one_socket_is_measured_on_hosts(bench: Bench) -> None:
+    cases = [{"name": "xsk", "label": "sink"}, {"name": "xsk", "label": "packet", "options": {"backend": "af_packet"}}]
+    method = {"name": "micro", "workloads": ["rxdrop", "l2fwd"], "duration_s": 0.1, "warmup_s": 0.05}
+    done = bench.run(forwarders=cases, method=method, traffic={})
     assert done.code == 0, done.err
-    trials = (bench.folder / "results" / "latest" / "trials.jsonl").read_text(encoding="utf-8").splitlines()
-    measured = [json.loads(line) for line in trials]
-    assert [each["status"] in ("ok", "disturbed") and each["pps"] > 0 for each in measured] == [True] * 4, measured
+    found = [(row["status"], row["by_repetition"][0]["values"]["mpps"] > 0) for row in bench.rows()]
+    assert found == [("ok", True)] * 4
     bench.assert_as_before()
 
 
@@ -85,13 +79,13 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     process = start("run", bench.study(method={"name": "latency", "duration_s": 20}, forwarders=["ovs-afxdp"],
                                        knobs={"threaded_napi": [1]}), env=bench.env)  # fmt: skip
 
-    def is_in_a_visit() -> bool:
+    def is_measuring() -> bool:
         running_now = " ".join(running(bench.lab))
         states = (path.read_text(encoding="utf-8") for path in (bench.folder / "state").glob("*.json"))
-        visited = all(name in running_now for name in ("xdpgen", "ovs-vswitchd"))
-        return visited and any("threaded_napi" in text for text in states)
+        started = all(name in running_now for name in ("xdpgen", "ovs-vswitchd"))
+        return started and any("threaded_napi" in text for text in states)
 
-    wait_for(is_in_a_visit, "a trial with the setting changed", 60)
+    wait_for(is_measuring, "a trial with the setting changed", 60)
     process.send_signal(signal.SIGKILL)
     finish(process)
     done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)

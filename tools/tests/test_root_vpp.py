@@ -16,8 +16,7 @@ from lab.rooted import Lab
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp import Interface, VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
-from xdplab.model import ForwarderSpec, TestbedSpec
-from xdplab.model import Path as Way
+from xdplab.model import ForwarderSpec, Path as Way, TestbedSpec
 from xdplab.testbed import open_testbed
 from xdplab.tools import project_root
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab import micro_records as micro
 
 from xdplab import app
@@ -18,8 +17,7 @@ from xdplab.methods.functions import Functions
 from xdplab.methods.functions.rows import rows_of
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.model import CpuLayout, InputError
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, InputError, Path as Way
 from xdplab.tools import project_root
 
 STUDY = project_root() / "suites" / "studies" / "network-functions-scaling.yaml"

@@ -6,8 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from xdplab.analysis.stats import (
     CLEAR,
@@ -111,11 +110,11 @@ def test_one_pair_that_is_not_clear_leaves_it_to_t(data: Pairs) -> None:
     assert not found.differs
 
 
-def test_two_levels_that_are_seen_are_the_depth_of_those_unseen() -> None:
+def test_two_speeds_that_are_seen_are_the_depth_of_a_spell_unseen() -> None:
     slow = [(1.0, 0.4)] * 4 + [(1.0, 1.0)] * 4
     found = interval(slow)
-    assert found.two_levels is not None
-    assert (found.two_levels.low_count, found.depth) == (4, pytest.approx(2.5))
+    assert found.bimodal is not None
+    assert (found.bimodal.low_count, found.depth) == (4, pytest.approx(2.5))
     assert found.floor == pytest.approx(2.5 ** (1 - 0.05 ** (1 / 8)))
     assert not found.differs
     # both meet it together: the ratio is steady, and what one side may have missed is as deep

@@ -81,7 +81,7 @@ def test_a_busy_machine_is_named_and_nothing_is_denied(changes: dict[str, Any], 
     assert ("disturbed in 96 of 96 repetitions" in found.summary[0]) == ("disturbed" in changes)
 
 
-def test_one_visit_each_that_differ_too_much_is_the_designs_fault() -> None:
+def test_one_repetition_each_that_differ_too_much_is_the_designs_fault() -> None:
     found = judged(0, noise=1.0, repetitions=1)
     assert {found[name].verdict for name in (MIDDLE, *IDLE)} == {"cannot be told from this design"}
 

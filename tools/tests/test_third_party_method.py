@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Somebody else's distribution adds a method: its folder and one line, and no file of ours knows of it."""
+"""The method of CONTRIBUTING.md, of another distribution: its folder and one line, and no file of ours knows of it."""
 
 import csv
 import io
@@ -10,49 +10,15 @@ from pathlib import Path
 import pytest
 from lab import studies
 from lab.command import Done, environment, xdplab
-from lab.outsider import distribution
+from lab.contributing import package
 
-ACME = """
-from typing import ClassVar, Literal
-from xdplab.api import Figure, Method, MethodSpec, RepetitionFigures, TrialSpec, distribution, probe_streams
-
-SPREAD = Figure(key="spread_us", name="p99 less p50", unit="µs", better="less", precision=1e3, main=True)
-
-class SpreadSpec(MethodSpec):
-    name: Literal["acme-spread"]
-    duration_s: float = 0.05
-
-class Spread(Method[SpreadSpec]):
-    name: ClassVar[str] = "acme-spread"
-    spec_model: ClassVar[type] = SpreadSpec
-    figures: ClassVar[tuple] = (SPREAD,)
-    repeats_whole: ClassVar[bool] = True
-
-    def trials(self, traffic):
-        return [self.spec.duration_s]
-
-    def measure(self, session, traffic):
-        session.trial(TrialSpec(streams=probe_streams(traffic), duration_s=self.spec.duration_s))
-
-    def repetitions(self, trials):
-        found = []
-        for trial in trials:
-            if trial.result is not None:
-                seen = distribution([trial])
-                spread = seen.percentile_us(99) - seen.percentile_us(50)
-                found.append(RepetitionFigures(
-                    repetition=trial.repetition, disturbed=trial.status == "disturbed", values={"spread_us": spread},
-                    loss_ratio=0.0, achieved_pps=0.0, forwarded_pps=0.0,
-                ))
-        return found
-"""
-POINTS = {"xdplab.methods": {"acme-spread": "acme_spread:Spread"}}
 SPREAD = {"name": "acme-spread"}
 
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    return environment({}, [distribution(tmp_path / "acme", "acme_spread", POINTS, ACME)])
+    folder, _ = package(tmp_path / "acme")
+    return environment({}, [folder])
 
 
 def study(tmp_path: Path, **changes: object) -> Path:

@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import micro_records as micro
-from lab import studies
+from lab import micro_records as micro, studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import point, result, run_record, stream
 
 from xdplab import app
@@ -28,9 +27,9 @@ from xdplab.model import (
     TrafficSpec,
     TrialRecord,
     TrialResult,
+    TrialSpec as Trial,
     Unsupported,
 )
-from xdplab.model import TrialSpec as Trial
 from xdplab.report import render
 from xdplab.tools import project_root
 

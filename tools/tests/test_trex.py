@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from hdrh.histogram import HdrHistogram
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from xdplab.hosts import LocalHost
-from xdplab.hosts.lines import converse
 from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, Unsupported, XdplabError
 from xdplab.testbed import FakeTestbed, Port
 from xdplab.testers import trex_server
@@ -297,7 +295,7 @@ def test_another_protocol_is_refused(tmp_path: Path) -> None:
 
 
 def test_lines_come_one_by_one_and_the_end_is_told(tmp_path: Path) -> None:
-    process = converse(LocalHost(), ["sh", "-c", "printf 'one\\ntwo\\n'; read x; echo $x"], log=tmp_path / "log")
+    process = LocalHost().converse(["sh", "-c", "printf 'one\\ntwo\\n'; read x; echo $x"], log=tmp_path / "log")
     assert [process.receive(5), process.receive(5), process.receive(0.05)] == ["one", "two", None]
     process.send("three")
     assert process.receive(5) == "three"

@@ -9,8 +9,7 @@ import pytest
 from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
-from xdplab.model import CpuLayout
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, Path as Way
 from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port
 from xdplab.testbed.base import ports_of_path

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from lab.records import LAYOUT
 from lab.startup import sections
 
@@ -18,8 +17,7 @@ from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp_control import papi_client, plain
 from xdplab.forwarders.vpp_program import find_vpp, installed_version, numbers, rendered
 from xdplab.hosts import Completed
-from xdplab.model import CpuLayout, ForwarderSpec, InputError
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as Way
 from xdplab.testbed import Port
 
 

@@ -12,8 +12,7 @@ from lab.records import result, stream
 from xdplab.forwarders import Dut
 from xdplab.forwarders.kernel import XdpForwarder, XdpOptions
 from xdplab.hosts import LocalHost
-from xdplab.model import CpuLayout, PointFailed
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, Path as Way, PointFailed
 from xdplab.runner import proof
 from xdplab.runner.proof import prove_path
 

@@ -11,8 +11,7 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import queue_napis
-from xdplab.model import CpuLayout, Unsupported
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, Path as Way, Unsupported
 
 BUSY: dict[str, Any] = {"busy_poll_us": 20, "prefer_busy_poll": True}
 

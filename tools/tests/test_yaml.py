@@ -100,7 +100,7 @@ def test_a_bad_testbed_is_refused_with_its_file(tmp_path: Path, line: str) -> No
 @pytest.mark.parametrize("path", sorted((SUITES / "studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_study_of_the_project_can_be_planned(path: Path) -> None:
     prepared = app.prepare(app.read_study(path))
-    assert prepared.plan.visits
+    assert prepared.plan.order
     assert prepared.study.name == path.stem
 
 

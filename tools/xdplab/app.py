@@ -17,8 +17,7 @@ from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
-from xdplab.tools import results_folder as results_folder
-from xdplab.tools import testbeds_folder as testbeds_folder
+from xdplab.tools import results_folder as results_folder, testbeds_folder as testbeds_folder
 
 
 @dataclass(frozen=True)

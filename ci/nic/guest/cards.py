@@ -18,8 +18,7 @@ from xdplab.forwarders.xsk_roles import XskRole
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.knobs import KnobContext
-from xdplab.model import CpuLayout, validated
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, Path as Way, validated
 from xdplab.model.design import Scalar
 from xdplab.runner.restore import Settings
 from xdplab.testbed import Port, TestbedLock

@@ -4,7 +4,7 @@
 
     overhead.py [--repetitions 5] [--rounds 2]
 
-Takes the time from the end of one visit to the end of the next, less the visit's traffic. Needs root.
+Takes the time from the end of one repetition to the end of the next, less its traffic. Needs root.
 """
 
 import argparse
@@ -30,7 +30,7 @@ _TRAFFIC_S = 0.2
 
 
 def measure(folder: Path, repetitions: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Forwarder -> kind of testbed -> seconds per visit; `run` -> what a run takes beside its visits."""
+    """Forwarder -> kind of testbed -> seconds per repetition; `run` -> what a run takes beside its repetitions."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     lab = SshLab(folder / "lab")
     env = environment({"XDPLAB_STATE": str(folder / "state"), "XDPLAB_RESULTS": str(folder / "results")})

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host on which an Open vSwitch seems to be installed: answers as real ones of 3.1.0 gave; notes what is run."""
 
+import json
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts.base import Completed
-from xdplab.model import CpuLayout, ForwarderSpec, XdplabError
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, ForwarderSpec, Path as Way, XdplabError
 from xdplab.testbed import Port
 
 DPCTL_SHOW = """\
@@ -32,61 +33,61 @@ pmd thread numa_id 0 core_id 3:
   isolated : false
   overhead: NOT AVAIL
 """
-DUMP_PORTS = """\
-OFPST_PORT reply (OF1.5) (xid=0x2): 3 ports
-  port LOCAL: rx pkts=0, bytes=0, drop=0, errs=0, frame=0, over=0, crc=0
-           tx pkts=0, bytes=0, drop=3, errs=0, coll=0
-           duration=2.529s
-  port  "b0": rx pkts=6, bytes=474, drop=?, errs=?, frame=?, over=?, crc=?
-           tx pkts=8, bytes=696, drop=?, errs=?, coll=?
-           duration=2.291s
-           CUSTOM Statistics
-                      xsk_queue_0_rx_dropped=5, xsk_queue_0_rx_invalid_descs=0, xsk_queue_0_tx_invalid_descs=0,
-"""
-#: A port as the daemon with the offload tells it.
-OFFLOADED_PORT = """  port  "%s": rx pkts=9, bytes=540, drop=?, errs=?, frame=?, over=?, crc=?
-           tx pkts=9, bytes=540, drop=?, errs=?, coll=?
-           duration=2.291s
-           CUSTOM Statistics
-                      xdp_flow_n_flows=2, xdp_flow_n_masks=1, xdp_flow_packets=%d, xdp_flow_misses=1,
-"""
+#: To `ovs_openflow.ASK`, of a daemon with an AF_XDP port on veth and an internal one.
+PORTS = bytes.fromhex((Path(__file__).parents[1] / "data" / "ovs-3.1.0-ports.hex").read_text(encoding="ascii"))
 COVERAGE = """\
 Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash=3d9f6c1f:
 netdev_sent                0.0/sec     0.000/sec        0.0000/sec   total: 4
 afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 106 events never hit
 """
-STATUS = '{"data":[["b0",["map",[%s]]],["xdplab0",["map",[["driver_name","tun"]]]],["b1",["map",[%s]]]],"headings":[]}'
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
               "emc-insert-inv-prob", "hw-offload")  # fmt: skip
 
-#: Every option of the series as afxdp-facts 1.8 names it: option of the forwarder -> (key, a value, patch).
+#: Every option of the series: option of the forwarder -> (key, a value).
 PATCHED = {
-    "xsk_rx_ring": ("xsk-rx-ring", "512", "P1"),
-    "xsk_tx_ring": ("xsk-tx-ring", "512", "P1"),
-    "xsk_fill_ring": ("xsk-fill-ring", "1024", "P1"),
-    "xsk_comp_ring": ("xsk-comp-ring", "1024", "P1"),
-    "umem_frames": ("umem-frames", "8192", "P1"),
-    "umem_frame_size": ("umem-frame-size", "2048", "P2"),
-    "umem_headroom": ("umem-headroom", "0", "P2"),
-    "umem_hugepages": ("umem-hugepages", "2M", "P3"),
-    "busy_poll_us": ("busy-poll", "20", "P4"),
-    "busy_poll_budget": ("busy-poll-budget", "128", "P4"),
-    "prefer_busy_poll": ("prefer-busy-poll", "true", "P4"),
-    "rx_wakeup": ("rx-wakeup", "recvfrom", "P6"),
-    "tx_skb_budget": ("tx-skb-budget", "64", "P6"),
-    "shared_umem": ("shared-umem", "group1", "P7"),
-    "tx_copy": ("tx-copy", "auto", "P7"),
+    "xsk_rx_ring": ("xsk-rx-ring", "512"),
+    "xsk_tx_ring": ("xsk-tx-ring", "512"),
+    "xsk_fill_ring": ("xsk-fill-ring", "1024"),
+    "xsk_comp_ring": ("xsk-comp-ring", "1024"),
+    "umem_frames": ("umem-frames", "8192"),
+    "umem_frame_size": ("umem-frame-size", "2048"),
+    "umem_headroom": ("umem-headroom", "0"),
+    "umem_hugepages": ("umem-hugepages", "2M"),
+    "busy_poll_us": ("busy-poll", "20"),
+    "busy_poll_budget": ("busy-poll-budget", "128"),
+    "prefer_busy_poll": ("prefer-busy-poll", "true"),
+    "rx_wakeup": ("rx-wakeup", "recvfrom"),
+    "tx_skb_budget": ("tx-skb-budget", "64"),
+    "shared_umem": ("shared-umem", "group1"),
+    "tx_copy": ("tx-copy", "auto"),
 }
 #: Those of the offload of flows; a stock daemon knows the first key for other offloads.
-SERIES = "P9 (series 4.0.0-xdp)"
 OFFLOAD = {
-    "flow_offload": ("hw-offload", "true", SERIES),
-    "flow_entries": ("xdp-flow-entries", "1024", SERIES),
-    "flow_masks": ("xdp-flow-masks", "8", SERIES),
+    "flow_offload": ("hw-offload", "true"),
+    "flow_entries": ("xdp-flow-entries", "1024"),
+    "flow_masks": ("xdp-flow-masks", "8"),
 }
-ALL_KEYS = (*STOCK_KEYS, *(key for key, _, _ in (PATCHED | OFFLOAD).values()), "netdev-afxdp/show")
+ALL_KEYS = (*STOCK_KEYS, *(key for key, _ in (PATCHED | OFFLOAD).values()), "netdev-afxdp/show")
+
+
+def offloading(frames: dict[str, int]) -> bytes:
+    """What a daemon answers whose ports have forwarded that many frames by flows of XDP (`ovs_openflow.ASK`)."""
+    described, counted = b"", b""
+    for number, (port, count) in enumerate(frames.items(), 1):
+        values = {"xdp_flow_n_flows": 2, "xdp_flow_n_masks": 1, "xdp_flow_packets": count, "xdp_flow_misses": 1}
+        own = b"".join(
+            struct.pack(">B", len(name)) + name.encode() + struct.pack(">Q", n) for name, n in values.items()
+        )
+        own = struct.pack(">HHII2xH", 0xFFFF, 16 + len(own), 0xAA01, 2, len(values)) + own
+        own += bytes(-len(own) % 8)
+        described += struct.pack(">IH10x16s8x", number, 40, port.encode())
+        counted += struct.pack(">H2xI8x8Q", 80 + len(own), number, *range(8)) + own
+    bodies = (struct.pack(">H6x", kind) + entries for kind, entries in ((13, described), (4, counted)))
+    return b"".join(struct.pack(">BBHI", 6, 19, 8 + len(body), 1) + body for body in bodies)
+
+
 LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 MakeDut = Callable[..., Dut]
 
@@ -162,6 +163,26 @@ class OvsHost:
                     Path(word.removeprefix(mark)).touch()
         return FakeRunning(self.log)
 
+    def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        if path.name == "db.sock":
+            (column,) = {*params[1]["columns"]} - {"name"}
+            maps = {"b0": self.status["b0"], "xdplab0": '["driver_name","tun"]', "b1": self.status["b1"]}
+            rows = {name: json.loads(f'["map",[{text}]]') for name, text in maps.items()}
+            return [
+                {"rows": [{"name": name, column: rows[name] if column == "status" else ["set", []]} for name in rows]}
+            ]
+        answers = {
+            "dpctl/show": DPCTL_SHOW.format(**self.configs),
+            "dpif-netdev/pmd-rxq-show": RXQ_SHOW,
+            "netdev-afxdp/show": self.show,
+            "coverage/show": COVERAGE,
+            "exit": "",
+        }
+        return answers[method]
+
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        return offloading(self.offloaded) if any(self.offloaded.values()) else PORTS
+
     def exists(self, path: str | Path) -> bool:
         return Path(path).exists()
 
@@ -181,18 +202,4 @@ class OvsHost:
             return "/root/.cache/xdplab/ovs/0123456789abcdef\n"
         if argv[-1] == "--version":
             return self.version
-        answers = {
-            "dpctl/show": DPCTL_SHOW.format(**self.configs),
-            "dpif-netdev/pmd-rxq-show": RXQ_SHOW,
-            "netdev-afxdp/show": self.show,
-            "coverage/show": COVERAGE,
-        }
-        if argv[-1] in answers:
-            return answers[argv[-1]]
-        if "dump-ports" in argv:
-            return DUMP_PORTS + "".join(OFFLOADED_PORT % each for each in self.offloaded.items() if each[1])
-        if "--columns=name,status" in argv:
-            return STATUS % (self.status["b0"], self.status["b1"])
-        if "--columns=name,error" in argv:
-            return '{"data":[["b0",["set",[]]],["b1",["set",[]]]]}'
         return ""

@@ -18,8 +18,7 @@ from lab.startup import contradictions
 from xdplab.forwarders import Dut
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.hosts import Completed
-from xdplab.model import CpuLayout
-from xdplab.model import Path as Way
+from xdplab.model import CpuLayout, Path as Way
 from xdplab.testbed import Port
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"

@@ -85,7 +85,7 @@ def figure_text(point: PointSummary, figure: Figure) -> str:
     return "-" if value is None else number(value / figure.per)
 
 
-def own_columns(method: Method[Any]) -> tuple[Column, ...]:
+def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
     """As the method says; one that says none has its figures."""
     return method.columns or tuple(figure_column(each) for each in method.figures)
 

@@ -148,12 +148,12 @@ def compare_all(
 
     `points` is what a table shows: its comparisons are a family and corrected together (Holm).
     """
-    rows = list(points)
-    at_setting = {row.setting: row for row in rows if reference is not None and row.forwarder == reference.forwarder}
+    points = list(points)
+    at_setting = {one.setting: one for one in points if reference is not None and one.forwarder == reference.forwarder}
     found = {
-        row.point_id: compare_points(row, at_setting[row.setting], metric)
-        for row in rows
-        if row.setting in at_setting and row.point_id != at_setting[row.setting].point_id
+        one.point_id: compare_points(one, at_setting[one.setting], metric)
+        for one in points
+        if one.setting in at_setting and one.point_id != at_setting[one.setting].point_id
     }
     return corrected({point_id: one for point_id, one in found.items() if one is not None})
 

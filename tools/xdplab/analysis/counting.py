@@ -58,11 +58,9 @@ class CountingMethod(Method[SpecT]):
         return [self.place(point, figure) for point, figure in found]
 
     def notes(self, point: PointSummary) -> list[str]:
-        """Two levels of a figure."""
-        levels = [one.two_levels for one in self.contenders([point]) if one.figure.more and one.two_levels]
-        return [
-            f"{self.where(point)}: {point.forwarder}: two levels, {self.figures[0].unit}: {each}" for each in levels
-        ]
+        """A bimodal figure."""
+        splits = [one.bimodal for one in self.contenders([point]) if one.figure.more and one.bimodal]
+        return [f"{self.where(point)}: {point.forwarder}: bimodal, {self.figures[0].unit}: {each}" for each in splits]
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """Who is ahead at each place."""

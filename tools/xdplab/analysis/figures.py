@@ -16,9 +16,13 @@ MAX_LOSS = 0.01
 class Spread(Model):
     """Median and range of some values."""
 
+    #: Of the values.
     median: float
+    #: The lowest.
     low: float
+    #: The highest.
     high: float
+    #: How many there are.
     count: int
 
     @classmethod
@@ -41,6 +45,7 @@ class Spread(Model):
 class RepetitionFigures(Model):
     """What one repetition of a point gave. The dictionaries are by the key of a figure, as `ndr_pps`."""
 
+    #: From 0 on.
     repetition: int
     #: The machine disturbed some of it.
     disturbed: bool
@@ -50,8 +55,11 @@ class RepetitionFigures(Model):
     values: dict[str, float | None] = {}
     #: How a figure is called in a sentence, where that is not its own name.
     called: dict[str, str] = {}
+    #: Frames lost of those sent; of a search the loss that was tolerated.
     loss_ratio: float
+    #: Frames sent over the time that took, all streams.
     achieved_pps: float
+    #: Frames received over that time.
     forwarded_pps: float
     #: Load that the study asked for, over all streams; None where it did not state one.
     offered_pps: float | None = None

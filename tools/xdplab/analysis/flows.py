@@ -14,15 +14,23 @@ SHOWN = 5
 class FlowSummary(Model):
     """One flow over the repetitions of a point: sums, the extremes, and the mean over its frames."""
 
-    #: Number of the stream within the trial, and of the flow within the stream.
+    #: Number of the stream within the trial.
     stream: int
+    #: Of the stream.
     kind: Literal["latency", "load"]
+    #: Number of the flow within the stream.
     flow: int
+    #: Frames that left.
     sent: int
+    #: Frames that arrived.
     received: int
+    #: Frames that did not.
     lost: int
+    #: Shortest latency; None of load streams and where nothing arrived.
     min_us: float | None
+    #: Mean over its frames.
     mean_us: float | None
+    #: Longest.
     max_us: float | None
 
     @property

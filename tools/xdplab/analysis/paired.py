@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of one visit in pairs: the same with something and without it, in turns."""
+"""Trials of one repetition in pairs: the same with something and without it, in turns."""
 
 from collections.abc import Iterable
 

@@ -34,7 +34,7 @@ class Reproduction(Model):
 
     source: str
     setup: str
-    figure: PublishedFigure
+    published: PublishedFigure
     rows: tuple[Row, ...]
 
 
@@ -64,7 +64,7 @@ def reproduction(
     return Reproduction(
         source=document.source,
         setup=document.setup,
-        figure=figure,
+        published=figure,
         rows=tuple(row for row in rows if row.mpps or row.missing),
     )
 

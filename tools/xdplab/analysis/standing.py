@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from xdplab.analysis.answer import Answer
+from xdplab.analysis.bimodal import bimodal
 from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.levels import two_levels
 from xdplab.analysis.stats import significant
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure
@@ -54,10 +54,10 @@ class Contender:
         return 2 * limited > len(self._repetitions)
 
     @property
-    def two_levels(self) -> str:
+    def bimodal(self) -> str:
         """Where the repetitions fall into two groups, in words."""
-        levels = two_levels(self.values)
-        return levels.text() if levels else ""
+        split = bimodal(self.values)
+        return split.text() if split else ""
 
     @property
     def amount(self) -> str:
@@ -103,27 +103,27 @@ def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary
 
 
 def _several(groups: dict[str, list[Contender]]) -> bool:
-    return any(len(rows) > 1 for rows in groups.values())
+    return any(len(cases) > 1 for cases in groups.values())
 
 
 def _told(where: str, groups: dict[str, list[Contender]]) -> str:
-    parts = [(f"of {of} " if of else "") + _standing(rows) for of, rows in groups.items() if len(rows) > 1]
+    parts = [(f"of {of} " if of else "") + _standing(cases) for of, cases in groups.items() if len(cases) > 1]
     return f"{where}: {'; '.join(parts)}."
 
 
-def _standing(rows: Sequence[Contender]) -> str:
+def _standing(cases: Sequence[Contender]) -> str:
     """The case whose every repetition is better than every one of all others, or those that cannot be told apart."""
-    clean = [row for row in rows if not row.mostly_disturbed]
+    clean = [one for one in cases if not one.mostly_disturbed]
     if len(clean) < 2:
         return f"{_CANNOT}: the machine was disturbed"
-    leader, *others = sorted(clean, key=lambda row: row.speed(median(row.values)), reverse=True)
+    leader, *others = sorted(clean, key=lambda one: one.speed(median(one.values)), reverse=True)
     worst = min(leader.speed(value) for value in leader.values)
-    if any(row.took_all for row in others):  # they may do better than they did
-        told = _list([f"{row.name} ({row.amount})" for row in clean if row.took_all])
+    if any(one.took_all for one in others):  # they may do better than they did
+        told = _list([f"{one.name} ({one.amount})" for one in clean if one.took_all])
         return f"{_CANNOT}: {told} took all that the tester sent, so the tester was the limit"
-    level = [row for row in others if max(row.speed(value) for value in row.values) >= worst]
-    if level:
-        return f"{_list([f'{row.name} ({row.amount})' for row in (leader, *level)])} cannot be told apart"
+    tied = [one for one in others if max(one.speed(value) for value in one.values) >= worst]
+    if tied:
+        return f"{_list([f'{one.name} ({one.amount})' for one in (leader, *tied)])} cannot be told apart"
     second = others[0]
     ratio = leader.speed(median(leader.values)) / second.speed(median(second.values))
     closest = worst / max(second.speed(value) for value in second.values)

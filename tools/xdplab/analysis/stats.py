@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ratio of paired measurements, where it lies, and whether it may be called different from 1.
 
-Two visits of the same repetition make a pair. The ratio is the geometric mean over the pairs; its 99 % interval is
-Student's t on the log ratios with a floor under its half-width. The floor is there because t believes what it has seen:
-a machine has slow spells, and those that one side's few visits happened to miss are in no spread. Over n pairs a spell
-that comes with up to a share of 1 - 0.05^(1/n) of the visits goes unseen once in twenty studies. It moves the mean by
-that share of its depth, so the half-width is at least that: with a depth of 4/3 (a rate a quarter lower), 20 % at 3
-pairs, 14 % at 5, 9 % at 8, 6 % at 14. Two levels seen on either side are a spell whose depth is known, and count if
-they are deeper. The resolution of the measure (width of a search, bucket of a histogram) is a floor as well. Spread and
-floor add as squares.
+Repetitions of two points that have the same number make a pair. The ratio is the geometric mean over the pairs; its
+99 % interval is Student's t on the log ratios with a floor under its half-width. The floor is there because t believes
+what it has seen: a machine has slow spells, and those that the few repetitions of one side happened to miss are in no
+spread. Over n pairs a spell that comes with up to a share of 1 - 0.05^(1/n) of the repetitions goes unseen once in
+twenty studies. It moves the mean by that share of its depth, so the half-width is at least that: with a depth of 4/3 (a
+rate a quarter lower), 20 % at 3 pairs, 14 % at 5, 9 % at 8, 6 % at 14. A bimodal side shows how deep a spell is, which
+counts if it is deeper. The resolution of the measure (width of a search, bucket of a histogram) is a floor as well.
+Spread and floor add as squares.
 
 So a factor of two is told from three pairs, a tenth from twelve to fourteen. `differs` says that the interval leaves
 out 1, or that every pair lies apart by a factor of two in the same direction: then, where t on few unlike pairs says
@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 
-from xdplab.analysis.levels import Levels, two_levels
+from xdplab.analysis.bimodal import Bimodal, bimodal
 from xdplab.model import Model
 from xdplab.model.digits import significant as significant
 
@@ -37,9 +37,9 @@ CONFIDENCE = 0.99
 MIN_PAIRS = 3
 #: Every pair apart by this factor in the same direction is a difference whatever t says; its square within a family.
 CLEAR = 2.0
-#: How far apart a machine's levels are when nothing is known of it: a rate a quarter lower, a time a third longer.
+#: How far apart a machine's speeds are when nothing is known of it: a rate a quarter lower, a time a third longer.
 DEPTH = 4 / 3
-#: How often a slow level may go unseen in all visits of a side, at `CONFIDENCE`; less in a family, in proportion.
+#: How often a slow spell may go unseen in all repetitions of a side, at `CONFIDENCE`; less in a family, in proportion.
 UNSEEN = 0.05
 
 #: Wider than this either way an interval is told in words; `_WIDEST` keeps its logarithm finite.
@@ -52,9 +52,13 @@ _Way = Literal["none", "student-t", "each-pair"]
 class Interval(Model):
     """A ratio, and where it lies at the stated confidence; bounds are None with fewer than three pairs."""
 
+    #: Geometric mean over the pairs.
     ratio: float
+    #: Lower bound.
     low: float | None
+    #: Upper bound.
     high: float | None
+    #: How many there are.
     pairs: int
     #: Of the verdict; within a family (`together`) of all its verdicts at once.
     confidence: float = CONFIDENCE
@@ -68,15 +72,17 @@ class Interval(Model):
     least: float | None = None
     #: The pair farthest from 1, likewise.
     most: float | None = None
-    #: The deeper of the two levels that a side was seen to have.
-    two_levels: Levels | None = None
+    #: Of a side that was seen to be so, the one that is farther apart.
+    bimodal: Bimodal | None = None
     #: Standard error of the mean log ratio.
     error: float | None = None
-    #: How deep a slow level is taken to be, as a ratio, and the relative resolution of the measure: what made `floor`.
+    #: How deep a slow spell is taken to be, as a ratio; with `resolution` it made `floor`.
     depth: float = DEPTH
+    #: Relative difference that the measure tells apart.
     resolution: float = 0.0
-    #: Comparisons that the verdict was corrected for, and p after Holm.
+    #: Comparisons that the verdict was corrected for.
     family: int = 1
+    #: p after Holm.
     corrected_p: float | None = None
 
     @property
@@ -114,14 +120,22 @@ class Interval(Model):
 class Difference(Model):
     """A difference in the unit of what was measured; otherwise as `Interval`."""
 
+    #: Over the pairs.
     mean: float
+    #: Lower bound; None with fewer than three pairs.
     low: float | None
+    #: Upper bound.
     high: float | None
+    #: How many there are.
     pairs: int
+    #: Of the bounds.
     confidence: float = CONFIDENCE
+    #: How they were found.
     method: Literal["none", "student-t"] = "none"
+    #: Half-width below which the interval never is.
     floor: float = 0.0
-    two_levels: Levels | None = None
+    #: As of a ratio.
+    bimodal: Bimodal | None = None
 
     @property
     def differs(self) -> bool:
@@ -138,15 +152,15 @@ def ratio_interval(
 ) -> Interval | None:
     """Geometric mean of `a / b` over paired measurements, with its interval; None without a usable pair.
 
-    `resolution`: two values nearer than this (relative) are one to the measure. `depth`: how far apart the levels of
-    this machine are, as a ratio of at least 1, where its history says it; None where no level can meet one side alone,
+    `resolution`: two values nearer than this (relative) are one to the measure. `depth`: how far apart the speeds of
+    this machine are, as a ratio of at least 1, where its history says it; None where no speed can meet one side alone,
     as in one process that is measured with and without something in turns.
     """
     usable = [(a, b) for a, b in pairs if a > 0 and b > 0]
     if not usable:
         return None
     logs = np.log([a / b for a, b in usable])
-    levels = _deeper(usable)
+    split = _deeper(usable)
     one_way = bool((logs > 0).all() or (logs < 0).all())
     sizes = np.abs(logs)
     found = Interval(
@@ -157,9 +171,9 @@ def ratio_interval(
         confidence=confidence,
         least=math.exp(sizes.min()) if one_way else None,
         most=math.exp(sizes.max()) if one_way else None,
-        two_levels=levels,
+        bimodal=split,
         error=_error(logs) if len(logs) >= MIN_PAIRS else None,
-        depth=_deepest(depth, levels),
+        depth=_deepest(depth, split),
         resolution=resolution,
     )
     return found if found.error is None else _bounded(found.model_copy(update={"p": _p(found)}), 1 - confidence)
@@ -205,10 +219,10 @@ def difference_interval(
         return None
     differences = np.array([a - b for a, b in pairs])
     mean, count = float(differences.mean()), len(pairs)
-    levels = _deeper(pairs)
+    split = _deeper(pairs)
     if count < MIN_PAIRS:
-        return Difference(mean=mean, low=None, high=None, pairs=count, confidence=confidence, two_levels=levels)
-    deep = math.log(_deepest(depth, levels)) * float(np.abs(pairs).mean())  # so that it says the same as the ratio
+        return Difference(mean=mean, low=None, high=None, pairs=count, confidence=confidence, bimodal=split)
+    deep = math.log(_deepest(depth, split)) * float(np.abs(pairs).mean())  # so that it says the same as the ratio
     half, floor = _half_width(1 - confidence, count, _error(differences), deep, resolution)
     return Difference(
         mean=mean,
@@ -218,7 +232,7 @@ def difference_interval(
         confidence=confidence,
         method="student-t",
         floor=floor,
-        two_levels=levels,
+        bimodal=split,
     )
 
 
@@ -271,16 +285,16 @@ def _error(data: np.ndarray) -> float:
     return float(data.std(ddof=1)) / math.sqrt(len(data))
 
 
-def _deeper(pairs: Sequence[tuple[float, float]]) -> Levels | None:
-    """The deeper of the two levels of either side."""
-    found = [levels for side in zip(*pairs, strict=True) if (levels := two_levels(side)) is not None]
-    return max(found, key=lambda levels: levels.apart, default=None)
+def _deeper(pairs: Sequence[tuple[float, float]]) -> Bimodal | None:
+    """That of either side whose groups are farther apart."""
+    found = [split for side in zip(*pairs, strict=True) if (split := bimodal(side)) is not None]
+    return max(found, key=lambda split: split.apart, default=None)
 
 
-def _deepest(depth: float | None, levels: Levels | None) -> float:
+def _deepest(depth: float | None, split: Bimodal | None) -> float:
     if depth is None:
         return 1.0
-    return max(depth, levels.apart) if levels else depth
+    return max(depth, split.apart) if split else depth
 
 
 def _bound(value: float) -> str:

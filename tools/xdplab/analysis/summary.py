@@ -10,88 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import SerializeAsAny
-
 from xdplab.analysis.distribution import Distribution, carried, distribution
 from xdplab.analysis.figures import RepetitionFigures, known_median
-from xdplab.analysis.flows import FlowSummary, flows_of
+from xdplab.analysis.flows import flows_of
+from xdplab.analysis.point import PointSummary as PointSummary  # imported from here by who reads summaries
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, PointFigures, make_method
-from xdplab.model import Model, RunRecord, Shown, TrialRecord
+from xdplab.model import RunRecord, TrialRecord
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
 #: stalls that leave a trial undisturbed is less.
 TESTER_LIMIT_RATIO = 0.01
-
-
-class PointSummary(Model):
-    """What `xdplab show --json` prints for a point."""
-
-    point_id: str
-    forwarder: str
-    #: What the method does of several things it can do: a workload, a rate.
-    levels: dict[str, Any] = {}
-    #: The same for points that differ in the forwarder only: what may be divided by one another.
-    setting: str
-    mode: Shown
-    path: str
-    quantity: str
-    frame_bytes: int | str
-    knobs: dict[str, Any]
-    cpus: str
-    offered_pps: float | None
-    achieved_pps: float | None
-    forwarded_pps: float | None
-    loss_ratio: float | None
-    p50_us: float | None
-    p50_us_range: tuple[float, float] | None
-    p99_us: float | None
-    p999_us: float | None
-    p99999_us: float | None
-    min_us: float | None
-    max_us: float | None
-    samples: int
-    duplicated: int
-    out_of_order: int
-    #: Repetitions that the study asked for, that were measured, and those of them that the machine left undisturbed.
-    planned: int
-    repetitions: int
-    clean: int
-    #: Trials that were disturbed.
-    disturbed: int
-    #: Repetitions that were begun, those made anew included, and in how many of them a trial failed.
-    begun: int
-    failed: int
-    loss_ratio_all: float | None
-    p50_us_all: float | None
-    p99_us_all: float | None
-    p999_us_all: float | None
-    #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
-    #: than lies above them.
-    machine_tail: tuple[str, ...]
-    tester_limited: bool
-    status: str
-    reason: str
-    #: What its method says of it beside (`Method.point_figures`).
-    figures: SerializeAsAny[PointFigures] = PointFigures()
-    #: Parts of the method that its tester has no figures for, and why.
-    unsupported_clauses: dict[str, str] = {}
-    #: Who measured it, in a study with several testers.
-    tester: str = ""
-    by_repetition: tuple[RepetitionFigures, ...]
-    #: Flows that have figures of their own, all streams, and the worst of them: most loss, then longest latency.
-    flows: int = 0
-    worst_flows: tuple[FlowSummary, ...] = ()
-    #: Frames that the tester's own card dropped; they are not in what was sent.
-    tx_drops: int = 0
-    #: The same of what is measured in the same visits beside (`Method.beside`).
-    beside: dict[str, "PointSummary"] = {}
-
-    @property
-    def repeats(self) -> str:
-        """`5`, or `2 clean of 5`."""
-        return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"
 
 
 def counted(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
@@ -101,7 +31,7 @@ def counted(method: Method[Any], trials: Sequence[TrialRecord], clause: str = ""
 
 
 def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The first of each repetition: a method may measure more than one thing in a visit, and has figures for these."""
+    """The first of each repetition: a method may measure more than one thing in it, and has figures for these."""
     first: dict[int, TrialRecord] = {}
     for trial in trials:
         of_clause = trial.clause == clause if clause else trial.clause not in method.beside
@@ -208,7 +138,7 @@ def _gone(trial: TrialRecord) -> float:
 
 
 def _repetitions(measured: Sequence[TrialRecord], own: Iterable[RepetitionFigures]) -> tuple[RepetitionFigures, ...]:
-    """Latency, the method's own figures, or both of each repetition: a method may measure the two in one visit."""
+    """Latency, the method's own figures, or both of each repetition: a method may measure the two in one repetition."""
     found = {one.repetition: one for one in own}
     for trial in measured:
         timed, other = _figures(trial), found.get(trial.repetition)

@@ -21,8 +21,8 @@ _BY = {"method", "tester", "testbed"}
 _Record = TypeVar("_Record")
 
 
-class Level(Model):
-    """Consecutive runs between which the figure did not change; `change` is against the level before."""
+class Stretch(Model):
+    """Consecutive runs between which the figure did not change; `change` is against the stretch before."""
 
     first: str
     last: str
@@ -30,7 +30,7 @@ class Level(Model):
     #: Mean over all repetitions of these runs, in the metric's unit.
     mean: float
     change: Literal["first", "better", "worse"]
-    #: Key -> (before, now) of what differs in the environment at the step into this level.
+    #: Key -> (before, now) of what differs in the environment at the step into this one.
     environment: dict[str, tuple[Any, Any]] = {}
 
 
@@ -40,7 +40,7 @@ class Trend(Model):
     forwarder: str
     point_id: str
     metric: str
-    levels: tuple[Level, ...]
+    stretches: tuple[Stretch, ...]
 
 
 def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> list[Trend]:
@@ -63,8 +63,8 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
                 if (values := _values(summaries, point_id, figure.key))
             ]
             if len(series) >= MIN_RUNS:
-                steps = levels(series, figure.precision, figure.more, environment_difference)
-                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, levels=steps))
+                steps = stretches(series, figure.precision, figure.more, environment_difference)
+                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, stretches=steps))
     return found
 
 
@@ -73,18 +73,18 @@ def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> li
     return [value for one in figures if not doubtful(one, metric) and (value := one.value(metric))]
 
 
-def levels(
+def stretches(
     series: Sequence[tuple[str, _Record, list[float]]],
     precision: float,
     more_is_better: bool,
     difference: Callable[[_Record, _Record], dict[str, tuple[Any, Any]]],
-) -> tuple[Level, ...]:
+) -> tuple[Stretch, ...]:
     """Groups of runs (name, record, figures; in the order of their time) whose figure is alike.
 
     `precision`: how many of what the figure is worth telling in make one of its unit; `difference`: of two records.
     """
     groups = jumpavg.classify([[value * precision for value in values] for _, _, values in series])
-    found: list[Level] = []
+    found: list[Stretch] = []
     start = 0
     for group in groups:
         size = len(group.run_list)
@@ -95,6 +95,6 @@ def levels(
             change = "better" if (mean > found[-1].mean) == more_is_better else "worse"
             environment = difference(series[start - 1][1], series[start][1])
         first, last = series[start][0], series[start + size - 1][0]
-        found.append(Level(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
+        found.append(Stretch(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
         start += size
     return tuple(found)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab calibrate`: what the tester itself does on the direct link, interleaved, with ranges."""
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -67,9 +68,7 @@ class Found(Model):
         )
 
 
-def measure_tester(
-    spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None] = lambda text: None
-) -> Found:
+def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None]) -> Found:
     """Bring the testbed up, measure, take it down. `progress` is told of each of `TRIALS` trials a repetition.
 
     Raises:
@@ -116,9 +115,8 @@ def measure_tester(
 def _run(context: TesterContext, pps: float | None, duration_s: float, sender: str) -> TrialResult:
     kind = "load" if pps is None else "latency"
     stream = StreamSpec(kind=kind, pps=pps, frame_bytes=_FRAME_BYTES)
-    return Xdpgen(sender=sender).run(
-        context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1)
-    )
+    with contextlib.closing(Xdpgen(sender=sender)) as tester:
+        return tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
 
 
 def _paced(pps: float, results: Sequence[TrialResult]) -> Paced:

@@ -45,7 +45,7 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool) -> None:
         shown = {"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]}
         print(json.dumps(shown, indent=1))
     elif trend:
-        print(trend_table((each.forwarder, each.metric, each.levels) for each in trend))
+        print(trend_table((each.forwarder, each.metric, each.stretches) for each in trend))
 
 
 def _with_verdict(found: Comparison) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, version_of, why_no_tap
 from xdplab.model import XdplabError
-from xdplab.testers.trex_server import HOW_TO_GET
-from xdplab.testers.trex_server import find as find_trex
+from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
 from xdplab.tools import bpf_program
 
 _CPU = "/sys/devices/system/cpu"

@@ -110,7 +110,7 @@ def _features(host: Host, ifname: str) -> list[Check]:
         "AF_XDP zero-copy": ("xsk-zerocopy" in able, "copy mode only"),
         "AF_XDP busy polling": (busy, "inactive: the driver does not tie its queues to NAPIs (kernel 6.13 and later)"),
     }
-    mend = "a NIC and kernel whose driver has it; rows that need it are marked unsupported"
+    mend = "a NIC and kernel whose driver has it; points that need it are marked unsupported"
     text = f"{driver} on {release}: "
     return [
         check(f"{ifname} {name}", good, text + ("yes" if good else why), mend, required=False, host=host.name)

@@ -24,15 +24,15 @@ def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | st
         load = share or (f"{stated / 1000:g} kpps" if stated else "-")
         knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
         rows.append([point.title, point.path, str(traffic.frame_bytes), traffic.probes_text, load, knobs])
-    visits = [visit for visit in plan.visits if visit.point.id not in reasons]
-    traffic_s = sum(sum(plan.method.trials(visit.point.traffic)) for visit in visits)
+    left = [each for each in plan.order if each.point.id not in reasons]
+    traffic_s = sum(sum(plan.method.trials(each.point.traffic)) for each in left)
     left_out = f" ({plan.left_out} combinations are left out by constraints)" if plan.left_out else ""
     lines = [columns(rows), f"{len(plan.points)} points, design {study.design.kind}{left_out}"]
     if isinstance(unsupported, str):
         lines.append(f"unsupported points: not looked for: {unsupported}")
     lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
     lines.append(
-        f"{study.repetitions} repetitions of each, {len(visits)} in all, {duration(traffic_s)} of traffic, about "
-        f"{duration(traffic_s + OVERHEAD_S * len(visits))} with starts, without calibration and repeats"
+        f"{study.repetitions} repetitions of each, {len(left)} in all, {duration(traffic_s)} of traffic, about "
+        f"{duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
     )
     return "\n".join(lines)

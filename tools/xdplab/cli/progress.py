@@ -88,7 +88,7 @@ class ConsoleListener(Listener):
         else:
             self.note(text)
 
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """Move the bar; without a terminal remember the time left for the trial's line."""
         self._left_s = left_s
         if self._progress is not None and self._task is not None:

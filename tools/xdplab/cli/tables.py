@@ -9,7 +9,7 @@ from typing import Any
 from xdplab.analysis import Comparison, PointSummary
 from xdplab.analysis.columns import columns_of, figure_text
 from xdplab.analysis.overhead import Overhead, overhead
-from xdplab.analysis.trend import Level
+from xdplab.analysis.trend import Stretch
 from xdplab.methods import Method, figure
 from xdplab.model import TrialRecord, plain
 from xdplab.model.digits import number
@@ -102,17 +102,17 @@ def comparison_table(
     return "\n".join([f"{reference} -> {run}", columns(table), *told])
 
 
-def trend_table(trends: Iterable[tuple[str, str, Sequence[Level]]]) -> str:
-    """One row per level of each figure (forwarder, metric, levels), below each step what differs in the environment."""
+def trend_table(trends: Iterable[tuple[str, str, Sequence[Stretch]]]) -> str:
+    """One row per stretch of each figure (forwarder, metric, stretches); below, how the environment differs at each."""
     rows = [["forwarder", "metric", "runs", "mean", "change", "from", "to"]]
     notes = []
-    for title, metric, levels in trends:
-        for level in levels:
-            rows.append([title, metric, str(level.runs), number(level.mean), level.change, level.first, level.last])
-            if level.change != "first":
-                changed = "; ".join(_changed(key, *values) for key, values in level.environment.items())
+    for title, metric, stretches in trends:
+        for one in stretches:
+            rows.append([title, metric, str(one.runs), number(one.mean), one.change, one.first, one.last])
+            if one.change != "first":
+                changed = "; ".join(_changed(key, *values) for key, values in one.environment.items())
                 notes.append(
-                    f"{title} {metric} {level.change} from {level.first} on: "
+                    f"{title} {metric} {one.change} from {one.first} on: "
                     f"{f'environment differs: {changed}' if changed else 'the environment is the same'}"
                 )
     return "\n".join(["trend, groups of runs that are alike (jumpavg)", columns(rows), *notes])

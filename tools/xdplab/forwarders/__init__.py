@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices under test. Each is found through the entry point group `xdplab.forwarders`."""
 
-from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.registry import forwarder_names, make_forwarder
+from xdplab.forwarders.base import Dut as Dut, Forwarder as Forwarder
+from xdplab.forwarders.registry import forwarder_names as forwarder_names, make_forwarder as make_forwarder

@@ -56,7 +56,7 @@ OptionsT = TypeVar("OptionsT", bound=Model)
 
 
 class Forwarder(ABC, Generic[OptionsT]):
-    """Base of all forwarders. An object serves one point visit: it is started once and stopped once."""
+    """Base of all forwarders. An object serves one repetition of a point: it is started once and stopped once."""
 
     #: Name in studies and on command lines.
     name: ClassVar[str]

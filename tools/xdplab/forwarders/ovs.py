@@ -5,13 +5,14 @@ Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`), or 
 compared is how frames get in and out of the switch, so nothing may depend on MAC learning.
 """
 
-import json
+import contextlib
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
+from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
@@ -19,16 +20,14 @@ from xdplab.forwarders.ovs_readback import (
     afxdp_show,
     busy_polling,
     coverage_totals,
-    interface_maps,
+    ovsdb_map,
     port_configs,
-    port_counters,
     rxq_places,
 )
 from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
-from xdplab.hosts.together import together
 from xdplab.model import PointFailed, XdplabError
 
 #: Not `br0`, which a machine may have.
@@ -120,8 +119,8 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         """
         daemon = self._running.get("ovs-vswitchd")
         if daemon is not None and daemon.poll() is None and self._dut is not None:
-            exit_cleanly = [self.build.appctl, "-t", self._path("ovs-vswitchd.ctl"), "--timeout=5", "exit", "--cleanup"]
-            if self._dut.host.run(exit_cleanly, check=False).returncode == 0:
+            with contextlib.suppress(XdplabError):
+                self._control("exit", "--cleanup", timeout_s=5.0)
                 daemon.wait(5.0)
         for name in ("ovs-vswitchd", "ovsdb-server"):
             process = self._running.pop(name, None)
@@ -147,13 +146,9 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def counters(self) -> dict[str, Any]:
         """Statistics of each port, and how often the code of netdev-afxdp met what it counts (`coverage`)."""
         assert self._dut is not None
-        dump = ["-O", "OpenFlow15", "--names", "dump-ports", f"unix:{self._path(_BRIDGE + '.mgmt')}"]
-        host = self._dut.host
-        coverage, dumped = together(
-            lambda: self._appctl("coverage/show"), lambda: host.run([self.build.ofctl, *dump]).stdout
-        )
-        ports = port_counters(dumped)
-        ports.pop("LOCAL", None)
+        told = self._dut.host.exchange(self._dut.rundir / f"{_BRIDGE}.mgmt", ovs_openflow.ASK, ovs_openflow.END)
+        ports = ovs_openflow.port_counters(told)
+        coverage = self._control("coverage/show")
         ports.pop(_BRIDGE, None)
         return {**ports, "coverage": coverage_totals(coverage, "afxdp_")}
 
@@ -164,10 +159,9 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def mode(self) -> dict[str, Any]:
         """What the build is, what each port tells of itself, and which core polls which queue."""
-        rxqs, told = together(lambda: self._appctl("dpif-netdev/pmd-rxq-show"), self._told)
-        places = [place.model_dump() for place in rxq_places(rxqs)]
+        places = [place.model_dump() for place in rxq_places(self._control("dpif-netdev/pmd-rxq-show"))]
         build = {key: self._facts[key] for key in ("name", "version", "key") if key in self._facts}
-        return {"build": build, "ovs": told, "rxqs": places}
+        return {"build": build, "ovs": self._told(), "rxqs": places}
 
     def ineffective(self) -> str | None:
         """The first option that OVS took without a word and does not show to be in force."""
@@ -217,11 +211,11 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         """Port -> what it tells of itself: configuration, status, and `netdev-afxdp/show` where a build has it."""
         assert self._dut is not None
         names = [self.interface(index, self._dut)[0] for index in range(len(self._dut.ports))]
-        configs = port_configs(self._appctl("dpctl/show"))
-        statuses = interface_maps(self._vsctl("--format=json", "--columns=name,status", "list", "Interface"))
+        configs = port_configs(self._control("dpctl/show"))
+        statuses = {name: ovsdb_map(status) for name, status in self._interfaces("status").items()}
         told: dict[str, dict[str, Any]] = {name: {**configs.get(name, {}), **statuses.get(name, {})} for name in names}
         if _SHOW in self._knows(self._dut.host):
-            shown = afxdp_show(self._appctl(_SHOW))
+            shown = afxdp_show(self._control(_SHOW))
             for name in names:
                 show = shown.get(name, {})
                 told[name] |= {**busy_polling(told[name], show), "show": show}
@@ -270,9 +264,18 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         except XdplabError as exc:
             raise PointFailed(f"{self.name}: {self.crashed() or exc}") from None
 
-    def _appctl(self, *args: str) -> str:
+    def _control(self, command: str, *args: str, timeout_s: float = 30.0) -> str:
+        """What the daemon answers a command with: no program is started for it, which takes 20 ms and more."""
         assert self._dut is not None
-        return self._dut.host.run([self.build.appctl, "-t", self._path("ovs-vswitchd.ctl"), *args]).stdout
+        socket = self._dut.rundir / "ovs-vswitchd.ctl"
+        return str(self._dut.host.ask_socket(socket, command, *args, timeout_s=timeout_s))
+
+    def _interfaces(self, column: str) -> dict[str, Any]:
+        """Name -> what the database has in a column of it (RFC 7047 section 5.1)."""
+        assert self._dut is not None
+        select = {"op": "select", "table": "Interface", "where": [], "columns": ["name", column]}
+        told = self._dut.host.ask_socket(self._dut.rundir / "db.sock", "transact", "Open_vSwitch", select)
+        return {row["name"]: row[column] for row in told[0]["rows"]}
 
     def _add_bridge(self, dut: Dut) -> list[str]:
         """The bridge with all ports in one transaction; returns their names.
@@ -287,9 +290,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             commands += ["--", "add-port", _BRIDGE, name, "--", "set", "Interface", name, *columns]
             names.append(name)
         self._vsctl(*commands)
-        for name, error in json.loads(self._vsctl("--format=json", "--columns=name,error", "list", "Interface"))[
-            "data"
-        ]:
+        for name, error in self._interfaces("error").items():
             if error != ["set", []]:
                 raise PointFailed(f"{self.name}: port {name}: {error}")
         return names

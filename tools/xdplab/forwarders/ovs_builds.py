@@ -34,7 +34,6 @@ class Build:
     ovsdb_server: str
     ovsdb_tool: str
     vsctl: str
-    appctl: str
     ofctl: str
     schema: str
     #: The folder that `ovs/build` made; None: packages of the distribution.
@@ -43,7 +42,7 @@ class Build:
     @property
     def programs(self) -> tuple[str, ...]:
         """Everything that must be there."""
-        return (self.vswitchd, self.ovsdb_server, self.ovsdb_tool, self.vsctl, self.appctl, self.ofctl, self.schema)
+        return (self.vswitchd, self.ovsdb_server, self.ovsdb_tool, self.vsctl, self.ofctl, self.schema)
 
 
 def find_build(name: str, stock_daemon: str) -> Build:
@@ -60,7 +59,6 @@ def find_build(name: str, stock_daemon: str) -> Build:
             ovsdb_server="/usr/sbin/ovsdb-server",
             ovsdb_tool="ovsdb-tool",
             vsctl="ovs-vsctl",
-            appctl="ovs-appctl",
             ofctl="ovs-ofctl",
             schema="/usr/share/openvswitch/vswitch.ovsschema",
         )
@@ -71,7 +69,6 @@ def find_build(name: str, stock_daemon: str) -> Build:
         ovsdb_server=str(folder / "ovsdb-server"),
         ovsdb_tool=str(folder / "ovsdb-tool"),
         vsctl=str(folder / "ovs-vsctl"),
-        appctl=str(folder / "ovs-appctl"),
         ofctl=str(folder / "ovs-ofctl"),
         schema=str(folder / "vswitch.ovsschema"),
         folder=str(folder),

@@ -22,7 +22,7 @@ class Key:
     #: Column and keys: the first key that a build knows is used (names change between versions).
     column: Literal["options", "other_config", "Open_vSwitch"]
     names: tuple[str, ...]
-    #: Patch of our series that brings it; "": OVS has it.
+    #: Patch that brings it, by the name that it has in each of our series; "": OVS has it.
     patch: str = ""
     #: A key that comes with it, where OVS has had the key itself for other purposes; "": the key tells.
     mark: str = ""
@@ -83,7 +83,7 @@ def keys(model: type[Model]) -> frozenset[str]:
 
 
 def _interface(name: str, patch: str = "", **proof: Any) -> Key:
-    return Key("options", (name,), patch, **proof)
+    return Key("options", (name,), patch and f"netdev-afxdp-{patch}", **proof)
 
 
 def _power_of_two(value: int) -> int:
@@ -142,10 +142,13 @@ _PAGES = {"none": "4K"}
 #: the first frame before.
 _NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no NAPI id, as veth, cannot busy-poll"
 
-#: What brings the offload of flows.
-_XDP = "P9 (series 4.0.0-xdp)"
-
 Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]
+
+#: Names of patches; their numbers differ from series to series.
+_RINGS = "Add-options-for-rings-and-umem-frames"
+_FRAMES = "Add-options-for-frame-size-and-headroom"
+_BUSY_POLL = "Add-preferred-busy-polling"
+_XDP = "Add-an-XDP-program-with-a-flow-table"
 
 
 class OvsOptions(Model):
@@ -209,44 +212,60 @@ class OvsAfxdpOptions(PmdOptions):
     ] = "native"
     n_rxq: Annotated[int, Field(ge=1, le=16), _interface("n_rxq")] = 1
     use_need_wakeup: Annotated[bool | None, _interface("use-need-wakeup")] = None
-    xsk_rx_ring: Annotated[Ring | None, _interface("xsk-rx-ring", "P1")] = None
-    xsk_tx_ring: Annotated[Ring | None, _interface("xsk-tx-ring", "P1")] = None
-    xsk_fill_ring: Annotated[Ring | None, _interface("xsk-fill-ring", "P1")] = None
-    xsk_comp_ring: Annotated[Ring | None, _interface("xsk-comp-ring", "P1")] = None
+    xsk_rx_ring: Annotated[Ring | None, _interface("xsk-rx-ring", _RINGS)] = None
+    xsk_tx_ring: Annotated[Ring | None, _interface("xsk-tx-ring", _RINGS)] = None
+    xsk_fill_ring: Annotated[Ring | None, _interface("xsk-fill-ring", _RINGS)] = None
+    xsk_comp_ring: Annotated[Ring | None, _interface("xsk-comp-ring", _RINGS)] = None
     #: 0: twice the sum of the rings.
     umem_frames: Annotated[
         Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_power_of_two)] | None,
-        _interface("umem-frames", "P1", expected=lambda frames: None if frames == "0" else frames),
+        _interface("umem-frames", _RINGS, expected=lambda frames: None if frames == "0" else frames),
     ] = None
     umem_frame_size: Annotated[
         Annotated[int, Field(ge=2048, le=4096), AfterValidator(_power_of_two)] | None,
-        _interface("umem-frame-size", "P2"),
+        _interface("umem-frame-size", _FRAMES),
     ] = None
-    umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", "P2")] = None
+    umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", _FRAMES)] = None
     umem_hugepages: Annotated[
         Literal["none", "2M", "1G"] | None,
-        _interface("umem-hugepages", "P3", proof=("umem-pages",), expected=lambda pages: _PAGES.get(pages, pages)),
+        _interface(
+            "umem-hugepages",
+            "Add-option-for-huge-pages",
+            proof=("umem-pages",),
+            expected=lambda pages: _PAGES.get(pages, pages),
+        ),
     ] = None
     busy_poll_us: Annotated[
         Annotated[int, Field(ge=0, le=1_000_000)] | None,
         _interface(
-            "busy-poll", "P4", proof=("busy-poll-active",), expected=lambda us: str(us != "0").lower(), hint=_NO_NAPI_ID
+            "busy-poll",
+            _BUSY_POLL,
+            proof=("busy-poll-active",),
+            expected=lambda us: str(us != "0").lower(),
+            hint=_NO_NAPI_ID,
         ),
     ] = None
-    busy_poll_budget: Annotated[Annotated[int, Field(ge=1, le=65535)] | None, _interface("busy-poll-budget", "P4")] = (
-        None
-    )
-    prefer_busy_poll: Annotated[bool | None, _interface("prefer-busy-poll", "P4")] = None
-    rx_wakeup: Annotated[Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "P6")] = None
+    busy_poll_budget: Annotated[
+        Annotated[int, Field(ge=1, le=65535)] | None, _interface("busy-poll-budget", _BUSY_POLL)
+    ] = None
+    prefer_busy_poll: Annotated[bool | None, _interface("prefer-busy-poll", _BUSY_POLL)] = None
+    rx_wakeup: Annotated[
+        Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "Add-option-for-RX-wakeup")
+    ] = None
     tx_skb_budget: Annotated[
         Annotated[int, Field(ge=32, le=32768)] | None,
-        _interface("tx-skb-budget", "P6", hint="the kernel has XDP_MAX_TX_SKB_BUDGET from Linux 6.17 on"),
+        _interface(
+            "tx-skb-budget",
+            "Add-option-for-transmit-budget",
+            hint="the kernel has XDP_MAX_TX_SKB_BUDGET from Linux 6.17 on",
+        ),
     ] = None
     #: Ports of one group share their UMEM.
     shared_umem: Annotated[
-        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")] | None, _interface("shared-umem", "P7")
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")] | None,
+        _interface("shared-umem", "Share-the-umem-of-a-group-of-ports"),
     ] = None
-    tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "P7")] = None
+    tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
     #: Frames of known flows are forwarded by the XDP program; what proves it is counted (`OvsAfxdp.ineffective`).
     flow_offload: Annotated[bool | None, Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries")] = None
     flow_entries: Annotated[Annotated[int, Field(ge=64, le=1 << 20)] | None, _interface("xdp-flow-entries", _XDP)] = (

@@ -124,7 +124,7 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         return {pid: pid for pid in self.pids()} if self._by_main_thread else super().forwarding_threads()
 
     def probes(self, dut: Dut) -> ProbeTarget:
-        """Those of patch P8, in the one thread that forwards."""
+        """The USDT probes of our patches, in the one thread that forwards."""
         threads = self.forwarding_threads()
         if len(threads) != 1:
             raise Unsupported(f"{self.name}: {len(threads)} threads forward; the probes are followed through one")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a running Open vSwitch tells of itself: parsers of its commands' answers, for the record and for proofs.
 
-Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patch P5 (JSON),
-`dpif-netdev/pmd-rxq-show`, `ovs-ofctl dump-ports` (which asks the port; the statistics column lags by 5 s).
+Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patches (JSON),
+`dpif-netdev/pmd-rxq-show`. Statistics of ports are asked over OpenFlow: the column of Interface lags by 5 s.
 """
 
 import json
@@ -30,9 +30,9 @@ def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
     }
 
 
-def interface_maps(vsctl_json: str) -> dict[str, dict[str, str]]:
-    """Name -> map, of `ovs-vsctl --format=json --columns=name,MAP list Interface`."""
-    return {name: {key: str(value) for key, value in pairs[1]} for name, pairs in json.loads(vsctl_json)["data"]}
+def ovsdb_map(value: list[Any]) -> dict[str, str]:
+    """`["map", [["n_rxq", "1"]]]` -> {"n_rxq": "1"} (RFC 7047 section 5.1)."""
+    return {key: str(value) for key, value in value[1]}
 
 
 def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
@@ -49,7 +49,7 @@ def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
 
 
 def afxdp_show(text: str) -> dict[str, Any]:
-    """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without patch P5)."""
+    """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without our patches)."""
     try:
         told = json.loads(text)
     except ValueError:
@@ -68,20 +68,6 @@ def busy_polling(told: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, 
         return {}
     asked = told.get("busy-poll", "0") != "0" and told.get("prefer-busy-poll") == "true"
     return {"napi-id": ",".join(map(str, napis)), "busy-poll-active": str(asked and all(napis)).lower()}
-
-
-def port_counters(dump_ports: str) -> dict[str, dict[str, int]]:
-    """Port -> its counters, of `ovs-ofctl --names -O OpenFlow15 dump-ports`; those a port has not got are left out."""
-    counters: dict[str, dict[str, int]] = {}
-    for block in re.split(r"^  port +", dump_ports, flags=re.MULTILINE)[1:]:
-        name, _, rest = block.partition(":")
-        found: dict[str, int] = {}
-        for half, text in re.findall(r"\b(rx|tx) (pkts=.*)", rest):
-            found |= {f"{half}_{key}": int(value) for key, value in re.findall(r"(\w+)=(\d+)", text)}
-        _, _, custom = rest.partition("CUSTOM Statistics")
-        found |= {key: int(value) for key, value in re.findall(r"([\w-]+)=(\d+)", custom)}
-        counters[name.strip('"')] = found
-    return counters
 
 
 def coverage_totals(coverage_show: str, prefix: str) -> dict[str, int]:

@@ -18,7 +18,7 @@ from xdplab.model.forwarder import Role
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB. testpmd locks all of it at its start and gives it back at its end, so more costs time at
-#: each visit; its 32768 mbufs do not fit into 128.
+#: each repetition; its 32768 mbufs do not fit into 128.
 _MEMORY_MIB = "192"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The VPP process of one visit: its configuration, its sockets, its shared memory."""
+"""The VPP process of one repetition: its configuration, its sockets, its shared memory."""
 
 import hashlib
 import re

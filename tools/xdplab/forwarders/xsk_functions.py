@@ -129,7 +129,7 @@ class XskFunctions(XskForwarder):
         filters = "firewall" in point.functions
         denied = _DENIED.get(workload, point.drop_percent) if filters else 0
         entries = max(point.table_entries, self._flows)
-        stages = 1 if self._place == "combined" and len(point.functions) > 1 else None
+        in_kernel = 1 if self._place == "combined" and len(point.functions) > 1 else None
         then = (
             "local" if workload in ("local", "web") else "drop" if workload == "dropped" and not filters else "forward"
         )
@@ -138,7 +138,7 @@ class XskFunctions(XskForwarder):
             "functions": list(point.functions),
             "place": self._place,
             # of a chain only the first is the kernel's, and what passes it is handed on
-            "xdp_stages": stages,
+            "xdp_functions": in_kernel,
             "then": then,
             "stack_port": self.stack_port is not None,
             "acl_entries": entries,

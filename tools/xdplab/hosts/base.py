@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,24 @@ class Running(Protocol):
 
     def log_tail(self, lines: int = 15) -> tuple[str, ...]:
         """The last lines that it wrote."""
+
+
+class Conversation(Running, Protocol):
+    """A started process that is spoken to: a line to its standard input, a line from its output."""
+
+    def send(self, line: str) -> None:
+        """Write one line.
+
+        Raises:
+            XdplabError: the process no longer reads.
+        """
+
+    def receive(self, timeout_s: float) -> str | None:
+        """The next line, or None when none came within `timeout_s`.
+
+        Raises:
+            EOFError: its output is closed.
+        """
 
 
 class Host(Protocol):
@@ -98,6 +116,23 @@ class Host(Protocol):
 
         `hold_stdin`: its standard input stays open and silent, for programs that end when it closes.
         `die_with_us`: it ends when the thread that started it does, also by kill -9 (PR_SET_PDEATHSIG).
+        """
+
+    def converse(self, argv: Sequence[str], *, log: Path) -> Conversation:
+        """Start a command that is spoken to; stderr goes to the file `log`, and it ends when its starter does."""
+
+    def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        """What a program answers to a request of JSON-RPC 1.0 over its Unix socket.
+
+        Raises:
+            XdplabError: nobody listens there, no answer came in time, or it is an error.
+        """
+
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        """All that a program answers to bytes over its Unix socket, up to an end of it that is known before.
+
+        Raises:
+            XdplabError: nobody listens there, or the end did not come in time.
         """
 
     def read(self, path: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.hosts import xsk_probe
+from xdplab.hosts import xdp_link, xsk_probe
 from xdplab.hosts.base import Host
 from xdplab.hosts.local import LocalHost, NetnsHost
 from xdplab.model import ThreadUse, XdplabError
@@ -22,6 +22,8 @@ TUN = "/dev/net/tun"
 MEND_TUN = "modprobe tun; a container must be given this device"
 #: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
 _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
+#: What `ip` said of an interface last.
+_attachments: dict[tuple[str, str], "XdpAttachment | None"] = {}
 
 
 def version_of(release: str) -> tuple[int, ...]:
@@ -40,6 +42,23 @@ class XdpAttachment:
 
 def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
     """What XDP program an interface carries; None when it carries none."""
+    if type(host) not in (LocalHost, NetnsHost):
+        return _xdp_by_ip(host, ifname)
+    try:
+        found = xdp_link.attached(host.netns if isinstance(host, NetnsHost) else None, ifname)
+    except OSError as exc:
+        raise XdplabError(f"{host.name}: XDP program of {ifname}: {exc.strerror}") from None
+    if found is None:
+        return None
+    # `ip`, which takes 10 ms and more, knows the name; the id of a program that ended is not used again
+    known = _attachments.get((host.name, ifname))
+    if known is None or (known.mode, known.prog_id) != (_XDP_MODES.get(found[0]), found[1]):
+        known = _xdp_by_ip(host, ifname)
+        _attachments[host.name, ifname] = known
+    return known
+
+
+def _xdp_by_ip(host: Host, ifname: str) -> XdpAttachment | None:
     (link,) = json.loads(host.run(["ip", "-json", "-details", "link", "show", "dev", ifname]).stdout)
     xdp = link.get("xdp")
     if not xdp or not xdp.get("prog"):

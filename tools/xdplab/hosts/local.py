@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import Any
 
+from xdplab.hosts.agent import sockets
+from xdplab.hosts.agent.lines import Lines
 from xdplab.hosts.base import Completed
 from xdplab.hosts.signals import started
 from xdplab.model import MissingProgram, XdplabError
@@ -69,6 +72,34 @@ class LocalProcess:
                 return tuple(line.rstrip() for line in deque(file, maxlen=lines))
         except OSError:
             return ()
+
+
+class LineProcess(LocalProcess):
+    """One that is spoken to line by line."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+        super().__init__(popen, log)
+        self._lines = Lines(popen)
+
+    def send(self, line: str) -> None:
+        """Write one line."""
+        try:
+            self._lines.send(line)
+        except OSError as exc:
+            raise XdplabError(f"process {self.pid}: {exc.strerror}") from None
+
+    def receive(self, timeout_s: float) -> str | None:
+        """The next line, or None when none came within `timeout_s`."""
+        return self._lines.receive(timeout_s)
+
+    def stop(self, grace_s: float = 3.0) -> int:
+        """Close its input, which asks it to end; then as any other process."""
+        self._lines.hang_up()
+        code = self.wait(grace_s)
+        if code is None:
+            code = super().stop(grace_s)
+        self._lines.close()
+        return code
 
 
 class LocalHost:
@@ -166,6 +197,45 @@ class LocalHost:
                 return started(start)
             except FileNotFoundError:
                 raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+
+    def converse(self, argv: Sequence[str], *, log: Path) -> LineProcess:
+        """Start a command that is spoken to; see `Host.converse`."""
+        full = ["setpriv", "--pdeathsig", "TERM", *self._prefix, *argv]
+
+        def start() -> LineProcess:
+            with log.open("wb") as err:
+                popen = subprocess.Popen(
+                    full,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            return LineProcess(popen, log)
+
+        try:
+            return started(start)
+        except FileNotFoundError:
+            raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+
+    def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        """Ask a program by its Unix socket; see `Host.ask_socket`."""
+        with self._told_of(path):
+            return sockets.ask(str(path), method, list(params), timeout_s)
+
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        """Ask a program by its Unix socket in bytes; see `Host.exchange`."""
+        with self._told_of(path):
+            return sockets.exchange(str(path), data, until, timeout_s)
+
+    @contextlib.contextmanager
+    def _told_of(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise XdplabError(f"{self.name}: {path}: {exc.strerror or exc}") from None
+        except sockets.Refusal as exc:
+            raise XdplabError(f"{self.name}: {path}: {exc}") from None
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

@@ -33,12 +33,14 @@ NETLINK_GENERIC, NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE =
 FEATURES = ("basic", "redirect", "ndo-xmit", "xsk-zerocopy", "hw-offload", "rx-sg", "ndo-xmit-sg")
 
 
-def _attribute(kind: int, data: bytes) -> bytes:
+def attribute(kind: int, data: bytes) -> bytes:
+    """One attribute of a netlink message."""
     length = 4 + len(data)
     return struct.pack("=HH", length, kind) + data + bytes(-length % 4)
 
 
-def _attributes(data: bytes) -> "dict[int, bytes]":
+def attributes(data: bytes) -> "dict[int, bytes]":
+    """The attributes of a netlink message, or within one, by kind."""
     found = {}
     while len(data) >= 4:
         length, kind = struct.unpack_from("=HH", data)
@@ -56,12 +58,12 @@ def _ask(sock: socket.socket, family: int, command: int, attribute: bytes) -> "d
     answer = sock.recv(65536)
     if struct.unpack_from("=IH", answer)[1] == NLMSG_ERROR:
         return None
-    return _attributes(answer[20:])
+    return attributes(answer[20:])
 
 
 def _family(sock: socket.socket) -> "int | None":
     """Number of the family `netdev`; None when the kernel has no such."""
-    found = _ask(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, _attribute(CTRL_ATTR_FAMILY_NAME, b"netdev\0"))
+    found = _ask(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, attribute(CTRL_ATTR_FAMILY_NAME, b"netdev\0"))
     return int.from_bytes(found[CTRL_ATTR_FAMILY_ID], sys.byteorder) if found else None
 
 
@@ -75,7 +77,7 @@ def features(names: "list[str]") -> "dict[str, list[str]] | None":
         found = {}
         for name in names:
             index = struct.pack("=I", socket.if_nametoindex(name))
-            told = _ask(sock, number, NETDEV_CMD_DEV_GET, _attribute(NETDEV_A_DEV_IFINDEX, index)) or {}
+            told = _ask(sock, number, NETDEV_CMD_DEV_GET, attribute(NETDEV_A_DEV_IFINDEX, index)) or {}
             bits = struct.unpack("=Q", told.get(NETDEV_A_DEV_XDP_FEATURES, bytes(8)))[0]
             found[name] = [feature for bit, feature in enumerate(FEATURES) if bits & 1 << bit]
         return found
@@ -94,16 +96,14 @@ def _napi(sock: socket.socket, family: "int | None", name: str, kind: int, queue
     if family is None:
         return None
     wanted = {NETDEV_A_QUEUE_IFINDEX: socket.if_nametoindex(name), NETDEV_A_QUEUE_TYPE: kind, NETDEV_A_QUEUE_ID: queue}
-    request = b"".join(_attribute(key, struct.pack("=I", value)) for key, value in wanted.items())
+    request = b"".join(attribute(key, struct.pack("=I", value)) for key, value in wanted.items())
     told = (_ask(sock, family, NETDEV_CMD_QUEUE_GET, request) or {}).get(NETDEV_A_QUEUE_NAPI_ID)
     return int.from_bytes(told, sys.byteorder) if told else None
 
 
 def _napis(sock: socket.socket, family: int, ifindex: int) -> "list[dict[int, bytes]]":
     """Attributes of each NAPI of an interface, lowest id first; [] when the kernel lists none."""
-    body = struct.pack("=BBH", NETDEV_CMD_NAPI_GET, 1, 0) + _attribute(
-        NETDEV_A_NAPI_IFINDEX, struct.pack("=I", ifindex)
-    )
+    body = struct.pack("=BBH", NETDEV_CMD_NAPI_GET, 1, 0) + attribute(NETDEV_A_NAPI_IFINDEX, struct.pack("=I", ifindex))
     sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + body)
     found: "list[dict[int, bytes]]" = []
     while True:
@@ -112,7 +112,7 @@ def _napis(sock: socket.socket, family: int, ifindex: int) -> "list[dict[int, by
             length, kind = struct.unpack_from("=IH", answer, offset)
             if kind in (NLMSG_ERROR, NLMSG_DONE):
                 return sorted(found, key=lambda napi: napi[NETDEV_A_NAPI_ID])
-            found.append(_attributes(answer[offset + 20 : offset + length]))
+            found.append(attributes(answer[offset + 20 : offset + length]))
             offset += length + (-length % 4)
 
 
@@ -135,8 +135,8 @@ def suspend_timeouts(names: "list[str]", wanted_ns: "list[int]") -> "dict[str, l
 
 
 def _suspend(sock: socket.socket, family: int, napi: bytes, timeout_ns: int) -> None:
-    attributes = _attribute(NETDEV_A_NAPI_ID, napi)
-    attributes += _attribute(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT, struct.pack("=I", timeout_ns))
+    attributes = attribute(NETDEV_A_NAPI_ID, napi)
+    attributes += attribute(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT, struct.pack("=I", timeout_ns))
     body = struct.pack("=BBH", NETDEV_CMD_NAPI_SET, 1, 0) + attributes
     sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
     code = struct.unpack_from("=i", sock.recv(65536), 16)[0]

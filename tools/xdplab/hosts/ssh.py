@@ -1,25 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host behind SSH. The connections of all hosts live on one event loop in a thread of its own."""
 
-import asyncio
 import contextlib
 import hashlib
 import signal
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xdplab.hosts.base import Completed, cpu_in_use
 from xdplab.hosts.signals import started
 from xdplab.model import HostSpec, InputError, XdplabError
 
+if TYPE_CHECKING:
+    import asyncio
+
 _T = TypeVar("_T")
-_loop: asyncio.AbstractEventLoop | None = None
+_loop: "asyncio.AbstractEventLoop | None" = None
 _loop_lock = threading.Lock()
 
 
-def _event_loop() -> asyncio.AbstractEventLoop:
+def _event_loop() -> "asyncio.AbstractEventLoop":
+    import asyncio  # 30 ms, which commands without SSH need not take
+
     global _loop
     with _loop_lock:
         if _loop is None:
@@ -30,6 +34,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 def _await(work: Coroutine[Any, Any, _T]) -> _T:
     """Its result; a signal that ends our waiting ends the work too."""
+    import asyncio
+
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
@@ -85,6 +91,23 @@ class RemoteProcess:
             return ()
 
 
+class RemoteLines(RemoteProcess):
+    """One that is spoken to line by line, over the agent."""
+
+    def send(self, line: str) -> None:
+        """Write one line to its standard input."""
+        self._host.ask("send", pid=self._pid, line=line)
+
+    def receive(self, timeout_s: float) -> str | None:
+        """The next line of its output, or None when none came within `timeout_s`."""
+        found = self._host.ask("receive", pid=self._pid, timeout_s=timeout_s)
+        if found == []:
+            raise EOFError
+        if not (found is None or (isinstance(found, list) and isinstance(found[0], str))):
+            raise XdplabError(f"{self._host.name}: the agent's answer to receive cannot be understood")
+        return found[0] if found else None
+
+
 class SshHost:
     """A machine reached over SSH; see `hosts.agent` for what runs there."""
 
@@ -129,12 +152,6 @@ class SshHost:
             with contextlib.suppress(XdplabError):
                 self.ask("remove_folder", path=str(self.folder))
                 self.ask("end")
-            _await(self._link.close())
-
-    def hang_up(self) -> None:
-        """Leave everything there as it is: the next session of this controller, or the lease, ends it."""
-        if self._open:
-            self._open = False
             _await(self._link.close())
 
     @property
@@ -220,6 +237,22 @@ class SshHost:
             "hold_stdin": hold_stdin,
         }
         return started(lambda: RemoteProcess(self, self.ask("start", **asked), log))
+
+    def converse(self, argv: Sequence[str], *, log: Path) -> RemoteLines:
+        """Start a command that is spoken to; see `Host.converse`."""
+        return started(lambda: RemoteLines(self, self.ask("converse", argv=list(argv), log=str(log)), log))
+
+    def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        """Ask a program by its Unix socket; see `Host.ask_socket`."""
+        return self.ask("ask_socket", path=str(path), method=method, params=list(params), timeout_s=timeout_s)
+
+    def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
+        """Ask a program by its Unix socket in bytes; see `Host.exchange`."""
+        asked = {"path": str(path), "data": data.hex(), "until": until.hex(), "timeout_s": timeout_s}
+        try:
+            return bytes.fromhex(self.ask("exchange", **asked))
+        except (TypeError, ValueError):
+            raise XdplabError(f"{self._name}: the agent's answer to exchange cannot be understood") from None
 
     def read(self, path: str) -> str:
         """Text of a file, stripped."""

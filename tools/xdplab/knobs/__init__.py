@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings that a study sweeps. Each is found through the entry point group `xdplab.knobs`."""
 
-from xdplab.knobs.base import Knob, KnobContext
-from xdplab.knobs.registry import knob_names, make_knob
+from xdplab.knobs.base import Knob as Knob, KnobContext as KnobContext
+from xdplab.knobs.registry import knob_names as knob_names, make_knob as make_knob

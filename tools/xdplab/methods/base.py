@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class Trials(Protocol):
-    """What a search needs of a visit."""
+    """What a search needs of a session."""
 
     @property
     def ceiling_pps(self) -> float:
@@ -89,11 +89,11 @@ class Trials(Protocol):
 
 
 class Session(Trials, Protocol):
-    """One visit to a point: the forwarder runs and the path has been proven."""
+    """One repetition of a point: the forwarder runs and the path has been proven."""
 
     @property
     def point(self) -> Point:
-        """What is visited."""
+        """What is measured."""
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -114,8 +114,8 @@ class Session(Trials, Protocol):
     def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
         """Journal as a measured trial what the method counts itself, with or without the tester.
 
-        The machine is watched while `count` runs; what that raises ends the visit. On a resumed run a trial that the
-        journal holds is answered from it.
+        The machine is watched while `count` runs; what that raises ends the repetition. On a resumed run a trial that
+        the journal holds is answered from it.
         """
 
     def send(self, spec: TrialSpec) -> TrialResult:
@@ -141,8 +141,8 @@ class Method(ABC, Generic[SpecT]):
     columns: ClassVar[tuple[Column, ...]] = ()
     #: Clauses of trials that are measured beside the one that stands for the point, and have a summary of their own.
     beside: ClassVar[tuple[str, ...]] = ()
-    #: True where a visit takes seconds: a repetition in which the machine disturbed a point's measured trial is then
-    #: made anew for all points, so that no forwarder gets the best of several tries. Where a visit takes minutes,
+    #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
+    #: made anew for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
     #: such a trial is only marked.
     repeats_whole: ClassVar[bool] = False
     #: True where it needs no load beside the probes, so that a tester which waits for each answer can carry it out.
@@ -158,7 +158,7 @@ class Method(ABC, Generic[SpecT]):
 
     @abstractmethod
     def trials(self, traffic: TrafficSpec) -> list[float]:
-        """Traffic seconds of each trial that a visit takes, for estimates."""
+        """Traffic seconds of each trial that a repetition takes, for estimates."""
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Highest load, in frames per second over all directions, that it asks for whatever the tester can send.
@@ -169,7 +169,7 @@ class Method(ABC, Generic[SpecT]):
 
     @abstractmethod
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """Take the trials of one visit."""
+        """Take the trials of one repetition."""
 
     def check(self, study: StudySpec) -> None:
         """What only it can check of a study.

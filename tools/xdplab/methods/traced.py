@@ -24,10 +24,15 @@ WITHOUT = "without"
 class TracedSpec(MethodSpec):
     """At each rate, trials with tracing beside trials without."""
 
+    #: Probes per second.
     rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)
+    #: Rounds at each rate.
     pairs: int = Field(default=3, ge=1, le=100)
+    #: Length of a trial.
     duration_s: float = Field(default=0.5, ge=0.05, le=60)
+    #: Traffic before it, which is not counted.
     warmup_s: float = Field(default=0.1, ge=0, le=10)
+    #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.1, ge=0.01, le=10)
 
 

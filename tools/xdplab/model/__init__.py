@@ -1,35 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of DESIGN.md as frozen pydantic models: configuration in, results out."""
+"""The words of docs/glossary.md as frozen pydantic models: configuration in, results out."""
 
-from xdplab.model.base import SCHEMA_VERSION, Model, Shown, plain, validated
-from xdplab.model.errors import (
-    HostLost,
-    InputError,
-    Interrupted,
-    JournalFailed,
-    Missing,
-    MissingProgram,
-    PointFailed,
-    Unsupported,
-    XdplabError,
+from xdplab.model.base import (
+    SCHEMA_VERSION as SCHEMA_VERSION,
+    Model as Model,
+    Shown as Shown,
+    plain as plain,
+    validated as validated,
 )
-from xdplab.model.flow_figures import FlowFigures
-from xdplab.model.forwarder import ForwarderSpec
-from xdplab.model.inventory import HostSpec, PortSpec, SshAddress
-from xdplab.model.method import MethodSpec
-from xdplab.model.run import Environment, RunRecord
-from xdplab.model.study import Path, Point, StudySpec
-from xdplab.model.testbed import CpuLayout, TestbedSpec
-from xdplab.model.traffic import TrafficSpec
+from xdplab.model.calibration import Calibration as Calibration
+from xdplab.model.errors import (
+    HostLost as HostLost,
+    InputError as InputError,
+    Interrupted as Interrupted,
+    JournalFailed as JournalFailed,
+    Missing as Missing,
+    MissingProgram as MissingProgram,
+    PointFailed as PointFailed,
+    Unsupported as Unsupported,
+    XdplabError as XdplabError,
+)
+from xdplab.model.flow_figures import FlowFigures as FlowFigures
+from xdplab.model.forwarder import ForwarderSpec as ForwarderSpec
+from xdplab.model.inventory import HostSpec as HostSpec, PortSpec as PortSpec, SshAddress as SshAddress
+from xdplab.model.method import MethodSpec as MethodSpec
+from xdplab.model.run import Environment as Environment, RunRecord as RunRecord
+from xdplab.model.study import Path as Path, Point as Point, StudySpec as StudySpec
+from xdplab.model.testbed import CpuLayout as CpuLayout, TestbedSpec as TestbedSpec
+from xdplab.model.traffic import TrafficSpec as TrafficSpec
 from xdplab.model.trial import (
-    Calibration,
-    Disturbance,
-    DisturbanceRule,
-    LatencySummary,
-    StreamResult,
-    StreamSpec,
-    ThreadUse,
-    TrialRecord,
-    TrialResult,
-    TrialSpec,
+    Disturbance as Disturbance,
+    DisturbanceRule as DisturbanceRule,
+    LatencySummary as LatencySummary,
+    StreamResult as StreamResult,
+    StreamSpec as StreamSpec,
+    ThreadUse as ThreadUse,
+    TrialRecord as TrialRecord,
+    TrialResult as TrialResult,
+    TrialSpec as TrialSpec,
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which combinations of settings a study visits, and what its analysis needs to know."""
+"""Which combinations of settings a study measures, and what its analysis needs to know."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -25,9 +25,13 @@ class Constraint(Model):
     `forbids`.
     """
 
+    #: Setting -> its levels to which this speaks.
     when: Levels = Field(min_length=1)
+    #: Setting -> the levels that it must then have.
     requires: Levels = {}
+    #: Setting -> the levels that it must not have.
     forbids: Levels = {}
+    #: The reason, in words.
     why: str = ""
 
     @field_validator("when", "requires", "forbids", mode="before")
@@ -64,18 +68,21 @@ class Constraint(Model):
 class Factorial(Model):
     """Every combination."""
 
+    #: Name of the design.
     kind: Literal["factorial"] = "factorial"
 
 
 class OneAtATime(Model):
     """The default of each forwarder, and each other level of each setting alone."""
 
+    #: Name of the design.
     kind: Literal["one-at-a-time"]
 
 
 class Fractional(Model):
     """A screening design: the `runs` combinations from which effects are told apart best (D-optimal)."""
 
+    #: Name of the design.
     kind: Literal["fractional"]
     #: Default: twice the number of effects.
     runs: int | None = Field(default=None, ge=2, le=100_000)
@@ -86,14 +93,18 @@ class Fractional(Model):
 class Random(Model):
     """`runs` combinations drawn without repeats."""
 
+    #: Name of the design.
     kind: Literal["random"]
+    #: How many.
     runs: int = Field(ge=1, le=100_000)
 
 
 class Listed(Model):
     """The combinations that are listed; what one does not name has its default."""
 
+    #: Name of the design.
     kind: Literal["list"]
+    #: Setting -> level, of each.
     points: tuple[dict[str, Scalar], ...] = Field(min_length=1)
 
 
@@ -107,9 +118,9 @@ class SweepSpec(Model):
     statistic: Literal["mean", "median", "p99"] = "median"
     #: Setting -> the level that it has when nobody touches it; without an entry the first one listed.
     defaults: dict[str, Scalar] = {}
-    #: Latency in us above which a configuration is an outlier (the study: the kernel's ping RTT) ...
+    #: Latency above which a configuration is an outlier (the study took the ping RTT of the kernel).
     outliers_above_us: float | None = Field(default=None, gt=0)
-    #: ... or the title of the forwarder of this run that stands for the kernel's own path.
+    #: Instead of it: title of the forwarder of this run that stands for the kernel's own path.
     outliers_above: str | None = None
     #: Published tables to print beside ours: NAME/TABLE of `xdplab/model/published/NAME.yaml`.
     published: tuple[str, ...] = ()

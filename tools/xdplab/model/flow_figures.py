@@ -22,12 +22,17 @@ class FlowFigures(Model):
     tester's own card dropped (`tx_drops` of the stream) is in `sent` and in `lost`: it is not known by flow.
     """
 
+    #: Frames that left.
     sent: _Column
+    #: Frames that arrived.
     received: _Column
     #: The difference of the two.
     lost: Annotated[tuple[int, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+    #: Shortest latency.
     min_ns: _Times
+    #: Mean latency.
     mean_ns: _Times
+    #: Longest latency.
     max_ns: _Times
 
     @model_validator(mode="after")

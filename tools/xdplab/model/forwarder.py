@@ -16,8 +16,11 @@ Role = Literal["rxdrop", "txonly", "l2fwd", "stages"]
 class ForwarderSpec(Model):
     """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
 
+    #: Under which it is found.
     name: Shown
+    #: Its own; unknown ones are refused before anything starts.
     options: dict[str, Scalar] = {}
+    #: What tables call it, in the place of name and options.
     label: Shown = ""
 
     @model_validator(mode="before")

@@ -37,22 +37,31 @@ KEEP_ADDRESSES: frozenset[NfFunction] = frozenset({"checksummer", "firewall"})
 class NfPoint(Model):
     """One function (or chain) in one mode with one set of sizes."""
 
+    #: The function, or those of a chain in their order.
     functions: tuple[NfFunction, ...] = ("macswap",)
+    #: Where it runs.
     mode: NfMode = "xdp"
     #: What its modes are compared within.
     group: str = ""
+    #: Entries of its table.
     table_entries: int = 1000
+    #: Rounds of some 40 cycles that each frame costs more.
     work_iterations: int = 0
+    #: Dependent reads that each frame costs more.
     work_lookups: int = 0
+    #: Size of the array that they read.
     work_bytes: int = 1 << 24
+    #: Of its AF_XDP sockets.
     rx_ring: int = 2048
+    #: Queues of each port, each with a core of its own.
     cores: int = 1
+    #: Ways of the last-level cache that the card writes into; 0: as it is.
     ddio_ways: int = 0
     #: Queues that the ports are set to have; 0: as they are.
     channels: int = 0
-    #: Of workload `mixed`.
+    #: Of traffic `mixed`: share of the flows that the firewall in front denies.
     drop_percent: int = 0
-    #: Of workloads `web` and `job`.
+    #: Of traffic `web` and `job`: frames per second that the firewall drops meanwhile.
     flood_pps: float = 0
 
     @field_validator("functions", mode="before")

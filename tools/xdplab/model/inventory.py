@@ -30,11 +30,15 @@ LINKS: tuple[tuple[Role, Role], ...] = (("a0", "b0"), ("b1", "c0"), ("d0", "d1")
 class SshAddress(Model):
     """How a machine is reached. No key and no password is ever in the file: a path, or nothing for ssh-agent."""
 
+    #: Name or IP address.
     address: Address
+    #: Where sshd listens.
     port: int = Field(default=22, ge=1, le=65535)
+    #: Who logs in; None: who runs xdplab.
     user: User | None = None
     #: Private key file on this machine; without it the keys of ssh-agent and those in ~/.ssh are tried.
     key: str | None = None
+    #: File with the keys of hosts; a host that is not in it is refused.
     known_hosts: str = "~/.ssh/known_hosts"
 
 
@@ -62,9 +66,15 @@ class HostSpec(SshAddress):
 class PortSpec(Model):
     """An interface on a host. What is given beside its name is what `xdplab doctor` expects to find."""
 
+    #: One of `hosts`.
     host: Name
+    #: As the kernel there calls it.
     ifname: IfName
+    #: MAC address.
     mac: Mac | None = None
+    #: Name of the driver, as `ethtool -i` has it.
     driver: Annotated[str, Field(pattern=r"^[a-z0-9_][a-z0-9_-]{0,30}$")] | None = None
+    #: Address on the PCI bus.
     pci: PciAddress | None = None
+    #: Speed of the link.
     speed_mbps: int | None = Field(default=None, gt=0)

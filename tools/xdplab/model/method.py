@@ -20,6 +20,7 @@ DEFAULT = "latency"
 class MethodSpec(Model):
     """Base of what a study's `method:` holds; each method's own keys are in its folder."""
 
+    #: Which method.
     name: Shown
 
     def forwarders(self) -> tuple[ForwarderSpec, ...]:

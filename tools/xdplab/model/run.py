@@ -4,27 +4,40 @@
 from typing import Any
 
 from xdplab.model.base import SCHEMA_VERSION, Model, Shown, flat
+from xdplab.model.calibration import Calibration
 from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
-from xdplab.model.trial import Calibration
 
 
 class Environment(Model):
     """Everything about the machine that can change a number."""
 
+    #: Release of the kernel of the forwarder's machine (uname -r).
     kernel: Shown
     #: As it calls itself (uname -v): PREEMPT_RT or not; absent in runs of before this field.
     kernel_version: Shown = ""
+    #: What it was booted with (/proc/cmdline).
     cmdline: str
+    #: As /proc/cpuinfo has it.
     cpu_model: Shown
+    #: Number of CPUs, those that may be used, hardware threads of each core, isolated CPUs, SMT, idle governor, and
+    #: whether a hypervisor is below.
     topology: dict[str, Any]
+    #: Frequency governor of CPU 0, or `no cpufreq`.
     governor: str
+    #: Vulnerability of the CPU -> what the kernel does about it.
     mitigations: dict[str, str]
+    #: All memory, as the kernel counts it (MemTotal).
     memory_kib: int
+    #: Role of a port -> name, address and host, what ethtool says with -i, -g, -l, -c, -k and -x, and settings of its
+    #: NAPI.
     ports: dict[str, dict[str, Any]]
+    #: Settings of the kernel that matter to polling -> value, or `absent`.
     sysctls: dict[str, str]
+    #: Program or Python package -> version.
     versions: dict[Shown, Shown]
+    #: Commit of the checkout, with `+changes` where files differ from it; `unknown` where there is none.
     git_revision: Shown
     #: The tester's machines by name, where they are not the forwarder's; kernel, command line, CPU, governor.
     hosts: dict[str, dict[str, str]] = {}
@@ -47,6 +60,7 @@ class Environment(Model):
 class Resumption(Model):
     """When a run that had been cut off went on."""
 
+    #: UTC, ISO 8601.
     started: str
     #: What of its environment was no longer as in `RunRecord.environment`: value then, value now. None of it can
     #: change a number; a run in which anything else differs is not resumed (`runner.resume`).
@@ -56,16 +70,27 @@ class Resumption(Model):
 class RunRecord(Model):
     """The head of a run folder."""
 
+    #: Of this file; one with another is refused.
     schema_version: int = SCHEMA_VERSION
+    #: Name of the run's folder.
     run_id: str
+    #: When the run began; UTC, ISO 8601.
     started: str
+    #: What was asked for, with every default filled in.
     study: StudySpec
+    #: Where.
     testbed: TestbedSpec
+    #: CPUs of the data path, where no knob changes them.
     layout: CpuLayout
+    #: Receive program of the tester, the same for all forwarders.
     rx_program: str
+    #: Why this one.
     rx_reason: str
+    #: Point's id -> what it is.
     points: dict[str, Point]
+    #: Point's id -> why it cannot be measured here.
     unsupported: dict[str, Shown]
+    #: The tester by itself; None where there is no direct link. Of several testers the first.
     calibration: Calibration | None
     #: In a study with several testers, or with several settings of one: the calibration of each.
     calibrations: dict[str, Calibration] = {}
@@ -73,11 +98,15 @@ class RunRecord(Model):
     described: dict[str, dict[str, Shown]] = {}
     #: The same of its forwarders, of those that have something to say: title -> a sentence.
     forwarders: dict[Shown, Shown] = {}
-    #: Of the run's beginning.
+    #: The machine, at the run's beginning.
     environment: Environment
+    #: Each time that it went on after it had been cut off.
     resumed: tuple[Resumption, ...] = ()
+    #: When it ended; UTC, ISO 8601. None while it lasts, and after kill -9.
     finished: str | None = None
+    #: How long it took, all parts of a resumed run together.
     wall_s: float | None = None
+    #: The part of that in which trials were taken.
     measuring_s: float | None = None
     #: Why the run ended early, if it did.
     ended_early: Shown | None = None

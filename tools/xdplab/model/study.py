@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study: the YAML matrix of points, the method, and how often each point is visited."""
+"""A study: the YAML matrix of points, the method, and how often each point is repeated."""
 
 import hashlib
 import itertools
@@ -12,8 +12,15 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
 from xdplab.model.base import Model, Shown
-from xdplab.model.design import Constraint, DesignSpec, Factorial, Levels, SweepSpec, as_levels
-from xdplab.model.design import Scalar as Scalar  # part of the models here, so of what is imported from here
+from xdplab.model.design import (
+    Constraint,
+    DesignSpec,
+    Factorial,
+    Levels,
+    Scalar as Scalar,  # part of the models here, so of what is imported from here
+    SweepSpec,
+    as_levels,
+)
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
@@ -36,17 +43,27 @@ class Path(StrEnum):
 
 
 class StudySpec(Model):
-    """A study file (`suites/studies/*.yaml`)."""
+    """A study file (`suites/studies/*.yaml`).
 
+    One value may stand for a list of one in `path`, `forwarders`, `frame_bytes` and `testers`, and wherever levels are
+    listed; the name of a design for a design without further keys.
+    """
+
+    #: Of this file.
     schema_version: Literal[1] = Field(default=1, alias="schema")
+    #: As run folders are called.
     name: Name
+    #: Heading of the report.
     title: Shown = ""
+    #: Name in `suites/testbeds`, or a file.
     testbed: str = "embedded"
+    #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
     testers: tuple[str, ...] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
+    #: Ways of the frames; each is a point.
     path: tuple[Path, ...] = (Path.THROUGH,)
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
     forwarders: tuple[ForwarderSpec, ...] = ()
@@ -56,20 +73,27 @@ class StudySpec(Model):
     reproduces: tuple[str, ...] = ()
     #: Forwarder's title -> a sentence that stands beside its figures.
     notes: dict[str, str] = {}
+    #: Knob -> its values; each is a point.
     knobs: Levels = {}
     #: Forwarder's name -> its options that are swept as well.
     options: dict[str, Levels] = {}
     #: Combinations of settings that are left out.
     constraints: tuple[Constraint, ...] = ()
-    #: Which combinations of forwarders, options and knobs are visited.
+    #: Which combinations of forwarders, options and knobs are measured.
     design: DesignSpec = Factorial()
+    #: What is sent.
     traffic: TrafficSpec = TrafficSpec()
-    #: Load levels: for each, the keys of `traffic` that are replaced.
+    #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
+    #: Sizes in the place of the one of `traffic`; each is a point.
     frame_bytes: tuple[FrameBytes, ...] = ()
+    #: What is measured, and how long.
     method: AnyMethod = Field(default_factory=default_method)
+    #: How often each point is measured.
     repetitions: int = Field(default=5, ge=1, le=10_000)
+    #: Of the order of points within each repetition, and of designs that draw.
     seed: int = 1
+    #: When the machine has disturbed a trial, and how often it is measured again.
     disturbance: DisturbanceRule = DisturbanceRule()
     #: With it, the report asks which settings matter.
     sweep: SweepSpec | None = None
@@ -156,9 +180,13 @@ class StudySpec(Model):
 class Point(Model):
     """One forwarder, one value for each knob, one traffic profile, on one path."""
 
+    #: What forwards.
     forwarder: ForwarderSpec
+    #: The way of the frames.
     path: Path
+    #: Knob -> value.
     knobs: dict[str, Scalar]
+    #: What is sent.
     traffic: TrafficSpec
     #: Who measures it, in a study with several testers, or with several settings of one.
     tester: str = ""

@@ -16,10 +16,15 @@ class CpuLayout(Model):
     `None` for a NAPI means inline: on veth it then runs on the core that sent the frame.
     """
 
+    #: CPU that sends.
     tester_tx: int = Field(ge=0)
+    #: CPU of the NAPI that receives for the forwarder.
     dut_napi: int | None = Field(default=None, ge=0)
+    #: CPU of the forwarder's thread.
     forwarder: int = Field(ge=0)
+    #: CPU of the NAPI that receives for the tester.
     tester_rx: int | None = Field(default=None, ge=0)
+    #: CPUs for everything else.
     housekeeping: tuple[int, ...] = ()
 
     def describe(self) -> str:
@@ -39,15 +44,21 @@ class TestbedSpec(Model):
 
     __test__ = False  # the name is the field's term, not a pytest class
 
+    #: Of this file.
     schema_version: Literal[1] = Field(default=1, alias="schema")
+    #: As runs, locks and folders have it.
     name: Name
+    #: See above.
     kind: Literal["embedded", "fake", "hosts"]
+    #: Of all its ports.
     mtu: int = Field(default=1500, ge=576, le=3498)
+    #: Of each of the forwarder's ports.
     queues: int = Field(default=1, ge=1, le=16)
     #: CPUs the data path may use; default: all this process may run on.
     cpus: tuple[int, ...] | None = None
-    #: Only of kind `hosts`: its machines by name, and which port is where.
+    #: Only of kind `hosts`: its machines by name.
     hosts: dict[Name, HostSpec] = {}
+    #: Likewise: role -> the interface.
     ports: dict[Role, PortSpec] = {}
     #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
     one_way: bool = True

@@ -21,19 +21,27 @@ IMIX: dict[int, float] = {64: 7 / 12, 570: 4 / 12, 1518: 1 / 12}
 class TrafficSpec(Model):
     """One traffic profile. Frame sizes include the 4-byte FCS as in RFC 2544 §9."""
 
+    #: Size of each frame, or `imix`: 64, 570 and 1518 bytes as 7 : 4 : 1.
     frame_bytes: FrameBytes = 64
+    #: Frames per second and direction that carry the time of their departure.
     probe_pps: Rate = 100_000.0
+    #: Load beside the probes, in frames per second and direction.
     load_pps: float | None = Field(default=None, gt=0, le=1e9)
     #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
     load_share: float | None = Field(default=None, gt=0, le=1.5)
     #: Load as a share of what fits on a medium of this speed; a frame takes its size plus 20 bytes of preamble and gap.
     load_of_line: float | None = Field(default=None, gt=0, le=1)
+    #: That speed.
     line_rate_bps: float | None = Field(default=None, gt=0)
+    #: UDP flows that the frames take in turns.
     flows: int = Field(default=1, ge=1, le=10_000)
     #: Source and destination address pairs; the load is shared between them.
     address_pairs: int = Field(default=1, ge=1, le=4)
+    #: VLAN id of the frames; None: no tag.
     vlan: int | None = Field(default=None, ge=1, le=4094)
+    #: Version of IP.
     ip: Literal[4, 6] = 4
+    #: Whether both directions are loaded.
     bidirectional: bool = False
 
     @property

@@ -15,14 +15,21 @@ Purpose = Literal["measure", "search", "figures", "end"]
 class StreamSpec(Model):
     """One stream of a trial. `pps=None` means as fast as the tester can."""
 
+    #: `latency`: every frame carries the time of its departure; `load`: frames are counted only.
     kind: Literal["latency", "load"]
+    #: Frames per second; None: as fast as the tester can.
     pps: float | None
+    #: Size of a frame with its 4-byte FCS.
     frame_bytes: int
+    #: UDP flows that the frames take in turns.
     flows: int = 1
+    #: VLAN id of the frames' tag; None: no tag.
     vlan: int | None = None
+    #: Version of IP.
     ip: Literal[4, 6] = 4
     #: `forward`: from the path's first tester port; `backward`: from its last.
     direction: Literal["forward", "backward"] = "forward"
+    #: When its first frame leaves, after the beginning of the trial.
     start_ns: int = 0
     #: Frames after which the stream ends; 0: with the trial.
     count: int = 0
@@ -33,9 +40,13 @@ class StreamSpec(Model):
 class TrialSpec(Model):
     """One measurement at one offered load for one duration."""
 
+    #: What is sent; without any, nothing is.
     streams: tuple[StreamSpec, ...]
+    #: Time in which frames are sent that count.
     duration_s: float
+    #: Traffic before that, which is not counted.
     warmup_s: float = 0.0
+    #: How long late frames are waited for at the most, after the last one has left.
     drain_s: float = 0.2
 
     @property
@@ -48,33 +59,53 @@ class TrialSpec(Model):
 class LatencySummary(Model):
     """A latency distribution."""
 
+    #: Frames.
     count: int
+    #: Shortest, exact.
     min_ns: int
+    #: Longest, exact.
     max_ns: int
+    #: Arithmetic mean, exact.
     mean_ns: float
+    #: All of them, as a base64 HdrHistogram V2 in ns: 1 ns to 10 s, three digits.
     hdr: Histogram
 
 
 class StreamResult(Model):
     """What became of one stream, exact to the frame."""
 
+    #: As in `StreamSpec`.
     kind: Literal["latency", "load"]
+    #: As in `StreamSpec`.
     direction: Literal["forward", "backward"] = "forward"
+    #: Size of a frame with its FCS.
     frame_bytes: int
+    #: Frames per second that were asked for; None: as many as the tester can.
     offered_pps: float | None
+    #: Frames that the schedule asked for.
     intended: int
+    #: Frames that left the tester.
     sent: int
+    #: Frames that the tester left out, being late.
     skipped: int = 0
     #: Frames that the tester's own card dropped: neither sent nor lost. None where that is not known, and on veth: its
     #: ring belongs to whoever receives.
     tx_drops: int | None = None
+    #: Distinct frames that arrived.
     received: int
+    #: Frames sent that did not arrive.
     lost: int
+    #: Frames that arrived once more.
     duplicated: int = 0
+    #: Frames that arrived behind a later one of their flow (RFC 4737).
     out_of_order: int = 0
+    #: Frames sent over the time that sending took.
     achieved_pps: float
+    #: Frames received over that time.
     rx_pps: float
+    #: From departure to arrival; None of load streams, and where nothing arrived.
     latency: LatencySummary | None = None
+    #: How far behind the schedule frames left; None where the tester does not tell.
     lateness: LatencySummary | None = None
     #: Departures within `late_ns` of the schedule.
     on_schedule: int | None = None
@@ -97,24 +128,35 @@ LOAD_TOLERANCE = 0.005
 class TrialResult(Model):
     """A tester's answer to a TrialSpec."""
 
+    #: Name of the tester; `none`: the method counted by itself.
     tester: str
+    #: How it sends, as it says: of xdpgen `live` (in the kernel) or `xsk`.
     sender: str
+    #: Why in this way, where there was a choice.
     sender_reason: str | None = None
+    #: How long sending took.
     elapsed_s: float
+    #: A signal ended the trial before its time.
     interrupted: bool = False
+    #: In the order in which they were asked for.
     streams: tuple[StreamResult, ...]
     #: Frames that arrived and that the tester then lost itself; they are counted as lost in the streams.
     tester_lost: int = 0
     #: CPU -> frames that the tester's receive program saw there.
     rx_cpus: dict[int, int] = {}
+    #: How it received.
     rx_program: str = ""
-    #: Time in which the sender's core was taken away: sum and longest single gap.
+    #: How often the sender's core was taken away.
     stalls: int = 0
+    #: For how long in all.
     stalled_ns: int = 0
     #: Threads that sent; stalls are summed over them.
     senders: int = 1
+    #: The longest single gap.
     longest_gap_ns: int = 0
+    #: Time that its senders waited for a CPU.
     run_delay_ns: int = 0
+    #: How often another thread was put in a sender's place.
     nonvoluntary_switches: int = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
     restart_own_ns: int | None = None
@@ -160,25 +202,34 @@ class TrialResult(Model):
 class ThreadUse(Model):
     """What a thread of the forwarder used during a trial (from /proc/PID/task/TID)."""
 
+    #: As the kernel has it (comm).
     name: str
+    #: Where it was seen last.
     cpu: int
+    #: CPUs that it may run on.
     allowed: tuple[int, ...]
+    #: Time on a CPU.
     ran_ns: int
+    #: Time in which it could have run and waited for a CPU.
     run_delay_ns: int
+    #: How often another thread was put in its place.
     nonvoluntary_switches: int
 
 
 class DisturbanceRule(Model):
-    """When a trial counts as disturbed: the machine, not the forwarder, was late (DESIGN.md rule 9).
+    """When a trial counts as disturbed: the machine, not the forwarder, was late (docs/architecture.md, rule 9).
 
     Shares are of the trial's duration.
     """
 
+    #: Of the time in which the machine had taken the sender's core away.
     max_stalled_share: float = Field(default=0.01, gt=0)
+    #: Of the time that the hypervisor took from a CPU of the path.
     max_steal_share: float = Field(default=0.01, gt=0)
+    #: Of the time that a busy forwarding thread waited for its CPU, and was not the one to give it up.
     max_run_delay_share: float = Field(default=0.01, gt=0)
-    #: How often a disturbed step of a search is measured anew within its visit at the most, and how often a disturbed
-    #: repetition as a whole, for all points, behind the planned ones (`Method.repeats_whole`).
+    #: How often a disturbed step of a search is measured anew within its repetition at the most, and how often a
+    #: disturbed repetition as a whole, for all points, behind the planned ones (`Method.repeats_whole`).
     max_repeats: int = Field(default=2, ge=0, le=20)
     #: What both may take together, as a share of the traffic time that the study plans: a machine that is never quiet
     #: ends a run in bounded time, with its disturbed trials marked. One of five repetitions made anew is a share of
@@ -193,8 +244,11 @@ class Disturbance(Model):
     stalled_share: float
     #: The forwarder's part: its receive half, which on veth runs on the sender's core.
     receive_half_share: float = 0.0
+    #: CPU of the path -> share of the time that the hypervisor took from it.
     steal_share: dict[int, float]
+    #: Share of the time that a busy forwarding thread waited for its CPU.
     run_delay_share: float
+    #: What the rule found, in words; empty: undisturbed.
     reasons: tuple[str, ...] = ()
 
     @property
@@ -203,70 +257,57 @@ class Disturbance(Model):
         return bool(self.reasons)
 
 
-class Calibration(Model):
-    """The tester on a direct link, without a forwarder."""
-
-    link: str
-    p50_ns: int
-    p99_ns: int
-    p999_ns: int
-    jitter_ns: int
-    top_pps: float
-    #: Highest rate that arrived whole; None where the tester does not lose frames by itself.
-    lossless_pps: float | None = None
-    #: None where the tester does not say.
-    on_schedule_ratio: float | None
-    achieved_error_ratio: float
-    at_pps: float
-    frame_bytes: int
-    rx_program: str
-    #: The latencies behind the percentiles, merged over the trials.
-    latency: LatencySummary | None = None
-    #: Largest share of a trial in which the machine had taken a sender's core away.
-    stalled_share: float | None = None
-    #: When it was measured, the boot of the tester's machine, and whether that was for an earlier run.
-    taken: str | None = None
-    boot_id: str | None = None
-    reused: bool = False
-
-    @property
-    def ceiling_pps(self) -> float:
-        """Highest load that a result of this tester may be asked for."""
-        return self.top_pps if self.lossless_pps is None else self.lossless_pps
-
-
 class TrialRecord(Model):
     """One line of trials.jsonl."""
 
+    #: Of this line; one with another is refused.
     schema_version: int = SCHEMA_VERSION
+    #: Key of `points` in run.json.
     point_id: str
+    #: From 0 on; those made anew for a disturbed one come after the planned ones.
     repetition: int
     #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
-    #: `figures`: what a method found; `end`: the visit is over and is not made again on resume.
+    #: `figures`: what a method found; `end`: the repetition is over and is not made again on resume.
     purpose: Purpose = "measure"
-    #: Number of the trial within its visit, and of the attempt at it.
+    #: Number of the trial within its repetition, from 0 on.
     trial: int = 0
+    #: Number of the attempt at it, from 0 on: a disturbed step of a search is taken again.
     attempt: int = 0
+    #: `ok`, `disturbed` by the machine, `failed`, or `unsupported`: it cannot be measured as it was asked for.
     status: Literal["ok", "disturbed", "failed", "unsupported"]
+    #: Of a status other than `ok`, in words.
     reason: Shown = ""
+    #: When the record was written; UTC, ISO 8601.
     started: str
+    #: From the beginning of the repetition until the path was proven.
     setup_s: float = 0.0
-    #: Of the record that ends a visit: its wall time, and how much of that the traffic asked for took.
-    visit_s: float = 0.0
+    #: Of the record that ends a repetition: its wall time.
+    repetition_s: float = 0.0
+    #: Likewise: how much of that the traffic asked for took, warm-ups included.
     traffic_s: float = 0.0
+    #: What the tester was asked for; None of records that are no trial.
     asked: TrialSpec | None = None
+    #: Load that was asked for, all streams; None: as much as the tester can.
     offered_pps: float | None = None
+    #: What it answered; None of records that are no trial.
     result: TrialResult | None = None
-    #: What a method found, under the clause it follows ("RFC 2544 26.1").
+    #: Part of the method that it belongs to: the clause of an RFC ("RFC 2544 26.1"), a rate, a way.
     clause: str = ""
+    #: What a method counted or found (docs/methods.md).
     figures: dict[str, Any] = {}
+    #: What the machine took away; None of records that are no trial.
     disturbance: Disturbance | None = None
     #: What the kernel and the forwarder say is in use: XDP attach mode, zero-copy, NAPI id, counters.
     mode: dict[str, Any] = {}
+    #: The forwarder's.
     threads: tuple[ThreadUse, ...] = ()
+    #: CPU -> NET_RX softirqs during the trial.
     softirq_cpus: dict[int, int] = {}
+    #: The forwarder's own, as of after the trial.
     counters: dict[str, Any] = {}
     #: What this trial added to the counters, of forwarders whose counters only grow.
     counted: dict[str, Any] = {}
+    #: Name -> value as it was read back after the trial.
     knobs: dict[str, Any] = {}
+    #: Last lines of the forwarder's log, where it failed.
     log_tail: tuple[Shown, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """One self-contained HTML file: the answer first, then what it rests on."""
 
-from xdplab.report.html import render, write_report
-from xdplab.report.words import describe, duration
+from xdplab.report.html import render as render, write_report as write_report
+from xdplab.report.words import describe as describe, duration as duration

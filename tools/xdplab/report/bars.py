@@ -7,19 +7,19 @@ from statistics import median
 from xdplab.analysis.published import Reproduction
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure
-from xdplab.report.plots import line_style, new_figure, plain, to_svg
+from xdplab.report.plots import line_style, new_plot, plain, to_svg
 
 _WIDTH = 0.8
 
 
 def throughput_bars(found: Reproduction) -> str:
     """One group per setting, one bar per forwarder; the published ranges stand in a group of their own."""
-    figure, axes = new_figure(3.2)
+    plot, axes = new_plot(3.2)
     axes.set_axisbelow(True)
-    names = found.figure.forwarders
+    names = found.published.forwarders
     width = _WIDTH / len(names)
     rows = [row for row in found.rows if row.mpps]
-    published = {series.forwarder: series.mpps for series in found.figure.series}
+    published = {series.forwarder: series.mpps for series in found.published.series}
     for index, name in enumerate(names):
         colour = line_style(index)["color"]
         places = [group + (index - (len(names) - 1) / 2) * width for group in range(len(rows) + 1)]
@@ -34,14 +34,14 @@ def throughput_bars(found: Reproduction) -> str:
     axes.set_ylabel("Mpps without loss")
     axes.set_ylim(bottom=0)
     axes.margins(y=0.15)
-    return to_svg(figure, axes, "throughput beside the published figure")
+    return to_svg(plot, axes, "throughput beside the published figure")
 
 
 def ratio_plot(found: Reproduction) -> str:
     """The ratio at each setting with its interval; a band shows the published one."""
-    figure, axes = new_figure(2.6)
+    plot, axes = new_plot(2.6)
     rows = [row for row in found.rows if any(one.comparison for one in row.ratios)]
-    for index, published in enumerate(found.figure.ratios):
+    for index, published in enumerate(found.published.ratios):
         colour = line_style(index)["color"]
         low, high = published.ratio
         told = f"published: {low:g} to {high:g}" if high > low else f"published: {low:g}"
@@ -53,7 +53,7 @@ def ratio_plot(found: Reproduction) -> str:
         ratios = [interval.ratio for _, interval in intervals]
         below = [interval.ratio - (interval.low or interval.ratio) for _, interval in intervals]
         above = [(interval.high or interval.ratio) - interval.ratio for _, interval in intervals]
-        places = [group + 0.1 * (index - (len(found.figure.ratios) - 1) / 2) for group, _ in intervals]
+        places = [group + 0.1 * (index - (len(found.published.ratios) - 1) / 2) for group, _ in intervals]
         name = plain(f"{published.of} over {published.to}")
         axes.errorbar(places, ratios, yerr=[below, above], fmt="o", color=colour, capsize=4, label=name)
         for place, ratio in zip(places, ratios, strict=True):
@@ -62,19 +62,19 @@ def ratio_plot(found: Reproduction) -> str:
     axes.set_xlim(-0.6, len(rows) - 0.4)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("times as much")
-    return to_svg(figure, axes, "ratio beside the published one") if rows else ""
+    return to_svg(plot, axes, "ratio beside the published one") if rows else ""
 
 
 def rate_plot(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, str]) -> str:
     """A bar per point (`names`: by its id) to the median, and a line over all repetitions."""
     drawn = [(point, values) for point in points if (values := _values(point, rate))]
-    figure, axes = new_figure(0.9 + 0.3 * len(drawn))
+    plot, axes = new_plot(0.9 + 0.3 * len(drawn))
     for place, (_, values) in enumerate(reversed(drawn)):
         axes.barh(place, median(values), color=line_style(0)["color"], height=0.6)
         axes.plot((min(values), max(values)), [place, place], color="#1d2430", linewidth=1.2)
     axes.set_yticks(range(len(drawn)), [plain(names[point.point_id]) for point, _ in reversed(drawn)])
     axes.set_xlabel(f"{rate.unit} (bar: median, line: all repetitions)")
-    return to_svg(figure, axes, "rates by case", legend=False)
+    return to_svg(plot, axes, "rates by case", legend=False)
 
 
 def _values(point: PointSummary, rate: Figure) -> list[float]:

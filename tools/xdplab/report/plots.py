@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from xdplab.analysis import Distribution, PointSummary
@@ -24,7 +24,7 @@ _MAX_VERTICES = 400
 
 def distribution_plot(points: Mapping[str, Distribution]) -> str:
     """Cumulative distribution: percentile on a logarithmic axis up to p99.999 against latency."""
-    figure, axes = new_figure(4.4)
+    plot, axes = new_plot(4.4)
     for index, (name, found) in enumerate(points.items()):
         latency, above = found.exceedance()
         if not len(latency):
@@ -39,12 +39,12 @@ def distribution_plot(points: Mapping[str, Distribution]) -> str:
     axes.yaxis.set_major_locator(FixedLocator(ticks))
     axes.set_yticklabels(["min", "p50", "p90", "p99", "p99.9", "p99.99", "p99.999"])
     axes.set_ylabel("percentile (log axis)")
-    return finish_latency(figure, axes, "cumulative distribution of latency")
+    return finish_latency(plot, axes, "cumulative distribution of latency")
 
 
 def density_plot(points: Mapping[str, Distribution]) -> str:
     """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
-    figure, axes = new_figure(3.2)
+    plot, axes = new_plot(3.2)
     for index, (name, found) in enumerate(points.items()):
         if not found.count:
             continue
@@ -54,12 +54,12 @@ def density_plot(points: Mapping[str, Distribution]) -> str:
     axes.set_xscale("log")
     axes.set_ylim(0, 1.08)
     axes.set_ylabel("density (peak = 1)")
-    return finish_latency(figure, axes, "kernel density of latency")
+    return finish_latency(plot, axes, "kernel density of latency")
 
 
 def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     """Each repetition's p50 (dot) and p99 (tick) by point: the spread that intervals rest on."""
-    figure, axes = new_figure(0.9 + 0.36 * len(summaries))
+    plot, axes = new_plot(0.9 + 0.36 * len(summaries))
     for row, summary in enumerate(reversed(summaries)):
         style = line_style(len(summaries) - 1 - row)
         for figures in summary.by_repetition:
@@ -72,7 +72,7 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     axes.set_xscale("log")
     axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
     axes.set_ylim(-0.6, len(summaries) - 0.4)
-    return finish_latency(figure, axes, "p50 and p99 of each repetition", legend=False)
+    return finish_latency(plot, axes, "p50 and p99 of each repetition", legend=False)
 
 
 def plain(text: str) -> str:
@@ -80,13 +80,13 @@ def plain(text: str) -> str:
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
-def new_figure(height: float) -> tuple[Figure, Axes]:
-    """A figure of that height in inches, with light axes."""
-    figure = Figure(figsize=(7.6, height), layout="constrained")
-    axes = figure.add_subplot()
+def new_plot(height: float) -> tuple[Plot, Axes]:
+    """A plot of that height in inches, with light axes."""
+    plot = Plot(figsize=(7.6, height), layout="constrained")
+    axes = plot.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
-    return figure, axes
+    return plot, axes
 
 
 def line_style(index: int) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x[keep], y[keep]
 
 
-def finish_latency(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
+def finish_latency(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
     """Latency axis, legend, SVG."""
     low, high = axes.get_xlim()
     decades = [base * 10.0**power for power in range(-2, 8) for base in (1, 2, 5)]
@@ -115,11 +115,11 @@ def finish_latency(figure: Figure, axes: Axes, title: str, *, legend: bool = Tru
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(low, high)
     axes.set_xlabel("latency (µs, log axis)")
-    return to_svg(figure, axes, title, legend=legend)
+    return to_svg(plot, axes, title, legend=legend)
 
 
-def to_svg(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> str:
-    """The figure as an <svg> element that scales with the page."""
+def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
+    """The plot as an <svg> element that scales with the page."""
     if legend and axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small", frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     out = io.StringIO()
@@ -128,7 +128,7 @@ def to_svg(figure: Figure, axes: Axes, title: str, *, legend: bool = True) -> st
         mpl.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "xdplab"}),
     ):
         warnings.simplefilter("ignore", UserWarning)  # a glyph that matplotlib's font lacks; the browser's has it
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        plot.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(

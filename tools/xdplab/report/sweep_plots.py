@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from xdplab.analysis import Distribution
 from xdplab.analysis.sweep import Importance
-from xdplab.report.plots import finish_latency, line_style, new_figure, plain, to_svg
+from xdplab.report.plots import finish_latency, line_style, new_plot, plain, to_svg
 
 _OUTLIER = "#9a9a9a"
 
@@ -18,7 +18,7 @@ def densities_plot(found: Sequence[tuple[int | None, Distribution]]) -> str:
     Args:
         found: group (None: outlier) and latencies of each configuration.
     """
-    figure, axes = new_figure(3.6)
+    plot, axes = new_plot(3.6)
     for group, latencies in found:
         values, density = latencies.density(128)
         axes.plot(values, density / density.max(), color=group_colour(group), linewidth=1.0, alpha=0.65)
@@ -31,13 +31,13 @@ def densities_plot(found: Sequence[tuple[int | None, Distribution]]) -> str:
     for group in sorted(counts, key=lambda g: (g is None, g)):
         name = "outliers" if group is None else f"group {group}"
         axes.add_line(Line2D([], [], color=group_colour(group), label=f"{name} ({counts[group]})"))
-    return finish_latency(figure, axes, "kernel density of the best configurations by group")
+    return finish_latency(plot, axes, "kernel density of the best configurations by group")
 
 
 def importance_plot(importances: Sequence[Importance]) -> str:
     """Permutation importance with its interval, the most important on top."""
     shown = [each for each in importances if each.permutation is not None]
-    figure, axes = new_figure(0.9 + 0.3 * len(shown))
+    plot, axes = new_plot(0.9 + 0.3 * len(shown))
     for row, each in enumerate(reversed(shown)):
         colour = "#0072B2" if each.matters else _OUTLIER
         middle, low, high = each.permutation or 0.0, each.low or 0.0, each.high or 0.0
@@ -47,7 +47,7 @@ def importance_plot(importances: Sequence[Importance]) -> str:
     axes.set_yticks(range(len(shown)), [plain(each.factor) for each in reversed(shown)])
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.set_xlabel("what the prediction loses when the setting is shuffled (1 = the variance of log latency)")
-    return to_svg(figure, axes, "importance of each setting", legend=False)
+    return to_svg(plot, axes, "importance of each setting", legend=False)
 
 
 def group_colour(group: int | None) -> str:

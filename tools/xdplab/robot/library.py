@@ -152,7 +152,7 @@ class XdplabLibrary:
         assert self._run is not None, "run a study first"
         found = reproduction(*published_figure(reference), self._run, self._summaries)
         if not found.rows:
-            raise SkipExecution(f"{reference}: none of {', '.join(found.figure.forwarders)} was asked for")
+            raise SkipExecution(f"{reference}: none of {', '.join(found.published.forwarders)} was asked for")
         for row in found.rows:
             for one in row.ratios:
                 published, compared = one.published, one.comparison
@@ -162,7 +162,7 @@ class XdplabLibrary:
                 logger.info(told)
                 logger.console(f"  {told}   [published {f'{low:g} to {high:g}' if high > low else f'{low:g}'}]")
         for point in self._summaries:
-            if point.forwarder in found.figure.forwarders and point.status != "unsupported":
+            if point.forwarder in found.published.forwarders and point.status != "unsupported":
                 _passed(point)
         if not any(one.comparison for row in found.rows for one in row.ratios):
             raise SkipExecution(f"{reference}: no ratio could be measured here")

@@ -27,7 +27,7 @@ class RobotListener(Listener):
         """A line on the console, not in the log."""
         logger.console(f"  {text}")
 
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
         """Remember the time left for the trial's line."""
         self._left_s = left_s
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Executes a study: plan, visit each point, journal, put everything back."""
+"""Executes a study: plan, repeat each point, journal, put everything back."""
 
-from xdplab.hosts.signals import deferred, interruptible
-from xdplab.runner.listener import Listener
-from xdplab.runner.plan import Plan, Visit, make_plan
-from xdplab.runner.restore import recover
-from xdplab.runner.run import RunOutcome, StudyRun
+from xdplab.hosts.signals import deferred as deferred, interruptible as interruptible
+from xdplab.runner.listener import Listener as Listener
+from xdplab.runner.plan import Plan as Plan, Repetition as Repetition, make_plan as make_plan
+from xdplab.runner.restore import recover as recover
+from xdplab.runner.run import RunOutcome as RunOutcome, StudyRun as StudyRun

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial added to counters that were not at zero when it began: of the proof, of trials and visits before it."""
+"""What a trial added to counters that were not at zero when it began: of the proof, of trials before it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From settings and their levels to the combinations that a study visits.
+"""From settings and their levels to the combinations that a study measures.
 
 A combination is a mapping: `forwarder` (its title), `NAME.OPTION` of that forwarder, `tester.OPTION`, and every knob.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling a stalled machine from a lossy forwarder (DESIGN.md rule 9)."""
+"""Telling a stalled machine from a lossy forwarder (docs/architecture.md, rule 9)."""
 
 import os
 import time

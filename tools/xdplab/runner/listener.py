@@ -12,16 +12,16 @@ class Listener:
     """
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """The run starts; `left` visits, `seconds` expected."""
+        """The run starts; `left` repetitions, `seconds` expected."""
 
     def note(self, text: str) -> None:
         """Something worth a line."""
 
     def progress(self, text: str) -> None:
-        """Something that changes often within a visit, worth showing and not worth keeping."""
+        """Something that changes often within a repetition, worth showing and not worth keeping."""
 
-    def visiting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Visit `number` of `of` starts; there are more of them when a disturbed repetition is made anew."""
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        """Repetition `number` of `of` starts; there are more of them when a disturbed repetition is made anew."""
 
     def trial(self, point: Point, record: TrialRecord) -> None:
         """A trial has been journaled."""

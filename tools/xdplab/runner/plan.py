@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a study to an order of visits: every point once per repetition, each repetition in a random order of its own."""
+"""From a study to the order of its repetitions: every point once in each round, and each round shuffled."""
 
 import itertools
 import random
@@ -13,18 +13,18 @@ from xdplab.model.design import TESTER
 from xdplab.runner.design import Combination, design
 from xdplab.testers import Tester
 
-#: What a visit is expected to take beside its traffic, in s.
+#: What a repetition is expected to take beside its traffic, in s.
 OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
 MAX_STREAMS = 16
 
 
 @dataclass(frozen=True)
-class Visit:
+class Repetition:
     """One repetition of one point."""
 
     point: Point
-    repetition: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Plan:
     """What a study comes to."""
 
     points: tuple[Point, ...]
-    visits: tuple[Visit, ...]
+    order: tuple[Repetition, ...]
     method: Method[Any]
     #: Combinations that the study's constraints leave out.
     left_out: int = 0
-    #: Of the order of visits.
+    #: Of the order.
     seed: int = 1
 
-    def traffic_seconds(self, visits: Iterable[Visit] | None = None) -> float:
-        """Seconds of traffic of these visits (all that are planned), without repeats of disturbed trials."""
-        chosen = self.visits if visits is None else visits
-        return sum(sum(self.method.trials(visit.point.traffic)) for visit in chosen)
+    def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
+        """Seconds of traffic of these repetitions (all that are planned), without repeats of disturbed trials."""
+        chosen = self.order if repetitions is None else repetitions
+        return sum(sum(self.method.trials(repetition.point.traffic)) for repetition in chosen)
 
-    def repetition(self, number: int) -> tuple[Visit, ...]:
-        """Every point once, in the order that the seed gives to this repetition, also to one behind the planned."""
-        return _repetition(self.points, self.seed, number)
+    def round(self, number: int) -> tuple[Repetition, ...]:
+        """Every point once, in the order that the seed gives to this round, also to one behind the planned."""
+        return _round(self.points, self.seed, number)
 
 
 def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
@@ -81,14 +81,14 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
-    visits = [visit for number in range(study.repetitions) for visit in _repetition(points, study.seed, number)]
-    return Plan(points, tuple(visits), method, left_out, study.seed)
+    order = [repetition for number in range(study.repetitions) for repetition in _round(points, study.seed, number)]
+    return Plan(points, tuple(order), method, left_out, study.seed)
 
 
-def _repetition(points: Sequence[Point], seed: int, number: int) -> tuple[Visit, ...]:
+def _round(points: Sequence[Point], seed: int, number: int) -> tuple[Repetition, ...]:
     order = list(points)
     random.Random(f"{seed}:{number}").shuffle(order)  # noqa: S311 - an order, not a secret
-    return tuple(Visit(point, number) for point in order)
+    return tuple(Repetition(point, number) for point in order)
 
 
 def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
@@ -130,7 +130,7 @@ def _with_options(forwarder: ForwarderSpec, combination: Combination) -> Forward
 
 
 def _loads(study: StudySpec) -> list[TrafficSpec]:
-    """The traffic profile at each load level."""
+    """The traffic profile at each load."""
     base = study.traffic.model_dump(exclude_unset=True)
     where = f"study {study.name}: loads"
     return [validated(TrafficSpec, {**base, **load}, where) for load in study.loads] or [study.traffic]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdplab.model import StudySpec, TrialRecord
-from xdplab.runner.plan import Plan, Visit
+from xdplab.runner.plan import Plan, Repetition
 
 #: Shares of sums of decimal fractions: 0.4 of 5 rounds of 2.1 s are 2 rounds.
 _ROUNDING = 1e-9
@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 class Round:
     """A repetition behind the planned ones, and the one that it repeats."""
 
-    visits: tuple[Visit, ...]
+    repetitions: tuple[Repetition, ...]
     number: int
     repeats: int
     reason: str
@@ -27,7 +27,7 @@ class Round:
     @property
     def told(self) -> str:
         """One line; repetitions are counted from 1."""
-        points = "1 point" if len(self.visits) == 1 else f"all {len(self.visits)} points"
+        points = "1 point" if len(self.repetitions) == 1 else f"all {len(self.repetitions)} points"
         return (
             f"repetition {self.repeats + 1} is made anew for {points}, as repetition {self.number + 1}: {self.reason}"
         )
@@ -36,15 +36,15 @@ class Round:
 class Repeats:
     """Decides by the journal alone, so that a resumed run goes on as the first part would have.
 
-    `visits`: the planned ones of the points that can be measured here.
+    `repetitions`: the planned ones of the points that can be measured here.
     """
 
-    def __init__(self, study: StudySpec, plan: Plan, visits: Iterable[Visit]) -> None:
+    def __init__(self, study: StudySpec, plan: Plan, repetitions: Iterable[Repetition]) -> None:
         self._rule = study.disturbance
         self._plan = plan
         self._planned = study.repetitions
         self._next = study.repetitions
-        self._budget_s = self._rule.max_repeats_share * plan.traffic_seconds(visits) * (1 + _ROUNDING)
+        self._budget_s = self._rule.max_repeats_share * plan.traffic_seconds(repetitions) * (1 + _ROUNDING)
         self._spent_s = 0.0
         self._measured: set[str] = set()
         self._begun: set[int] = set()
@@ -71,14 +71,14 @@ class Repeats:
         """One more repetition of the points that were measured, after all before it are over; None: no more.
 
         It is made while fewer repetitions than the study asks for are clean for every point, and the rule's budget
-        holds it whole. A failed visit is no reason for one: the forwarder fails again.
+        holds it whole. A failed repetition is no reason for one: the forwarder fails again.
         """
         disturbed = sorted(self._disturbed)
         added = self._next - self._planned
         if not self._plan.method.repeats_whole or len(disturbed) <= added:
             return None
-        visits = tuple(visit for visit in self._plan.repetition(self._next) if visit.point.id in self._measured)
-        cost_s = self._plan.traffic_seconds(visits)
+        again = tuple(each for each in self._plan.round(self._next) if each.point.id in self._measured)
+        cost_s = self._plan.traffic_seconds(again)
         begun = self._next in self._begun  # a run that was cut off within it goes on there
         if not begun and (added >= self._rule.max_repeats * self._planned or not self.may_repeat(cost_s)):
             return None
@@ -86,7 +86,7 @@ class Repeats:
         repeated = disturbed[added]
         trial = self._disturbed[repeated]
         title = next(point.title for point in self._plan.points if point.id == trial.point_id)
-        found = Round(visits, self._next, repeated, f"{title}: {trial.reason}")
+        found = Round(again, self._next, repeated, f"{title}: {trial.reason}")
         self._next += 1
         return found
 

@@ -11,7 +11,7 @@ from xdplab.testbed import Testbed, TestbedLock, open_testbed
 
 
 class Settings:
-    """The knobs of one visit: snapshot, apply, verify, restore in reverse order.
+    """The knobs of one repetition: snapshot, apply, verify, restore in reverse order.
 
     They are set in the order of the study, but a knob comes after those of its own `after`; whether it is supported is
     asked when these are in force.

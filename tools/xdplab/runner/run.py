@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run: the testbed up, the tester calibrated, every visit carried out, the testbed down, whatever happens."""
+"""A run: the testbed up, the tester calibrated, every repetition carried out, the testbed down, whatever happens."""
 
 import time
 from collections import Counter
@@ -27,12 +27,12 @@ from xdplab.model import (
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
-from xdplab.runner.plan import OVERHEAD_S, Plan, Visit
+from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import resumed
+from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
 from xdplab.runner.unsupported import unsupported
-from xdplab.runner.visit import PointVisit
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester
 
@@ -215,47 +215,47 @@ class StudyRun:
             self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
 
     def _carry_out(self, record: RunRecord) -> None:
-        planned = [visit for visit in self._plan.visits if visit.point.id not in self._unsupported]
+        planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
         self._repeats = Repeats(self._study, self._plan, planned)
         for trial in self._earlier_trials:
             self._repeats.seen(trial)
-        visits = self._to_do(planned)
-        if not visits and not self._earlier:
+        order = self._to_do(planned)
+        if not order and not self._earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise Missing(f"study {self._study.name}: nothing can be measured here: {reasons}")
-        left_s = self._plan.traffic_seconds(visits) + OVERHEAD_S * len(visits)
-        self._listener.begin(self._plan, len(visits), left_s)
+        left_s = self._plan.traffic_seconds(order) + OVERHEAD_S * len(order)
+        self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()
         number = 0
-        while number < len(visits) or self._add_round(visits):
+        while number < len(order) or self._add_round(order):
             if number:
-                left_s = (time.monotonic() - began) / number * (len(visits) - number)
-            visit = visits[number]
+                left_s = (time.monotonic() - began) / number * (len(order) - number)
+            repetition = order[number]
             number += 1
-            self._listener.visiting(visit.point, visit.repetition, number, len(visits), left_s)
-            self._visit(visit)
+            self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
+            self._measure(repetition)
         lacking = self._repeats.left()
         if lacking:
             self._listener.note(lacking)
 
-    def _to_do(self, visits: Iterable[Visit]) -> list[Visit]:
+    def _to_do(self, repetitions: Iterable[Repetition]) -> list[Repetition]:
         """Those that an earlier part of the run has not completed."""
-        return [visit for visit in visits if (visit.point.id, visit.repetition) not in self._done]
+        return [each for each in repetitions if (each.point.id, each.number) not in self._done]
 
-    def _add_round(self, visits: list[Visit]) -> bool:
-        """Put a repetition behind the visits, in the place of a disturbed one; False when there is no more to do."""
+    def _add_round(self, order: list[Repetition]) -> bool:
+        """Put a repetition behind the others, in the place of a disturbed one; False when there is no more to do."""
         while (found := self._repeats.next_round()) is not None:
-            more = self._to_do(visit for visit in found.visits if visit.point.id not in self._unsupported)
+            more = self._to_do(each for each in found.repetitions if each.point.id not in self._unsupported)
             if more:
                 self._listener.note(found.told)
-                visits += more
+                order += more
                 return True
         return False
 
-    def _visit(self, visit: Visit) -> None:
-        tester, rx_program, ceiling_pps = self._team.take(visit.point)
-        PointVisit(
-            visit,
+    def _measure(self, repetition: Repetition) -> None:
+        tester, rx_program, ceiling_pps = self._team.take(repetition.point)
+        PointSession(
+            repetition,
             self._plan.method,
             self._testbed,
             tester,
@@ -263,7 +263,7 @@ class StudyRun:
             self._study.disturbance,
             self._emit,
             self._repeats.may_repeat,
-            [t for t in self._earlier_trials if (t.point_id, t.repetition) == (visit.point.id, visit.repetition)],
+            [t for t in self._earlier_trials if (t.point_id, t.repetition) == (repetition.point.id, repetition.number)],
             ceiling_pps,
             self._listener.progress,
         ).carry_out()

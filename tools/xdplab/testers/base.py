@@ -88,6 +88,9 @@ class Tester(ABC):
         """
         return None
 
+    def rest(self) -> None:  # noqa: B027 - most leave nothing there
+        """A repetition of a point is over: nothing may stay at the ports; what is slow to start may wait."""
+
     def close(self) -> None:  # noqa: B027 - most have nothing to let go of
         """Let go of the ports: another tester wants them, or the run is over. The next trial takes them again."""
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xdplab.hosts import LocalHost
-from xdplab.hosts.lines import LineProcess, converse
+from xdplab.hosts import Conversation, LocalHost
 from xdplab.model import InputError, PointFailed, XdplabError
 from xdplab.tools import project_root
 
@@ -41,7 +40,7 @@ class Bridge:
     """A conversation with the bridge."""
 
     def __init__(self, host: LocalHost, command: Sequence[str], log: Path) -> None:
-        self._process: LineProcess = converse(host, list(command), log=log)
+        self._process: Conversation = host.converse(command, log=log)
         self._requests = 0
         said = self.ask("hello", timeout_s=_HELLO_TIMEOUT_S)
         if said.get("protocol") != PROTOCOL:

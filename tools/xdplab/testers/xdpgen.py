@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own tester: drives `bpf/xdpgen`, the paced sender and the receiver inside the kernel."""
 
+import contextlib
 import json
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -16,6 +18,8 @@ from xdplab.tools import bpf_program, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
+#: What a trial may take beside its traffic.
+_GRACE_S = 10.0
 
 
 class XdpgenOptions(Model):
@@ -36,6 +40,7 @@ class Xdpgen(Tester):
         self.options = options or XdpgenOptions()
         #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
         self.sender = sender
+        self._session: _Session | None = None
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
@@ -52,29 +57,27 @@ class Xdpgen(Tester):
         return max(64, _HEADER_BYTES[ip] + (_VLAN_BYTES if vlan else 0) + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        """One process for the whole trial; see `bpf/README.md` for what it does."""
-        program = bpf_program("xdpgen")
-        if program is None:
-            raise InputError("bpf/build/xdpgen is not built; `make -C bpf` builds it")
-        answer = context.workdir / "xdpgen.json"
-        host = context.host
-        reflector = _reflector(context) if context.ports.far else None
-        process = host.start(
-            [host.program(program), "-"],
-            stdin=json.dumps(
-                {**_configuration(context, trial), "sender": self.sender, **self.options.model_dump(mode="json")}
-            ),
-            stdout=answer,
-            log=context.workdir / "xdpgen.log",
-            die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
-        )
+        """A line to the process and one from it: it serves all trials until `rest`. See `bpf/README.md`."""
+        asked = {**_configuration(context, trial), "sender": self.sender, **self.options.model_dump(mode="json")}
+        if self._session is not None and self._session.place != (context.host, context.workdir):
+            self.rest()
+        if self._session is None:
+            self._session = _Session(context)
         try:
-            _wait(process, context, trial)
-        finally:
-            process.stop()
-            if reflector is not None:
-                reflector.stop()
-        return _result(_read(host, process, answer), trial)
+            return _result(self._session.ask(asked, context, trial), trial)
+        except BaseException:
+            self.rest()  # whatever it does now, it is not for the next trial
+            raise
+
+    def rest(self) -> None:
+        """End the process."""
+        if self._session is not None:
+            self._session.stop()
+        self._session = None
+
+    def close(self) -> None:
+        """The same."""
+        self.rest()
 
     def identity(self) -> Mapping[str, str] | None:
         """The programs, by their digests, and the settings."""
@@ -89,6 +92,58 @@ class Xdpgen(Tester):
             return {"xdpgen": "not built"}
         told = json.loads(host.run([host.program(program), "--version"]).stdout)
         return {"xdpgen": str(told.get("version")), "libbpf": str(told.get("libbpf"))}
+
+
+class _Session:
+    """A process of xdpgen, and one that reflects where the far port is on a machine of its own."""
+
+    def __init__(self, context: TesterContext) -> None:
+        program = bpf_program("xdpgen")
+        if program is None:
+            raise InputError("bpf/build/xdpgen is not built; `make -C bpf` builds it")
+        #: What it was started for.
+        self.place = (context.host, context.workdir)
+        with contextlib.ExitStack() as stack:
+            argv = [context.host.program(program), "-"]
+            self._process = context.host.converse(argv, log=context.workdir / "xdpgen.log")
+            stack.callback(self._process.stop)
+            if context.ports.far:
+                stack.callback(_reflector(context).stop)
+            self._started = stack.pop_all()
+
+    def ask(self, asked: dict[str, Any], context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
+        """What it tells of a trial; the forwarder is looked at once a second, so that a crash ends a long one early."""
+        self._process.send(json.dumps(asked))
+        deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + _GRACE_S
+        while (line := self._receive()) is None:
+            ended = context.still_well()
+            if ended:
+                raise PointFailed(ended)
+            if time.monotonic() > deadline:
+                raise PointFailed("xdpgen: did not end in time: " + " | ".join(self._process.log_tail(3)))
+        try:
+            told = json.loads(line)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict) or "streams" not in told:
+            raise PointFailed(f"xdpgen: answered {line[:80]!r}, which is no result")
+        if told.get("error"):
+            raise PointFailed(f"xdpgen: {told['error']}")
+        return told
+
+    def stop(self) -> None:
+        """End both."""
+        self._process.signal(signal.SIGTERM)
+        self._started.close()
+
+    def _receive(self) -> str | None:
+        try:
+            return self._process.receive(1.0)
+        except EOFError:
+            code = self._process.wait(1.0)
+            lines = [line for line in self._process.log_tail() if not line.startswith("progress ")]
+            ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+            raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'it said nothing'}") from None
 
 
 def _reflector(context: TesterContext) -> Running:
@@ -108,31 +163,6 @@ def _reflector(context: TesterContext) -> Running:
             process.stop()
             raise PointFailed(f"reflector on {mirror.host.name}: {' | '.join(process.log_tail(2)) or 'not ready'}")
     return process
-
-
-def _wait(process: Running, context: TesterContext, trial: TrialSpec) -> None:
-    """Sleep until xdpgen ends; look at the forwarder once a second so that a crash ends a long trial early."""
-    deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + 10.0
-    while process.wait(1.0) is None:
-        ended = context.still_well()
-        if ended:
-            raise PointFailed(ended)
-        if time.monotonic() > deadline:
-            raise PointFailed("xdpgen: did not end in time: " + " | ".join(process.log_tail(3)))
-
-
-def _read(host: Host, process: Running, answer: FilePath) -> dict[str, Any]:
-    code = process.poll()
-    text = host.read(str(answer)) if host.exists(answer) else ""
-    if not text:
-        lines = [line for line in process.log_tail() if not line.startswith("progress ")]
-        ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-        raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'it said nothing'}")
-    told = json.loads(text)
-    if code or told.get("error"):
-        raise PointFailed(f"xdpgen: {told.get('error') or process.log_tail(1)}")
-    assert isinstance(told, dict)
-    return told
 
 
 def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:

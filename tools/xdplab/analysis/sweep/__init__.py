@@ -5,11 +5,16 @@ scikit-learn and scipy.stats take a second to import and are imported by the fun
 """
 
 from xdplab.analysis.sweep.analyse import (
-    SHOWN,
-    SweepAnalysis,
-    analyse_sweep,
-    is_sweep,
-    sweep_sentence,
+    SHOWN as SHOWN,
+    SweepAnalysis as SweepAnalysis,
+    analyse_sweep as analyse_sweep,
+    is_sweep as is_sweep,
+    sweep_sentence as sweep_sentence,
 )
-from xdplab.analysis.sweep.importance import Importance
-from xdplab.analysis.sweep.table import Configuration, Factor, Statistics, Table
+from xdplab.analysis.sweep.importance import Importance as Importance
+from xdplab.analysis.sweep.table import (
+    Configuration as Configuration,
+    Factor as Factor,
+    Statistics as Statistics,
+    Table as Table,
+)

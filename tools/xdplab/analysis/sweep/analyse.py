@@ -156,11 +156,11 @@ def _what_matters(found: Sequence[Importance]) -> str:
 
 
 def _caution(table: Table) -> str:
-    """Said beside what matters as well when most visits were disturbed."""
-    disturbed, visits = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
-    if 2 * disturbed <= visits:
+    """Said beside what matters as well when most repetitions were disturbed."""
+    disturbed, taken = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
+    if 2 * disturbed <= taken:
         return ""
-    return f" The machine was disturbed in {disturbed} of {visits} repetitions: repeat on a quieter one."
+    return f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
 
 
 def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, grouped: bool) -> str:

@@ -2,8 +2,8 @@
 """Analysis of variance of the settings, with their interactions by two.
 
 Each term is asked of two responses of a configuration, both averaged over its repetitions: the logarithm of the
-latency, by which an effect is a factor and not a difference, and the rank among all visits (Conover and Iman 1981).
-Logarithms alone lose every other setting behind a slow level that is noisy as well, or behind visits that met a stall;
+latency, by which an effect is a factor and not a difference, and the rank among all of them (Conover and Iman 1981).
+Logarithms alone lose every other setting behind a slow level that is noisy as well, or behind a few stalls;
 ranks alone lose what is far apart in a small design, for they do not tell how far. The better answer counts, at
 Bonferroni's price of two questions; `tests/test_sweep_planted.py` and `test_sweep_parts.py` have a case of each. Shares
 of the variation are of the logarithms: a ranking never gives one setting all of it.
@@ -65,33 +65,33 @@ class Anova(Model):
 
 @dataclass(frozen=True)
 class Design:
-    """The terms of a table's settings as columns, and the logarithms of its visits' latencies."""
+    """The terms of a table's settings as columns, and the logarithms of its repetitions' latencies."""
 
     terms: tuple[Term, ...]
     columns: dict[Term, np.ndarray]
     #: Beside a term: what it is judged beside, in the order of the terms.
     beside: dict[Term, tuple[Term, ...]]
-    #: Of each visit: the number of its row, and its logarithm.
-    rows: np.ndarray
+    #: Of each repetition: which configuration it is of (its number in the table), and its logarithm.
+    of_row: np.ndarray
     logs: np.ndarray
 
     @classmethod
     def of(cls, table: Table) -> Self:
-        """Of all visits of a table."""
+        """Of all repetitions of a table."""
         terms = _terms(table.factors)
         contained = {term: _hierarchy(table, term) for term in terms}
-        visits = [(n, table.value_us(s)) for n, row in enumerate(table.rows) for s in row.by_repetition.values()]
+        repetitions = [(n, table.value_us(s)) for n, row in enumerate(table.rows) for s in row.by_repetition.values()]
         return cls(
             terms=terms,
             columns={term: _columns(table, term) for term in terms},
             beside={term: tuple(e for e in terms if e != term and not set(term) < contained[e]) for term in terms},
-            rows=np.array([number for number, _ in visits]),
-            logs=np.log([value for _, value in visits]),
+            of_row=np.array([number for number, _ in repetitions]),
+            logs=np.log([value for _, value in repetitions]),
         )
 
-    def means(self, visits: np.ndarray) -> np.ndarray:
-        """Mean over the visits of each configuration, shape (rows,)."""
-        return np.asarray(np.bincount(self.rows, visits) / np.bincount(self.rows))
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """Mean over the repetitions of each configuration, shape (rows,)."""
+        return np.asarray(np.bincount(self.of_row, values) / np.bincount(self.of_row))
 
     def tested(self, term: Term, means: np.ndarray) -> tuple[float, int]:
         """Sum of squares and degrees of freedom of a term."""
@@ -104,11 +104,11 @@ class Design:
         squares, rank = _fit(means, [self.columns[term] for term in self.terms])
         return squares, len(means) - rank
 
-    def between_repetitions(self, visits: np.ndarray) -> tuple[float, int]:
+    def between_repetitions(self, values: np.ndarray) -> tuple[float, int]:
         """Variance of a configuration's mean by what its repetitions differ by, and its degrees of freedom."""
-        counts = np.bincount(self.rows)
-        df = len(visits) - len(counts)
-        squares = float(((visits - self.means(visits)[self.rows]) ** 2).sum())
+        counts = np.bincount(self.of_row)
+        df = len(values) - len(counts)
+        squares = float(((values - self.means(values)[self.of_row]) ** 2).sum())
         return (squares / df / float(counts.mean()), df) if df else (0.0, 0)
 
     def restless(self) -> bool:
@@ -119,10 +119,10 @@ class Design:
         error, _, _ = self.error(ranks)
         return 2 * self.between_repetitions(ranks)[0] > error
 
-    def error(self, visits: np.ndarray) -> tuple[float, int, str]:
+    def error(self, values: np.ndarray) -> tuple[float, int, str]:
         """Variance that effects are judged beside, its degrees of freedom, and where it is from."""
-        squares, df = self.left(self.means(visits))
-        repeated, repeated_df = self.between_repetitions(visits)
+        squares, df = self.left(self.means(values))
+        repeated, repeated_df = self.between_repetitions(values)
         if df < _MIN_ERROR_DF and repeated_df > 0:
             return repeated, repeated_df, "differences between repetitions"
         return squares / df if df > 0 else 0.0, df, "what the model leaves between configurations"
@@ -139,16 +139,15 @@ class Answer:
 
 
 def asked(design: Design, terms: Sequence[Term], logs: np.ndarray) -> list[Answer]:
-    """The better answer of both responses about each term, where the logarithms of the visits are `logs`."""
-    from scipy.stats import f as f_distribution
-    from scipy.stats import rankdata
+    """The better answer of both responses about each term, where the logarithms of the repetitions are `logs`."""
+    from scipy.stats import f as f_distribution, rankdata
 
     answers: list[list[Answer]] = [[] for _ in terms]
     responses: tuple[tuple[Literal["logarithms", "ranks"], np.ndarray], ...]
     responses = (("logarithms", logs), ("ranks", np.asarray(rankdata(logs))))
-    for response, visits in responses:
-        error, error_df, _ = design.error(visits)
-        means = design.means(visits)
+    for response, values in responses:
+        error, error_df, _ = design.error(values)
+        means = design.means(values)
         for term, found in zip(terms, answers, strict=True):
             squares, df = design.tested(term, means)
             f = squares / df / error if df > 0 and error > 0 and error_df > 0 else None

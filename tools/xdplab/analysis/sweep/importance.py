@@ -9,7 +9,7 @@ setting does not vary (a rare level may not be among them): they say nothing abo
 A setting *matters* when its term or an interaction by two with it is significant in the analysis of variance (1 % after
 Holm), or the interval of its permutation importance leaves out 0, which also sees what acts in one combination of three
 or more settings only. Of one that does not, *no effect seen* is said only where an effect of `EFFECT` would have been
-seen; else it was *too disturbed to say*, by the visits that were marked as disturbed or by what repetitions differ by,
+seen; else it was *too disturbed to say*, by repetitions marked as disturbed or by what repetitions differ by,
 or the design is too small for what its configurations differ by.
 """
 
@@ -62,9 +62,9 @@ class Importance(Model):
     matters: bool
     #: Of one that does not: the smallest ratio between two levels that would have been seen; None: none that was tried.
     visible: float | None
-    #: Of the visits at its most disturbed level, those that were disturbed, and all.
+    #: Of the repetitions at its most disturbed level, those that were disturbed, and all.
     disturbed: int
-    visits: int
+    repetitions: int
     #: Most of what hides an effect is what repetitions of one configuration differ by.
     restless: bool
     levels: tuple[LevelEffect, ...]
@@ -76,7 +76,7 @@ class Importance(Model):
             return "matters"
         if self.p is None:
             return "cannot be told from this design"
-        if 2 * self.disturbed > self.visits:
+        if 2 * self.disturbed > self.repetitions:
             return "too disturbed to say"
         if self.visible is not None and self.visible <= EFFECT:
             return "no effect seen"
@@ -92,8 +92,8 @@ class Importance(Model):
         """What the verdict on a setting that does not matter rests on."""
         if self.p is None:
             return "the design leaves nothing to judge it by"
-        if 2 * self.disturbed > self.visits:
-            return f"{self.disturbed} of {self.visits} repetitions at one level were disturbed"
+        if 2 * self.disturbed > self.repetitions:
+            return f"{self.disturbed} of {self.repetitions} repetitions at one level were disturbed"
         if self.visible is None:
             return "not even a large effect would have been seen"
         return f"an effect of {ratio_words(self.visible)} would have been seen, a smaller one not"
@@ -121,7 +121,7 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
         values = told if len(told) >= _REPEATS else None
         low, high = (float(np.quantile(values, q)) for q in (0.025, 0.975)) if values is not None else (None, None)
         matters = bool(known and min(known) < ALPHA) or bool(low and low > 0)
-        disturbed, visits = _most_disturbed(table, factor)
+        disturbed, repetitions = _most_disturbed(table, factor)
         result.append(
             Importance(
                 factor=factor.name,
@@ -136,7 +136,7 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
                 matters=matters,
                 visible=None if matters or not known else smallest_visible(design, table, factor, ALPHA),
                 disturbed=disturbed,
-                visits=visits,
+                repetitions=repetitions,
                 restless=restless,
                 levels=_levels(table, factor, response),
             )
@@ -145,7 +145,7 @@ def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, 
 
 
 def _most_disturbed(table: Table, factor: Factor) -> tuple[int, int]:
-    """Disturbed visits and all visits of the level where their share is largest."""
+    """Disturbed repetitions and all repetitions of the level where their share is largest."""
     counts = []
     for level in factor.levels:
         rows = [row for row in table.rows if row.levels[factor.name] == level]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep as a table: one row per configuration, one column per setting that varies, latency statistics beside them.
 
-Rows of one table share path and traffic: a one-way latency and a round trip, or two load levels, never meet.
+Rows of one table share path and traffic: a one-way latency and a round trip, or two loads, never meet.
 """
 
 from collections import defaultdict

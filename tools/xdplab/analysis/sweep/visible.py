@@ -21,7 +21,7 @@ def smallest_visible(design: Design, table: Table, factor: Factor, alpha: float)
     levels = [level for level in factor.levels if level != ABSENT]
     counts = {level: sum(row.levels[factor.name] == level for row in table.rows) for level in levels}
     rarest = min(levels, key=lambda level: counts[level])
-    there = np.array([row.levels[factor.name] == rarest for row in table.rows])[design.rows]
+    there = np.array([row.levels[factor.name] == rarest for row in table.rows])[design.of_row]
     for ratio in _PLANTED:
         both = [design.logs + sign * math.log(ratio) * there for sign in (1, -1)]
         found = [asked(design, [(factor.name,)], logs)[0].p for logs in both]

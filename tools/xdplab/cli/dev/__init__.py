@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev`: what judges xdplab itself, on simulated data whose truth is known, and records programs for its tests.
+"""`xdplab dev`: what judges xdplab itself on simulated data, records programs for its tests, and writes a document.
 
 What a command needs is imported in its function, as in `cli.main`.
 """
@@ -76,3 +76,11 @@ def false_alarms(
             f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
             f"of {unsaid} nothing was said"
         )
+
+
+@dev.command("data-format")
+def format_of_data() -> None:
+    """Print docs/data-format.md, made of the models."""
+    from xdplab.cli.dev.data_format import data_format
+
+    print(data_format(), end="")

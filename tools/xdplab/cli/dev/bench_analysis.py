@@ -146,9 +146,9 @@ def order(case: str, changes: dict[str, Any], seeds: int) -> Order:
     return Order(case=case, runs=seeds, right=right, invented=invented, denied=denied)
 
 
-def measure_cost(trials: int = 10_000) -> Cost:
-    """A simulated run of that many trials of 500 samples on disk: journal to report."""
-    repetitions = -(-trials // 256)
+def measure_cost() -> Cost:
+    """A simulated run of ten thousand trials of 500 samples on disk: journal to report."""
+    repetitions = -(-10_000 // 256)
     made = simulate("mlx5", 0, repetitions=repetitions, samples=500)
     with tempfile.TemporaryDirectory() as folder:
         run = new_run(Path(folder), "bench")

@@ -18,6 +18,8 @@ from xdplab.model import Model
 
 PAIRS = (3, 5, 8, 12, 14, 20)
 _TENTH, _DOUBLE = 1.1, 2.0
+#: A wait in the median, over the fixed time.
+_WAIT = 0.3
 
 #: Logarithms of the two sides' figures, each (studies, pairs), with equal expectations.
 _Sides = tuple[np.ndarray, np.ndarray]
@@ -41,13 +43,13 @@ def _noise(spread: float) -> _Draw:
 
 
 def _slow_side(rng: Generator, size: tuple[int, int], share: float = 0.2, level: float = 0.75) -> _Sides:
-    """One side alone meets a level a quarter lower in a fifth of its visits, and is faster in the others."""
+    """One side alone meets a speed a quarter lower in a fifth of its repetitions, and is faster in the others."""
     ours, theirs = _noise(0.01)(rng, size)
     return ours + math.log(level) * ((rng.random(size) < share) - share), theirs
 
 
 def _drift(course: Callable[[np.ndarray, Generator], np.ndarray]) -> _Draw:
-    """Both follow the machine; a repetition visits five points in random order, two of which are compared."""
+    """Both follow the machine; a round has five points in random order, two of which are compared."""
 
     def draw(rng: Generator, size: tuple[int, int]) -> _Sides:
         places = rng.permuted(np.broadcast_to(np.arange(5), (*size, 5)), axis=2)[:, :, :2]
@@ -63,11 +65,11 @@ def _step(time: np.ndarray, rng: Generator) -> np.ndarray:
     return math.log(0.75) * (time > rng.random((len(time), 1, 1)))
 
 
-def _waits(rng: Generator, size: tuple[int, int], scale: float = 0.3) -> np.ndarray:
-    """A fixed time and a lognormal wait beside it, of 30 % in the median and five times that in one visit of twenty."""
+def _waits(rng: Generator, size: tuple[int, int]) -> np.ndarray:
+    """A fixed time and a lognormal wait beside it, 30 % in the median, five times that in one of twenty."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    expected = float((weights * np.log1p(scale * np.exp(nodes))).sum() / weights.sum())
-    return np.log1p(scale * np.exp(rng.normal(0, 1, size))) - expected
+    expected = float((weights * np.log1p(_WAIT * np.exp(nodes))).sum() / weights.sum())
+    return np.log1p(_WAIT * np.exp(rng.normal(0, 1, size))) - expected
 
 
 def _tail_on_one(rng: Generator, size: tuple[int, int]) -> _Sides:
@@ -78,7 +80,7 @@ def _tail_on_both(rng: Generator, size: tuple[int, int]) -> _Sides:
     return _waits(rng, size), _waits(rng, size)
 
 
-def _two_levels(rng: Generator, size: tuple[int, int]) -> _Sides:
+def _bimodal(rng: Generator, size: tuple[int, int]) -> _Sides:
     ours, theirs = _noise(0.01)(rng, size)
     return ours + math.log(0.72) * (rng.random(size) < 0.5), theirs + math.log(0.72) * (rng.random(size) < 0.5)
 
@@ -94,7 +96,7 @@ SHAPES = (
     Shape("lognormal waits on one side", _tail_on_one),
     Shape("lognormal waits on both sides", _tail_on_both),
     Shape("ties: noise of 0.5 % read to 3 %", _noise(0.005), resolution=0.03),
-    Shape("two levels 0.72 apart, each half of the time", _two_levels),
+    Shape("bimodal, 0.72 apart, each half of the time", _bimodal),
 )
 
 

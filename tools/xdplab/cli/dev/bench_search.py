@@ -20,13 +20,11 @@ import numpy as np
 from xdplab.cli.tables import columns
 from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
-from xdplab.methods.rfc2544.back_to_back import CLAUSE as BACK_TO_BACK
-from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.back_to_back import CLAUSE as BACK_TO_BACK, back_to_back
 from xdplab.methods.rfc2544.search import SearchResult
 from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
-from xdplab.model import Model, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
-from xdplab.model import Path as Way
+from xdplab.model import Model, Path as Way, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
@@ -95,7 +93,6 @@ class Row(Model):
     #: Who set the most of the results; where it is not the forwarder the figure is a lower limit.
     limited_by: str
     traffic_s: float
-    traffic_s_longest: float
     searches: int
 
 
@@ -142,7 +139,6 @@ def _row(shape: Shape, preset: PresetName, searches: int) -> Row:
         p95=p95,
         limited_by=limited_by,
         traffic_s=median(result.traffic_s for result in results),
-        traffic_s_longest=max(result.traffic_s for result in results),
         searches=len(results),
     )
 
@@ -170,7 +166,7 @@ def bench_buffer(top_pps: float) -> BufferRow:
 
 
 class SimulatedSession:
-    """A visit to a simulated box. Each has a tester of its own, so that a seed gives one sequence of trials."""
+    """The session of a simulated box. Each has a tester of its own, so that a seed gives one sequence of trials."""
 
     ceiling_pps = CEILING_PPS
     cannot: Mapping[str, str] = MappingProxyType({})

@@ -28,8 +28,8 @@ def planted(
         outliers_above_us: the study's outlier rule; the default configuration lies above 200.
         slow_noise: more noise between the repetitions of what the dominating setting makes slow.
         noise: more noise between all repetitions, as a standard deviation of the logarithm.
-        disturbed: share of the visits that are marked as disturbed.
-        repetitions: visits of each configuration.
+        disturbed: share of the repetitions that are marked as disturbed.
+        repetitions: of each configuration.
         effects: as `EFFECTS`.
     """
     rng = np.random.default_rng(seed)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab dev record vpp`: scenarios on namespaces against a real VPP, each into a JSON file of its own."""
 
+import contextlib
 import json
 import os
 import re
@@ -21,8 +22,7 @@ from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.forwarders.vpp_record import Recorder
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets
-from xdplab.model import ForwarderSpec, InputError, StreamSpec, TrialSpec, XdplabError
-from xdplab.model import Path as Way
+from xdplab.model import ForwarderSpec, InputError, Path as Way, StreamSpec, TrialSpec, XdplabError
 from xdplab.runner import interruptible, recover
 from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
@@ -204,4 +204,5 @@ def _send(forwarder: VppForwarder[Any], testbed: Testbed, workdir: Path) -> None
     streams = tuple(
         StreamSpec(kind="load", pps=1000, frame_bytes=64, direction=direction) for direction in ("forward", "backward")
     )
-    Xdpgen().run(context, TrialSpec(streams=streams, duration_s=0.1, drain_s=0.1))
+    with contextlib.closing(Xdpgen()) as tester:
+        tester.run(context, TrialSpec(streams=streams, duration_s=0.1, drain_s=0.1))

@@ -94,9 +94,8 @@ class Simulated:
     truth: dict[str, int | None]
     #: Cluster -> the first cluster that it overlaps with, or itself.
     merged: dict[int, int]
-    #: The largest error of the best telling apart, over pairs that do not overlap, and over those that do.
+    #: The largest error of the best telling apart, over pairs that do not overlap.
     overlap_apart: float
-    overlap_merged: float
 
 
 def simulate(
@@ -131,13 +130,13 @@ def simulate(
             here = mean + between * std * rng.normal() if noise else own * math.exp(_REPETITION_SPREAD * rng.normal())
             spread = math.sqrt(1 - between**2) * std
             trials.append(a_trial(point, repetition, lognormal(rng, here, spread, samples)))
-    merged, apart, together = _overlaps(nic, between, repetitions * samples)
+    merged, apart = _overlaps(nic, between, repetitions * samples)
     title = f"Simulated from the delay study's table for {nic}, seed {seed}"
     run = a_run(f"simulated-{nic}-{seed}", title, FACTORS, points, repetitions)
-    return Simulated(run, trials, truth, merged, apart, together)
+    return Simulated(run, trials, truth, merged, apart)
 
 
-def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], float, float]:
+def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], float]:
     """Which clusters cannot be told apart by mean or standard deviation of a configuration, and how far others can.
 
     The error is that of two normal distributions with equal error on both sides, erfc(d / sqrt(2)) / 2 at a distance of
@@ -145,7 +144,7 @@ def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], f
     """
     clusters = CLUSTERS[nic]
     merged = {number: number for number in range(len(clusters))}
-    apart = together = 0.0
+    apart = 0.0
     for second in range(len(clusters)):
         for first in range(second):
             (m1, s1), (m2, s2) = clusters[first], clusters[second]
@@ -155,10 +154,9 @@ def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], f
             error = math.erfc(max(by_mean, by_std) / math.sqrt(2)) / 2
             if error > OVERLAP:
                 merged[second] = merged[first]
-                together = max(together, error)
             else:
                 apart = max(apart, error)
-    return merged, apart, together
+    return merged, apart
 
 
 def a_point(levels: Mapping[str, int]) -> Point:
@@ -178,7 +176,7 @@ def lognormal(rng: np.random.Generator, mean: float, std: float, samples: int) -
 
 
 def a_trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialRecord:
-    """A visit in which pings took these us."""
+    """A repetition in which pings took these us."""
     histogram = HdrHistogram(1, 10_000_000_000, 3)
     values = np.clip(latencies_us * 1000, 1, 10e9).astype(int)
     for value, times in zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True):

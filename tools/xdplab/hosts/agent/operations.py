@@ -11,10 +11,12 @@ import shutil
 import subprocess
 from typing import IO, TYPE_CHECKING, Any
 
+from xdplab.hosts.agent import sockets
+from xdplab.hosts.agent.lines import Lines
 from xdplab.hosts.agent.processes import Processes, kill_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Asked = dict[str, Any]
 
@@ -86,6 +88,63 @@ def _start(processes: Processes, asked: Asked) -> int:
     return process.pid
 
 
+def _converse(processes: Processes, asked: Asked) -> int:
+    argv = _argv(asked)
+    with _create(asked["log"]) as err:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env=_env(asked),
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise Refused(argv[0], "missing") from None
+    processes.started[process.pid] = process
+    processes.lines[process.pid] = Lines(process)
+    return process.pid
+
+
+def _send(processes: Processes, asked: Asked) -> None:
+    try:
+        _lines(processes, asked).send(asked["line"])
+    except OSError as exc:
+        raise Refused(f"process {asked['pid']}: {exc.strerror}") from None
+
+
+def _receive(processes: Processes, asked: Asked) -> list[str] | None:
+    """The next line; None when none came within `timeout_s`, [] when its output is closed."""
+    try:
+        line = _lines(processes, asked).receive(asked["timeout_s"])
+    except EOFError:
+        return []
+    return None if line is None else [line]
+
+
+def _ask_socket(processes: Processes, asked: Asked) -> Any:
+    with _told(asked["path"]):
+        return sockets.ask(asked["path"], asked["method"], asked["params"], asked["timeout_s"])
+
+
+def _exchange(processes: Processes, asked: Asked) -> str:
+    """Bytes are written as hexadecimal digits."""
+    data, until = (bytes.fromhex(asked[key]) for key in ("data", "until"))
+    with _told(asked["path"]):
+        return sockets.exchange(asked["path"], data, until, asked["timeout_s"]).hex()
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise Refused(f"{path}: {exc.strerror or exc}") from None
+    except sockets.Refusal as exc:
+        raise Refused(f"{path}: {exc}") from None
+
+
 def _wait(processes: Processes, asked: Asked) -> int | None:
     """Exit code, or None when it still runs after `timeout_s`."""
     process = _process(processes, asked)
@@ -95,7 +154,10 @@ def _wait(processes: Processes, asked: Asked) -> int | None:
             select.select([pidfd], [], [], asked["timeout_s"])
         finally:
             os.close(pidfd)
-    return process.poll()
+    code = process.poll()
+    if code is not None and process.pid in processes.lines:
+        processes.lines.pop(process.pid).close()
+    return code
 
 
 def _signal(processes: Processes, asked: Asked) -> None:
@@ -158,6 +220,11 @@ OPERATIONS: dict[str, Callable[[Processes, Asked], Any]] = {
     "run": _run,
     "cancel": _cancel,
     "start": _start,
+    "converse": _converse,
+    "send": _send,
+    "receive": _receive,
+    "ask_socket": _ask_socket,
+    "exchange": _exchange,
     "wait": _wait,
     "signal": _signal,
     "read": _read,
@@ -190,6 +257,13 @@ def _process(processes: Processes, asked: Asked) -> subprocess.Popen[bytes]:
     if process is None:
         raise Refused(f"no process {asked['pid']} was started here", "gone")
     return process
+
+
+def _lines(processes: Processes, asked: Asked) -> Lines:
+    lines = processes.lines.get(asked["pid"])
+    if lines is None:
+        raise Refused(f"no process {asked['pid']} is spoken to here", "gone")
+    return lines
 
 
 def _within(processes: Processes, asked: Asked) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 from xdplab.hosts.agent.cpus import HeldCpus
+from xdplab.hosts.agent.lines import Lines
 
 #: How long processes have between SIGTERM and SIGKILL when the agent ends them, in s.
 _GRACE_S = 3.0
@@ -22,6 +23,8 @@ class Processes:
         self.folder = folder
         self.started: dict[int, subprocess.Popen[bytes]] = {}
         self.running: dict[int, subprocess.Popen[str]] = {}
+        #: Both ends of those that are spoken to.
+        self.lines: dict[int, Lines] = {}
         self.cpus = HeldCpus()
 
     def end_all(self) -> list[str]:
@@ -33,6 +36,7 @@ class Processes:
             alive = [pid for pid in descendants() if _state(pid) not in ("Z", "")]
             if not alive or time.monotonic() > deadline + _GRACE_S:
                 self.started.clear()
+                self.lines.clear()
                 self.cpus.release()
                 return names
             names = names or [_comm(pid) for pid in alive]

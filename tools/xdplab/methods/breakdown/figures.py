@@ -26,32 +26,48 @@ _PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
 class AtRate(Model):
     """Medians over the pairs, in us; stages as in `batches.STAGES`, percentiles p50 and p99."""
 
+    #: Probes per second.
     rate_pps: float
+    #: Pairs of trials.
     pairs: int
+    #: Pairs in which the machine disturbed neither.
     clean: int
-    #: The tester's latency.
+    #: Percentile -> the tester's latency without the probes.
     without_us: dict[str, float]
+    #: The same with the probes attached.
     with_us: dict[str, float]
+    #: Ratio of the two at p50.
     cost: Interval | None
-    #: Percentile -> stage -> its mean over the batches that stand for it; without what the probes cost, an estimate.
+    #: Percentile -> stage -> its mean over the batches that stand for the percentile.
     typical_us: dict[str, dict[str, float]]
+    #: Stage -> the median frame's mean less the cost of its probes, an estimate; None where that cost is not known.
     typical_less_us: dict[str, float] | None
+    #: What one probe costs; None where frames share a batch or it is below the noise.
     probe_cost_us: float | None
-    #: Stage -> percentile.
+    #: Stage -> percentile -> its time.
     stage_us: dict[str, dict[str, float]]
+    #: Percentile -> from redirect to the end of the kick.
     whole_us: dict[str, float]
+    #: Time until the transmit ring has given the frames back; None where none was seen.
     reaped_us: float | None
+    #: Mean.
     frames_per_batch: float
+    #: Batches that passed the probes.
     seen: int
+    #: Batches known from end to end.
     batches: int
+    #: Batches that no redirect was found for.
     unmatched: int
+    #: Batches that were not sent.
     unsent: int
+    #: Batches that the recorder lost.
     full: int
 
 
 class BreakdownFigures(PointFigures):
     """One entry per rate, in its order."""
 
+    #: Each.
     breakdown: tuple[AtRate, ...] = ()
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from xdplab.analysis import PointSummary
 from xdplab.methods.breakdown.figures import BreakdownFigures
-from xdplab.report.plots import line_style, new_figure, plain, to_svg
+from xdplab.report.plots import line_style, new_plot, plain, to_svg
 
 
-def breakdown_plot(summaries: Sequence[PointSummary], percentile: str = "p50") -> str:
+def breakdown_plot(summaries: Sequence[PointSummary], percentile: str) -> str:
     """One bar per forwarder and rate; marks: the tester's latency without the probes and with them."""
     rows = [(summary.forwarder, found) for summary in summaries for found in BreakdownFigures.of(summary).breakdown]
-    figure, axes = new_figure(1.6 + 0.36 * len(rows))
+    plot, axes = new_plot(1.6 + 0.36 * len(rows))
     axes.set_axisbelow(True)
     for row, (_, found) in enumerate(reversed(rows)):
         left = 0.0
@@ -32,5 +32,5 @@ def breakdown_plot(summaries: Sequence[PointSummary], percentile: str = "p50") -
     axes.set_yticks(range(len(rows)), names)
     axes.set_xlim(left=0)
     axes.set_xlabel(f"µs, at {percentile}")
-    figure.legend(loc="outside lower center", ncols=5, fontsize="small", frameon=False)
-    return to_svg(figure, axes, f"where the time of a frame goes, {percentile}", legend=False)
+    plot.legend(loc="outside lower center", ncols=5, fontsize="small", frameon=False)
+    return to_svg(plot, axes, f"where the time of a frame goes, {percentile}", legend=False)

@@ -50,7 +50,7 @@ class Colocated:
 
     @property
     def _folder(self) -> FilePath:
-        """Of the visit; on the embedded testbed client and server share a machine."""
+        """Of the repetition; on the embedded testbed client and server share a machine."""
         return self.dut.rundir
 
     def why_not(self) -> str | None:

@@ -27,7 +27,7 @@ def function_of(point: PointSummary) -> NfPoint:
 
 
 def rows_of(method: CountingMethod[FunctionsSpec], summaries: Sequence[PointSummary]) -> list[Row]:
-    """Those that were visited, also without a figure."""
+    """Those that were measured, also without a figure."""
     figures = {one.point.point_id: one.figure for one in method.contenders(summaries)}
     return [
         (traffic, function_of(point), method.place(point, figures.get(point.point_id, MPPS)))

@@ -17,7 +17,9 @@ Entries = Annotated[int, Field(ge=1, le=1_000_000)]
 class FunctionFigures(PointFigures):
     """Which function it is, and misses of the last-level cache on its core."""
 
+    #: With all its sizes.
     function: NfPoint | None = None
+    #: Of each repetition beside a server or a job: their number, or why it is not known.
     cache_misses: tuple[str, ...] = ()
 
 
@@ -28,9 +30,12 @@ class FunctionsSpec(MethodSpec):
     """
 
     name: Literal["functions"]
+    #: What becomes of the frames; each is a point.
     traffic: tuple[NfTraffic, ...] = Field(default=("dropped", "pass-through", "mixed"), min_length=1)
 
+    #: Functions, and chains of them.
     functions: tuple[str, ...] = Field(min_length=1)
+    #: Where they run.
     modes: tuple[NfMode, ...] = Field(min_length=1)
     #: Entries of the access list, sessions, routes: as many flows, up to 160,000, are in the traffic.
     table_entries: tuple[Entries, ...] = (1000,)
@@ -38,6 +43,7 @@ class FunctionsSpec(MethodSpec):
     work_iterations: tuple[Annotated[int, Field(ge=0, le=4096)], ...] = (0,)
     #: Dependent reads per frame in an array of `work_bytes`.
     work_lookups: tuple[Annotated[int, Field(ge=0, le=1024)], ...] = (0,)
+    #: Size of that array.
     work_bytes: int = Field(default=1 << 24, ge=64, le=1 << 30)
     #: Of traffic `mixed`, which is that of chains that begin with a firewall: flows that it denies.
     drop_percents: tuple[Annotated[int, Field(ge=0, le=100)], ...] = (0, 50, 100)
@@ -50,8 +56,11 @@ class FunctionsSpec(MethodSpec):
     #: Ways of the last-level cache that the card writes into; 0: as it is.
     ddio_ways: tuple[Annotated[int, Field(ge=0, le=11)], ...] = (0,)
 
+    #: Length of a trial.
     duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: Traffic before it, which is not counted.
     warmup_s: float = Field(default=0.2, ge=0.05, le=60)
+    #: What others found, to stand beside ours.
     published: Published | None = None
 
     @field_validator("functions")

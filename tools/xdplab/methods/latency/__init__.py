@@ -26,12 +26,16 @@ class LatencySpec(MethodSpec):
     """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
 
     name: Literal["latency"] = "latency"
+    #: Length of the trial.
     duration_s: float = Field(default=2.0, ge=0.05, le=3600)
-    #: A light load in probes per second that is measured first, in the same visit: where a forwarder loses frames at
+    #: A light load in probes per second that is measured first, as a trial beside: where a forwarder loses frames at
     #: the study's rate, its latency there is that of a queue, and only the light load compares.
     light_pps: float | None = Field(default=None, gt=0, le=100e6)
+    #: Length of the trial at the light load.
     light_duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: Traffic before each of them, which is not counted.
     warmup_s: float = Field(default=0.3, ge=0, le=60)
+    #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.2, ge=0.01, le=10)
 
 

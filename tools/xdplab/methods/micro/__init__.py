@@ -42,11 +42,15 @@ class MicroSpec(MethodSpec):
     """Method `micro`: receive and drop, send, send back."""
 
     name: Literal["micro"]
+    #: What the program does.
     workloads: tuple[Workload, ...] = Field(default=get_args(Workload), min_length=1)
     #: Forwarder's title -> the workloads that it takes part in; one that is not here: all of them.
     only: dict[Shown, tuple[Workload, ...]] = {}
+    #: Length of a trial.
     duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: Traffic before it, which is not counted.
     warmup_s: float = Field(default=0.2, ge=0.05, le=60)
+    #: What others found, to stand beside ours.
     published: Published | None = None
 
 

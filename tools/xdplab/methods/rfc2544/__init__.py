@@ -107,12 +107,12 @@ class Rfc2544(Method[Rfc2544Spec]):
         return unsupported_clauses(trials)
 
     def notes(self, point: PointSummary) -> list[str]:
-        """Two levels of a rate, and why a throughput is doubted."""
+        """A bimodal rate, and why a throughput is doubted."""
         where = f"{point.forwarder}, {point.frame_bytes} bytes"
         flooded = Rfc2544Figures.of(point).forwarding_rate
         ndr = rate_of(point.by_repetition, NDR.key)
-        levels = flooded.two_levels_kpps if flooded else ""
-        told = [f"{where}: at overload two levels, kpps: {levels}"] if levels else []
+        split = flooded.bimodal_kpps if flooded else ""
+        told = [f"{where}: at overload bimodal, kpps: {split}"] if split else []
         return told + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:

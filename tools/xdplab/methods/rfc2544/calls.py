@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls and copied bytes per frame, from the counters that OVS's AF_XDP ports have with our patch P5."""
+"""System calls and copied bytes per frame, from the counters that our patches add to OVS's AF_XDP ports."""
 
 import itertools
 import re
@@ -20,11 +20,11 @@ class PerFrame(Model):
 
 
 def per_frame(trials: Iterable[TrialRecord]) -> PerFrame | None:
-    """From the first to the last trial of each visit; None when the ports have no such counters."""
+    """From the first to the last trial of each repetition; None when the ports have no such counters."""
     ratios: dict[str, list[float]] = {name: [] for name in _COUNTERS}
     measured = sorted((t for t in trials if t.result), key=lambda t: (t.repetition, t.trial, t.attempt))
-    for _, visit in itertools.groupby(measured, key=lambda trial: trial.repetition):
-        seen = [_totals(trial.counters) for trial in visit]
+    for _, repetition in itertools.groupby(measured, key=lambda trial: trial.repetition):
+        seen = [_totals(trial.counters) for trial in repetition]
         first, last = seen[0], seen[-1]
         frames = last.get("frames", 0) - first.get("frames", 0)
         if frames <= 0 or not _COUNTERS.keys() <= last.keys():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A throughput that the loss curve of the same visit contradicts: frames lost below what was found good."""
+"""A throughput that the loss curve of the same repetition contradicts: frames lost below what was found good."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +16,7 @@ class Contradiction(Model):
 
     #: Over all directions.
     load_pps: float
+    #: Frames lost of those sent.
     loss_ratio: float
     #: All trials that contradict were disturbed.
     disturbed: bool

@@ -14,7 +14,7 @@ from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2285 3.6.1"
-#: The median of a few short trials stands for a visit: a stall of the machine falls into one of them.
+#: The median of a few short trials stands for a repetition: a stall of the machine falls into one of them.
 _TRIALS, _TRIAL_S, _WARMUP_S = 3, 0.4, 0.1
 #: In overload frames are lost at any rate; to wait for late ones would only count more of the queue as forwarded.
 _DRAIN_S = 0.1

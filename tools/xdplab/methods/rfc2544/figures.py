@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.analysis.bimodal import bimodal
 from xdplab.analysis.distribution import carried, distribution
 from xdplab.analysis.figures import RepetitionFigures, Spread
-from xdplab.analysis.levels import two_levels
 from xdplab.methods.figure import Figure
 from xdplab.methods.rfc2544.contradiction import contradiction, last_attempts, worst
 from xdplab.methods.rfc2544.found import (
@@ -241,10 +241,10 @@ def _reasons(found: Found) -> tuple[str, ...]:
 
 def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> ForwardingRateFound:
     names = ("forwarding_rate_pps", "offered_pps", "intended_pps")
-    levels = two_levels([figures["forwarding_rate_pps"] for figures in found])
+    split = bimodal([figures["forwarding_rate_pps"] for figures in found])
     return ForwardingRateFound(
         overloaded=all(figures["overloaded"] for figures in found),
-        two_levels_kpps=levels.text(1000) if levels else "",
+        bimodal_kpps=split.text(1000) if split else "",
         **_spreads(found, names),
     )
 

@@ -10,64 +10,97 @@ from xdplab.model import Model
 class BoundFound(Model):
     """What the searches found for one tolerated loss ratio, over all directions."""
 
+    #: Loss that was tolerated.
     loss_ratio: float
+    #: Who set it, of all repetitions.
     limited_by: tuple[str, ...]
+    #: The worst trial of a loss curve that says otherwise; None: there is none.
     contradicted_by: Contradiction | None
     #: The same in words.
     contradiction: str
+    #: Forwarding rate at the lower bound; None: no load was found good.
     throughput_pps: Spread | None
+    #: Highest load that was offered and found good.
     lower_pps: Spread | None
+    #: Lowest load at which the forwarder lost more than tolerated; None: it is not known.
     upper_pps: Spread | None
 
 
 class ThroughputFound(Model):
     """§26.1."""
 
+    #: One for each tolerated loss, the lowest first.
     bounds: tuple[BoundFound, ...]
+    #: Of the search.
     preset: str
-    #: Of each repetition.
+    #: Of the search, in each repetition.
     trials: tuple[int, ...]
+    #: Seconds of traffic of the search, in each repetition.
     traffic_s: tuple[float, ...]
+    #: Highest load of the search, over all directions.
     top_load_pps: float
+    #: Speed of the medium; None: the tester's top rate was the top load.
     line_rate_bps: float | None
 
 
 class LatencyFound(Model):
     """§26.2, at one share of the throughput."""
 
+    #: Of the throughput; 0: probes alone.
     share: float
+    #: That was asked for, per direction.
     load_pps: float
+    #: That was sent, all directions.
     achieved_pps: float | None
+    #: Trials that it is of.
     trials: int
+    #: Trials at this load that the machine disturbed.
     disturbed: int
+    #: Time-stamped frames.
     samples: int
+    #: Frames lost of those sent.
     loss_ratio: float | None
+    #: Median of all samples.
     p50_us: float | None
+    #: 99th percentile; None where too few independent samples lie above it.
     p99_us: float | None
+    #: 99.9th percentile, likewise.
     p999_us: float | None
 
 
 class LossFound(Model):
     """§26.3, one step."""
 
+    #: That was asked for, per direction.
     load_pps: float
+    #: Frames lost of those sent.
     loss_ratio: float
+    #: Frames that the tester did not send.
     unsent: float
+    #: That was sent, all directions.
     achieved_pps: float
+    #: That came to this step.
     repetitions: int
 
 
 class BackToBackFound(Model):
     """§26.4."""
 
+    #: Longest burst without loss, mean over the searches of a repetition.
     average_frames: Spread | None
+    #: Frames of a burst over the time in which they left, per direction.
     burst_rate_pps: Spread | None
+    #: Length of the burst in time.
     implied_buffer_us: Spread | None
+    #: Less what was forwarded meanwhile (RFC 9004 section 5.4).
     corrected_buffer_us: Spread | None
+    #: The same in frames.
     corrected_buffer_frames: Spread | None
+    #: What the searches for length and throughput leave open.
     buffer_resolution_frames: Spread | None
-    #: Of each search.
+    #: Longest burst without loss of each search.
     frames: tuple[int, ...]
+    #: Who set the length, of all repetitions.
     limited_by: tuple[str, ...]
     #: Why there is no figure, of the repetitions that have none.
     reasons: tuple[str, ...]
@@ -76,46 +109,72 @@ class BackToBackFound(Model):
 class RecoveryFound(Model):
     """§26.5."""
 
+    #: From the change to half of the load until the departure of the last frame lost.
     recovery_us: Spread | None
+    #: That was sent before the change, per direction.
     overload_pps: Spread | None
+    #: That was asked for after it.
     relief_pps: Spread | None
+    #: Frames lost before the change.
     lost_in_overload: Spread | None
+    #: Time between two frames after it.
     resolution_us: Spread | None
+    #: Whether frames were lost before the change, in all repetitions.
     overloaded: bool
+    #: Why there is no time, of the repetitions that have none.
     reasons: tuple[str, ...]
 
 
 class ResetFound(Model):
     """§26.6. Runs of before the suite's own part was measured have the gap alone."""
 
+    #: Longest time between the departures of two frames that arrived.
     gap_us: Spread | None
+    #: What the suite itself put between stop and start.
     own_us: Spread | None
+    #: `gap_us` less `own_us`.
     reset_us: Spread | None
+    #: Frames lost.
     lost: Spread | None
+    #: That was sent, per direction.
     load_pps: Spread | None
+    #: Time between two frames, or the sender's own longest gap.
     resolution_us: Spread | None
+    #: Whether frames came through again, in all repetitions.
     came_back: bool
+    #: Why there is no time, of the repetitions that have none.
     reasons: tuple[str, ...]
 
 
 class ForwardingRateFound(Model):
     """RFC 2285 §3.6.1."""
 
+    #: Frames per second that arrive, over all directions.
     forwarding_rate_pps: Spread | None
+    #: That were sent.
     offered_pps: Spread | None
+    #: That were asked for.
     intended_pps: Spread | None
+    #: Whether frames were lost in every trial of all repetitions.
     overloaded: bool
     #: In words, where the repetitions fall into two groups.
-    two_levels_kpps: str
+    bimodal_kpps: str
 
 
 class Rfc2544Figures(PointFigures):
     """Each clause that was carried out."""
 
+    #: Clause 26.1.
     throughput: ThroughputFound | None = None
+    #: Clause 26.2, one entry for each share of the throughput.
     latency: tuple[LatencyFound, ...] = ()
+    #: Clause 26.3, one entry for each step, the highest load first.
     loss_curve: tuple[LossFound, ...] = ()
+    #: Clause 26.4.
     back_to_back: BackToBackFound | None = None
+    #: Clause 26.5.
     recovery: RecoveryFound | None = None
+    #: Clause 26.6.
     reset: ResetFound | None = None
+    #: RFC 2285 section 3.6.1, at the study's overload.
     forwarding_rate: ForwardingRateFound | None = None

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from xdplab.analysis import PointSummary
 from xdplab.methods.rfc2544.found import Rfc2544Figures
-from xdplab.report.plots import line_style, new_figure, plain, to_svg
+from xdplab.report.plots import line_style, new_plot, plain, to_svg
 
 
 def throughput_plot(summaries: Sequence[PointSummary]) -> str:
     """§26.1: frame size against frame rate, with the theoretical rate of the medium where one is given."""
-    figure, axes = new_figure(3.4)
+    plot, axes = new_plot(3.4)
     found = [(s, Rfc2544Figures.of(s).throughput) for s in summaries if isinstance(s.frame_bytes, int)]
     sized = [(s, throughput) for s, throughput in found if throughput]
     for index, name in enumerate(dict.fromkeys(summary.forwarder for summary, _ in sized)):
@@ -31,12 +31,12 @@ def throughput_plot(summaries: Sequence[PointSummary]) -> str:
     axes.set_xlabel("frame size (bytes, FCS counted)")
     axes.set_ylabel("Mpps without loss")
     axes.set_ylim(bottom=0)
-    return to_svg(figure, axes, "throughput by frame size") if sized else ""
+    return to_svg(plot, axes, "throughput by frame size") if sized else ""
 
 
 def loss_plot(summaries: Sequence[PointSummary]) -> str:
     """§26.3: achieved load against the share of frames lost."""
-    figure, axes = new_figure(3.4)
+    plot, axes = new_plot(3.4)
     drawn = [(summary, points) for summary in summaries if (points := Rfc2544Figures.of(summary).loss_curve)]
     for index, (summary, points) in enumerate(drawn):
         loads = [point.achieved_pps / 1e6 for point in points]
@@ -46,12 +46,12 @@ def loss_plot(summaries: Sequence[PointSummary]) -> str:
     axes.set_xlabel("achieved load (Mpps)")
     axes.set_ylabel("frames lost (%)")
     axes.set_ylim(bottom=0)
-    return to_svg(figure, axes, "frame loss rate by load") if drawn else ""
+    return to_svg(plot, axes, "frame loss rate by load") if drawn else ""
 
 
 def latency_at_load_plot(summaries: Sequence[PointSummary]) -> str:
     """§26.2: share of the throughput against p50 (solid) and p99 (dotted)."""
-    figure, axes = new_figure(3.4)
+    plot, axes = new_plot(3.4)
     drawn = [(summary, found) for summary in summaries if (found := Rfc2544Figures.of(summary).latency)]
     for index, (summary, found) in enumerate(drawn):
         rows = [row for row in found if row.p50_us]
@@ -65,4 +65,4 @@ def latency_at_load_plot(summaries: Sequence[PointSummary]) -> str:
     axes.set_yscale("log")
     axes.set_xlabel("load (% of the throughput)")
     axes.set_ylabel("latency (µs, log axis)")
-    return to_svg(figure, axes, "latency by load") if drawn else ""
+    return to_svg(plot, axes, "latency by load") if drawn else ""

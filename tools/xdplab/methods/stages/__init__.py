@@ -57,8 +57,11 @@ class StagesSpec(MethodSpec):
     """Method `stages`: frames at a rate to a program that receives and drops; every frame is measured."""
 
     name: Literal["stages"]
+    #: Frames per second; each is a point.
     rates_pps: tuple[Annotated[float, Field(ge=0.1, le=1e6)], ...] = Field(default=(1000.0,), min_length=1)
+    #: Length of a trial.
     duration_s: float = Field(default=1.0, ge=0.05, le=3600)
+    #: What others found, to stand beside ours.
     published: Published | None = None
 
 

@@ -29,20 +29,30 @@ class StageSummary(Model):
 class StageRow(Model):
     """Over all repetitions: extremes, and count-weighted mean and RMS about it, in us."""
 
+    #: Frames.
     count: int
+    #: The shortest.
     min_us: float
+    #: The longest.
     max_us: float
+    #: `max_us` less `min_us`.
     peak_to_peak_us: float
+    #: Mean over all frames.
     mean_us: float
+    #: Root mean square of what they differ from it.
     rms_us: float
+    #: Median of all frames; None where there are none.
     p50_us: float | None
+    #: 99th percentile of all frames.
     p99_us: float | None
 
 
 class StagesFigures(PointFigures):
     """Each stage, and whose time stamps they are of."""
 
+    #: Stage -> its figures.
     stages: dict[Stage, StageRow] = {}
+    #: `hardware` (the card's), `software` (of the departure, in the frame), or both.
     stamps: str = ""
 
 

@@ -21,53 +21,72 @@ from xdplab.model.digits import percent, significant
 class Untraced(Model):
     """A way that is unsupported, or recorded nothing at a rate: what was not traced has no cost."""
 
+    #: Which.
     way: TraceWay
+    #: Why.
     reason: str
 
 
 class Cost(Model):
     """Traced over untraced, and less it."""
 
+    #: Traced over untraced.
     ratio: Interval
+    #: Traced less untraced.
     difference_us: Difference
 
 
 class Traced(Model):
     """One way at one rate: medians over the rounds, by percentile (p50, p99)."""
 
+    #: Which.
     way: TraceWay
+    #: Probes per second.
     rate_pps: float
+    #: Rounds with both sides.
     pairs: int
+    #: Rounds in which the machine disturbed neither.
     clean: int
-    #: Trials.
+    #: Trials of these pairs that the machine disturbed.
     disturbed: int
-    #: The tester's latency, and the lowest p50 of both sides: a busy machine only adds.
+    #: Percentile -> the tester's latency without tracing.
     without_us: dict[str, float]
+    #: The same with tracing.
     with_us: dict[str, float]
+    #: The lowest p50 `without` and `with`: a busy machine only adds.
     lowest_us: dict[str, float]
+    #: Percentile -> what the way costs there.
     cost: dict[str, Cost]
+    #: What it may cost at p50.
     goal_us: float
     #: `met`, `missed`, or why neither is said.
     verdict: str
     #: Half of the cost, for two probes trap before a frame is sent; None where frames are not alone.
     probe_us: float | None
+    #: Mean; None where it is not known.
     frames_per_batch: float | None
-    #: Stage -> percentile; None where the way does not know the stage.
+    #: Stage -> percentile -> its time; None where the way does not know the stage.
     stages_us: dict[str, dict[str, float] | None]
+    #: Batches that passed the probes.
     seen: int
+    #: Batches that were kept.
     recorded: int
+    #: Batches that no redirect was found for.
     unmatched: int
+    #: Batches that were not sent.
     unsent: int
+    #: Batches that the recorder lost.
     full: int
 
 
 class TracingFigures(PointFigures):
     """One entry for each way and rate."""
 
+    #: Each.
     tracing: tuple[Traced | Untraced, ...] = ()
 
 
-def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int = 1) -> TracingFigures:
+def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int) -> TracingFigures:
     """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
     missing = {
         trial.figures["way"]: trial.figures["reason"]

@@ -19,6 +19,7 @@ class TracingSpec(TracedSpec):
     """
 
     name: Literal["tracing"]
+    #: Those that are measured.
     ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
     #: What a way may cost at p50.
     goal_us: float = Field(default=0.2, gt=0)

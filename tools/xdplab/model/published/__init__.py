@@ -18,28 +18,39 @@ Span = Annotated[tuple[float, ...], Field(min_length=2, max_length=2)]
 class PublishedSeries(Model):
     """Mpps of one forwarder over the published settings."""
 
+    #: As we call it.
     forwarder: str
+    #: As the document calls it.
     name: str
+    #: Lowest and highest.
     mpps: Span
 
 
 class PublishedRatio(Model):
     """How much more one forwarder forwards than another."""
 
+    #: The one that forwards more.
     of: str
+    #: The other one.
     to: str
+    #: Lowest and highest.
     ratio: Span
 
 
 class PublishedFigure(Model):
     """One figure of a document. Forwarders bear our names, so that ours are found beside them."""
 
+    #: Its caption.
     title: str
     #: Key of the figure of ours that it is beside, in frames per second.
     metric: str
+    #: How it was measured.
     conditions: str
+    #: Rates that it shows.
     series: tuple[PublishedSeries, ...] = ()
+    #: Ratios that the document states.
     ratios: tuple[PublishedRatio, ...] = ()
+    #: What has to be known beside it.
     note: str = ""
 
     @property
@@ -52,33 +63,49 @@ class PublishedFigure(Model):
 class PublishedCluster(Model):
     """One row of a table of clusters."""
 
+    #: Its number in the table.
     cluster: int
+    #: Mean latency.
     mean_us: float
+    #: Standard deviation of it.
     std_us: float
+    #: Settings that make it, in the document's words.
     rule: str
 
 
 class PublishedTable(Model):
     """The clusters of one network card."""
 
+    #: Its caption.
     title: str
+    #: Round trip of ping by the kernel.
     ping_rtt_us: float
+    #: How many clusters the text speaks of.
     clusters_in_text: int
+    #: Clusters by mean latency, as the document orders them.
     order: tuple[int, ...]
+    #: Rows.
     clusters: tuple[PublishedCluster, ...]
+    #: Settings that are said to do nothing.
     insignificant: tuple[str, ...]
+    #: Settings that are said to make it worse.
     worse: tuple[str, ...]
 
 
 class Published(Model):
     """What a document says, and of which machine."""
 
+    #: Which document, and of whom.
     source: Shown
+    #: The machine of it.
     setup: Shown = ""
+    #: Name -> a figure.
     figures: dict[str, PublishedFigure] = {}
+    #: Name -> a table.
     tables: dict[str, PublishedTable] = {}
-    #: Of the tables: what their latencies are of, and names of their rules that stand for several settings.
+    #: What the latencies of the tables are of.
     quantity: str = ""
+    #: Name in a rule of a table -> the settings that it stands for.
     stands_for: dict[str, tuple[str, ...]] = {}
     #: What the authors' own tracing cost, part of all their figures.
     tracing_overhead_us: Span | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One visit to a point: apply knobs, start the forwarder, prove the path, measure, stop, put everything back."""
+"""One repetition of a point: apply knobs, start the forwarder, prove the path, measure, stop, put everything back."""
 
 import contextlib
 import dataclasses
@@ -31,7 +31,7 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
-from xdplab.runner.plan import Visit
+from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
 from xdplab.runner.restore import Settings
 from xdplab.testbed import Port, Testbed
@@ -41,12 +41,12 @@ from xdplab.testers import Tester, TesterContext
 _QUEUE_RELEASE_S = 0.05
 
 
-class PointVisit:
-    """Lives for one repetition of one point. It is the `Session` that the method talks to."""
+class PointSession:
+    """One repetition of one point. It is the `Session` that the method talks to."""
 
     def __init__(
         self,
-        visit: Visit,
+        repetition: Repetition,
         method: Method[Any],
         testbed: Testbed,
         tester: Tester,
@@ -54,13 +54,13 @@ class PointVisit:
         rule: DisturbanceRule,
         emit: Callable[[TrialRecord], None],
         may_repeat: Callable[[float], bool],
-        earlier: Sequence[TrialRecord] = (),
-        ceiling_pps: float = 0.0,
-        progress: Callable[[str], None] = lambda text: None,
+        earlier: Sequence[TrialRecord],
+        ceiling_pps: float,
+        progress: Callable[[str], None],
     ) -> None:
-        self._visit = visit
+        self._repetition = repetition
         self._method = method
-        self.point = visit.point
+        self.point = repetition.point
         self._testbed = testbed
         self._tester = tester
         self._rx_program = rx_program
@@ -71,27 +71,27 @@ class PointVisit:
         self.cannot = tester.cannot
         self.progress = progress
         self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
-        self._forwarder = method.forwarder(visit.point)
+        self._forwarder = method.forwarder(repetition.point)
         ports = self._ports()
-        wanted = {**self._forwarder.required_knobs(), **visit.point.knobs}
+        wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
         context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
         self._settings = Settings(testbed.lock, context, wanted)
         rundir = testbed.folder_on(testbed.dut) / "dut"
         layout = self._settings.context.layout
-        self._dut = Dut(testbed.dut, ports, visit.point.path, layout, rundir, testbed.one_machine)
+        self._dut = Dut(testbed.dut, ports, repetition.point.path, layout, rundir, testbed.one_machine)
         self._began = time.monotonic()
         self._trials = 0
         self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
         self._found = {record.clause for record in earlier if record.purpose == "figures"}
         self._around = contextlib.ExitStack()
-        self.client = testbed.tester_ports(visit.point.path).first
+        self.client = testbed.tester_ports(repetition.point.path).first
         self._links_before: frozenset[str] | None = None
         self._setup_s = 0.0
         self._traffic_s = 0.0
 
     @property
     def forwarder(self) -> Forwarder[Any]:
-        """The forwarder of this visit."""
+        """That of this repetition."""
         return self._forwarder
 
     @property
@@ -100,7 +100,7 @@ class PointVisit:
         return self._dut
 
     def carry_out(self) -> None:
-        """The whole visit; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
+        """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
         status: Literal["ok", "failed", "unsupported"] = "ok"
         reason = ""
         tail: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class PointVisit:
             self._prepare()
             self._method.prove(self)
             self._setup_s = time.monotonic() - self._began
-            self._method.measure(self, self._visit.point.traffic.at(self.ceiling_pps))
+            self._method.measure(self, self._repetition.point.traffic.at(self.ceiling_pps))
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
@@ -118,7 +118,7 @@ class PointVisit:
         finally:
             with deferred():
                 self._clean_up()
-        times = {"visit_s": round(time.monotonic() - self._began, 3), "traffic_s": round(self._traffic_s, 3)}
+        times = {"repetition_s": round(time.monotonic() - self._began, 3), "traffic_s": round(self._traffic_s, 3)}
         self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **times))
 
     def trial(
@@ -260,19 +260,19 @@ class PointVisit:
 
     def prove(self) -> None:
         """Frames, and that options are in force."""
-        point, lasting = self._visit.point, self._dut.ports[0].lasting
+        point, lasting = self._repetition.point, self._dut.ports[0].lasting
         prove(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
 
     def _context(self, trial: str) -> TesterContext:
         return TesterContext(
-            ports=self._testbed.tester_ports(self._visit.point.path),
+            ports=self._testbed.tester_ports(self._repetition.point.path),
             layout=self._dut.layout,
             rx_program=self._rx_program,
             workdir=self._testbed.folder_on(self._testbed.tester_host),
             host=self._testbed.tester_host,
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
-            trial_key=f"{self._visit.point.id}:{self._visit.repetition}:{trial}",
+            trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
         )
 
     def _clean_up(self) -> None:
@@ -287,6 +287,7 @@ class PointVisit:
             had_sockets = bool(self._forwarder.pids())
             stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
             stack.callback(self._forwarder.stop)
+            stack.callback(self._tester.rest)
 
     def _remove_links(self) -> None:
         if self._links_before is None:
@@ -302,13 +303,13 @@ class PointVisit:
         return message if not ended or ended in message else f"{ended}; {message}"
 
     def _ports(self) -> tuple[Port, ...]:
-        roles = ("b0",) if self._visit.point.path is Path.HAIRPIN else ("b0", "b1")
+        roles = ("b0",) if self._repetition.point.path is Path.HAIRPIN else ("b0", "b1")
         return tuple(self._testbed.ports[role] for role in roles)
 
     def _record(self, *, status: Literal["ok", "disturbed", "failed", "unsupported"], **fields: Any) -> TrialRecord:
         return TrialRecord(
-            point_id=self._visit.point.id,
-            repetition=self._visit.repetition,
+            point_id=self._repetition.point.id,
+            repetition=self._repetition.number,
             status=status,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
             setup_s=round(self._setup_s, 3),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two levels instead of one: repetitions of the same thing that fall into two groups with nothing between them.
+"""Two speeds instead of one: repetitions of the same thing that fall into two groups with nothing between them.
 
 On a shared machine a rate may jump between two speeds (of a core whose other thread is taken, or free); a median and an
 interval over both describe neither. The split is the one with the least spread within its groups, of logarithms (Otsu
@@ -18,12 +18,16 @@ _APART, _WIDER = math.log(1.10), 1.5
 _LEAST = 6
 
 
-class Levels(Model):
+class Bimodal(Model):
     """Geometric mean and number of the lower and the upper values, in the unit of the values."""
 
+    #: Mean of the lower values.
     low: float
+    #: Mean of the upper ones.
     high: float
+    #: How many are low.
     low_count: int
+    #: How many are high.
     high_count: int
 
     @property
@@ -38,8 +42,8 @@ class Levels(Model):
         return f"{low} ({self.low_count} of {total} repetitions) and {high} ({self.high_count})"
 
 
-def two_levels(values: Sequence[float]) -> Levels | None:
-    """The two levels of some positive values, or None when they are one group."""
+def bimodal(values: Sequence[float]) -> Bimodal | None:
+    """The two groups of some positive values, or None when they are one."""
     logs = sorted(math.log(value) for value in values if value > 0)
     if len(logs) < _LEAST:
         return None
@@ -53,7 +57,7 @@ def two_levels(values: Sequence[float]) -> Levels | None:
     gap = high[0] - low[-1]
     if gap < _APART or gap < _WIDER * max(low[-1] - low[0], high[-1] - high[0]):
         return None
-    return Levels(low=_mean(low), high=_mean(high), low_count=len(low), high_count=len(high))
+    return Bimodal(low=_mean(low), high=_mean(high), low_count=len(low), high_count=len(high))
 
 
 def _mean(logs: Sequence[float]) -> float:

@@ -4,15 +4,14 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from xdplab.analysis.levels import two_levels
+from xdplab.analysis.bimodal import bimodal
 
 
 def test_a_machine_of_two_speeds_is_told() -> None:
     # kpps of one forwarder in one run (l2fwd of afxdp-micro, 2026-11-21)
-    found = two_levels([1142, 845, 925, 1146, 1115, 1153, 1162])
+    found = bimodal([1142, 845, 925, 1146, 1115, 1153, 1162])
     assert found is not None
     assert (found.low_count, found.high_count) == (2, 5)
     assert found.text() == "884.1 (2 of 7 repetitions) and 1,143 (5)"
@@ -36,7 +35,7 @@ def test_a_machine_of_two_speeds_is_told() -> None:
     ],
 )
 def test_all_else_is_one_level(values: list[float]) -> None:
-    assert two_levels(values) is None
+    assert bimodal(values) is None
 
 
 @given(st.lists(st.floats(1.0, 1.1), min_size=3, max_size=8), st.lists(st.floats(1.5, 1.6), min_size=3, max_size=8),
@@ -46,7 +45,7 @@ def test_any_order_of_two_groups_is_split_between_them(
 ) -> None:
     values = [*low, *high]
     order.shuffle(values)
-    found = two_levels(values)
+    found = bimodal(values)
     assert found is not None
     assert (found.low_count, found.high_count) == (len(low), len(high))
     assert min(low) * 0.999 <= found.low <= max(low) * 1.001
@@ -55,5 +54,5 @@ def test_any_order_of_two_groups_is_split_between_them(
 
 def test_noise_of_one_machine_is_seldom_called_two() -> None:
     rng = random.Random(1)
-    told = sum(two_levels([rng.lognormvariate(0, 0.1) for _ in range(8)]) is not None for _ in range(2000))
+    told = sum(bimodal([rng.lognormvariate(0, 0.1) for _ in range(8)]) is not None for _ in range(2000))
     assert told < 100  # one in twenty, of wide noise

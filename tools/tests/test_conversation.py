@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes and sockets that are spoken to, on this machine and by a host's agent: the same words, the same errors."""
+
+import json
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_agent import Session, folder  # noqa: F401 - a fixture
+
+from xdplab.hosts import Host, LocalHost, SshHost
+from xdplab.model import MissingProgram, XdplabError
+
+
+class AgentHost(SshHost):
+    """A host whose agent runs here, without SSH between."""
+
+    def __init__(self, agent: Session) -> None:
+        self._name, self._agent = "B", agent
+
+    def ask(self, op: str, **asked: Any) -> Any:
+        self._agent.send(op=op, **asked)
+        reply = self._agent.reply()
+        if "ok" in reply:
+            return reply["ok"]
+        raise (MissingProgram if reply["kind"] == "missing" else XdplabError)(f"B: {reply['error']}")
+
+
+@pytest.fixture(params=["here", "agent"])
+def host(request: pytest.FixtureRequest) -> Host:
+    if request.param == "here":
+        return LocalHost("B")
+    return AgentHost(Session(request.getfixturevalue("folder")))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def test_lines_go_both_ways(host: Host, log: Path) -> None:
+    process = host.converse(["sh", "-c", "echo one; echo two; read x; echo $x; echo err >&2"], log=log)
+    assert [process.receive(30), process.receive(30), process.receive(0.05)] == ["one", "two", None]
+    assert process.poll() is None
+    process.send("three ; $HOME")
+    assert process.receive(30) == "three ; $HOME"
+    for _ in range(2):
+        with pytest.raises(EOFError):
+            process.receive(30)
+    assert process.wait(30) == 0
+    assert process.log_tail() == ("err",)
+
+
+def test_a_line_of_many_megabytes(host: Host, log: Path) -> None:
+    program = "import sys; line = sys.stdin.readline(); print(line.strip() * 3_000_000, flush=True); sys.stdin.read()"
+    process = host.converse([sys.executable, "-c", program], log=log)
+    process.send("abc")
+    assert process.receive(60) == "abc" * 3_000_000
+    process.stop()
+
+
+def test_a_process_that_is_killed_closes_its_output(host: Host, log: Path) -> None:
+    process = host.converse(["sleep", "60"], log=log)
+    process.signal(signal.SIGKILL)
+    with pytest.raises(EOFError):
+        process.receive(30)
+    assert process.wait(30) == -signal.SIGKILL
+    with pytest.raises(XdplabError, match="process"):
+        process.send("x")
+
+
+def test_one_that_waits_for_input_is_stopped(host: Host, log: Path) -> None:
+    process = host.converse(["cat"], log=log)
+    assert process.stop() in (0, -signal.SIGTERM)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[bytes], Path]]:
+    """`serve(reply)`: a socket, in a folder of a long name, that answers so and keeps what it was asked beside."""
+    listeners = []
+
+    def start(reply: bytes) -> Path:
+        place = tmp_path / ("a" * 100)
+        place.mkdir()
+        listener = socket.socket(socket.AF_UNIX)
+        listeners.append(listener)
+        here = tmp_path / "s"
+        listener.bind(str(here))
+        here.rename(place / "daemon.ctl")
+        listener.listen(1)
+        threading.Thread(target=answer, args=(listener, reply, place), daemon=True).start()
+        return place / "daemon.ctl"
+
+    def answer(listener: socket.socket, reply: bytes, place: Path) -> None:
+        peer, _ = listener.accept()
+        (place / "asked").write_bytes(peer.recv(65536))
+        for at in range(0, len(reply), 100_000):
+            peer.sendall(reply[at : at + 100_000])
+        if reply.endswith(b"..."):
+            peer.recv(1)  # goes on, and nothing comes
+        peer.close()
+
+    yield start
+    for listener in listeners:
+        listener.close()
+
+
+def test_a_socket_answers(host: Host, serve: Callable[[bytes], Path]) -> None:
+    told = {"text": "{}}" * 200_000, "more": [None, 1.5]}
+    path = serve(json.dumps({"id": 0, "result": told, "error": None}).encode())
+    assert host.ask_socket(path, "coverage/show", "a", {"b": 1}) == told
+    asked = json.loads((path.parent / "asked").read_bytes())
+    assert asked == {"id": 0, "method": "coverage/show", "params": ["a", {"b": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (b'{"id": 0, "result": null, "error": "\\"x\\" is not a valid command\\n"}', "is not a valid command"),
+        (b"", "it hung up"),
+        (b'{"id": 0, "result": ', "it hung up"),
+        (b"[1, {}", "it hung up"),
+        (b"hello }", "it hung up"),
+        (b'{"id": 0 ...', "timed out"),
+    ],
+)
+def test_what_is_no_answer_is_told(host: Host, serve: Callable[[bytes], Path], reply: bytes, words: str) -> None:
+    path = serve(reply)
+    with pytest.raises(XdplabError, match=f"B: .*daemon.ctl: .*{words}"):
+        host.ask_socket(path, "list-commands", timeout_s=0.5)
+
+
+def test_bytes_are_exchanged_up_to_an_end(host: Host, serve: Callable[[bytes], Path]) -> None:
+    told = bytes(range(256)) * 2000 + b"end..."
+    path = serve(told)
+    assert host.exchange(path, b"\0\xff ask", b"end...") == told
+    assert (path.parent / "asked").read_bytes() == b"\0\xff ask"
+
+
+@pytest.mark.parametrize(("reply", "words"), [(b"some", "it hung up"), (b"some...", "timed out")])
+def test_an_end_that_does_not_come(host: Host, serve: Callable[[bytes], Path], reply: bytes, words: str) -> None:
+    with pytest.raises(XdplabError, match=f"B: .*daemon.ctl: .*{words}"):
+        host.exchange(serve(reply), b"ask", b"end", timeout_s=0.5)
+
+
+def test_nobody_listens(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(XdplabError, match=r"B: .*absent: No such file or directory"):
+        host.ask_socket(tmp_path / "absent", "exit")
+    with pytest.raises(XdplabError, match=r"B: .*file: Connection refused"):
+        host.ask_socket(tmp_path / "file", "exit")
+
+
+@pytest.mark.parametrize("told", [7, "line", {"line": "x"}, [1], "no hex", None])
+def test_an_agent_that_answers_something_else_is_told_of(told: Any, log: Path) -> None:
+    class Odd(AgentHost):
+        def ask(self, op: str, **asked: Any) -> Any:
+            return told
+
+    host = Odd.__new__(Odd)
+    host._name = "B"
+    with pytest.raises(XdplabError, match=r"^B: the agent's answer to exchange cannot be understood$"):
+        host.exchange(log, b"", b"")
+    if told is not None:  # nothing came yet
+        with pytest.raises(XdplabError, match=r"^B: the agent's answer to receive cannot be understood$"):
+            host.converse(["x"], log=log).receive(1)

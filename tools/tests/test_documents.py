@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents list is what the code has; what they name is there."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import studies
+
+from xdplab import api
+from xdplab.analysis.columns import own_columns
+from xdplab.cli.dev.data_format import data_format, described, own_methods
+from xdplab.methods import method_class, method_names
+from xdplab.methods.rfc2544.search import PRESETS
+from xdplab.model import Model
+from xdplab.tools import project_root
+
+ROOT = project_root()
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+]
+STORED = sorted((ROOT / "tools" / "tests" / "data").glob("stored*/**/trials.jsonl"))
+
+
+def text_of(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def test_the_data_format_is_what_the_models_say() -> None:
+    """Else: xdplab dev data-format > docs/data-format.md."""
+    assert text_of("docs/data-format.md") == data_format()
+
+
+class Base(Model):
+    #: Of the base.
+    name: str
+    undescribed: int
+
+
+class Made(Base):
+    name: str
+    #: In two
+    #: lines.
+    other: int
+
+
+def test_a_field_is_described_by_the_lines_above_it_and_else_as_in_its_base() -> None:
+    assert described(Made) == {"name": "Of the base.", "other": "In two lines."}
+
+
+def test_a_field_without_a_description_is_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xdplab.cli.dev.data_format.RunRecord", Made)
+    with pytest.raises(LookupError, match=r"Made\.undescribed: no line"):
+        data_format()
+
+
+def sections(document: str) -> dict[str, str]:
+    """Heading of the second level -> what is below it."""
+    _, *rest = re.split(r"^## (.+)\n", text_of(document), flags=re.MULTILINE)
+    return dict(zip(rest[::2], rest[1::2], strict=True))
+
+
+METHODS = sections("docs/methods.md")
+
+
+def words(text: str) -> set[str]:
+    """What stands in backticks."""
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def test_each_method_has_a_section_with_its_names_figures_and_columns() -> None:
+    shared = words(METHODS["What all share"])
+    assert {method.name for method in own_methods()} == set(METHODS) - {"What all share"}
+    for method in own_methods():
+        told = words(METHODS[method.name])
+        others = {name for name in method_names() if method_class(name) is method} - {method.name}
+        assert others <= told, method.name
+        assert {each.key for each in method.figures} <= told, method.name
+        keys = {each.key for each in own_columns(method)}
+        assert keys <= told | shared, (method.name, keys - told - shared)
+
+
+def test_the_presets_are_those_of_the_search() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) % \| (\d+) \|$", METHODS["rfc2544"], re.M
+    )
+    told = {name: tuple(map(float, numbers)) for name, *numbers in rows}
+    assert told == {
+        name: (one.final_trial_s, one.duration_sum_s, one.exceed_ratio, 100 * one.relative_width, one.budget_s)
+        for name, one in PRESETS.items()
+    }
+
+
+def found_in(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_what_methods_journal_is_described() -> None:
+    seen = 0
+    for path in STORED:
+        name = json.loads((path.parent / "run.json").read_text(encoding="utf-8"))["study"]["method"]["name"]
+        told = words(METHODS[method_class(name).name])
+        for record in found_in(path):
+            assert set(record["figures"]) <= told, (name, set(record["figures"]) - told)
+            seen += bool(record["figures"])
+    assert seen > 40
+
+
+def test_what_a_clause_journals_stands_in_its_row() -> None:
+    method = {"name": "rfc2544", "equal_load": {"overload_pps": 2e6}}
+    run = api.measure(studies.study(forwarders=["fake"], method=method, repetitions=1))
+    rows = dict(re.findall(r"^\| (RFC [\d .]+) \| .*? \| (.*) \|$", METHODS["rfc2544"], re.MULTILINE))
+    found = {trial.clause: set(trial.figures) for trial in run.trials if trial.purpose == "figures"}
+    assert set(found) == set(rows)
+    told = {clause: words(row) for clause, row in rows.items()}
+    assert {
+        clause: keys ^ told[clause] for clause, keys in found.items() if keys - {"reason"} != told[clause] - {"reason"}
+    } == {}
+
+
+def test_each_word_of_the_glossary_is_one_sentence_and_says_where_it_is_used() -> None:
+    entries = re.findall(r"^\* \*\*(.+?)\*\*: (.+?)(?=^\* |\Z)", text_of("docs/glossary.md"), re.MULTILINE | re.DOTALL)
+    names = [name for name, _ in entries]
+    asked = ("through", "hairpin", "reflect", "inline", "1C1T", "disturbed", "trial", "point", "repetition", "clean",
+             "budget", "interval", "ablation", "micro-benchmark", "co-located workload")  # fmt: skip
+    assert [word for word in asked if not any(word in name.split(", ") for name in names)] == []
+    assert names == sorted(names, key=str.lower)
+    for name, text in entries:
+        sentence, _, where = text.rpartition("(")
+        paths = words(where)
+        assert paths, name
+        assert [path for path in paths if not (ROOT / "tools" / "xdplab" / path).exists()] == [], name
+        assert not re.search(r"\.\s", sentence), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_a_document_links_to_is_there(document: str) -> None:
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", text_of(document))):
+        assert "://" not in target
+        path = (ROOT / document).parent / target if target else ROOT / document
+        assert path.exists(), target
+        headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) if anchor else []
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", text_of("README.md")))
+    assert {*DOCUMENTS, "CITATION.cff"} - {"README.md"} <= linked
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_file_that_a_document_names_is_there(document: str) -> None:
+    folders = [ROOT, ROOT / "tools" / "xdplab", ROOT / "tools" / "tests", (ROOT / document).parent]
+    named = {
+        word
+        for word in words(text_of(document))
+        if re.fullmatch(r"[\w./-]+/[\w./-]+\.(py|md|robot|yaml|j2|dat|c|h)", word)
+    }
+    ours = {word for word in named if not word.startswith(("/", "acme/", "results/")) and "NAME" not in word}
+    assert [word for word in sorted(ours) if not any((folder / word).exists() for folder in folders)] == []
+
+
+def test_code_cites_documents_of_the_project() -> None:
+    folders = ("tools", "ovs", "bpf", "suites", "ci", "docs", "vpp", "trex")
+    kinds = {".py", ".c", ".h", ".md", ".robot", ".yaml", ".yml", ".j2", ".txt", ""}
+    found = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in kinds and path.is_file()
+    ]
+    ours = [path for path in found if not {"build", "__pycache__"} & set(path.parts)]
+    assert len(ours) > 500
+    outside = ("DESIGN" + ".md", "STYLE" + ".md")
+    text = {path: path.read_text(encoding="utf-8", errors="replace") for path in ours}
+    assert {str(path) for path in ours for word in outside if word in text[path]} == set()
+
+
+def test_a_rule_that_code_cites_is_one_of_the_architecture() -> None:
+    rules = set(re.findall(r"^(\d+)\. \*\*", text_of("docs/architecture.md"), re.MULTILINE))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tools" / "xdplab").rglob("*.py")]
+    cited = {number for text in sources for number in re.findall(r"docs/architecture\.md,\s+rule (\d+)", text)}
+    assert {"9"} <= cited <= rules

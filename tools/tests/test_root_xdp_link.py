@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which XDP program an interface carries: what netlink tells is what `ip` tells, at each moment."""
+
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from xdplab.hosts import LocalHost, NetnsHost
+from xdplab.hosts.kernel import _xdp_by_ip, xdp_attachment
+from xdplab.model import XdplabError
+from xdplab.tools import bpf_program
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture
+def host() -> Iterator[NetnsHost]:
+    """A namespace with the veth pair x0 - x1."""
+    name = f"xl{secrets.token_hex(3)}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        made = NetnsHost("B", name)
+        made.run(["ip", "link", "add", "x0", "type", "veth", "peer", "name", "x1"])
+        yield made
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+@contextmanager
+def program(host: NetnsHost, log: Path, mode: str) -> Iterator[None]:
+    """Our XDP forwarder is on x0."""
+    path = bpf_program("xdpfwd")
+    assert path, "bpf/ is not built"
+    process = host.converse([str(path), "--if0=x0", f"--mode={mode}", "--hairpin"], log=log)
+    assert process.receive(60), process.log_tail()
+    yield
+    process.signal(15)
+    assert process.wait(60) is not None
+    process.stop()
+
+
+def test_each_change_is_seen(host: NetnsHost, tmp_path: Path) -> None:
+    seen = []
+    for mode in ("native", "generic", "generic", "native"):
+        assert xdp_attachment(host, "x0") is None
+        with program(host, tmp_path / "log", mode):
+            found = xdp_attachment(host, "x0")
+            assert found == xdp_attachment(host, "x0") == _xdp_by_ip(host, "x0")
+            assert found
+            assert found.mode == mode
+            assert found.prog_name
+            assert xdp_attachment(host, "x1") is None
+            seen.append(found.prog_id)
+    assert len(set(seen)) == 4
+
+
+def test_an_interface_that_is_not_there_is_named(host: NetnsHost) -> None:
+    with pytest.raises(XdplabError, match="B: XDP program of nothere: No such device"):
+        xdp_attachment(host, "nothere")
+    with pytest.raises(XdplabError, match="local: XDP program of nothere: No such device"):
+        xdp_attachment(LocalHost(), "nothere")
+    with pytest.raises(XdplabError, match="C: XDP program of x0: No such file or directory"):
+        xdp_attachment(NetnsHost("C", "no-such-namespace"), "x0")
+    assert xdp_attachment(LocalHost(), "lo") is None

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a point: its fields are those of `xdplab show --json`."""
+
+from typing import Any
+
+from pydantic import SerializeAsAny
+
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.flows import FlowSummary
+from xdplab.methods import PointFigures
+from xdplab.model import Model, Shown
+
+
+class PointSummary(Model):
+    """What `xdplab show --json` prints for a point; None where there is no such figure."""
+
+    #: Short name that the same point has in every run.
+    point_id: str
+    #: Label, or name and options.
+    forwarder: str
+    #: What the method does of several things it can do: a workload, a rate.
+    levels: dict[str, Any] = {}
+    #: The same for points that differ in the forwarder only: what may be divided by one another.
+    setting: str
+    #: Mode in use, as the kernel and the program reported it: `native copy`, `zero-copy`, `recvmmsg` ...
+    mode: Shown
+    #: Way of the frames: `through`, `hairpin`, `reflect`.
+    path: str
+    #: What a latency is on this path: `one-way` or `round trip`.
+    quantity: str
+    #: Size of a frame with its 4-byte FCS, or `imix`.
+    frame_bytes: int | str
+    #: Knob -> value that was asked for.
+    knobs: dict[str, Any]
+    #: Where the four consumers of CPU time ran; forwarder and receiver as they were seen.
+    cpus: str
+    #: Load that was asked for, all streams; median over repetitions, as are the figures below unless they say
+    #: otherwise.
+    offered_pps: float | None
+    #: Frames sent over the time that sending took.
+    achieved_pps: float | None
+    #: Frames received over that time.
+    forwarded_pps: float | None
+    #: Frames lost of those sent, all repetitions together.
+    loss_ratio: float | None
+    #: Median latency.
+    p50_us: float | None
+    #: Lowest and highest p50 of a repetition.
+    p50_us_range: tuple[float, float] | None
+    #: 99th percentile of the latency; None where fewer than ten independent samples lie above it, as of those below.
+    p99_us: float | None
+    #: 99.9th percentile.
+    p999_us: float | None
+    #: 99.999th percentile of all repetitions merged.
+    p99999_us: float | None
+    #: Shortest latency of all.
+    min_us: float | None
+    #: Longest latency of all.
+    max_us: float | None
+    #: Time-stamped frames of all repetitions that stand for the point.
+    samples: int
+    #: Frames that arrived once more, in these.
+    duplicated: int
+    #: Frames that arrived behind a later one of their flow, in these.
+    out_of_order: int
+    #: Repetitions that the study asked for.
+    planned: int
+    #: Repetitions that were measured.
+    repetitions: int
+    #: Those of them that the machine left undisturbed.
+    clean: int
+    #: Trials that were disturbed.
+    disturbed: int
+    #: Repetitions that were begun, those made anew included.
+    begun: int
+    #: In how many of them a trial failed.
+    failed: int
+    #: As `loss_ratio`, with the repetitions that the machine disturbed.
+    loss_ratio_all: float | None
+    #: As `p50_us`, likewise.
+    p50_us_all: float | None
+    #: As `p99_us`, likewise.
+    p99_us_all: float | None
+    #: As `p999_us`, likewise.
+    p999_us_all: float | None
+    #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
+    #: than lies above them.
+    machine_tail: tuple[str, ...]
+    #: The tester left out part of its schedule, or lost frames itself, in a trial that stands for the point.
+    tester_limited: bool
+    #: `ok`, `disturbed` (each repetition was), `partial` (some failed), `failed`, `unsupported`, `not measured`.
+    status: str
+    #: Of another status than `ok`, in words.
+    reason: str
+    #: What its method says of it beside (`Method.point_figures`).
+    figures: SerializeAsAny[PointFigures] = PointFigures()
+    #: Parts of the method that its tester has no figures for, and why.
+    unsupported_clauses: dict[str, str] = {}
+    #: Who measured it, in a study with several testers.
+    tester: str = ""
+    #: What each repetition gave; comparisons pair these.
+    by_repetition: tuple[RepetitionFigures, ...]
+    #: Flows that have figures of their own, all streams.
+    flows: int = 0
+    #: The worst of them: most loss, then longest latency.
+    worst_flows: tuple[FlowSummary, ...] = ()
+    #: Frames that the tester's own card dropped; they are not in what was sent.
+    tx_drops: int = 0
+    #: The same of what is measured in the same repetitions beside (`Method.beside`).
+    beside: dict[str, "PointSummary"] = {}
+
+    @property
+    def repeats(self) -> str:
+        """`5`, or `2 clean of 5`."""
+        return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"

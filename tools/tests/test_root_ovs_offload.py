@@ -54,7 +54,7 @@ def test_a_build_without_the_offload_is_unsupported(build: str, lab: Lab) -> Non
     lab.run(forwarders=[f"ovs-afxdp:build={build},flow_offload=true"], tester="xdpgen")
     (row,) = lab.rows()
     assert (row["status"], row["repetitions"]) == ("unsupported", 0)
-    assert "has no xdp-flow-entries; patch Add-provider-for-XDP" in row["reason"]
+    assert "has no xdp-flow-entries; patch dpif-offload-Add-provider-for-XDP" in row["reason"]
 
 
 @pytest.mark.timeout(240)

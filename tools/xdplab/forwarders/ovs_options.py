@@ -148,7 +148,7 @@ Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]
 _RINGS = "Add-options-for-rings-and-umem-frames"
 _FRAMES = "Add-options-for-frame-size-and-headroom"
 _BUSY_POLL = "Add-preferred-busy-polling"
-_XDP = "Add-provider-for-XDP"
+_XDP = "dpif-offload-Add-provider-for-XDP"
 
 
 class OvsOptions(Model):
@@ -268,10 +268,10 @@ class OvsAfxdpOptions(PmdOptions):
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
     #: Frames of known flows are forwarded by the XDP program; what proves it is counted (`OvsAfxdp.ineffective`).
     flow_offload: Annotated[bool | None, Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries")] = None
-    flow_entries: Annotated[Annotated[int, Field(ge=64, le=1 << 20)] | None, _interface("xdp-flow-entries", _XDP)] = (
-        None
-    )
-    flow_masks: Annotated[Annotated[int, Field(ge=1, le=64)] | None, _interface("xdp-flow-masks", _XDP)] = None
+    flow_entries: Annotated[
+        Annotated[int, Field(ge=64, le=1 << 20)] | None, Key("options", ("xdp-flow-entries",), _XDP)
+    ] = None
+    flow_masks: Annotated[Annotated[int, Field(ge=1, le=64)] | None, Key("options", ("xdp-flow-masks",), _XDP)] = None
 
     @model_validator(mode="after")
     def _threads(self) -> "OvsAfxdpOptions":

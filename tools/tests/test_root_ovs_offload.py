@@ -42,17 +42,18 @@ def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(lab: Lab
     with_it, without = (trials[rows[title]["point_id"]] for title in titles)
     assert with_it.result is not None
     assert with_it.result.received > 100
-    counted = with_it.counted["b0"]["xdp_flow_packets"]
-    assert with_it.result.received <= counted
-    assert without.counted["b0"].get("xdp_flow_packets", 0) == 0
+    counted = [sum(port.get("xdp_flow_packets", 0) for port in each.counted.values()) for each in (with_it, without)]
+    assert counted[0] >= with_it.result.received
+    assert counted[1] == 0
     lab.assert_nothing_left()
 
 
 @pytest.mark.parametrize("build", ["stock", "patched"])
 def test_a_build_without_the_offload_is_unsupported(build: str, lab: Lab) -> None:
     folder(build)
-    lab.run(forwarders=[f"ovs-afxdp:build={build},flow_offload=true"], tester="xdpgen")
-    (row,) = lab.rows()
+    title = f"ovs-afxdp:build={build},flow_offload=true"
+    lab.run(forwarders=[title, "xdp"], tester="xdpgen")  # one that can be measured, for else there is no run
+    (row,) = [each for each in lab.rows() if each["forwarder"] == title]
     assert (row["status"], row["repetitions"]) == ("unsupported", 0)
     assert "has no xdp-flow-entries; patch dpif-offload-Add-provider-for-XDP" in row["reason"]
 

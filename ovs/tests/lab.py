@@ -23,9 +23,9 @@ class StormError(Exception):
     """What went wrong, with what had been changed."""
 
 
-def run(*argv: str, check: bool = True, timeout_s: float = 30.0) -> str:
+def run(*argv: str, check: bool = True, timeout_s: float = 30.0, stdin: str | None = None) -> str:
     """Runs a command and returns its output."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False, input=stdin)
     if check and done.returncode:
         raise StormError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout
@@ -50,19 +50,19 @@ class Switch:
         namespace: str,
         ports: Sequence[str] = PORTS,
         requests: Sequence[str] = PORTS,
+        settings: Sequence[str] = (),
     ) -> None:
         self.build = build
         self.folder = folder
         self.namespace = namespace
         self.ports = ports
         self.requests = requests
+        self.settings = settings
         self.database: subprocess.Popen[bytes] | None = None
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Starts database and daemon and makes the bridge."""
-        asan = f"log_path={self.folder}/asan:detect_leaks=1:abort_on_error=0"
-        environment = {**os.environ, "OVS_RUNDIR": str(self.folder), "ASAN_OPTIONS": asan}
         socket = self.folder / "db.sock"
         run(
             str(self.build / "ovsdb-tool"),
@@ -73,19 +73,30 @@ class Switch:
         self.database = subprocess.Popen(
             [self.build / "ovsdb-server", self.folder / "conf.db", f"--remote=punix:{socket}",
              f"--unixctl={self.folder}/db.ctl", "-vconsole:off", "-vsyslog:off"],
-            env=environment, stdin=subprocess.DEVNULL,
+            env=self.environment(), stdin=subprocess.DEVNULL,
         )  # fmt: skip
         wait_for(socket.exists, "ovsdb-server does not listen")
         self.vsctl("--no-wait", "init")
-        self.daemon = subprocess.Popen(
-            ["ip", "netns", "exec", self.namespace, self.build / "ovs-vswitchd", f"unix:{socket}",
-             f"--unixctl={self.folder}/vswitchd.ctl", f"--log-file={self.folder}/vswitchd.log",
-             "-vconsole:off", "-vsyslog:off"],
-            env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        if self.settings:
+            self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *self.settings)
+        self.start_daemon()
         self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=netdev", "fail-mode=standalone")
         for port in self.ports:
             self.add_port(port)
+
+    def environment(self) -> dict[str, str]:
+        """Of both programs."""
+        asan = f"log_path={self.folder}/asan:detect_leaks=1:abort_on_error=0"
+        return {**os.environ, "OVS_RUNDIR": str(self.folder), "ASAN_OPTIONS": asan}
+
+    def start_daemon(self) -> None:
+        """Starts the daemon, which makes what the database says."""
+        self.daemon = subprocess.Popen(
+            ["ip", "netns", "exec", self.namespace, self.build / "ovs-vswitchd", f"unix:{self.folder}/db.sock",
+             f"--unixctl={self.folder}/vswitchd.ctl", f"--log-file={self.folder}/vswitchd.log",
+             "-vconsole:off", "-vsyslog:off"],
+            env=self.environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
 
     def vsctl(self, *argv: str, check: bool = True) -> str:
         """Runs ovs-vsctl, which waits until the daemon has done what it says."""
@@ -96,6 +107,15 @@ class Switch:
     def appctl(self, *argv: str, check: bool = True) -> str:
         """Runs ovs-appctl on the daemon."""
         return run(str(self.build / "ovs-appctl"), "-t", f"{self.folder}/vswitchd.ctl", *argv, check=check)
+
+    def ofctl(self, command: str, *argv: str, stdin: str | None = None) -> str:
+        """Runs ovs-ofctl on the bridge, with the newest OpenFlow."""
+        bridge = f"unix:{self.folder}/br0.mgmt"
+        return run(str(self.build / "ovs-ofctl"), "-O", "OpenFlow15", command, bridge, *argv, stdin=stdin)
+
+    def offloaded(self) -> int:
+        """Frames that offloaded flows forwarded or dropped, which the PMD threads have not seen."""
+        return sum(map(int, re.findall(r"\bxdp_flow_packets=(\d+)", self.ofctl("dump-ports"))))
 
     def add_port(self, port: str, kind: str = "afxdp") -> None:
         """Adds a port with default options; those of `requests` get the OpenFlow number of their place in `ports`."""

@@ -169,9 +169,8 @@ def measure(switch: Switch, names: tuple[str, str, str], row: str, asked: argpar
 def prepare(switch: Switch, names: tuple[str, str, str]) -> None:
     """One rule, the PMD thread away from the sender, and NAPI whether there is an XDP program or not."""
     switch.vsctl("set", "Open_vSwitch", ".", f"other_config:pmd-cpu-mask={1 << processors()[1]:x}")
-    bridge = f"unix:{switch.folder}/br0.mgmt"
-    run(str(switch.build / "ovs-ofctl"), "del-flows", bridge)
-    run(str(switch.build / "ovs-ofctl"), "add-flow", bridge, "in_port=1,actions=output:2")
+    switch.ofctl("del-flows")
+    switch.ofctl("add-flow", "in_port=1,actions=output:2")
     for port in PORTS:
         for state in ("off", "on"):
             run("ip", "netns", "exec", names[1], "ethtool", "-K", port, "gro", state)

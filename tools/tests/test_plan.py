@@ -134,9 +134,12 @@ def test_nothing_real_runs_on_the_fake_testbed(changes: dict[str, Any]) -> None:
         plan(changes.pop("tester", "fake"), **changes)
 
 
-def test_redirecting_forwarders_are_seen_before_the_receive_program_is_chosen() -> None:
-    assert plan("xdpgen", "embedded", forwarders=["ovs-afxdp", "xdp"]).redirects()
-    assert not plan("xdpgen", "embedded", forwarders=["ovs-afxdp"]).redirects()
+def test_redirecting_forwarders_want_another_receive_program() -> None:
+    asked = ["xdp", "ovs-afxdp:flow_offload=true", "ovs-afxdp"]
+    made = plan("xdpgen", "embedded", forwarders=asked)
+    assert {point.forwarder.title: made.method.forwarder(point).redirects for point in made.points} == dict(
+        zip(asked, (True, True, False), strict=True)
+    )
     tester = make_tester("xdpgen")
     assert (tester.choose_rx(True).program, tester.choose_rx(False).program) == ("xdp", "tc")
 

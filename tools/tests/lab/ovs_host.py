@@ -2,6 +2,7 @@
 """A host on which an Open vSwitch seems to be installed: answers as real ones of 3.1.0 gave; notes what is run."""
 
 import json
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 """
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
-              "emc-insert-inv-prob")  # fmt: skip
+              "emc-insert-inv-prob", "hw-offload")  # fmt: skip
 
 #: Every option of the series: option of the forwarder -> (key, a value).
 PATCHED = {
@@ -62,7 +63,31 @@ PATCHED = {
     "shared_umem": ("shared-umem", "group1"),
     "tx_copy": ("tx-copy", "auto"),
 }
-ALL_KEYS = (*STOCK_KEYS, *(key for key, _ in PATCHED.values()), "netdev-afxdp/show")
+#: Those of the offload of flows; a stock daemon knows the first key for other offloads.
+OFFLOAD = {
+    "flow_offload": ("hw-offload", "true"),
+    "flow_entries": ("xdp-flow-entries", "1024"),
+    "flow_masks": ("xdp-flow-masks", "8"),
+}
+ALL_KEYS = (*STOCK_KEYS, *(key for key, _ in (PATCHED | OFFLOAD).values()), "netdev-afxdp/show")
+
+
+def offloading(frames: dict[str, int]) -> bytes:
+    """What a daemon answers whose ports have forwarded that many frames by flows of XDP (`ovs_openflow.ASK`)."""
+    described, counted = b"", b""
+    for number, (port, count) in enumerate(frames.items(), 1):
+        values = {"xdp_flow_n_flows": 2, "xdp_flow_n_masks": 1, "xdp_flow_packets": count, "xdp_flow_misses": 1}
+        own = b"".join(
+            struct.pack(">B", len(name)) + name.encode() + struct.pack(">Q", n) for name, n in values.items()
+        )
+        own = struct.pack(">HHII2xH", 0xFFFF, 16 + len(own), 0xAA01, 2, len(values)) + own
+        own += bytes(-len(own) % 8)
+        described += struct.pack(">IH10x16s8x", number, 40, port.encode())
+        counted += struct.pack(">H2xI8x8Q", 80 + len(own), number, *range(8)) + own
+    bodies = (struct.pack(">H6x", kind) + entries for kind, entries in ((13, described), (4, counted)))
+    return b"".join(struct.pack(">BBHI", 6, 19, 8 + len(body), 1) + body for body in bodies)
+
+
 LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 MakeDut = Callable[..., Dut]
 
@@ -121,6 +146,7 @@ class OvsHost:
         self.configs = {"b0": CONFIG, "b1": CONFIG}
         self.status = {"b0": "", "b1": ""}
         self.show = '"netdev-afxdp/show" is not a valid command'
+        self.offloaded = {"b0": 0, "b1": 0}
         self.files: dict[str, str] = {f"/sys/class/net/{port}/mtu": "1500" for port in ("b0", "b1")}
         self.runs: list[list[str]] = []
 
@@ -155,7 +181,7 @@ class OvsHost:
         return answers[method]
 
     def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
-        return PORTS
+        return offloading(self.offloaded) if any(self.offloaded.values()) else PORTS
 
     def exists(self, path: str | Path) -> bool:
         return Path(path).exists()

@@ -63,7 +63,7 @@ class Forwarder(ABC, Generic[OptionsT]):
     #: Options that `name:option=value` may carry; unknown ones are refused before a run starts.
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
-    redirects: ClassVar[bool] = False
+    redirects: bool = False
     #: True when it forwards in softirq context and has no thread of its own.
     in_kernel: ClassVar[bool] = False
     #: Links it makes on its host, for removing them when it was killed.

@@ -28,7 +28,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
 
     name: ClassVar[str] = "xdp"
     options_model: ClassVar[type[Model]] = XdpOptions
-    redirects: ClassVar[bool] = True
+    redirects: bool = True
     in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open vSwitch in a run directory of its own: database, daemon and bridge, never those of the system.
 
-Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`): what is compared is how frames get in and
-out of the switch, so nothing may depend on MAC learning.
+Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`), or several (`ovs_rules.py`): what is
+compared is how frames get in and out of the switch, so nothing may depend on MAC learning.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from xdplab.forwarders.ovs_readback import (
     port_configs,
     rxq_places,
 )
+from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
@@ -87,7 +88,8 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
                 brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
                 return (
                     f"{setting.field}={setting.text}: OVS build {self.build.name!r} "
-                    f"({build_facts(dut.host, self.build)['version']}) has no {setting.key.names[0]}{brings}"
+                    f"({build_facts(dut.host, self.build)['version']}) has no "
+                    f"{setting.key.mark or setting.key.names[0]}{brings}"
                 )
         return None
 
@@ -189,7 +191,8 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _key(self, host: Host, setting: Setting) -> str | None:
         """The key under which the build knows an option, or None."""
-        return next((name for name in setting.key.names if name in self._knows(host)), None)
+        known = self._knows(host)
+        return next((name for name in setting.key.names if name in known and setting.key.mark in ("", *known)), None)
 
     def _knows(self, host: Host) -> frozenset[str]:
         if self._known is None:
@@ -294,11 +297,11 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
-        flows = (
-            [f"in_port={names[0]},actions=in_port"]
-            if len(names) == 1
-            else [f"in_port={here},actions=output:{there}" for here, there in (names, reversed(names))]
-        )
+        flows = [
+            rule
+            for here, there in dict.fromkeys(((names[0], names[-1]), (names[-1], names[0])))
+            for rule in rules(here, there, self.options)
+        ]
         self._dut.host.run(
             [self.build.ofctl, "add-flows", f"unix:{self._path(_BRIDGE + '.mgmt')}", "-"], stdin="\n".join(flows) + "\n"
         )

@@ -24,6 +24,8 @@ class Key:
     names: tuple[str, ...]
     #: Patch that brings it, by the name that it has in each of our series; "": OVS has it.
     patch: str = ""
+    #: A key that comes with it, where OVS has had the key itself for other purposes; "": the key tells.
+    mark: str = ""
     #: Keys of the port's configuration or status of which the first told must tell the value; none: its own name.
     proof: tuple[str, ...] = ()
     #: What that key must tell (None: anything); default: the value as it was written.
@@ -151,6 +153,7 @@ Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]
 _RINGS = "Add-options-for-rings-and-umem-frames"
 _FRAMES = "Add-options-for-frame-size-and-headroom"
 _BUSY_POLL = "Add-preferred-busy-polling"
+_XDP = "dpif-offload-Add-provider-for-XDP"
 
 
 class OvsOptions(Model):
@@ -162,6 +165,16 @@ class OvsOptions(Model):
         Annotated[int, Field(ge=0, le=2**32 - 1)] | None,
         Key("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words),
     ] = None
+    #: `ports`: a rule for each port. `flows`: each flow (UDP source port) is a megaflow, in one of `rule_masks` masks.
+    #: `misses`: of 1,024 flows `rule_masks` can be offloaded, each in a mask of its own; the others miss these masks.
+    rules: Literal["ports", "flows", "misses"] = "ports"
+    rule_masks: Annotated[int, Field(ge=1, le=64), AfterValidator(_power_of_two)] = 1
+
+    @model_validator(mode="after")
+    def _masks_of_flows(self) -> "OvsOptions":
+        if self.rules == "ports" and self.rule_masks > 1:
+            raise ValueError("rule_masks are of rules=flows or rules=misses: a rule for each port has one mask")
+        return self
 
 
 class PmdOptions(OvsOptions):
@@ -258,12 +271,24 @@ class OvsAfxdpOptions(PmdOptions):
         _interface("shared-umem", "Share-the-umem-of-a-group-of-ports"),
     ] = None
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
+    #: Frames of known flows are forwarded by the XDP program; what proves it is counted (`OvsAfxdp.ineffective`).
+    flow_offload: Annotated[bool | None, Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries")] = None
+    flow_entries: Annotated[
+        Annotated[int, Field(ge=64, le=1 << 20)] | None, Key("options", ("xdp-flow-entries",), _XDP)
+    ] = None
+    flow_masks: Annotated[Annotated[int, Field(ge=1, le=64)] | None, Key("options", ("xdp-flow-masks",), _XDP)] = None
 
     @model_validator(mode="after")
     def _threads(self) -> "OvsAfxdpOptions":
         pmd = (self.pmd_cores, self.pmd_cpus, self.pmd_sleep_max_us, self.rxq_affinity)
         if self.type == "afxdp-nonpmd" and any(value is not None for value in pmd):
             raise ValueError("type=afxdp-nonpmd has no PMD thread: pmd_* and rxq_affinity need type=afxdp")
+        return self
+
+    @model_validator(mode="after")
+    def _size_of_what(self) -> "OvsAfxdpOptions":
+        if not self.flow_offload and (self.flow_entries or self.flow_masks):
+            raise ValueError("flow_entries and flow_masks are of the offload: they need flow_offload=true")
         return self
 
     @property

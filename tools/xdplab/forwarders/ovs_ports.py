@@ -11,6 +11,9 @@ from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOp
 from xdplab.hosts.kernel import why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported
 
+#: Of a port: frames that offloaded flows forwarded or dropped (custom statistics), and why there may be none (status).
+_OFFLOADED, _WHY_NOT = "xdp_flow_packets", ("xdp-flows", "xdp-flow-output")
+
 PmdOptionsT = TypeVar("PmdOptionsT", bound=PmdOptions)
 
 
@@ -71,6 +74,19 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
     name: ClassVar[str] = "ovs-afxdp"
     options_model: ClassVar[type[Model]] = OvsAfxdpOptions
 
+    def __init__(self, options: OvsAfxdpOptions) -> None:
+        super().__init__(options)
+        self.redirects = bool(options.flow_offload)
+
+    def describe(self) -> str:
+        """Which core pays for an offloaded flow."""
+        return (
+            "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
+            "the core of the receiving NAPI pays, on veth the sender's, on a card that of the queue's interrupt."
+            if self.options.flow_offload
+            else super().describe()
+        )
+
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
         if self.options.xdp_mode == "native-with-zerocopy":
@@ -90,6 +106,15 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         columns = [f"options:{item}" for item in self._columns(dut.host, "options")]
         return dut.ports[index].ifname, [f"type={self.options.type}", *columns, *self._affinity(dut)]
 
+    def ineffective(self) -> str | None:
+        """Beside the options, offloaded flows must have forwarded frames of each port, or none without the offload."""
+        return super().ineffective() or self._not_offloaded()
+
+    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+        """All but how many flows and masks are offloaded now."""
+        now = ("xdp_flow_n_flows", "xdp_flow_n_masks")
+        return {name: {key: value for key, value in each.items() if key not in now} for name, each in counters.items()}
+
     def daemon_cpus(self, dut: Dut) -> tuple[int, ...]:
         """Without PMD threads the main thread forwards, so it gets the forwarder's CPU."""
         return (dut.layout.forwarder,) if self._by_main_thread else super().daemon_cpus(dut)
@@ -105,6 +130,19 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
             raise Unsupported(f"{self.name}: {len(threads)} threads forward; the probes are followed through one")
         ((tid, pid),) = threads.items()
         return ProbeTarget(self.build.vswitchd, pid, tid, dut.ports[0].ifname)
+
+    def _not_offloaded(self) -> str | None:
+        asked = self.options.flow_offload
+        if asked is None:
+            return None
+        counters = self.counters()
+        for port, told in self._told().items():
+            frames = counters.get(port, {}).get(_OFFLOADED, 0)
+            if bool(frames) != asked:
+                seen = f"{frames} frames of {port} met an offloaded flow"
+                seen += "".join(f"; {key} is {told[key]}" for key in _WHY_NOT if asked and key in told)
+                return f"flow_offload={str(asked).lower()} is not in force: {seen}"
+        return None
 
     @property
     def _by_main_thread(self) -> bool:

@@ -24,7 +24,7 @@ class XskFunctions(XskForwarder):
     name: ClassVar[str] = "nf"
     options_model: ClassVar[type[Model]] = NfPoint
     #: All modes of a function pay for the receiver that XDP_REDIRECT needs.
-    redirects: ClassVar[bool] = True
+    redirects: bool = True
     #: Two million entries in the kernel take some seconds.
     ready_s: ClassVar[float] = 60.0
 

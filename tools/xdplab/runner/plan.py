@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from xdplab.forwarders.registry import forwarder_class
 from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
@@ -64,10 +63,6 @@ class Plan:
             for name, value in _settings(point).items():
                 seen.setdefault(name, set()).add(str(value))
         return frozenset(name for name, values in seen.items() if len(values) > 1)
-
-    def redirects(self) -> bool:
-        """True when a forwarder of the plan transmits by XDP redirect."""
-        return any(forwarder_class(point.forwarder.name).redirects for point in self.points)
 
 
 def _settings(point: Point) -> dict[str, object]:

@@ -7,12 +7,29 @@ from collections.abc import Callable
 from typing import Any
 
 from xdplab.forwarders import Forwarder
-from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec
+from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec, Unsupported
 
 _PROOF_TIMEOUT_S = 5.0
 #: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
 #: programs have come (igb: 0.4 s), which each trial brings anew.
 _PROOF_WARMUPS_S = (0.0, 1.0, 2.0)
+#: How often frames are sent, and asked what is in force: an offload takes flows, which the first frames make.
+_PROOFS = 3
+
+
+def prove(point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult], *, lasting: bool) -> None:
+    """Frames come through and options are in force, some of them only once there were frames.
+
+    Raises:
+        PointFailed: see `prove_path`.
+        Unsupported: an option is not in force.
+    """
+    for _ in range(_PROOFS):
+        prove_path(point, forwarder, send, lasting=lasting)
+        idle = forwarder.ineffective()
+        if idle is None:
+            return
+    raise Unsupported(idle)
 
 
 def prove_path(

@@ -32,7 +32,7 @@ from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
 from xdplab.runner.plan import Repetition
-from xdplab.runner.proof import prove_path
+from xdplab.runner.proof import prove
 from xdplab.runner.restore import Settings
 from xdplab.testbed import Port, Testbed
 from xdplab.testers import Tester, TesterContext
@@ -261,9 +261,7 @@ class PointSession:
     def prove(self) -> None:
         """Frames, and that options are in force."""
         point, lasting = self._repetition.point, self._dut.ports[0].lasting
-        prove_path(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
-        if idle := self._forwarder.ineffective():
-            raise Unsupported(idle)
+        prove(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
 
     def _context(self, trial: str) -> TesterContext:
         return TesterContext(

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random OpenFlow tables for `offload_diff.py`: each has a catch-all, so that every frame is counted by some flow."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diff_packets import GREETING, IPV4, IPV6, L4_PORTS, VLANS, macs
+
+#: What a table's flows may do. `plain` is what an offload takes first; each of the others has it as well.
+KINDS = ("plain", "plain", "vlan", "fields", "normal", "mixed")
+#: Fields that may be set, by what the flow matches; Open vSwitch wants to be sure that they are there.
+IPV4_FIELDS = ("set_field:{ip}->ip_src", "set_field:{ip}->ip_dst")
+IP_FIELDS = ("mod_nw_tos:40", "mod_nw_ecn:1", "mod_nw_ttl:9", "dec_ttl")
+IPV6_FIELDS = ("set_field:{ip6}->ipv6_src", "set_field:{ip6}->ipv6_dst", "set_field:77->ipv6_label")
+PORT_FIELDS = ("mod_tp_src:{tp}", "mod_tp_dst:{tp}")
+TRANSPORT = {"tcp": 4, "udp": 4, "sctp": 4, "tcp6": 6, "udp6": 6, "sctp6": 6}
+OTHER_ETHERTYPES = ("0x88cc", "0x8809", "0x8902", "0x05ff", "0x8848")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Flows of a table, in the words of ovs-ofctl; the last one is the catch-all.
+
+    Attributes:
+        kind: One of KINDS.
+        flows: Each with its place as its cookie, and a priority of its own.
+    """
+
+    kind: str
+    flows: tuple[str, ...]
+
+
+class Tables:
+    """Tables drawn from a seed."""
+
+    def __init__(self, seed: str, ports: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 (a test)
+        self.ports = ports
+
+    def table(self) -> Table:
+        """The next one."""
+        kind = self.random.choice(KINDS)
+        # what `normal` does must depend on no order: the frames by which addresses are learned meet no other flow
+        flows = [f"cookie=0,priority=2000,dl_type=0x{GREETING:x},actions=normal"] if kind in ("normal", "mixed") else []
+        count = self.random.randint(4, 14)
+        for place in range(count):
+            match, what = self._match()
+            if not match:
+                continue
+            text = f"cookie={len(flows)},priority={1000 - place},{','.join(match)}"
+            flows.append(f"{text},actions={self._actions(kind, what, match)}")
+        last = self.random.choice(("drop", *[self._output()] * 4))
+        return Table(kind, (*flows, f"cookie={len(flows)},priority=0,actions={last}"))
+
+    def _some(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def _match(self) -> tuple[list[str], str]:
+        """Fields, and the protocol they are of ("": any)."""
+        choose = self.random.choice
+        match = [f"in_port={self.random.randint(1, self.ports)}"] if self._some(0.35) else []
+        if self._some(0.08):
+            match.append(f"dl_src={mac(choose(macs(self.random.randrange(self.ports))))}")
+        if self._some(0.1):
+            some = mac(choose(macs(self.random.randrange(self.ports))))
+            match.append(choose((f"dl_dst={some}", "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00")))
+        if self._some(0.2):
+            vlan = choose(VLANS)
+            match.append(
+                choose((f"dl_vlan={vlan}", f"dl_vlan={vlan},dl_vlan_pcp={choose((0, 3, 7))}", "vlan_tci=0",
+                        "vlan_tci=0x1000/0x1000", "vlan_tci=0x1000/0x1003"))
+            )  # fmt: skip
+        what = choose(("", "ip", "ipv6", "arp", "mpls", "icmp", "icmp6", "other", *TRANSPORT))
+        if what == "other":
+            match.append(f"dl_type={choose(OTHER_ETHERTYPES)}")
+        elif what:
+            match.append(what)
+            match += self._fields(what)
+        return match, what
+
+    def _fields(self, what: str) -> list[str]:
+        choose, fields = self.random.choice, []
+        if what == "arp":
+            return [f"arp_op={choose((1, 2))}"] if self._some(0.5) else []
+        if what == "mpls":
+            return [f"mpls_label={choose((0, 16, 1000))}"] if self._some(0.5) else []
+        fields += self._ip_fields(version(what))
+        if any(field in ("nw_frag=later", "nw_frag=yes") for field in fields):
+            return fields  # later fragments have no ports, and Open vSwitch refuses them in such a flow
+        if what in TRANSPORT:
+            fields += [f"{name}={choose(L4_PORTS)}{choose(('', '', '/0xff00', '/0x0001'))}"
+                       for name in ("tp_src", "tp_dst") if self._some(0.2)]  # fmt: skip
+        if what.startswith("tcp") and self._some(0.25):
+            fields.append(f"tcp_flags={choose(('+syn', '+syn-ack', '-rst', '+ack+psh', '0x10/0xfff'))}")
+        if what in ("icmp", "icmp6") and self._some(0.4):
+            fields.append(f"icmp_type={choose((8, 0, 3) if what == 'icmp' else (128, 135, 136))}")
+        return fields
+
+    def _ip_fields(self, version: int) -> list[str]:
+        choose, fields = self.random.choice, []
+        names, pool, lengths = {
+            4: (("nw_src", "nw_dst"), IPV4, (30, 24, 9)),
+            6: (("ipv6_src", "ipv6_dst"), IPV6, (126, 64, 33)),
+        }.get(version, ((), IPV4, (0,)))
+        for name in names:
+            if self._some(0.15):
+                fields.append(f"{name}={choose(pool)}" + choose(("", f"/{choose(lengths)}")))
+        others = {
+            0.1: (*(f"nw_ttl={ttl}" for ttl in (1, 2, 64, 255)), "nw_tos=40", "nw_tos=184", "nw_ecn=1", "nw_tos=0"),
+            0.15: tuple(f"nw_frag={which}" for which in ("no", "yes", "first", "later", "not_later")),
+        }
+        return fields + [choose(values) for share, values in others.items() if version and self._some(share)]
+
+    def _output(self) -> str:
+        return f"output:{self.random.randint(1, self.ports)}"
+
+    def _actions(self, kind: str, what: str, match: Sequence[str]) -> str:
+        chosen = self.random.choice(KINDS[2:5]) if kind == "mixed" else kind
+        if chosen == "normal" and self._some(0.75):
+            return "normal"
+        if self._some(0.15):
+            return "drop"
+        if self._some(0.05):
+            return self.random.choice(("in_port", "all", "output:1,output:2", "output(port=2,max_len=60)", "flood"))
+        if chosen == "vlan":
+            return ",".join([*self._vlan(match), self._output()])
+        if chosen == "fields":
+            return ",".join([*self._sets(what, match), self._output()])
+        return self._output()
+
+    def _vlan(self, match: Sequence[str]) -> list[str]:
+        """Tags; only what the match says to be there is taken off or changed."""
+        vlan = 0x1000 | self.random.choice(VLANS[:-1])
+        push = [f"push_vlan:{self.random.choice(('0x8100', '0x8100', '0x88a8'))}", f"set_field:{vlan}->vlan_vid"]
+        tagged = any(field.startswith(("dl_vlan=", "vlan_tci=0x1000/")) for field in match)
+        change = [["pop_vlan"], [f"set_field:{vlan}->vlan_vid"], ["set_field:5->vlan_pcp"], ["pop_vlan", *push]]
+        return self.random.choice([push, *change] if tagged else [push])
+
+    def _sets(self, what: str, match: Sequence[str]) -> list[str]:
+        choose = self.random.choice
+        some = ["mod_dl_src:02:00:00:00:aa:01", "mod_dl_dst:02:00:00:00:aa:02"]
+        if what in ("ip", "icmp", "ipv6", "icmp6") or what in TRANSPORT:
+            some += IP_FIELDS + (IPV4_FIELDS if version(what) == 4 else IPV6_FIELDS)
+        if what in TRANSPORT and "nw_frag=later" not in match:
+            some += PORT_FIELDS
+        words = self.random.sample(some, min(len(some), self.random.randint(1, 3)))
+        return [word.format(ip=choose(IPV4), ip6=choose(IPV6), tp=choose(L4_PORTS)) for word in words]
+
+
+def version(what: str) -> int:
+    """Of IP; 0 for others."""
+    return TRANSPORT.get(what, {"ip": 4, "icmp": 4, "ipv6": 6, "icmp6": 6}.get(what, 0))
+
+
+def mac(address: bytes) -> str:
+    """In colons."""
+    return address.hex(":")
+
+
+PLANTS = ("port", "bytes", "count")
+
+
+def planted(table: Table, fault: str) -> tuple[Table, Table]:
+    """Two tables that differ in what the catch-all does: to which port, with which bytes, counted by which flow."""
+    *flows, last = table.flows
+    head = last.partition("actions=")[0]
+    if fault == "port":
+        ends = ["actions=output:1"], ["actions=output:2"]
+    elif fault == "bytes":
+        ends = ["actions=mod_dl_src:02:00:00:00:bb:01,output:1"], ["actions=mod_dl_src:02:00:00:00:bb:02,output:1"]
+    else:
+        ends = ["actions=output:1"], ["actions=output:1"]
+    left, right = ([*flows, *(head + end for end in each)] for each in ends)
+    if fault == "count":  # the same frames to the same port, half of them by a flow that the other side has not got
+        right.append(f"cookie={len(right)},priority=1,in_port=2,actions=output:1")
+    return replace(table, flows=tuple(left)), replace(table, flows=tuple(right))

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The offload of flows to XDP in the OVS forwarder: what it is told, where it is unsupported, and what proves it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.ovs_host import ALL_KEYS, OFFLOAD, STOCK_KEYS, OvsHost, dut_maker, forwarder
+
+from xdplab import app
+from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions
+from xdplab.forwarders.ovs_rules import rules
+from xdplab.hosts import LocalHost
+from xdplab.model import InputError, Path as Way, StreamSpec, TrafficSpec, TrialSpec, Unsupported
+from xdplab.runner.proof import prove
+from xdplab.testbed import Port
+from xdplab.testbed.base import ports_of_path
+from xdplab.testers.headers import headers_of
+from xdplab.tools import project_root
+
+SIZES = "flow_offload=true,flow_entries=1024,flow_masks=8"
+
+
+def started(host: OvsHost, tmp_path: Path, text: str = "flow_offload=true") -> Any:
+    made = forwarder(f"ovs-afxdp:{text}")
+    made.start(dut_maker(tmp_path)(host))
+    return made
+
+
+def test_its_options_have_their_keys_and_their_series() -> None:
+    table = {
+        field: key
+        for field, info in OvsAfxdpOptions.model_fields.items()
+        for key in info.metadata
+        if isinstance(key, Key) and key.patch == "dpif-offload-Add-provider-for-XDP"
+    }
+    assert {field: key.names for field, key in table.items()} == {field: (key,) for field, (key, _) in OFFLOAD.items()}
+
+
+@pytest.mark.parametrize(
+    "text", ["flow_masks=8", "flow_offload=false,flow_entries=1024", "flow_offload=true,flow_masks=65"]
+)
+def test_sizes_belong_to_the_offload(text: str) -> None:
+    with pytest.raises(InputError, match="flow_masks"):
+        forwarder(f"ovs-afxdp:{text}")
+
+
+def test_the_daemon_gets_the_switch_and_the_ports_get_the_sizes(tmp_path: Path) -> None:
+    host = OvsHost(ALL_KEYS)
+    made = started(host, tmp_path, SIZES)
+    (settings,) = [argv for argv in host.runs if "Open_vSwitch" in argv]
+    assert "other_config:hw-offload=true" in settings
+    columns = made.interface(0, dut_maker(tmp_path)(host))[1]
+    assert {"options:xdp-flow-entries=1024", "options:xdp-flow-masks=8"} <= set(columns)
+    assert not [column for column in columns if "hw-offload" in column]
+    assert "the sender's" in made.describe()
+    assert forwarder("ovs-afxdp").describe() == ""
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_build_that_knows_only_other_offloads_is_unsupported(value: str, tmp_path: Path) -> None:
+    """Every Open vSwitch has `hw-offload`, for tc and DPDK: it would be taken without a word."""
+    made = forwarder(f"ovs-afxdp:flow_offload={value}")
+    assert made.supported(dut_maker(tmp_path)(OvsHost(STOCK_KEYS))) == (
+        f"flow_offload={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no xdp-flow-entries; "
+        "patch dpif-offload-Add-provider-for-XDP of ovs/ brings it"
+    )
+    assert forwarder(f"ovs-afxdp:flow_offload={value}").supported(dut_maker(tmp_path)(OvsHost(ALL_KEYS))) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "frames", "words"),
+    [
+        ("true", {"b0": 18, "b1": 19}, None),
+        ("true", {"b0": 9, "b1": 0}, "true is not in force: 0 frames of b1 met an offloaded flow; xdp-flows is off: x"),
+        ("false", {"b0": 0, "b1": 0}, None),
+        ("false", {"b0": 3, "b1": 0}, "false is not in force: 3 frames of b0 met an offloaded flow"),
+    ],
+)  # fmt: skip
+def test_frames_that_met_offloaded_flows_prove_it(
+    asked: str, frames: dict[str, int], words: str | None, tmp_path: Path
+) -> None:
+    host = OvsHost(ALL_KEYS)
+    host.offloaded = frames
+    host.status["b1"] = '["xdp-flows","off: x"]'
+    found = started(host, tmp_path, f"flow_offload={asked}").ineffective()
+    assert found == (None if words is None else f"flow_offload={words}")
+
+
+def test_how_many_flows_there_are_is_no_count_that_grows(tmp_path: Path) -> None:
+    host = OvsHost(ALL_KEYS)
+    host.offloaded = {"b0": 18, "b1": 19}
+    made = started(host, tmp_path)
+    assert made.counters()["b1"]["xdp_flow_n_flows"] == 2
+    assert made.growing(made.counters())["b1"].keys() >= {"xdp_flow_packets", "xdp_flow_misses", "rx_pkts"}
+    assert "xdp_flow_n_flows" not in made.growing(made.counters())["b1"]
+
+
+def test_nobody_looks_for_it_unless_it_was_asked_for(tmp_path: Path) -> None:
+    host = OvsHost()
+    host.offloaded = {"b0": 5, "b1": 5}
+    assert started(host, tmp_path, "n_rxq=1").ineffective() is None
+
+
+class Stream:
+    direction = "forward"
+    received = 20
+
+
+class Sent:
+    streams = (Stream(),)
+
+
+@pytest.mark.parametrize(("needed", "passes"), [(1, True), (3, True), (4, False)])
+def test_the_proof_sends_again_before_it_says_that_an_option_is_not_in_force(needed: int, passes: bool) -> None:
+    """The first frames make a flow, and only later ones can meet it."""
+    sent: list[TrialSpec] = []
+
+    def send(spec: TrialSpec) -> Any:
+        sent.append(spec)
+        return Sent()
+
+    class Late:
+        name = "late"
+
+        def ineffective(self) -> str | None:
+            return None if len(sent) >= needed else "nothing yet"
+
+    point: Any = type("P", (), {"traffic": TrafficSpec(), "path": Way.HAIRPIN})()
+    late: Any = Late()
+    if passes:
+        prove(point, late, send, lasting=False)
+        assert len(sent) == needed
+    else:
+        with pytest.raises(Unsupported, match="nothing yet"):
+            prove(point, late, send, lasting=False)
+
+
+def rule_lines(text: str, *names: str) -> list[str]:
+    return rules(names[0], names[-1], forwarder(text).options)
+
+
+def test_without_a_word_there_is_one_rule_for_each_port() -> None:
+    assert rule_lines("ovs-afxdp", "b0", "b1") == ["in_port=b0,actions=output:b1"]
+    assert rule_lines("ovs-afxdp", "b0") == ["in_port=b0,actions=in_port"]
+
+
+@pytest.mark.parametrize("masks", [1, 8, 64])
+def test_flows_are_spread_over_as_many_masks_as_asked_for(masks: int) -> None:
+    *each, rest = rule_lines(f"ovs-afxdp:rules=flows,rule_masks={masks}", "b0", "b1")
+    assert rest == "priority=0,in_port=b0,actions=output:b1"
+    actions = [rule.partition("actions=")[2] for rule in each]
+    assert len(set(actions)) == masks
+    assert {actions.count(action) for action in actions} == {64 // masks}
+    assert all("UDP_SRC" in action and action.endswith("output:b1") for action in actions)
+    assert {rule.partition("tp_src=")[2].partition(",")[0] for rule in each} == {f"{n:#x}/0x3f" for n in range(64)}
+
+
+def test_the_first_flows_of_a_tester_can_be_offloaded_and_the_others_miss() -> None:
+    *each, rest = rule_lines("ovs-afxdp:rules=misses,rule_masks=8", "b0", "b1")
+    assert rest == "priority=0,in_port=b0,actions=output(port=b1,max_len=65535)"
+    port = Port("a0", LocalHost(), "a0", "02:00:00:00:00:01", 1500)
+    ports = ports_of_path({"a0": port, "c0": port}, Way.THROUGH)
+    first = headers_of(StreamSpec(kind="load", pps=1, frame_bytes=64), ports).udp_src
+    assert [rule.partition("tp_src=")[2].partition(",")[0] for rule in each] == [
+        f"{(first + number) & 0x3FF:#x}/0x3ff" for number in range(8)
+    ]
+    assert len({rule.partition("actions=")[2] for rule in each}) == 8
+
+
+@pytest.mark.parametrize("text", ["rule_masks=8", "rules=flows,rule_masks=3", "rules=flows,rule_masks=128"])
+def test_masks_are_a_power_of_two_and_of_rules_that_have_some(text: str) -> None:
+    with pytest.raises(InputError, match="rule_masks"):
+        forwarder(f"ovs-afxdp:{text}")
+
+
+@pytest.mark.parametrize("study", ["ovs-offload-flows", "ovs-offload-masks", "ovs-offload-misses"])
+def test_the_studies_are_bounded_in_time(study: str) -> None:
+    """Minutes of traffic; half of the time of a run is for daemons that start and stop."""
+    made = app.prepare(app.read_study(project_root() / "suites" / "studies" / f"{study}.yaml")).plan
+    assert made.traffic_seconds() < 6 * 60
+    assert all(point.forwarder.options["build"] == "4.0.0-xdp" for point in made.points)

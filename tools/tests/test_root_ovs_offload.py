@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flow offload to XDP on namespaces, and the programs that compare and shake it, which must find what is planted."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lab.rooted import Lab
+
+from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.hosts import LocalHost
+from xdplab.tools import project_root
+
+pytestmark = pytest.mark.root
+
+STOCK_DAEMON = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+
+
+def folder(name: str) -> str:
+    """Of a build in the cache; skips with the reason when it is not there."""
+    build = find_build(name, STOCK_DAEMON)
+    reason = missing(LocalHost(), build, "")
+    if reason:
+        pytest.skip(reason)
+    return str(Path(build.vswitchd).parent)
+
+
+def run(program: str, *argv: str) -> "subprocess.CompletedProcess[str]":
+    path = project_root() / "ovs" / "tests" / program
+    return subprocess.run([sys.executable, str(path), *argv], capture_output=True, text=True, check=False)
+
+
+def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(lab: Lab) -> None:
+    folder("4.0.0-xdp")
+    titles = ["ovs-afxdp:build=4.0.0-xdp,flow_offload=true", "ovs-afxdp:build=4.0.0-xdp,flow_offload=false"]
+    done = lab.run(forwarders=titles, tester="xdpgen")
+    assert done.complaints == [], done.err
+    rows = {row["forwarder"]: row for row in lab.rows()}
+    assert [(rows[title]["status"], rows[title]["reason"]) for title in titles] == [("ok", "")] * 2
+    trials = {each.point_id: each for each in lab.trials() if each.result}
+    with_it, without = (trials[rows[title]["point_id"]] for title in titles)
+    assert with_it.result is not None
+    assert with_it.result.received > 100
+    counted = [sum(port.get("xdp_flow_packets", 0) for port in each.counted.values()) for each in (with_it, without)]
+    assert counted[0] >= with_it.result.received
+    assert counted[1] == 0
+    lab.assert_nothing_left()
+
+
+@pytest.mark.parametrize("build", ["stock", "patched"])
+def test_a_build_without_the_offload_is_unsupported(build: str, lab: Lab) -> None:
+    folder(build)
+    title = f"ovs-afxdp:build={build},flow_offload=true"
+    lab.run(forwarders=[title, "xdp"], tester="xdpgen")  # one that can be measured, for else there is no run
+    (row,) = [each for each in lab.rows() if each["forwarder"] == title]
+    assert (row["status"], row["repetitions"]) == ("unsupported", 0)
+    assert "has no xdp-flow-entries; patch dpif-offload-Add-provider-for-XDP" in row["reason"]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("plant", [None, "port", "bytes", "count"])
+def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: str | None) -> None:
+    argv = ["--build", folder("patched"), "--no-offload", "--packets", "600", "--stop-after", "1"]
+    done = run("offload_diff.py", *argv, *(["--plant", plant] if plant else []))
+    assert done.returncode == (1 if plant else 0), done.stderr
+    if plant is None:
+        assert done.stdout.endswith("the same ports, the same bytes, the same counters\n")
+    elif plant == "count":
+        assert "counters of cookie=" in done.stdout
+    else:
+        assert "  second: port " in done.stdout  # the frame, and what came out
+
+
+@pytest.mark.timeout(240)
+def test_offloaded_frames_are_treated_as_all_others() -> None:
+    """Some of what `ovs/README.md` gives the command for."""
+    done = run("offload_diff.py", "--build", folder("4.0.0-xdp"), "--packets", "1500")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_build_that_offloads_nothing_does_not_pass() -> None:
+    done = run("offload_diff.py", "--build", folder("patched"), "--packets", "150")
+    assert done.returncode == 1
+    assert "nothing was offloaded" in done.stderr
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("build", "offload"), [("patched", False), ("4.0.0-xdp", True)])
+def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
+    argv = ["--build", folder(build), "--changes", "80", *([] if offload else ["--no-offload"])]
+    done = run("offload_storm.py", *argv)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "none twice, none by a port not named" in done.stdout
+
+
+@pytest.mark.parametrize(("plant", "words"), [("stale", "after its flow"), ("twice", "came twice")])
+def test_a_storm_finds_what_is_planted(plant: str, words: str) -> None:
+    done = run("offload_storm.py", "--build", folder("patched"), "--no-offload", "--changes", "40", "--plant", plant)
+    assert done.returncode == 1
+    assert words in done.stderr

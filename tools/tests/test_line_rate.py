@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RFC 2544 on a testbed without a direct link: the medium is the top load, or the point is unsupported with what to do."""
+"""RFC 2544 on a testbed without a direct link: the medium is the top load, or it is unsupported, with what to do."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,13 +9,13 @@ import pytest
 from lab import studies
 from lab.command import Done
 
+from xdplab import tools
 from xdplab.cli.doctor_hosts import direct_link
 from xdplab.model import TestbedSpec
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testbed.load import load_yaml
-from xdplab.tools import testbeds_folder
 
-LAB = load_yaml(testbeds_folder() / "lab-example.yaml")
+LAB = load_yaml(tools.testbeds_folder() / "lab-example.yaml")
 #: 64-byte frames with 20 bytes between them.
 FRAME_BITS = 84 * 8
 

@@ -97,7 +97,7 @@ def run(
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:
         _complain(str(outcome.error or outcome.interrupted), 0)
-    raise typer.Exit(app.exit_code(outcome, summaries))
+    sys.exit(app.exit_code(outcome, summaries))  # not `typer.Exit`: an interruption was told already
 
 
 @cli.command()
@@ -248,7 +248,8 @@ def version() -> None:
 def main() -> None:
     """Entry point: a known error is one line and its exit code."""
     try:
-        sys.exit(cli(standalone_mode=False) or 0)  # what `typer.Exit` carried comes back as the return value
+        code = cli(standalone_mode=False) or 0  # what `typer.Exit` carried comes back; typer makes it 130 of Ctrl-C
+        sys.exit(_complain("interrupted", 130) if code == 130 else code)
     except typer.Exit as exc:
         sys.exit(exc.exit_code)
     except (typer.Abort, KeyboardInterrupt):

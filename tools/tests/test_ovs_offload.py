@@ -86,6 +86,7 @@ def test_the_daemon_gets_the_switch_and_the_ports_get_the_sizes(tmp_path: Path) 
     assert {"options:xdp-flow-entries=1024", "options:xdp-flow-masks=8"} <= set(columns)
     assert not [column for column in columns if "hw-offload" in column]
     assert "the sender's" in made.describe()
+    assert f"another build than {OFFLOADING}" in made.describe()
     assert forwarder("ovs-afxdp").describe() == ""
 
 

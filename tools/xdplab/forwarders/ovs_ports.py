@@ -82,11 +82,12 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         self.redirects = bool(options.flow_offload)
 
     def describe(self) -> str:
-        """Which core pays for an offloaded flow."""
+        """Which core pays for an offloaded flow, and what else the row may differ in."""
         return (
             "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
             "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
-            "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together."
+            "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together. "
+            f"Rows of another build than {self.build.name} differ in that as well; with flow_offload=false it is the same."
             if self.options.flow_offload
             else super().describe()
         )

@@ -87,7 +87,7 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
             "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
             "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
             "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together. "
-            f"Rows of another build than {self.build.name} differ in that as well; with flow_offload=false it is the same."
+            f"Rows of another build than {self.build.name} differ in that, too; with flow_offload=false it is the same."
             if self.options.flow_offload
             else super().describe()
         )

@@ -12,7 +12,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.analysis.offload import Offloaded, offloaded
 from xdplab.analysis.trace import way_of
 from xdplab.model import Point, TrialRecord
-from xdplab.model.published import published_figure
+from xdplab.model.published import published_figure, span
 from xdplab.report import render
 from xdplab.robot.library import XdplabLibrary
 from xdplab.tools import project_root
@@ -33,6 +33,7 @@ def counting(at: Point, repetition: int = 0, *, met: int, **left: int) -> TrialR
 def test_frames_are_summed_over_trials_and_over_all_that_sends_them_to_the_socket() -> None:
     trials = [counting(OURS, met=990, misses=5, undecided=3, unsendable=2), counting(OURS, 1, met=1000)]
     assert offloaded(trials) == Offloaded(met=1990, left=10)
+    assert Offloaded(met=7, left=0).text() == "7 of 7 frames met a flow in XDP"
     assert offloaded([trial(OURS)]) is None
     assert offloaded([counting(OURS, met=0, misses=5)]) is None  # its program is there, and forwards nothing
 
@@ -97,6 +98,7 @@ def test_the_combined_mode_stands_beside_the_parts_of_it_and_the_published_one()
     kinds = {"xdp": ("xdp",), "ovs-afxdp": ("af_xdp", "af_xdp-bp", "af_xdp-poll")}
     kinds[BESIDE] = tuple(f"combined{mode.removeprefix('af_xdp')}" for mode in kinds["ovs-afxdp"])
     spans = {name: [modes[mode] for mode in of] for name, of in kinds.items()}
+    assert [span(one.mpps) for one in figure.series] == ["9.38", "7.68 to 12.05", "2.45 to 2.56"]
     assert {one.forwarder: one.mpps for one in figure.series} == {k: (min(v), max(v)) for k, v in spans.items()}
     for one in figure.ratios:
         over = spans[one.to] if one.to != "xdp" else spans[one.to] * 3

@@ -15,7 +15,8 @@ class Offloaded(Model):
 
     def text(self) -> str:
         """For the report, for a trial's line, for Robot."""
-        return f"{self.met:,} of {self.met + self.left:,} frames met a flow in XDP, the others went to the socket"
+        others = ", the others went to the socket" if self.left else ""
+        return f"{self.met:,} of {self.met + self.left:,} frames met a flow in XDP{others}"
 
 
 def offloaded(trials: Iterable[TrialRecord]) -> Offloaded | None:

@@ -111,6 +111,16 @@ def test_offloaded_frames_are_treated_as_all_others() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_new_flows_are_installed_with_and_without_offload() -> None:
+    done = run("new_flows.py", "--build", folder(OFFLOADING), "--flows", "500", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    rows = {words[0]: [float(word) for word in words[1::4]] for words in map(str.split, done.stdout.splitlines()[1:])}
+    assert {name: len(found) for name, found in rows.items()} == {
+        "lost": 2, "p50_us": 2, "p99_us": 2, "per_s": 2, "offloaded_per_s": 1,
+    }  # fmt: skip
+    assert all(value > 0 for name, found in rows.items() for value in found if name != "lost")
+
+
 def test_a_build_that_offloads_nothing_does_not_pass() -> None:
     done = run("offload_diff.py", "--build", folder("patched"), "--packets", "150")
     assert done.returncode == 1

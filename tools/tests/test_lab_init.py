@@ -12,10 +12,11 @@ import yaml
 from lab.command import Done
 
 from xdplab.cli.lab.cabling import End, roles_of
-from xdplab.cli.lab.cpus import Proposal, Topology, propose
+from xdplab.cli.lab.cpus import Proposal, Topology, propose, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered
 from xdplab.cli.lab.wanted import lab_hosts
 from xdplab.cli.lab.written import testbed_text as text_of_testbed
+from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec
 
 A0, A1, B0, B1, C0, C1 = (
@@ -106,6 +107,16 @@ def test_isolated_cpus_are_said() -> None:
     assert propose(TWO_NODES._replace(isolated=(6, 7)), 1, 2) == Proposal(
         (6, 7), "on NUMA node 1 of the card, one thread of each core, not core 0, isolated from other programs"
     )
+
+
+def test_this_machine_tells_its_cpus() -> None:
+    host = LocalHost()
+    found = topology(host)
+    assert found.usable == host.cpus
+    assert all(cpu in found.siblings[cpu] for cpu in host.cpus)
+    on_nodes = {cpu for cpus in found.nodes.values() for cpu in cpus}
+    assert not found.nodes or set(host.cpus) <= on_nodes
+    assert set(propose(found, None, 1).cpus) <= set(host.cpus)
 
 
 def given(**changes: Any) -> Any:

@@ -3,6 +3,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import BIN, Done, xdplab
+from lab.command import BIN, Done, finish, start, xdplab
 
 pytestmark = pytest.mark.root
 
@@ -66,18 +67,47 @@ def test_what_it_writes_is_what_the_doctor_finds(bench: Bench) -> None:
     bench.assert_as_before()
 
 
+def exchange_cables(bench: Bench) -> None:
+    """What b0 was joined to is joined to b1, and the other way round: the interfaces exchange their names."""
+    for old, new in (("b0", "x0"), ("b1", "b0"), ("x0", "b1")):
+        bench.lab.on("B", "ip", "link", "set", old, "down")
+        bench.lab.on("B", "ip", "link", "set", old, "name", new)
+    for port in ("b0", "b1"):
+        bench.lab.on("B", "ip", "link", "set", port, "up")
+
+
 def test_cables_are_found_however_they_are_plugged(bench: Bench) -> None:
-    """Without the far host's cables of its own a tester's second port is at the other end."""
-    done = init(bench, offers={"far": ["d1", "c0"], "forwarder": ["b1", "b0"]})
+    exchange_cables(bench)
+    try:
+        done = init(bench)
+    finally:
+        exchange_cables(bench)
     assert done.code == 0, done.err
     ports = yaml.safe_load((bench.folder / "made.yaml").read_text(encoding="utf-8"))["ports"]
-    assert (ports["b1"]["ifname"], ports["c0"]["ifname"]) == ("b1", "c0")
+    assert {role: port["ifname"] for role, port in ports.items()} == {
+        "a0": "a0", "b0": "b1", "b1": "b0", "c0": "c0", "d0": "d0", "d1": "d1",
+    }  # fmt: skip
+
+
+def test_hosts_that_somebody_uses_are_left_alone(bench: Bench) -> None:
+    bench.lab.write_testbed()
+    process = start("up", "--testbed", bench.lab.testbed, env=bench.env)
+    assert process.stdout
+    try:
+        for line in iter(process.stdout.readline, ""):
+            if line.startswith("up;"):
+                break
+        init(bench).refused("in use by xdplab on", f"(testbed {bench.lab.name})")
+    finally:
+        process.send_signal(signal.SIGINT)
+        finish(process)
+    bench.assert_as_before()
 
 
 @pytest.mark.parametrize(
     ("offers", "words"),
     [
-        ({"far": ["d1"]}, ["a cable between far and forwarder is missing", "tester d0 faces far d1",
+        ({"far": ["d1"]}, ["a cable between far and forwarder is missing", "far d1 faces tester d0",
                            "forwarder b1 reaches nothing that was offered"]),
         ({"tester": ["d0"]}, ["a cable between tester and forwarder is missing", "far d1"]),
         ({"forwarder": ["b0", "mgmt"]}, ["forwarder: mgmt has address", "no frame is sent from it", "--force"]),

@@ -61,7 +61,7 @@ def test_sockets_at_both_ends_are_programs_on_two_hosts(bench: Bench) -> None:
 def test_one_socket_is_measured_on_hosts(bench: Bench) -> None:
     cases = [{"name": "xsk", "label": "sink"}, {"name": "xsk", "label": "packet", "options": {"backend": "af_packet"}}]
     method = {"name": "micro", "workloads": ["rxdrop", "l2fwd"], "duration_s": 0.1, "warmup_s": 0.05}
-    done = bench.run(forwarders=cases, method=method, traffic={})
+    done = bench.run(forwarders=cases, method=method, traffic={}, path=[])
     assert done.code == 0, done.err
     found = [(row["status"], row["by_repetition"][0]["values"]["mpps"] > 0) for row in bench.rows()]
     assert found == [("ok", True)] * 4

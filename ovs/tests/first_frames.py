@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: T201
+"""What flow offload to XDP costs while flows are new: the first frame's latency, and flows installed in a second.
+
+    ovs/tests/first_frames.py --build "$(ovs/build --base 4.0.0 --series xdp | tail -1)"
+
+Open vSwitch between two veth pairs in namespaces of its own, with `hw-offload` off and on in turns, each time a new
+daemon. Every frame is the first of its flow (UDP source port), and every flow a megaflow of its own. First
+`bpf/xdpgen` sends them at `--pps` and measures the one-way latency of each. Then all flows are removed, and it sends
+them as fast as it can, again and again, until the datapath has them all, and XDP as well where it is on: the time from
+the first frame to that, looked at every few milliseconds, gives the flows installed in a second. Medians and ranges
+over repetitions; to be run in .venv. Exit code: 0, or 2 if it could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from hdrh.histogram import HdrHistogram
+from lab import StormError, Switch, namespaces, run
+from option_loss import XDPGEN, prepare, processors, sender_json, sent_by, spread
+
+WITHIN_S = 30.0
+ROWS = ("lost", "p50_us", "p99_us", "per_s", "offloaded_per_s")
+
+
+def in_datapath(switch: Switch) -> int:
+    """Megaflows of the datapath."""
+    return int(re.findall(r"^\s*flows: (\d+)", switch.appctl("dpctl/show"), re.MULTILINE)[0])
+
+
+def in_xdp(switch: Switch) -> int:
+    """Flows in the XDP program of the port that receives."""
+    return int(switch.show()["d0"].get("xdp-flows", {}).get("n_flows", 0))
+
+
+def first_frames(switch: Switch, names: tuple[str, str, str], asked: argparse.Namespace) -> dict[str, float]:
+    """Each frame the first of its flow."""
+    told = sent_by(
+        sender_json(
+            names, asked.pps, processors()[0], kind="latency", flows=asked.flows, seconds=asked.flows / asked.pps
+        )
+    )
+    (stream,) = told["streams"]
+    times = HdrHistogram.decode(stream["latency"]["hdr"])
+    found = {f"p{share}_us": times.get_value_at_percentile(share) / 1e3 for share in (50, 99)}
+    return {"lost": stream["lost"], **found}
+
+
+def installed(switch: Switch, names: tuple[str, str, str], offload: bool, asked: argparse.Namespace) -> dict[str, Any]:
+    """How fast all flows are in the datapath, and in XDP."""
+    switch.appctl("revalidator/purge")
+    text = sender_json(names, asked.burst_pps, processors()[0], flows=asked.flows, seconds=WITHIN_S)
+    sender = subprocess.Popen([XDPGEN, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        assert sender.stdin is not None
+        sender.stdin.write(text.encode())
+        sender.stdin.close()
+        started, found = None, {}
+        deadline = time.monotonic() + WITHIN_S
+        while len(found) < 1 + offload:
+            if (now := time.monotonic()) > deadline or sender.poll() is not None:
+                raise StormError(f"not all of {asked.flows} flows are installed; so far {found}")
+            count = in_datapath(switch)
+            if started is None and count > 1:
+                started = now
+            if started is not None and count >= asked.flows:
+                found.setdefault("per_s", asked.flows / (time.monotonic() - started))
+            if started is not None and offload and in_xdp(switch) >= asked.flows:
+                found.setdefault("offloaded_per_s", asked.flows / (time.monotonic() - started))
+    finally:
+        sender.send_signal(signal.SIGINT)
+        sender.wait()
+    return found
+
+
+def repetition(asked: argparse.Namespace, offload: bool) -> dict[str, float]:
+    """Both, with a daemon of its own."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ovs-first-")))
+        names = stack.enter_context(namespaces(f"first{os.getpid()}"))
+        settings = (f"other_config:hw-offload={str(offload).lower()}",)
+        switch = Switch(asked.build.resolve(), folder, names[1], settings=settings)
+        stack.callback(switch.stop)
+        switch.start()
+        prepare(switch, names)
+        for end, link in ((names[0], "t0"), (names[2], "t1")):  # a veth takes redirected frames only with NAPI
+            run("ip", "netns", "exec", end, "ethtool", "-K", link, "gro", "on")
+        time.sleep(1)  # the device is looked at twice a second
+        switch.ofctl("del-flows")
+        switch.ofctl("add-flow", "in_port=1,udp,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],output:2")
+        return {**first_frames(switch, names, asked), **installed(switch, names, offload, asked)}
+
+
+def main(argv: list[str]) -> int:
+    """Does what the command line says; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
+    parser.add_argument("--flows", type=int, default=10_000)
+    parser.add_argument("--pps", type=float, default=5_000, help="new flows in a second while latency is measured")
+    parser.add_argument("--burst-pps", type=float, default=200_000, help="frames in a second while flows are installed")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1, help="of the order")
+    asked = parser.parse_args(argv)
+    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists() or not XDPGEN.exists():
+        print("first_frames: needs root, --build with the result of ovs/build, and make -C bpf", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
+    order = random.Random(asked.seed)  # noqa: S311 (an order)
+    found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    try:
+        for number in range(asked.repetitions):
+            for offload in order.sample([False, True], 2):
+                found[offload].append(repetition(asked, offload))
+                print(f"{number + 1}/{asked.repetitions} offload {offload}: {found[offload][-1]}", file=sys.stderr)
+    except (StormError, subprocess.TimeoutExpired) as error:
+        print(f"first_frames: {error}", file=sys.stderr)
+        return 2
+    print(f"{'':18}{'without offload':>30}{'with':>30}")
+    for row in ROWS:
+        cells = [spread([each[row] for each in found[way]], ".1f") if row in found[way][0] else "" for way in found]
+        print(f"{row:18}{cells[0]:>30}{cells[1]:>30}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

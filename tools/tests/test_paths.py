@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which way frames go where a study does not say, who may ask for another, and what a report says of the place."""
 
+import subprocess
 from pathlib import Path as FilePath
 from typing import Any
 
 import pytest
 from lab import studies
-from lab.records import environment, point, run_record, trial
+from lab.command import BIN, environment
+from lab.records import environment as machine, point, run_record, trial
 from robot.api import TestSuite as Suite
 from test_robot_suite import SUITES, robot
 
@@ -93,7 +95,7 @@ def test_a_path_that_is_none_ends_the_suite_in_one_line(tmp_path: FilePath) -> N
 def at(testbed: TestbedSpec, driver: str) -> RunRecord:
     ports = {role: {"ethtool -i": f"driver: {driver}\nversion: 6.18\n"} for role in ("a0", "b0", "b1", "c0")}
     run = run_record(point("fake:seed=1"), study={"title": "Which one?"})
-    told = environment(ports=ports, clock="A and C are one machine (tester)")
+    told = machine(ports=ports, clock="A and C are one machine (tester)")
     return run.model_copy(update={"testbed": testbed, "environment": told})
 
 
@@ -121,3 +123,14 @@ def test_title_and_caveat_are_those_of_the_testbed(testbed: TestbedSpec, driver:
     assert ("runs where its interrupt does" in html) == card
     assert ("receive half runs on the core that sent it" in html) != card
     assert ("another network card" in Place(run).beside) == card
+
+
+def test_a_gate_of_pytest_takes_both_too(tmp_path: FilePath, results: FilePath) -> None:
+    argv = [BIN / "pytest", "-q", "-p", "no:cacheprovider", SUITES / "pytest" / "test_rfc2544.py", "--testbed=fake"]
+    options = ["--tester=fake", "--forwarder=fake", "--path=hairpin", "--line-rate=1e8"]
+    done = subprocess.run(
+        [*argv, *options], capture_output=True, text=True, timeout=120, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stdout
+    study = studies.only_run(results).load().study
+    assert (study.path, study.traffic.line_rate_bps) == ((Path.HAIRPIN,), 1e8)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "ovs" / "build"
 
@@ -133,6 +135,15 @@ def test_series_xdp_comes_on_top_of_ours(ovs_build: ModuleType) -> None:
     assert len(both) > len(ours)
     assert {path.parent.name for path in both[len(ours) :]} == {"4.0.0-xdp"}
     assert ovs_build.patches_of("4.0.0", "stock") == []
+
+
+def test_the_build_that_offloads_is_one_of_those_that_can_be_made(ovs_build: ModuleType) -> None:
+    program, *argv = how_to_make(OFFLOADING).split()
+    options = ovs_build.parse(argv)
+    assert program == "ovs/build"
+    assert f"{options.base}-{options.series}" == OFFLOADING
+    assert options.series == "xdp"
+    assert ovs_build.patches_of(options.base, options.series)
 
 
 def test_series_xdp_is_not_there_for_every_base(tmp_path: Path) -> None:

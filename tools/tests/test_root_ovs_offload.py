@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow offload to XDP on namespaces, and the programs that compare and shake it, which must find what is planted."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lab.command import BIN
 from lab.rooted import Lab
 
-from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.forwarders.ovs_builds import OFFLOADING, find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.tools import project_root
 
@@ -32,8 +34,8 @@ def run(program: str, *argv: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(lab: Lab) -> None:
-    folder("4.0.0-xdp")
-    titles = ["ovs-afxdp:build=4.0.0-xdp,flow_offload=true", "ovs-afxdp:build=4.0.0-xdp,flow_offload=false"]
+    folder(OFFLOADING)
+    titles = ["ovs-afxdp:flow_offload=true", "ovs-afxdp:flow_offload=false"]
     done = lab.run(forwarders=titles, tester="xdpgen")
     assert done.complaints == [], done.err
     rows = {row["forwarder"]: row for row in lab.rows()}
@@ -45,6 +47,36 @@ def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(lab: Lab
     counted = [sum(port.get("xdp_flow_packets", 0) for port in each.counted.values()) for each in (with_it, without)]
     assert counted[0] >= with_it.result.received
     assert counted[1] == 0
+    assert [rows[title]["mode"] for title in titles] == ["native copy + XDP flows", "native copy"]
+    lab.assert_nothing_left()
+
+
+@pytest.mark.timeout(120)
+def test_the_row_of_the_latency_suite_is_measured_and_its_frames_met_flows_in_xdp(lab: Lab) -> None:
+    folder(OFFLOADING)
+    given = {"TESTBED": str(lab.testbed), "FORWARDERS": "ovs-afxdp:flow_offload=true xdp", "REPETITIONS": "1"}
+    given |= {"DURATION": "0.2", "RATE": "20000"}
+    options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
+    argv = [BIN / "robot", "--output", "NONE", "--log", "NONE", "--report", "NONE", *options]
+    suite = project_root() / "suites" / "latency.robot"
+    done = subprocess.run([*argv, suite], capture_output=True, text=True, check=False, env=lab.env())
+    assert done.returncode == 0, done.stdout
+    for name in ("OVS on AF_XDP, known flows in XDP", "Known Flows Were Forwarded In XDP"):
+        assert re.search(rf"^{name} .*\| PASS \|$", done.stdout, re.MULTILINE), done.stdout
+    html = lab.newest().report.read_text(encoding="utf-8")
+    assert re.search(
+        r"ovs-afxdp:flow_offload=true: Frames of .* Counted in all its trials: [\d,]+ of [\d,]+ frames", html
+    )
+
+
+def test_generic_mode_offloads_nothing_and_says_so(lab: Lab) -> None:
+    folder(OFFLOADING)
+    title = "ovs-afxdp:flow_offload=true,xdp_mode=generic"
+    lab.run(forwarders=[title, "xdp"], tester="xdpgen")
+    (row,) = [each for each in lab.rows() if each["forwarder"] == title]
+    assert row["status"] == "unsupported"
+    assert "flow_offload=true is not in force: 0 frames of b" in row["reason"]
+    assert "xdp-flows is off" in row["reason"]
     lab.assert_nothing_left()
 
 
@@ -75,7 +107,7 @@ def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: s
 @pytest.mark.timeout(240)
 def test_offloaded_frames_are_treated_as_all_others() -> None:
     """Some of what `ovs/README.md` gives the command for."""
-    done = run("offload_diff.py", "--build", folder("4.0.0-xdp"), "--packets", "1500")
+    done = run("offload_diff.py", "--build", folder(OFFLOADING), "--packets", "1500")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -86,7 +118,7 @@ def test_a_build_that_offloads_nothing_does_not_pass() -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("build", "offload"), [("patched", False), ("4.0.0-xdp", True)])
+@pytest.mark.parametrize(("build", "offload"), [("patched", False), (OFFLOADING, True)])
 def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
     argv = ["--build", folder(build), "--changes", "80", *([] if offload else ["--no-offload"])]
     done = run("offload_storm.py", *argv)

@@ -25,6 +25,8 @@ Test Tags        afxdp    micro
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # the method has paths of its own; another is refused
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${WORKLOADS}      ${EMPTY}    # space-separated: rxdrop txonly l2fwd; empty: all
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}
@@ -57,6 +59,8 @@ Run The Study
     Run Study
     ...    afxdp-micro.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    method.workloads=${workloads}
     ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

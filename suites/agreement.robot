@@ -22,6 +22,8 @@ Test Tags        agreement
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${TESTERS}        ${EMPTY}    # space-separated, e.g. "xdpgen trex:path=/opt/trex"; empty: those of the study
 ${FORWARDERS}     ${EMPTY}
 ${RATE}           ${EMPTY}    # probes per second
@@ -46,6 +48,8 @@ Run The Study
     Run Study
     ...    agreement.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    testers=${testers}
     ...    forwarders=${forwarders}
     ...    traffic.probe_pps=${RATE}

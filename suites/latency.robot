@@ -3,7 +3,8 @@
 
 
 *** Settings ***
-Documentation    One-way latency of every forwarder at one rate, on one machine or on a testbed of three hosts.
+Documentation    Latency of every forwarder at one rate, on one machine or on a testbed of three hosts: one-way where
+...              the tester's ports have one clock, else round trip.
 ...
 ...              [Cfg] suites/studies/latency.yaml: the forwarders, interleaved in random order over the repetitions.
 ...              [Ver] Each row passes when its forwarder was proven to carry frames and was measured in each
@@ -23,6 +24,8 @@ Test Tags        latency    rfc2544-26.2
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp ovs-afpacket"; empty: those of the study
 ${TESTER}         ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
 ${RATE}           ${EMPTY}    # probes per second, or a share of the tester's calibrated top rate: 80%
@@ -59,6 +62,8 @@ Run The Study
     Run Study
     ...    latency.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    tester=${TESTER}
     ...    forwarders=${forwarders}
     ...    traffic.probe_pps=${RATE}

@@ -25,11 +25,13 @@ Test Tags        afxdp    tracing
 
 
 *** Variables ***
-${TESTBED}     embedded
-${WAYS}        ${EMPTY}    # space-separated: in-band bpf perf; empty: all
-${RATES}       ${EMPTY}    # space-separated frames per second
-${ROUNDS}      ${EMPTY}
-${DURATION}    ${EMPTY}    # seconds per trial
+${TESTBED}      embedded
+${PATH}         ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}    ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
+${WAYS}         ${EMPTY}    # space-separated: in-band bpf perf; empty: all
+${RATES}        ${EMPTY}    # space-separated frames per second
+${ROUNDS}       ${EMPTY}
+${DURATION}     ${EMPTY}    # seconds per trial
 
 
 *** Test Cases ***    WAY
@@ -49,6 +51,8 @@ Run The Study
     Run Study
     ...    measurement-cost.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    method.ways=${ways}
     ...    method.rates_pps=${rates}
     ...    method.pairs=${ROUNDS}

@@ -26,6 +26,8 @@ Test Tags        afxdp    xdp    functions
 
 *** Variables ***
 ${TESTBED}          embedded
+${PATH}             ${EMPTY}    # the method has paths of its own; another is refused
+${LINE_RATE}        ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${FUNCTIONS}        ${EMPTY}    # space-separated: router ... firewall+load_balancer; empty: all
 ${MODES}            ${EMPTY}    # space-separated: xdp af_xdp af_xdp-poll ...; empty: all
 ${ENTRIES}          ${EMPTY}    # of access list, session and route table: 1 1000 1000000
@@ -113,5 +115,7 @@ Run The Study
     ...    method.rx_rings=${rx_rings}
     ...    knobs=${knobs}
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

@@ -23,6 +23,8 @@ Test Tags        afxdp    xdp    functions    colocation
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # the method has paths of its own; another is refused
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${FLOODS}         ${EMPTY}    # space-separated frames per second; empty: those of the study
 ${MODES}          ${EMPTY}
 ${KNOBS}          ${EMPTY}    # space-separated name=value, in place of the study's: cpu_layout=1C1T ddio_ways=11
@@ -52,5 +54,7 @@ Run The Study
     ...    method.modes=${modes}
     ...    knobs=${knobs}
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

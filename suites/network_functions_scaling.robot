@@ -24,6 +24,8 @@ Test Tags        afxdp    xdp    functions    scaling
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # the method has paths of its own; another is refused
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${FUNCTIONS}      ${EMPTY}    # space-separated: router checksummer; empty: all
 ${MODES}          ${EMPTY}
 ${CORES}          ${EMPTY}    # space-separated: 1 2 4 6 8 12
@@ -63,5 +65,7 @@ Run The Study
     ...    method.ddio_ways=${ways}
     ...    knobs=${knobs}
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

@@ -26,6 +26,8 @@ Test Tags        ovs    rfc2544-26.1
 ${FIGURES}        ovs-figures.yaml
 ${ABLATION}       ovs-ablation.yaml
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${LAYOUTS}        ${EMPTY}    # space-separated, e.g. "inline 1C1T"; empty: those of the study
 ${VARIANTS}       ${EMPTY}    # space-separated labels of the ablation, e.g. "stock patched hugepages"; empty: all
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
@@ -141,6 +143,8 @@ Run The Figures
     Run Study
     ...    ${FIGURES}
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    knobs.cpu_layout=${layouts}
     ...    traffic.frame_bytes=${FRAME_SIZE}
     ...    method.preset=${PRESET}
@@ -153,6 +157,8 @@ Run The Ablation
     ...    ${ABLATION}
     ...    only=${variants}
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    traffic.frame_bytes=${FRAME_SIZE}
     ...    method.preset=${PRESET}
     ...    repetitions=${REPETITIONS}

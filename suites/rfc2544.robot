@@ -22,6 +22,8 @@ Test Tags        rfc2544
 
 *** Variables ***
 ${TESTBED}          embedded
+${PATH}             ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}        ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${FORWARDERS}       ${EMPTY}    # space-separated, e.g. "ovs-afxdp xdp"; empty: those of the study
 ${TESTER}           ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
 ${FRAME_SIZES}      ${EMPTY}    # space-separated bytes with FCS, or imix
@@ -83,6 +85,8 @@ Run The Study
     Run Study
     ...    rfc2544.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    tester=${TESTER}
     ...    forwarders=${forwarders}
     ...    frame_bytes=${sizes}

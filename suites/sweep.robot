@@ -26,6 +26,8 @@ Test Tags        sweep
 *** Variables ***
 ${STUDY}          understanding-delays-embedded.yaml
 ${TESTBED}        ${EMPTY}
+${PATH}           ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${TESTER}         ${EMPTY}
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}
@@ -58,6 +60,8 @@ Run The Study
     Run Study
     ...    ${STUDY}
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    tester=${TESTER}
     ...    design=${design}
     ...    method.duration_s=${DURATION}

@@ -24,6 +24,8 @@ Test Tags        afxdp    latency    tsn
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # the method has paths of its own; another is refused
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${RATES}          ${EMPTY}    # space-separated frames per second; empty: those of the study
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}
@@ -51,6 +53,8 @@ Run The Study
     Run Study
     ...    tsn-latency.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    method.rates_pps=${rates}
     ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

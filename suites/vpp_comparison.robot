@@ -24,6 +24,8 @@ Test Tags        vpp    rfc2544-26.1    rfc2544-26.2
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "vpp-afxdp ovs-afxdp"; empty: those of the study
 ${TESTER}         ${EMPTY}
 ${LOAD}           ${EMPTY}    # frames per second at which latency is measured
@@ -58,6 +60,8 @@ Run The Study
     Run Study
     ...    vpp-comparison.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    tester=${TESTER}
     ...    forwarders=${forwarders}
     ...    method.equal_load.latency_pps=${LOAD}

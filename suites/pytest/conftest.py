@@ -7,6 +7,8 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("xdplab")
     group.addoption("--testbed", default="embedded", help="name in suites/testbeds, or a file")
+    group.addoption("--path", default=(), help="through, reflect or hairpin (default: as the testbed has it)")
+    group.addoption("--line-rate", default=None, help="of the ports in bit/s (default: speed_mbps of the testbed file)")
     group.addoption("--tester", default="xdpgen", help="tester")
     group.addoption("--forwarder", action="append", default=[], help="forwarder[:option=value,...]; may be repeated")
     group.addoption("--frame-bytes", default="64", help="frame size with FCS, or imix")

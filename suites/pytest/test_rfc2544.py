@@ -16,6 +16,8 @@ def test_throughput_without_loss(forwarder: str, pytestconfig: pytest.Config) ->
         api.project_root() / "suites" / "studies" / "rfc2544.yaml",
         {
             "testbed": option("--testbed"),
+            "path": option("--path"),
+            "traffic.line_rate_bps": option("--line-rate"),
             "tester": option("--tester"),
             "forwarders": [forwarder],
             "answer": None,

@@ -21,11 +21,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _study(config: pytest.Config) -> api.StudySpec:
-    changes: dict[str, Any] = {"testbed": config.getoption("--testbed"), "tester": config.getoption("--tester")}
-    runs = config.getoption("--runs")
+    option = config.getoption
+    changes: dict[str, Any] = {"testbed": option("--testbed"), "path": option("--path"), "tester": option("--tester")}
+    changes["traffic.line_rate_bps"] = option("--line-rate")
+    runs = option("--runs")
     if runs:
         changes["design"] = {"kind": "random", "runs": runs}
-    return api.read_study(STUDY, {**changes, "repetitions": config.getoption("--repetitions")})
+    return api.read_study(STUDY, {**changes, "repetitions": option("--repetitions")})
 
 
 @pytest.fixture(scope="module")

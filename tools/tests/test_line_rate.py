@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 on a testbed without a direct link: the medium is the top load, or it is unsupported, with what to do."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,9 @@ def no_direct_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeTestbed, "direct_ports", lambda _: None)
 
 
-def searched(cli: Callable[..., Done], folder: Path, **method: Any) -> list[dict[str, Any]]:
-    path = studies.study_file(folder, forwarders=["fake"], repetitions=1, method={"name": "throughput", **method})
-    done = cli("run", path)
+def searched(cli: Callable[..., Done], folder: Path, *options: str) -> list[dict[str, Any]]:
+    path = studies.study_file(folder, forwarders=["fake"], repetitions=1, method={"name": "throughput"})
+    done = cli("run", path, *options)
     assert "Traceback" not in done.err
     rows: list[dict[str, Any]] = cli("show", "--json").json()
     return rows
@@ -69,10 +70,10 @@ def test_without_any_ceiling_the_point_says_what_to_give(
 ) -> None:
     (row,) = searched(cli, tmp_path)
     assert row["status"] == "unsupported"
-    assert "give speed_mbps of each of its ports, or method.line_rate_bps" in row["reason"]
+    assert "give speed_mbps of each of its ports, or traffic.line_rate_bps" in row["reason"]
 
 
-@pytest.mark.parametrize("where", ["method", "testbed"])
+@pytest.mark.parametrize("where", ["method", "traffic", "testbed"])
 def test_the_line_rate_is_the_top_load(
     cli: Callable[..., Done], tmp_path: Path, no_direct_link: None, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -80,6 +81,7 @@ def test_the_line_rate_is_the_top_load(
     bps = 100_000 * FRAME_BITS
     if where == "testbed":
         monkeypatch.setattr(TestbedSpec, "line_rate_bps", bps)
-    (row,) = searched(cli, tmp_path, **({"line_rate_bps": bps} if where == "method" else {}))
+    given = {} if where == "testbed" else {"--set": f"{where}.line_rate_bps={bps}"}
+    (row,) = searched(cli, tmp_path, *itertools.chain(*given.items()))
     assert row["status"] in ("ok", "disturbed")
     assert row["ndr_pps"] == pytest.approx(100_000, rel=0.01)

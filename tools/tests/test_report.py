@@ -75,7 +75,8 @@ def test_a_report_starts_with_the_answer() -> None:
     run = run_record(A, B, study={"answer": ("fake:seed=1", "fake:seed=2"), "title": "Which one?"})
     html, _ = page(run, trials(A, B))
     body = html[html.index("<body>") :]
-    first = r'<body>\s*<h1>Which one\?</h1>\s*<p class="answer">At [\d.]+ kpps fake:seed=1 is [\d.]+ times as fast'
+    title = r"<body>\s*<h1>Which one\?, simulated</h1>"
+    first = title + r'\s*<p class="answer">At [\d.]+ kpps fake:seed=1 is [\d.]+ times as fast'
     assert re.match(first, body)
 
 

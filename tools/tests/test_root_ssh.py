@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three hosts behind real sshd: runs there leave nothing changed, whatever happens to the connection or to us."""
 
+import re
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import finish, start, wait_for, xdplab
+from lab.command import documented, finish, start, wait_for, xdplab
 from lab.cuts import run as run_with_cuts, running
 
+from xdplab.tools import project_root
+
 pytestmark = pytest.mark.root
+
+_SHORT = ["--set", "method.duration_s=0.1", "--set", "method.light_pps=null"]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +61,7 @@ def test_sockets_at_both_ends_are_programs_on_two_hosts(bench: Bench) -> None:
 def test_one_socket_is_measured_on_hosts(bench: Bench) -> None:
     cases = [{"name": "xsk", "label": "sink"}, {"name": "xsk", "label": "packet", "options": {"backend": "af_packet"}}]
     method = {"name": "micro", "workloads": ["rxdrop", "l2fwd"], "duration_s": 0.1, "warmup_s": 0.05}
-    done = bench.run(forwarders=cases, method=method, traffic={})
+    done = bench.run(forwarders=cases, method=method, traffic={}, path=[])
     assert done.code == 0, done.err
     found = [(row["status"], row["by_repetition"][0]["values"]["mpps"] > 0) for row in bench.rows()]
     assert found == [("ok", True)] * 4
@@ -75,6 +81,51 @@ def test_machines_with_clocks_of_their_own_measure_round_trips_only(bench: Bench
         "round trip",
         0,
     )
+    bench.assert_as_before()
+
+
+def test_three_machines_follow_the_page(bench: Bench, tmp_path: Path) -> None:
+    """The commands of docs/hosts.md from the doctor on, as they stand there but for shorter trials."""
+    text = (project_root() / "docs" / "hosts.md").read_text(encoding="utf-8")
+    block = next(
+        each for each in re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if "doctor" in each
+    )
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    named = [each for each in commands if "lab.yaml" in " ".join(each) and each[0] in ("xdplab", "robot")]
+    assert [each[1] for each in named if each[0] == "xdplab"] == ["doctor", "run", "restore"]
+    spec = {**bench.lab.spec(), "one_way": False}
+    bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    shorter = {
+        "run": ["--set", "forwarders=[xdp]", "--set", "answer=null", "--set", "repetitions=1", *_SHORT],
+        "-v": ["-d", str(tmp_path), "-v", "FORWARDERS:xdp", "-v", "CLAUSES:throughput", "-v", "LINE_RATE:20e6"],
+    }
+    for program, first, *rest in named:
+        given = [word.replace("lab.yaml", str(bench.lab.testbed)) for word in rest]
+        more = shorter.get(first, [])
+        words = [program, *more, first, *given] if program == "robot" else [program, first, *more, *given]
+        done = documented(words, env=bench.env, cwd=project_root(), timeout_s=200)
+        assert done.code == 0, (words, done.out, done.err)
+        if more:
+            (row,) = bench.rows()
+            assert row["status"] in ("ok", "disturbed"), row["reason"]
+            assert (row["path"], row["quantity"]) == ("reflect", "round trip")
+    rate = xdplab("show", "--json", env=bench.env).json()[0]["ndr_pps"]
+    assert 0 < rate <= 20e6 / (84 * 8) * 1.001
+    bench.assert_as_before()
+
+
+def test_path_through_is_refused_between_machines_with_what_it_lacks(bench: Bench) -> None:
+    """A latency lacks the clock; a throughput needs none, and lacks a tester that counts at the far machine."""
+    lab = bench.lab
+    spec = {**lab.spec(), "one_way": False}
+    lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    method = {"name": "throughput", "budget_s": 0.2, "line_rate_bps": 20e6, "drain_s": 0.05}
+    done = bench.run(method=method)
+    assert done.code == 2
+    assert "the tester counts on the machine that it sends from" in done.err
+    assert "path reflect comes back" in done.err
+    refused = bench.run(method={**method, "equal_load": {"latency_pps": 1000}})
+    assert "path through is one-way and needs one clock" in refused.err
     bench.assert_as_before()
 
 

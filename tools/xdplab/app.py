@@ -10,7 +10,7 @@ from typing import Any
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
-from xdplab.methods import method_class
+from xdplab.methods import make_method, method_class
 from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.errors import meant
 from xdplab.report import write_report
@@ -61,6 +61,7 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
         InputError: the file or a replaced value is bad.
     """
     study = validated(StudySpec, _changed(path, changes), str(path))
+    _check_path(study)
     if not changes or "forwarders" not in changes or "answer" in changes:  # a part of its forwarders needs no answer
         study.check_answer()
     return study
@@ -77,6 +78,17 @@ def _changed(path: Path, changes: dict[str, Any] | None) -> dict[str, Any]:
                 raise InputError(f"{path}: {parent}: a mapping is expected where {key} is set")
         where[last] = value
     return data
+
+
+def _check_path(study: StudySpec) -> None:
+    """A path that the method would not take is not left out silently."""
+    method = make_method(study.method)
+    own = {path for each in study.all_forwarders for levels in method.levels(each) if (path := method.path(levels))}
+    if own and not set(study.path) <= own:
+        raise InputError(
+            f"study {study.name}: path: {', '.join(study.path)}: method {study.method.name} has its own, "
+            f"{' and '.join(sorted(own))}; leave path out"
+        )
 
 
 def with_forwarders(study: StudySpec, titles: Sequence[str]) -> StudySpec:
@@ -100,6 +112,7 @@ def prepare(study: StudySpec) -> Prepared:
     """
     study.check_references()
     testbed = read_testbed(study.testbed, testbeds_folder())
+    study = study.on(testbed)
     testers = tuple(make_tester(name) for name in study.all_testers)
     plan = make_plan(study, testbed, *testers)
     return Prepared(study, testbed, testers, plan)

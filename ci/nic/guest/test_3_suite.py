@@ -19,6 +19,7 @@ from xdplab.testers import make_tester
 _STUDY: dict[str, Any] = {
     "schema": 1,
     "name": "nic-lane",
+    "path": "through",
     "tester": "xsk",
     "forwarders": ["xsk:bind=zero-copy"],
     "knobs": {"rx_ring": 512, "coalesce_rx_usecs": 10},

@@ -17,6 +17,7 @@ from xdplab.results import RunFolder
 _STUDY: dict[str, Any] = {
     "schema": 1,
     "name": "ssh",
+    "path": "through",  # the hosts are namespaces of one kernel
     "forwarders": ["xdp"],
     "method": {"name": "latency", "duration_s": 0.1, "warmup_s": 0.02, "drain_s": 0.05},
     "traffic": {"probe_pps": 2000},

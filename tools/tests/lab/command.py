@@ -76,6 +76,13 @@ def xdplab(*args: object, env: Mapping[str, str], wrap: Sequence[str] = (), time
     return finish(start(*args, env=env, wrap=wrap), timeout_s)
 
 
+def documented(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout_s: float) -> Done:
+    """Run a command as a page has it: its program is the one of this environment."""
+    argv = [str(BIN / command[0]), *command[1:]]
+    done = subprocess.run(argv, capture_output=True, text=True, env=dict(env), cwd=cwd, timeout=timeout_s, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
 def inline(capsys: pytest.CaptureFixture[str], *args: object) -> Done:
     """Run the same entry point in this process: a second faster."""
     capsys.readouterr()

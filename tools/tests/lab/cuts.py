@@ -182,7 +182,7 @@ def run(
             }
         )
         study = folder / "study.yaml"
-        spec = {**_STUDY, "testbed": str(lab.testbed), "repetitions": repetitions}
+        spec = {**_STUDY, "path": "through", "testbed": str(lab.testbed), "repetitions": repetitions}
         study.write_text(yaml.safe_dump(spec), encoding="utf-8")
         before = look(lab)
         env = environment({"XDPLAB_STATE": str(folder / "state"), "XDPLAB_RESULTS": str(folder / "results")})

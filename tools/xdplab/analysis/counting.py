@@ -19,7 +19,11 @@ class CountingMethod(Method[SpecT]):
     """A trial has the values of `figures` by their keys."""
 
     repeats_whole: ClassVar[bool] = True
-    one_way: ClassVar[bool] = False
+
+    @property
+    def one_way(self) -> bool:
+        """It counts."""
+        return False
 
     @abstractmethod
     def where(self, point: PointSummary) -> str:

@@ -3,23 +3,21 @@
 
 import json
 import re
-import secrets
-import time
 from pathlib import Path
 
 from xdplab import hosts
 from xdplab.cli.check import Check, check
 from xdplab.cli.doctor_host import text_of
 from xdplab.hosts import Host
+from xdplab.hosts.cables import who_hears
 from xdplab.hosts.kernel import cpu_list, version_of
-from xdplab.model import InputError, PortSpec, XdplabError
+from xdplab.model import InputError, PortSpec
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings
 
 _PROBES = Path(hosts.__file__).parent
 #: Drivers whose sockets get the NAPI id that busy polling needs on kernels from 6.13 on (net/xdp/xsk.c, xsk_bind).
 _BUSY_POLLING = ("virtio_net", "igb", "igc", "ice", "mlx5_core")
-_LISTEN_S = 3.0
 
 
 def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -> list[Check]:
@@ -120,34 +118,10 @@ def _features(host: Host, ifname: str) -> list[Check]:
 
 def cable_checks(testbed: HostsTestbed) -> list[Check]:
     """Send a word from each port and see which hears it. The ports are up and free."""
-    tag = secrets.token_hex(4)
-    ports = testbed.ports
-    listeners = []
-    for host in testbed.hosts.values():
-        names = [port.ifname for port in ports.values() if port.host is host]
-        if names:
-            host.make_folder(host.folder)
-            output = host.folder / "cables.out"
-            argv = [host.python, "-I", "-S", host.program(_PROBES / "cable_probe.py"), "listen", str(_LISTEN_S), *names]
-            listeners.append((host, output, host.start(argv, log=host.folder / "cables.log", stdout=output)))
-    deadline = time.monotonic() + 10.0
-    while not all(host.exists(output) and host.read(str(output)) for host, output, _ in listeners):
-        if time.monotonic() > deadline:
-            raise XdplabError("cables: a listener does not start: " + " | ".join(listeners[0][2].log_tail(2)))
-        time.sleep(0.05)
-    for role, port in ports.items():
-        program = port.host.program(_PROBES / "cable_probe.py")
-        port.host.run([port.host.python, "-I", "-S", program, "send", f"{tag}-{role}", port.ifname])
-    heard: dict[str, set[str]] = {role: set() for role in ports}
-    for host, output, process in listeners:
-        process.wait(_LISTEN_S + 5.0)
-        for line in host.read(str(output)).splitlines()[1:]:
-            told = json.loads(line)
-            word = told["word"].partition("-")
-            on = [role for role, port in ports.items() if port.host is host and port.ifname == told["on"]]
-            if word[0] == tag and word[2] in heard:
-                heard[word[2]].update(on)
-    return [_cable(testbed, left, right, heard) for left, right in LINKS if left in ports]
+    hosts = testbed.hosts
+    ends = {role: (hosts[port.host.name], port.ifname) for role, port in testbed.ports.items()}
+    heard = who_hears(ends)
+    return [_cable(testbed, left, right, heard) for left, right in LINKS if left in ends]
 
 
 def _cable(testbed: HostsTestbed, left: str, right: str, heard: dict[str, set[str]]) -> Check:

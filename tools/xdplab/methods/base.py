@@ -153,8 +153,10 @@ class Method(ABC, Generic[SpecT]):
     def __init__(self, spec: SpecT) -> None:
         self.spec = spec
 
-    #: True where what it says of path `through` is a one-way latency, which needs one clock.
-    one_way: ClassVar[bool] = True
+    @property
+    def one_way(self) -> bool:
+        """Whether what it says of path `through` has a one-way latency in it, which needs one clock."""
+        return True
 
     @abstractmethod
     def trials(self, traffic: TrafficSpec) -> list[float]:

@@ -118,4 +118,5 @@ class RunRecord(Model):
     def traffic(self, point: Point) -> TrafficSpec:
         """What a point was measured with: shares of its tester's top rate worked out."""
         calibration = self.calibrations.get(point.tester, self.calibration)
-        return point.traffic.at(calibration.ceiling_pps if calibration else 0.0)
+        tester_pps = calibration.ceiling_pps if calibration else 0.0
+        return point.traffic.at(point.traffic.top_pps(tester_pps, self.testbed.line_rate_bps))

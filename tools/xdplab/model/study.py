@@ -26,6 +26,7 @@ from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
 from xdplab.model.published import published_figure, published_table
+from xdplab.model.testbed import TestbedSpec
 from xdplab.model.traffic import FrameBytes, TrafficSpec
 from xdplab.model.trial import DisturbanceRule
 
@@ -64,8 +65,9 @@ class StudySpec(Model):
     testers: Annotated[tuple[str, ...], OneOrMany] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
-    #: Ways of the frames; each is a point.
-    path: Annotated[tuple[Path, ...], OneOrMany] = (Path.THROUGH,)
+    #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
+    #: `reflect`, for a one-way latency needs one clock.
+    path: Annotated[tuple[Path, ...], OneOrMany] = ()
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
     forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
     #: Two forwarders (by title, or by name) whose ratio is the report's first sentence.
@@ -120,6 +122,10 @@ class StudySpec(Model):
         given = [f"{key}={value}" for key, value in written.items()]
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
+
+    def on(self, testbed: TestbedSpec) -> "StudySpec":
+        """The same with what it leaves to the testbed: the path."""
+        return self if self.path else self.model_copy(update={"path": (Path(testbed.usual_path),)})
 
     def check_answer(self) -> None:
         """The forwarders of `answer` are among its own.

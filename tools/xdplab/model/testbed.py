@@ -69,6 +69,16 @@ class TestbedSpec(Model):
         speeds = [port.speed_mbps for role, port in self.ports.items() if role[0] in "abc"]
         return min(each or 0 for each in speeds) * 1e6 if speeds and None not in speeds else None
 
+    @property
+    def usual_path(self) -> Literal["through", "reflect"]:
+        """That of a study which names none: one-way only where one machine has both ports of the tester, and its clock.
+
+        Hosts that turn out to be namespaces of one kernel can be given `path: through`.
+        """
+        if self.kind != "hosts":
+            return "through"
+        return "through" if self.one_way and self.ports["a0"].host == self.ports["c0"].host else "reflect"
+
     @model_validator(mode="after")
     def _hosts_and_ports(self) -> "TestbedSpec":
         if self.kind != "hosts":

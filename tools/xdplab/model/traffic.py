@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from xdplab.model.base import Model
 
 FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
-#: Frames per second; or a share of the tester's calibrated top rate on the direct link, as `80%`.
+#: Frames per second; or a share of the tester's calibrated top rate on the direct link, as `80%`, at the most of what
+#: the medium carries.
 Rate = Annotated[
     Annotated[float, Field(gt=0, le=100e6)]
     | Annotated[str, Field(pattern=r"^(100|[1-9][0-9]?(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)%$")],
@@ -31,7 +32,7 @@ class TrafficSpec(Model):
     load_share: float | None = Field(default=None, gt=0, le=1.5)
     #: Load as a share of what fits on a medium of this speed; a frame takes its size plus 20 bytes of preamble and gap.
     load_of_line: float | None = Field(default=None, gt=0, le=1)
-    #: That speed.
+    #: That speed, also a bound of the top load; None: that of the testbed file's ports (`speed_mbps`).
     line_rate_bps: float | None = Field(default=None, gt=0)
     #: UDP flows that the frames take in turns.
     flows: int = Field(default=1, ge=1, le=10_000)
@@ -71,8 +72,22 @@ class TrafficSpec(Model):
         """Frames of this profile per second on a medium of that speed (RFC 2544 §20)."""
         return line_rate_bps / sum(share * (size + 20) * 8 for size, share in self.sizes.items())
 
+    def top_pps(self, tester_pps: float, line_rate_bps: float | None) -> float:
+        """Highest load over all directions: what the tester sends and the medium carries; 0.0 where neither is known.
+
+        `tester_pps`: 0.0 where it was not calibrated; `line_rate_bps`: of a testbed, where the profile has none.
+        """
+        speed_bps = self.line_rate_bps or line_rate_bps
+        line_pps = self.line_pps(speed_bps) * len(self.directions) if speed_bps else 0.0
+        return min(filter(None, (tester_pps, line_pps)), default=0.0)
+
+    def on_line(self, line_rate_bps: float | None) -> "TrafficSpec":
+        """The same on a medium of that speed, unless it has one of its own."""
+        given = self.line_rate_bps or line_rate_bps
+        return self if given == self.line_rate_bps else self.model_copy(update={"line_rate_bps": given})
+
     def at(self, top_pps: float) -> "TrafficSpec":
-        """The same with its rate in frames per second; `top_pps` is the tester's top rate over all directions."""
+        """The same with its rate in frames per second; see `top_pps`."""
         if isinstance(self.probe_pps, float):
             return self
         pps = float(self.probe_pps.removesuffix("%")) / 100 * top_pps / len(self.directions)
@@ -89,9 +104,14 @@ class TrafficSpec(Model):
 
     @property
     def probes_text(self) -> str:
-        """`100,000 pps`, or `80% of the tester's top rate`."""
+        """`100,000 pps`, `80% of the tester's top rate`, or `80% of the top rate on 25 Gbit/s`."""
+        top = (
+            "the tester's top rate"
+            if self.line_rate_bps is None
+            else f"the top rate on {self.line_rate_bps / 1e9:g} Gbit/s"
+        )
         share = isinstance(self.probe_pps, str)
-        return f"{self.probe_pps} of the tester's top rate" if share else f"{self.probes_per_s:,.10g} pps"
+        return f"{self.probe_pps} of {top}" if share else f"{self.probes_per_s:,.10g} pps"
 
     @property
     def stated_load_pps(self) -> float | None:

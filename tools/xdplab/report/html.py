@@ -45,6 +45,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
         .get_template("report.html.j2")
         .render(
             run=run,
+            place=page.place,
             answer=found,
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,

@@ -18,6 +18,7 @@ from xdplab.methods import Column, Method
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import percent, ratio, significant
 from xdplab.model.published import span
+from xdplab.report.place import Place
 
 #: HTML that may stand in the page as it is.
 Section = Markup
@@ -32,6 +33,11 @@ class Page:
     trials: Sequence[TrialRecord]
     summaries: Sequence[PointSummary]
     answer: Answer
+
+    @property
+    def place(self) -> Place:
+        """Where it was measured."""
+        return Place(self.run)
 
     @property
     def measured(self) -> list[PointSummary]:

@@ -37,7 +37,7 @@ class XdplabLibrary:
         self._trials: list[TrialRecord] = []
 
     @keyword
-    def run_study(self, path: str, only: Sequence[str] = (), **changes: Any) -> None:
+    def run_study(self, study_file: str, /, only: Sequence[str] = (), **changes: Any) -> None:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
@@ -47,7 +47,9 @@ class XdplabLibrary:
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
             with borrowed(str(given.get("testbed", ""))) as testbed:
-                study = app.read_study(app.find_study(path), {**given, **({"testbed": testbed} if testbed else {})})
+                study = app.read_study(
+                    app.find_study(study_file), {**given, **({"testbed": testbed} if testbed else {})}
+                )
                 study = app.with_forwarders(study, only) if only else study
                 results = app.results_folder()
                 folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)

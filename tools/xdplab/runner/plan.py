@@ -83,6 +83,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     """
     method = make_method(study.method)
     method.check(study)
+    study = study.on(testbed)
     found, left_out = _points(study, method)
     if not found:
         raise InputError(f"study {study.name}: its method has nothing to do with its forwarders")

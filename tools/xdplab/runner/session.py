@@ -108,7 +108,8 @@ class PointSession:
             self._prepare()
             self._method.prove(self)
             self._setup_s = time.monotonic() - self._began
-            self._method.measure(self, self._repetition.point.traffic.at(self.ceiling_pps))
+            traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
+            self._method.measure(self, traffic.at(self.ceiling_pps))
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):

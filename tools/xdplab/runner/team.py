@@ -55,14 +55,12 @@ class Team:
         for name, tester in self._by_name.items():
             if name != wanted:
                 tester.close()
-        calibration = self.calibrations.get(wanted)
-        top_pps = calibration.ceiling_pps if calibration else self._line_pps(point)
-        return self._by_name[wanted], self.choices[wanted].program, top_pps
+        return self._by_name[wanted], self.choices[wanted].program, self._top_pps(point)
 
-    def _line_pps(self, point: Point) -> float:
-        """Without a direct link: what the ports carry, over all directions; 0 where the file does not tell."""
-        speed_bps = self._testbed.spec.line_rate_bps
-        return point.traffic.line_pps(speed_bps) * len(point.traffic.directions) if speed_bps else 0.0
+    def _top_pps(self, point: Point) -> float:
+        calibration = self.calibrations.get(point.tester or self._first)
+        tester_pps = calibration.ceiling_pps if calibration else 0.0
+        return point.traffic.top_pps(tester_pps, self._testbed.spec.line_rate_bps)
 
     def close(self) -> None:
         """All let go of the ports."""
@@ -104,7 +102,7 @@ class Team:
                 finally:
                     tester.close()
                 if found is None:
-                    _refuse_shares(mine)
+                    _refuse_shares([point for point in mine if not self._top_pps(point)])
                     continue
                 note(_told(tester, found))
                 for point in mine:
@@ -143,7 +141,7 @@ def _refuse_shares(points: list[Point]) -> None:
         if isinstance(point.traffic.probe_pps, str):
             raise InputError(
                 f"traffic.probe_pps: {point.traffic.probes_text}, which is not known: this testbed has no direct link "
-                "to calibrate it on; give frames per second"
+                "to calibrate it on, and no speed_mbps of its ports; give frames per second"
             )
 
 

@@ -34,11 +34,17 @@ def _no_tester(point: Point, team: Team, asked: dict[tuple[Any, ...], str | None
 
 
 def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
-    """A one-way latency is the difference of two readings of one clock."""
+    """A one-way latency is the difference of two readings of one clock; and testers count where they send."""
     one_clock, why = testbed.clock
-    if one_clock or point.path is not Path.THROUGH or not plan.method.one_way:
+    if one_clock or point.path is not Path.THROUGH:
         return None
-    return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
+    if plan.method.one_way:
+        return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
+    ports = testbed.tester_ports(point.path)
+    first, last = ports.first, ports.last
+    if last.lasting and last.host is not first.host and last.netns is None:
+        return f"path through: the tester counts on the machine that it sends from, and {why}; path reflect comes back"
+    return None
 
 
 def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:

@@ -51,6 +51,11 @@ class Rfc2544(Method[Rfc2544Spec]):
         *LOAD_COLUMNS,
     )
 
+    @property
+    def one_way(self) -> bool:
+        """Counters have no clock: only the latency at a load needs it."""
+        return "latency" in self.spec.wanted or self.spec.equal_load.latency_pps is not None
+
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
         scale = scale_of(self.spec)

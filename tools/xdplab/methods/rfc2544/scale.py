@@ -30,6 +30,11 @@ def scale_of(spec: Rfc2544Spec) -> Scale:
     return FULL if spec.preset in ("rfc2544", "tst009", "binary") else QUICK
 
 
+def line_rate(spec: Rfc2544Spec, traffic: TrafficSpec) -> float | None:
+    """Speed of the medium, in bit/s; None where it is not known."""
+    return spec.line_rate_bps or traffic.line_rate_bps
+
+
 def top_load(spec: Rfc2544Spec, traffic: TrafficSpec, ceiling_pps: float) -> float:
     """Highest load per direction: the medium's line rate where one is given, and never above the tester's top rate.
 
@@ -37,10 +42,11 @@ def top_load(spec: Rfc2544Spec, traffic: TrafficSpec, ceiling_pps: float) -> flo
         Unsupported: neither is known.
     """
     tester = [ceiling_pps / len(traffic.directions)] if ceiling_pps else []
-    line = [traffic.line_pps(spec.line_rate_bps)] if spec.line_rate_bps else []
+    speed_bps = line_rate(spec, traffic)
+    line = [traffic.line_pps(speed_bps)] if speed_bps else []
     if not tester + line:
         raise Unsupported(
             "no top load is known: the testbed has no direct link (ports d0 and d1) to calibrate the tester on; give "
-            "speed_mbps of each of its ports, or method.line_rate_bps"
+            "speed_mbps of each of its ports, or traffic.line_rate_bps"
         )
     return min(tester + line)

@@ -31,8 +31,8 @@ class Rfc2544Spec(MethodSpec):
     preset: PresetName = "quick"
     #: Loss that is tolerated; for each the search finds a throughput.
     loss_ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(default=(0.0, 0.001, 0.005), min_length=1)
-    #: Speed of the medium, for testbeds that have one; without it the tester's calibrated top rate is the top load, and
-    #: without a direct link to calibrate on what the slowest port carries (`speed_mbps` of the testbed file).
+    #: Speed of the medium, in the place of `traffic.line_rate_bps`; where neither is known, the tester's calibrated top
+    #: rate is the top load.
     line_rate_bps: float | None = Field(default=None, gt=0)
     #: Lowest load of a search, per direction.
     low_pps: float = Field(default=2000, gt=0)

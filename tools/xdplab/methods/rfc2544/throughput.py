@@ -2,7 +2,7 @@
 """RFC 2544 §26.1: the highest load without loss (NDR), and those with a tolerated loss (PDR), in one search."""
 
 from xdplab.methods.base import Trials
-from xdplab.methods.rfc2544.scale import top_load
+from xdplab.methods.rfc2544.scale import line_rate, top_load
 from xdplab.methods.rfc2544.search import SearchResult, Step, search
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.methods.streams import load_streams
@@ -48,7 +48,7 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
             **found.model_dump(mode="json"),
             "directions": directions,
             "top_load_pps": high,
-            "line_rate_bps": spec.line_rate_bps,
+            "line_rate_bps": line_rate(spec, traffic),
         },
     )
     return found

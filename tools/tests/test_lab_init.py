@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab lab init` as far as it needs no machine: what it is given, CPUs, cables in words, the file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from lab.command import Done
+
+from xdplab.cli.lab.cabling import End, roles_of
+from xdplab.cli.lab.cpus import Proposal, Topology, propose, topology
+from xdplab.cli.lab.look import Card, cards, none_offered, offered
+from xdplab.cli.lab.wanted import lab_hosts
+from xdplab.cli.lab.written import testbed_text as text_of_testbed
+from xdplab.hosts import LocalHost
+from xdplab.model import InputError, TestbedSpec
+
+A0, A1, B0, B1, C0, C1 = (
+    End(part, ifname)  # type: ignore[arg-type]
+    for part, ifname in (
+        ("tester", "ens1f0"),
+        ("tester", "ens1f1"),
+        ("forwarder", "ens2f0"),
+        ("forwarder", "ens2f1"),
+        ("far", "ens3f0"),
+        ("far", "ens3f1"),
+    )
+)
+
+
+def joined(*pairs: tuple[End, End], alone: tuple[End, ...] = ()) -> dict[End, set[End]]:
+    """What is heard where these are the cables."""
+    return {end: {other} for pair in pairs for end, other in (pair, pair[::-1])} | {end: set() for end in alone}
+
+
+def test_cables_say_the_roles_of_three_hosts_and_the_direct_link() -> None:
+    """Which port of the forwarder the tester is cabled to is found, not asked."""
+    roles = roles_of(joined((A0, B1), (B0, C1), (A1, C0)), [])
+    assert roles == {"a0": A0, "b0": B1, "b1": B0, "c0": C1, "d0": A1, "d1": C0}
+
+
+def test_a_tester_may_have_both_ends() -> None:
+    assert roles_of(joined((A0, B0), (A1, B1)), []) == {"a0": A0, "b0": B0, "b1": B1, "c0": A1}
+
+
+@pytest.mark.parametrize(
+    ("heard", "without_link", "words"),
+    [
+        (joined((A0, C0), (B0, B1)), [],
+         ["a cable between tester and forwarder is missing", "far ens3f0 faces tester ens1f0",
+          "forwarder ens2f0 faces forwarder ens2f1"]),
+        (joined((A0, B0), alone=(B1, C0)), [],
+         ["a cable between far and forwarder is missing", "far ens3f0 reaches nothing that was offered"]),
+        (joined((A0, B0)), [B1, C0], ["far ens3f0 has no link", "forwarder ens2f1 has no link"]),
+        (joined((A0, B0), alone=(B1, A1)), [], ["a second cable between tester and forwarder is missing"]),
+        ({A0: {B0, B1}, B0: {A0, B1}, B1: {A0, B0}}, [], ["tester ens1f0 reaches forwarder ens2f0 and forwarder ens2f1",
+                                                         "a switch or bridge"]),
+        ({A0: {B0}, B0: set()}, [], ["forwarder ens2f0 hears tester ens1f0, and not the other way round"]),
+    ],
+    ids=["crossed", "a cable is missing", "no link", "no second cable", "a switch", "one way"],
+)  # fmt: skip
+def test_other_cables_are_told_in_one_line(
+    heard: dict[End, set[End]], without_link: list[End], words: list[str]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        roles_of(heard, without_link)
+    text = str(caught.value)
+    assert [word for word in words if word not in text] == []
+    assert "\n" not in text
+
+
+#: Two nodes of four cores, two threads each: 0-3 and 8-11 on node 0, 4-7 and 12-15 on node 1.
+TWO_NODES = Topology(
+    tuple(range(16)),
+    {cpu: (cpu % 8, cpu % 8 + 8) for cpu in range(16)},
+    {0: (0, 1, 2, 3, 8, 9, 10, 11), 1: (4, 5, 6, 7, 12, 13, 14, 15)},
+)
+ONE_NODE = Topology((0, 1, 2, 3), {cpu: (cpu,) for cpu in range(4)}, {0: (0, 1, 2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("there", "node", "cpus", "why"),
+    [
+        (TWO_NODES, 1, (4, 5, 6, 7), "on NUMA node 1 of the card, one thread of each core, not core 0"),
+        (TWO_NODES, 0, (1, 2, 3), "on NUMA node 0 of the card"),
+        (TWO_NODES, None, (1, 2, 3, 4), "the card is on no NUMA node"),
+        (ONE_NODE, 0, (1, 2, 3), "one NUMA node, one thread of each core, not core 0"),
+        (ONE_NODE, None, (1, 2, 3), "one NUMA node"),
+        (TWO_NODES._replace(isolated=(6, 7)), 1, (6, 7, 4, 5), "on NUMA node 1 of the card"),
+        (TWO_NODES._replace(usable=(0, 1, 2)), 1, (1, 2), "none is free on NUMA node 1 of the card"),
+        (Topology((0, 1), {0: (0, 1), 1: (0, 1)}, {0: (0, 1)}), 0, (1, 0), "too few cores"),
+    ],
+)
+def test_cpus_are_those_of_the_card_without_core_0_and_second_threads(
+    there: Topology, node: int | None, cpus: tuple[int, ...], why: str
+) -> None:
+    found = propose(there, node, 4)
+    assert found.cpus == cpus
+    assert why in found.why
+
+
+def test_isolated_cpus_are_said() -> None:
+    assert propose(TWO_NODES._replace(isolated=(6, 7)), 1, 2) == Proposal(
+        (6, 7), "on NUMA node 1 of the card, one thread of each core, not core 0, isolated from other programs"
+    )
+
+
+def test_this_machine_tells_its_cpus() -> None:
+    host = LocalHost()
+    found = topology(host)
+    assert found.usable == host.cpus
+    assert all(cpu in found.siblings[cpu] for cpu in host.cpus)
+    on_nodes = {cpu for cpus in found.nodes.values() for cpu in cpus}
+    assert not found.nodes or set(host.cpus) <= on_nodes
+    assert set(propose(found, None, 1).cpus) <= set(host.cpus)
+
+
+def given(**changes: Any) -> Any:
+    hosts = {"tester": "lab@192.0.2.10", "forwarder": "root@192.0.2.20:2222", "far": None}
+    offers = changes.pop("offers", ["tester=ens1f0,ens1f1", "forwarder=ens2f0,ens2f1"])
+    return lab_hosts("lab", {**hosts, **changes}, {"key": "~/.ssh/lab"}, offers, None)
+
+
+def test_hosts_of_the_command_line_become_those_of_the_file() -> None:
+    lab = given()
+    assert (lab.tester.user, lab.tester.sudo, lab.tester.key, lab.tester.offer) == (
+        "lab", True, "~/.ssh/lab", ("ens1f0", "ens1f1"),
+    )  # fmt: skip
+    assert (lab.forwarder.user, lab.forwarder.sudo, lab.forwarder.port) == ("root", False, 2222)
+    assert list(lab.hosts) == ["tester", "forwarder"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"forwarder": None, "offers": []}, "no forwarder: give --forwarder USER@ADDRESS, or a file with --from"),
+        ({"tester": "lab@a b"}, "tester.address"),
+        ({"tester": "lab@x:y:z"}, "--tester 'lab@x:y:z': USER@ADDRESS or USER@ADDRESS:PORT"),
+        ({"tester": "root@192.0.2.20:2222"}, "the same address twice"),
+        ({"offers": ["testr=ens1f0"]}, "--offer 'testr=ens1f0'"),
+        ({"offers": ["far=ens1f0"]}, "no host far is given"),
+        ({"offers": ["tester=-x"]}, "tester.offer"),
+    ],
+)
+def test_bad_hosts_are_one_line(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        given(**changes)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "no tester: give --tester USER@ADDRESS"),
+        (("--tester", "root@192.0.2.1", "--from", "{file}"), "give the hosts in --from FILE or as options, not both"),
+        (("--from", "{file}"), "tester: `192.0.2.1` is not"),
+        (("--from", "/nowhere"), "/nowhere: No such file"),
+        (("--name", "UP", "--tester", "root@192.0.2.1", "--forwarder", "root@192.0.2.2"), "name"),
+    ],
+)
+def test_bad_input_ends_the_command(
+    cli: Callable[..., Done], tmp_path: Path, args: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: False))
+    file = tmp_path / "hosts.yaml"
+    file.write_text("tester: 192.0.2.1\nforwarder: {address: 192.0.2.2}\n", encoding="utf-8")
+    done = cli("lab", "init", tmp_path / "lab.yaml", *(word.replace("{file}", str(file)) for word in args))
+    done.refused(words.partition("`")[0])
+    assert not (tmp_path / "lab.yaml").exists()
+
+
+class Told:
+    """A host as commands and files tell of it."""
+
+    name = "dut"
+
+    def __init__(self, *links: dict[str, Any], routes: str = "[]") -> None:
+        self.links, self.routes = links, routes
+        self.files = {
+            "/sys/class/net/ens2f0/device/numa_node": "1",
+            "/sys/class/net/ens2f0/speed": "100000",
+            "/sys/class/net/ens2f1/device/numa_node": "-1",
+            "/sys/class/net/ens2f1/speed": "-1",
+        }
+
+    def run(self, argv: list[str], **_: object) -> Any:
+        if argv[0] == "ethtool":
+            return SimpleNamespace(stdout="driver: ice\nfirmware-version: 4.40\nbus-info: 0000:18:00.0\n")
+        text = self.routes if "route" in argv else json.dumps(self.links)
+        return SimpleNamespace(stdout=text)
+
+    def read(self, path: str) -> str:
+        return self.files.get(path, "")
+
+
+def link(ifname: str, **more: Any) -> dict[str, Any]:
+    return {"ifname": ifname, "link_type": "ether", "address": "02:00:00:00:00:01", "flags": ["UP"], **more}
+
+
+def test_cards_are_told_with_what_they_are_and_who_needs_them() -> None:
+    address = {"local": "192.0.2.20", "prefixlen": 24, "scope": "global"}
+    host: Any = Told(
+        link("ens2f0"),
+        link("ens2f1", flags=[], addr_info=[{"local": "fe80::1", "prefixlen": 64, "scope": "link"}]),
+        link("eno1", addr_info=[address]),
+        link("eno2"),
+        link("eno3", master="br0"),
+        link("br0", linkinfo={"info_kind": "bridge"}),
+        {"ifname": "lo", "link_type": "loopback", "flags": ["UP"]},
+        routes='[{"dst": "default", "dev": "eno2"}]',
+    )
+    found = cards(host)
+    assert [card.text for card in found.values()] == [
+        "ens2f0 (ice, 100 Gbit/s, NUMA node 1)",
+        "ens2f1 (ice)",
+        "eno1 (ice, has address 192.0.2.20/24)",
+        "eno2 (ice, carries the default route)",
+        "eno3 (ice, belongs to br0)",
+    ]
+    assert [card.up for card in found.values()] == [True, False, True, True, True]
+    assert found["ens2f0"].pci == "0000:18:00.0"
+    for name, why in (("eno1", "has address"), ("eno2", "carries the default route"), ("eno3", "belongs to br0")):
+        with pytest.raises(InputError, match=f"forwarder: {name} {why}.* no frame is sent from it.*--force"):
+            offered("forwarder", found, (name,), force=False)
+        assert offered("forwarder", found, (name,), force=True) == [found[name]]
+    with pytest.raises(InputError, match=r"no interface 'ens2f9'.*ens2f0 \(ice"):
+        offered("forwarder", found, ("ens2f9",), force=False)
+    assert "free: ens2f0 (ice, 100 Gbit/s, NUMA node 1), ens2f1 (ice))" in str(none_offered("forwarder", found))
+
+
+def test_the_file_says_what_was_found_and_is_a_testbed() -> None:
+    card = Card("ens1f0", "ice", "4.40", "0000:18:00.0", "02:00:00:00:00:01", 1, 100_000, up=True, needed="")
+    ends = (A0, A1, B0, B1)
+    found = {end: card._replace(ifname=end.ifname, mac=f"02:00:00:00:00:0{n}") for n, end in enumerate(ends)}
+    found[A1] = found[A1]._replace(speed_mbps=None)
+    cpus = {"tester": propose(TWO_NODES, 1, 2), "forwarder": None}
+    roles = roles_of(joined((A0, B0), (A1, B1)), [])
+    text = text_of_testbed(given(), roles, found, cpus)  # type: ignore[arg-type]
+    spec = TestbedSpec.model_validate(yaml.safe_load(text))
+    assert spec.ports["b0"].model_dump() == {
+        "host": "forwarder", "ifname": "ens2f0", "mac": "02:00:00:00:00:02", "driver": "ice", "pci": "0000:18:00.0",
+        "speed_mbps": 100_000,
+    }  # fmt: skip
+    assert spec.hosts["tester"].cpus == (4, 5)
+    for words in (
+        "#     tester ens1f0 (a0) ---- (b0) forwarder ens2f0",
+        "cpus: [4, 5]  # on NUMA node 1 of the card, one thread of each core, not core 0",
+        "# cpus: left to xdplab, for another host is the same machine",
+        "# firmware 4.40, NUMA node 1, its speed is not told: give speed_mbps",
+        "# d0, d1: two more ports of the tester",
+    ):
+        assert words in text

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which CPUs a host's data path should have: on the card's NUMA node, not core 0, one thread of each core."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import cpu_list
+
+_CPU = "/sys/devices/system/cpu"
+_NODE = "/sys/devices/system/node"
+
+
+class Topology(NamedTuple):
+    """CPUs of a host."""
+
+    #: That a login session may run on.
+    usable: tuple[int, ...]
+    #: CPU -> the hardware threads of its core, itself among them.
+    siblings: Mapping[int, tuple[int, ...]]
+    #: NUMA node -> its CPUs.
+    nodes: Mapping[int, tuple[int, ...]]
+    #: Kept from other programs by the kernel (isolcpus).
+    isolated: tuple[int, ...] = ()
+
+
+class Proposal(NamedTuple):
+    """CPUs in order of preference, and a sentence on why these."""
+
+    cpus: tuple[int, ...]
+    why: str
+
+
+def topology(host: Host) -> Topology:
+    """As /sys tells it."""
+
+    def text(path: str) -> str:
+        return host.read(path) if host.exists(path) else ""
+
+    siblings = {cpu: cpu_list(text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")) or (cpu,) for cpu in host.cpus}
+    names = host.names(_NODE) if host.exists(_NODE) else []
+    nodes = {
+        int(name[4:]): cpu_list(text(f"{_NODE}/{name}/cpulist")) for name in names if re.fullmatch(r"node\d+", name)
+    }
+    return Topology(host.cpus, siblings, nodes, cpu_list(text(f"{_CPU}/isolated")))
+
+
+def propose(there: Topology, node: int | None, wanted: int) -> Proposal:
+    """At the most `wanted` CPUs for cards on `node` (None: they are on none); what cannot be had is said."""
+    local = there.nodes.get(node, there.usable) if node is not None and len(there.nodes) > 1 else there.usable
+    chosen = _cores(there, [cpu for cpu in there.usable if cpu in local])
+    if len(there.nodes) < 2:
+        said = ["one NUMA node"]
+    elif node is None:
+        said = ["the card is on no NUMA node"]
+    else:
+        said = [f"on NUMA node {node} of the card"]
+    if not chosen:
+        chosen = _cores(there, there.usable)
+        said = [f"none is free on NUMA node {node} of the card, these are on another"] if chosen else []
+    if not chosen:
+        chosen = sorted(there.usable, reverse=True)
+        said = ["too few cores to leave out core 0 and second threads: figures will be disturbed"]
+    else:
+        said.append("one thread of each core, not core 0")
+    if set(chosen[:wanted]) <= set(there.isolated):
+        said.append("isolated from other programs")
+    return Proposal(tuple(chosen[:wanted]), ", ".join(said))
+
+
+def _cores(there: Topology, cpus: "list[int] | tuple[int, ...]") -> list[int]:
+    """The first thread of each core but that of CPU 0; isolated ones first."""
+    taken = {0, *there.siblings.get(0, ())}
+    found = []
+    for cpu in sorted(cpus, key=lambda cpu: (cpu not in there.isolated, cpu)):
+        if cpu not in taken:
+            found.append(cpu)
+            taken.update(there.siblings.get(cpu, (cpu,)))
+    return found

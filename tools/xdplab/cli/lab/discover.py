@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Look at the hosts of a lab, send marked frames between the interfaces that were offered, and write what was found.
+
+What is changed on a host is whether an offered interface is up: those that were down are down again afterwards.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import yaml
+
+from xdplab.cli.lab.cabling import End, roles_of
+from xdplab.cli.lab.cpus import Proposal, propose, topology
+from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
+from xdplab.cli.lab.wanted import LabHosts, Part
+from xdplab.cli.lab.written import testbed_text
+from xdplab.hosts import SshHost
+from xdplab.hosts.cables import who_hears
+from xdplab.hosts.signals import deferred, interruptible
+from xdplab.model import InputError, TestbedSpec, validated
+from xdplab.model.inventory import Role
+from xdplab.results.writing import write_whole
+from xdplab.testbed import TestbedLock
+from xdplab.testbed.real import controller_id
+
+#: A link of 100 Gbit/s takes some seconds to train.
+_LINK_S = 10.0
+#: CPUs that each part has a use for: what sends, what forwards and what keeps house beside them.
+_CPUS: dict[Part, int] = {"tester": 2, "forwarder": 4, "far": 1}
+
+#: Asks which of the cards of a part may be used; None: nobody can be asked.
+Ask = Callable[[Part, list[Card]], tuple[str, ...]]
+
+
+def discover(lab: LabHosts, path: Path, ask: Ask | None, note: Callable[[str], None], *, force: bool) -> None:
+    """Write the testbed file of a lab.
+
+    Raises:
+        InputError: a host is not reached, an interface is needed by somebody, a cable is missing, the file is there.
+    """
+    if path.exists():
+        raise InputError(f"{path}: is there already; give another name, or remove it")
+    lock = TestbedLock(lab.name)
+    with interruptible(), ExitStack() as stack:
+        lock.acquire()
+        stack.callback(lock.release)
+        hosts: dict[Part, SshHost] = {}
+        for part, spec in lab.hosts.items():
+            hosts[part] = SshHost(part, spec, f"{controller_id()}/{lab.name}")
+            hosts[part].open()
+            stack.callback(hosts[part].close)
+        chosen = {part: _chosen(part, host, lab, ask, force=force) for part, host in hosts.items()}
+        for part, there in chosen.items():
+            note(f"{part} ({lab.hosts[part].address}): {', '.join(card.text for card in there)}")
+        ends = {End(part, card.ifname): card for part, there in chosen.items() for card in there}
+        with _up(hosts, ends):
+            linked = _with_link(hosts, ends)
+            heard = who_hears({end: (hosts[end.part], end.ifname) for end in linked}) if linked else {}
+            roles = roles_of(heard, [end for end in ends if end not in linked])
+            found = {end: card._replace(speed_mbps=speed_of(hosts[end.part], end.ifname)) for end, card in ends.items()}
+        cpus = _proposals(hosts, roles, found)
+    text = testbed_text(lab, roles, found, cpus)
+    validated(TestbedSpec, yaml.safe_load(text), str(path))
+    write_whole(path, text)
+    for part, proposal in cpus.items():
+        note(f"{part}: cpus {list(proposal.cpus)}: {proposal.why}" if proposal else f"{part}: cpus left to xdplab")
+
+
+def _chosen(part: Part, host: SshHost, lab: LabHosts, ask: Ask | None, *, force: bool) -> list[Card]:
+    there = cards(host)
+    wanted = lab.hosts[part].offer
+    if not wanted:
+        if ask is None:
+            raise none_offered(part, there)
+        wanted = ask(part, list(there.values()))
+    return offered(part, there, wanted, force=force)
+
+
+@contextmanager
+def _up(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> Iterator[None]:
+    """All of them up; those that were down are down again at the end, also after Ctrl-C."""
+    brought = [(hosts[end.part], end.ifname) for end, card in ends.items() if not card.up]
+    try:
+        for host, ifname in brought:
+            host.run(["ip", "link", "set", "dev", ifname, "up"])
+        yield
+    finally:
+        with deferred():
+            for host, ifname in brought:
+                host.run(["ip", "link", "set", "dev", ifname, "down"], check=False)
+
+
+def _with_link(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> list[End]:
+    """Those that have carrier within the time that a link takes to come up."""
+    deadline = time.monotonic() + _LINK_S
+    while True:
+        linked = [end for end in ends if _carrier(hosts[end.part], end.ifname)]
+        if len(linked) == len(ends) or time.monotonic() > deadline:
+            return linked
+        time.sleep(0.2)
+
+
+def _carrier(host: SshHost, ifname: str) -> bool:
+    return host.read(f"/sys/class/net/{ifname}/carrier") == "1"
+
+
+def _proposals(
+    hosts: Mapping[Part, SshHost], roles: Mapping[Role, End], found: Mapping[End, Card]
+) -> dict[Part, Proposal | None]:
+    """CPUs for each host; None for those that are one machine, where each CPU can be had once."""
+    boots = [host.facts["boot_id"] for host in hosts.values()]
+    proposals: dict[Part, Proposal | None] = {}
+    for part, host in hosts.items():
+        nodes = [found[end].node for end in roles.values() if end.part == part]
+        shared = boots.count(host.facts["boot_id"]) > 1
+        proposals[part] = None if shared else propose(topology(host), nodes[0], _CPUS[part])
+    return proposals

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The testbed file that `xdplab lab init` writes, with what was found beside each line."""
+
+from collections.abc import Mapping
+
+import yaml
+
+from xdplab.cli.lab.cabling import End
+from xdplab.cli.lab.cpus import Proposal
+from xdplab.cli.lab.look import Card
+from xdplab.cli.lab.wanted import LabHosts, Part
+from xdplab.model.inventory import LINKS, Role
+
+_VIRTUAL = "veth"
+_PARTS = {
+    "tester": "A: sends and measures",
+    "forwarder": "B: the switch under test",
+    "far": "C: sends frames back; with clocks of its own round trips only (path reflect)",
+}
+
+
+def testbed_text(
+    lab: LabHosts, roles: Mapping[Role, End], found: Mapping[End, Card], cpus: Mapping[Part, Proposal | None]
+) -> str:
+    """YAML of a testbed of kind `hosts`."""
+    lines = [
+        "# SPDX-License-Identifier: Apache-2.0",
+        "# Written by `xdplab lab init`: what it found, for you to correct. `xdplab doctor --testbed` with this file",
+        "# checks it, `xdplab schema` prints every key. Cables, as frames showed them:",
+        *(f"#     {roles[left]} ({left}) ---- ({right}) {roles[right]}" for left, right in LINKS if left in roles),
+        "schema: 1",
+        f"name: {lab.name}",
+        "kind: hosts",
+        "mtu: 1500                        # of all ports; 3498 at the most: larger frames do not fit a page under XDP",
+        "queues: 1                        # of the forwarder's ports; more need flows (traffic.flows) to spread",
+        "hosts:",
+    ]
+    for part, host in lab.hosts.items():
+        given = host.model_dump(mode="json", exclude_unset=True, exclude={"offer", "cpus"})
+        lines += [f"  {part}:  # {_PARTS[part]}", *_keys(given), *_cpus(host.cpus, cpus[part])]
+    lines.append("ports:")
+    lines += [_port(role, end, found[end]) for role, end in roles.items()]
+    if "d0" not in roles:
+        lines += [
+            "  # d0, d1: two more ports of the tester, cabled to each other, on which it measures itself before a run;",
+            "  # without them the top load is speed_mbps of the ports, and the tester's own share is not known",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _keys(given: Mapping[str, object]) -> list[str]:
+    text = yaml.safe_dump(dict(given), sort_keys=False, default_flow_style=False)
+    return [f"    {line}" for line in text.splitlines()]
+
+
+def _cpus(given: tuple[int, ...] | None, proposal: Proposal | None) -> list[str]:
+    if given is not None:
+        return [f"    cpus: {list(given)}  # as given"]
+    if proposal is None:
+        return ["    # cpus: left to xdplab, for another host is the same machine; give each its own, e.g. [2, 3]"]
+    return [f"    cpus: {list(proposal.cpus)}  # {proposal.why}"]
+
+
+def _port(role: Role, end: End, card: Card) -> str:
+    keys = {
+        "host": end.part,
+        "ifname": end.ifname,
+        "mac": f'"{card.mac}"',
+        "driver": card.driver,
+        "pci": f'"{card.pci}"',
+    }
+    if card.driver != _VIRTUAL:
+        keys["speed_mbps"] = str(card.speed_mbps or "")
+    given = ", ".join(f"{key}: {value}" for key, value in keys.items() if value.strip('"'))
+    beside = [
+        f"firmware {card.firmware}" if card.firmware else "",
+        "" if card.node is None else f"NUMA node {card.node}",
+    ]
+    if card.driver != _VIRTUAL and not card.speed_mbps:
+        beside.append("its speed is not told: give speed_mbps")
+    told = ", ".join(filter(None, beside))
+    return f"  {role}: {{{given}}}" + (f"  # {told}" if told else "")

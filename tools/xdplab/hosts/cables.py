@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which interface reaches which: each sends a frame with a word of its own, and all listen."""
+
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+from xdplab.hosts.base import Running
+from xdplab.hosts.ssh import SshHost
+from xdplab.model import XdplabError
+
+_PROBE = Path(__file__).with_name("cable_probe.py")
+_LISTEN_S = 3.0
+_START_S = 10.0
+Label = TypeVar("Label")
+
+
+def who_hears(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[Label]]:
+    """Label of each end (a host and an interface that is up) -> the labels of those that heard it.
+
+    Raises:
+        XdplabError: a listener does not start, or a frame cannot be sent.
+    """
+    hosts = {host.name: host for host, _ in ends.values()}
+    with ExitStack() as stack:
+        listeners = {name: _listen(host, [ifname for at, ifname in ends.values() if at is host], stack)
+                     for name, host in hosts.items()}  # fmt: skip
+        _wait_until_ready(hosts, listeners)
+        tag = secrets.token_hex(4)
+        labels = list(ends)
+        for number, label in enumerate(labels):
+            host, ifname = ends[label]
+            host.run([host.python, "-I", "-S", host.program(_PROBE), "send", f"{tag}-{number}", ifname])
+        heard: dict[Label, set[Label]] = {label: set() for label in labels}
+        for name, (output, process) in listeners.items():
+            process.wait(_LISTEN_S + 5.0)
+            for line in hosts[name].read(str(output)).splitlines()[1:]:
+                told = json.loads(line)
+                sent, _, number = told["word"].partition("-")
+                if sent == tag and number.isdecimal() and int(number) < len(labels):
+                    on = (hosts[name], told["on"])
+                    heard[labels[int(number)]].update(label for label, end in ends.items() if end == on)
+    return heard
+
+
+def _listen(host: SshHost, ifnames: list[str], stack: ExitStack) -> tuple[Path, Running]:
+    host.make_folder(host.folder)
+    output = host.folder / "cables.out"
+    argv = [host.python, "-I", "-S", host.program(_PROBE), "listen", str(_LISTEN_S), *ifnames]
+    process = host.start(argv, log=host.folder / "cables.log", stdout=output)
+    stack.callback(process.stop)
+    return output, process
+
+
+def _wait_until_ready(hosts: Mapping[str, SshHost], listeners: Mapping[str, tuple[Path, Running]]) -> None:
+    deadline = time.monotonic() + _START_S
+    for name, (output, process) in listeners.items():
+        while not (hosts[name].exists(output) and hosts[name].read(str(output))):
+            if time.monotonic() > deadline or process.poll() is not None:
+                told = " | ".join(process.log_tail(2))
+                raise XdplabError(f"{name}: cables: a listener does not start: {told or 'it said nothing'}")
+            time.sleep(0.05)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a run was measured, in the words of its own record: on one machine or several, on network cards or not."""
+
+import re
+from typing import NamedTuple
+
+from xdplab.model import RunRecord
+
+_VIRTUAL = ("veth", "tun", "dummy", "netdevsim")
+
+
+class Place(NamedTuple):
+    """Of one run."""
+
+    run: RunRecord
+
+    @property
+    def drivers(self) -> dict[str, list[str]]:
+        """Driver of the data path's ports -> those ports; empty where there is no interface."""
+        found: dict[str, list[str]] = {}
+        for role, facts in sorted(self.run.environment.ports.items()):
+            told = re.search(r"^driver: (\S+)", str(facts.get("ethtool -i", "")), re.MULTILINE)
+            found.setdefault(told.group(1) if told else "unknown driver", []).append(role)
+        return found
+
+    @property
+    def virtual(self) -> bool:
+        """No network card is on the path."""
+        return self.run.testbed.kind != "hosts" or all(driver in _VIRTUAL for driver in self.drivers)
+
+    @property
+    def where(self) -> str:
+        """Behind a title."""
+        spec = self.run.testbed
+        if spec.kind != "hosts":
+            return "on one machine" if spec.kind == "embedded" else "simulated"
+        names = list(dict.fromkeys(spec.ports[role].host for role in sorted(spec.ports)))
+        return f"on host {names[0]}" if len(names) == 1 else f"on hosts {', '.join(names[:-1])} and {names[-1]}"
+
+    @property
+    def caveat(self) -> str:
+        """What the figures are of."""
+        if self.run.testbed.kind == "fake":
+            return "simulated: figures of no machine"
+        if self.virtual:
+            return "veth pairs: figures of this machine, not of a network card"
+        told = [f"{driver} ({', '.join(roles)})" for driver, roles in self.drivers.items()]
+        return f"figures of these network cards and machines: {'; '.join(told)}"
+
+    @property
+    def inline(self) -> str:
+        """What a NAPI means that the layout calls so."""
+        if self.virtual:
+            return (
+                "on veth a frame's receive half runs on the core that sent it, so the tester's core pays for the "
+                "forwarder's receive NAPI, and the forwarder's core for the tester's receiver"
+            )
+        return "a card's receive NAPI runs where its interrupt does"
+
+    @property
+    def beside(self) -> str:
+        """What others measured on, as the published figures stand beside ours."""
+        return "Another machine and a network card" if self.virtual else "Another machine and another network card"

@@ -34,6 +34,7 @@ ${REPETITIONS}    ${EMPTY}
 *** Test Cases ***    FORWARDER
 OVS on AF_XDP, native mode    ovs-afxdp
 OVS on AF_XDP, generic mode    ovs-afxdp:xdp_mode=generic
+OVS on AF_XDP, known flows in XDP    ovs-afxdp:flow_offload=true
 OVS on AF_PACKET    ovs-afpacket
 OVS-DPDK over AF_XDP    ovs-dpdk
 OVS-DPDK over AF_PACKET    ovs-dpdk:port=af_packet
@@ -43,6 +44,9 @@ Linux bridge    linux-bridge
 Every Other Forwarder Asked For
     [Template]    NONE
     Every Forwarder Was Measured
+Known Flows Were Forwarded In XDP
+    [Template]    NONE
+    Flows Forwarded In XDP    ovs-afxdp:flow_offload=true
 OVS On AF_XDP Or AF_PACKET
     [Template]    NONE
     Question Was Answered

@@ -47,6 +47,14 @@ Figure 3: OVS-DPDK With The AF_XDP PMD
     [Tags]    figures
     Published Figure Stands Beside Ours    intel-afxdp-guide/figure-3
 
+Combined Mode: XDP, AF_XDP, And Both
+    [Tags]    figures
+    Published Figure Stands Beside Ours    xsknf-measurements/pass-through
+
+Known Flows Were Forwarded In XDP
+    [Tags]    figures
+    Flows Forwarded In XDP    ovs-afxdp:flow_offload=true
+
 OVS On AF_XDP Or AF_PACKET
     [Tags]    figures
     Question Was Answered
@@ -107,6 +115,15 @@ Shared UMEM, Frames Handed Over
 The Best Together
     [Tags]    ablation
     Variant Was Compared    best-together
+
+The Build With Flows In XDP, Without Them
+    [Tags]    ablation
+    Variant Was Compared    xdp-flows-off
+
+Known Flows In XDP
+    [Tags]    ablation
+    Variant Was Compared    xdp-flows
+    Flows Forwarded In XDP    xdp-flows
 
 Forwarding Without A Switch
     [Tags]    ablation

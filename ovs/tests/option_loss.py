@@ -28,6 +28,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import PORTS, QUEUES, StormError, Switch, huge_pages, namespaces, run, wait_for
 
@@ -108,14 +109,31 @@ def processors() -> tuple[int, int]:
     return sender, next(cpu for cpu in reversed(usable) if cpu != sender)
 
 
-def sender_json(names: tuple[str, str, str], pps: float, cpu: int) -> str:
-    """Configuration of xdpgen: forever, from t0 to t1."""
+def sender_json(
+    names: tuple[str, str, str], pps: float, cpu: int, kind: str = "load", flows: int = 1, seconds: float = 600
+) -> str:
+    """Configuration of xdpgen: from t0 to t1."""
     ends = [{"ifname": f"t{index}", "netns": f"/run/netns/{name}"} for index, name in enumerate((names[0], names[2]))]
-    stream = {"id": 0, "kind": "load", "tx_port": 0, "rx_port": 1, "pps": pps, "frame_bytes": 64,
+    stream = {"id": 0, "kind": kind, "tx_port": 0, "rx_port": 1, "pps": pps, "frame_bytes": 64, "flows": flows,
               "src_mac": "02:00:00:00:77:01", "dst_mac": "02:00:00:00:77:02",
               "src_ip": "10.77.0.1", "dst_ip": "10.77.0.2"}  # fmt: skip
     ports = [{**ends[0], "tx_cpu": cpu, "rx": "none"}, {**ends[1], "rx": "tc"}]
-    return json.dumps({"ports": ports, "streams": [stream], "duration_s": 600, "drain_s": 1, "progress": False})
+    return json.dumps({"ports": ports, "streams": [stream], "duration_s": seconds, "drain_s": 1, "progress": False})
+
+
+def answer_of(code: int, told: bytes, complaint: bytes) -> dict[str, Any]:
+    """What xdpgen measured."""
+    answer = json.loads(told or "{}")
+    if code or answer.get("error"):
+        raise StormError(f"xdpgen: {answer.get('error') or complaint.decode().strip()}")
+    assert isinstance(answer, dict)
+    return answer
+
+
+def sent_by(text: str) -> dict[str, Any]:
+    """What xdpgen measures with this configuration."""
+    done = subprocess.run([XDPGEN, "-"], input=text.encode(), capture_output=True, timeout=120, check=False)
+    return answer_of(done.returncode, done.stdout, done.stderr)
 
 
 def arrived(names: tuple[str, str, str]) -> int:
@@ -158,10 +176,7 @@ def measure(switch: Switch, names: tuple[str, str, str], row: str, asked: argpar
     finally:
         sender.kill()
         sender.wait()
-    answer = json.loads(told or "{}")
-    if sender.returncode or answer.get("error"):
-        raise StormError(f"xdpgen: {answer.get('error') or complaint.decode().strip()}")
-    (stream,) = answer["streams"]
+    (stream,) = answer_of(sender.returncode, told, complaint)["streams"]
     switch.vsctl(*undo_words(row, asked.port))
     return Loss(stream["sent"], stream["lost"], stream["gaps"]["longest_ns"] / 1e6)
 

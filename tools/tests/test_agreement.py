@@ -124,7 +124,7 @@ def test_a_run_with_several_testers_can_be_resumed(results: Path, cli: Callable[
     [
         ("fake:speed=2", "tester 'fake': takes no options, 'speed' is given"),
         ("trex:mode=fast", "tester trex: mode: .*'fast'"),
-        ("trex:modus=low-end", r"tester trex: modus: unknown key \(known here: mode, path"),
+        ("trex:modus=low-end", r"tester trex: modus: unknown key; did you mean 'mode'\? \(known here: mode, path"),
         ("trex:mode", "option 'mode' of tester 'trex' is not option=value"),
         ("trex:ports=0", "tester trex: ports: .*'0'"),
     ],

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "ovs" / "build"
 
@@ -140,6 +142,15 @@ def test_a_base_without_a_series_xdp_says_so(ovs_build: ModuleType, tmp_path: Pa
     with pytest.raises(ovs_build.BuildError, match=r"3\.1\.0-xdp/series: there is no series") as error:
         ovs_build.patches_of("3.1.0", "xdp", tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_the_build_that_offloads_is_one_of_those_that_can_be_made(ovs_build: ModuleType) -> None:
+    program, *argv = how_to_make(OFFLOADING).split()
+    options = ovs_build.parse(argv)
+    assert program == "ovs/build"
+    assert f"{options.base}-{options.series}" == OFFLOADING
+    assert options.series == "xdp"
+    assert ovs_build.patches_of(options.base, options.series)
 
 
 def test_only_series_xdp_needs_clang_and_autotools(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:

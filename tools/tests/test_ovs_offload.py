@@ -8,10 +8,13 @@ import pytest
 from lab.ovs_host import ALL_KEYS, OFFLOAD, STOCK_KEYS, OvsHost, dut_maker, forwarder
 
 from xdplab import app
+from xdplab.forwarders.base import mode_name
+from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
 from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions
 from xdplab.forwarders.ovs_rules import rules
+from xdplab.forwarders.registry import make_forwarder
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, Path as Way, StreamSpec, TrafficSpec, TrialSpec, Unsupported
+from xdplab.model import ForwarderSpec, InputError, Path as Way, StreamSpec, TrafficSpec, TrialSpec, Unsupported
 from xdplab.runner.proof import prove
 from xdplab.testbed import Port
 from xdplab.testbed.base import ports_of_path
@@ -38,6 +41,35 @@ def test_its_options_have_their_keys_and_their_series() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "build"),
+    [
+        ("flow_offload=true", OFFLOADING),
+        ("flow_offload=false", OFFLOADING),
+        ("flow_offload=true,build=stock", "stock"),
+        ("n_rxq=1", "stock"),
+    ],
+)
+def test_who_asks_for_the_offload_names_no_build(text: str, build: str) -> None:
+    made = forwarder(f"ovs-afxdp:{text}")
+    assert (made.options.build, made.build.name) == (build, build)
+
+
+def test_a_study_may_write_it_as_a_mapping_under_the_same_title() -> None:
+    spec = ForwarderSpec.model_validate({"name": "ovs-afxdp", "options": {"flow_offload": True}})
+    assert spec.title == "ovs-afxdp:flow_offload=true"
+    assert make_forwarder(spec).options.build == OFFLOADING
+
+
+def test_where_its_build_is_missing_the_reason_is_the_command_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
+    program = f"{tmp_path}/ovs/{OFFLOADING}/ovs-vswitchd"
+    reason = forwarder("ovs-afxdp:flow_offload=true").supported(dut_maker(tmp_path)(OvsHost(absent=[program])))
+    assert reason == f"OVS build '{OFFLOADING}': {program} is not there; `{how_to_make(OFFLOADING)}` makes it"
+
+
+@pytest.mark.parametrize(
     "text", ["flow_masks=8", "flow_offload=false,flow_entries=1024", "flow_offload=true,flow_masks=65"]
 )
 def test_sizes_belong_to_the_offload(text: str) -> None:
@@ -54,13 +86,14 @@ def test_the_daemon_gets_the_switch_and_the_ports_get_the_sizes(tmp_path: Path) 
     assert {"options:xdp-flow-entries=1024", "options:xdp-flow-masks=8"} <= set(columns)
     assert not [column for column in columns if "hw-offload" in column]
     assert "the sender's" in made.describe()
+    assert f"another build than {OFFLOADING}" in made.describe()
     assert forwarder("ovs-afxdp").describe() == ""
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_a_build_that_knows_only_other_offloads_is_unsupported(value: str, tmp_path: Path) -> None:
     """Every Open vSwitch has `hw-offload`, for tc and DPDK: it would be taken without a word."""
-    made = forwarder(f"ovs-afxdp:flow_offload={value}")
+    made = forwarder(f"ovs-afxdp:build=stock,flow_offload={value}")
     assert made.supported(dut_maker(tmp_path)(OvsHost(STOCK_KEYS))) == (
         f"flow_offload={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no xdp-flow-entries; "
         "patch offload-Add-provider-for-XDP of ovs/ brings it"
@@ -85,6 +118,17 @@ def test_frames_that_met_offloaded_flows_prove_it(
     host.status["b1"] = '["xdp-flows","off: x"]'
     found = started(host, tmp_path, f"flow_offload={asked}").ineffective()
     assert found == (None if words is None else f"flow_offload={words}")
+
+
+@pytest.mark.parametrize(("asked", "name"), [("true", "native copy + XDP flows"), ("false", "native copy")])
+def test_the_mode_tells_of_flows_in_xdp_what_the_ports_counted(asked: str, name: str, tmp_path: Path) -> None:
+    host = OvsHost(ALL_KEYS)
+    host.offloaded = {"b0": 18, "b1": 0}
+    told = started(host, tmp_path, f"flow_offload={asked}").mode()
+    assert told.get("xdp_flows") == ({"b0": 18, "b1": 0} if asked == "true" else None)
+    seen = {"xdp": {"b0": {"mode": "native"}}, "xsk": [{"zero_copy": False}]}
+    assert mode_name({**told, **seen}) == name
+    assert mode_name({**told, **seen, "xdp_flows": {"b0": 0}}) == "native copy"
 
 
 def test_how_many_flows_there_are_is_no_count_that_grows(tmp_path: Path) -> None:
@@ -179,4 +223,5 @@ def test_the_studies_are_bounded_in_time(study: str) -> None:
     """Minutes of traffic; half of the time of a run is for daemons that start and stop."""
     made = app.prepare(app.read_study(project_root() / "suites" / "studies" / f"{study}.yaml")).plan
     assert made.traffic_seconds() < 6 * 60
-    assert all(point.forwarder.options["build"] == "4.0.0-xdp" for point in made.points)
+    assert all("build" not in point.forwarder.options for point in made.points)
+    assert {made.method.forwarder(point).build.name for point in made.points} == {OFFLOADING}

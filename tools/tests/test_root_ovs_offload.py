@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow offload to XDP on namespaces, and the programs that compare and shake it, which must find what is planted."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lab.command import BIN
 from lab.rooted import Lab
 
-from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.forwarders.ovs_builds import OFFLOADING, find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
 
-BUILDS = ("3.1.0-xdp", "4.0.0-xdp")
+BUILDS = ("3.1.0-xdp", OFFLOADING)
 STOCK_DAEMON = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
 
@@ -47,6 +49,36 @@ def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(build: s
     counted = [sum(port.get("xdp_flow_packets", 0) for port in each.counted.values()) for each in (with_it, without)]
     assert counted[0] >= with_it.result.received
     assert counted[1] == 0
+    assert [rows[title]["mode"] for title in titles] == ["native copy + XDP flows", "native copy"]
+    lab.assert_nothing_left()
+
+
+@pytest.mark.timeout(120)
+def test_the_row_of_the_latency_suite_is_measured_and_its_frames_met_flows_in_xdp(lab: Lab) -> None:
+    folder(OFFLOADING)
+    given = {"TESTBED": str(lab.testbed), "FORWARDERS": "ovs-afxdp:flow_offload=true xdp", "REPETITIONS": "1"}
+    given |= {"DURATION": "0.2", "RATE": "20000"}
+    options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
+    argv = [BIN / "robot", "--output", "NONE", "--log", "NONE", "--report", "NONE", *options]
+    suite = project_root() / "suites" / "latency.robot"
+    done = subprocess.run([*argv, suite], capture_output=True, text=True, check=False, env=lab.env())
+    assert done.returncode == 0, done.stdout
+    for name in ("OVS on AF_XDP, known flows in XDP", "Known Flows Were Forwarded In XDP"):
+        assert re.search(rf"^{name} .*\| PASS \|$", done.stdout, re.MULTILINE), done.stdout
+    html = lab.newest().report.read_text(encoding="utf-8")
+    assert re.search(
+        r"ovs-afxdp:flow_offload=true: Frames of .* Counted in all its trials: [\d,]+ of [\d,]+ frames", html
+    )
+
+
+def test_generic_mode_offloads_nothing_and_says_so(lab: Lab) -> None:
+    folder(OFFLOADING)
+    title = "ovs-afxdp:flow_offload=true,xdp_mode=generic"
+    lab.run(forwarders=[title, "xdp"], tester="xdpgen")
+    (row,) = [each for each in lab.rows() if each["forwarder"] == title]
+    assert row["status"] == "unsupported"
+    assert "flow_offload=true is not in force: 0 frames of b" in row["reason"]
+    assert "xdp-flows is off" in row["reason"]
     lab.assert_nothing_left()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import figure_text
 from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.offload import offloaded
 from xdplab.analysis.summary import PointSummary, counted
 from xdplab.methods import Figure, make_method
 from xdplab.model import InputError, RunRecord, TrialRecord
@@ -57,6 +58,7 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     result = trial.result
     frames = f"{result.sent} frames sent, {result.received} received, {result.lost} lost in {result.elapsed_s:.3f} s"
     told = f"; {trial.figures['told']}" if "told" in trial.figures else ""
+    told += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
     used = "; stands for the point" if stands else "; set aside" if trial.purpose == "measure" else ""
     return f"{where}{what}: {frames}{told}; {status}{used}"
 

@@ -201,6 +201,7 @@ def mode_name(mode: Mapping[str, Any]) -> str:
     """One word for tables: `native copy`, `generic copy`, `zero-copy`, `native`, `af_packet`, `bridge` ..."""
     if "label" in mode:
         return str(mode["label"])
+    beside = " + XDP flows" if any(mode.get("xdp_flows", {}).values()) else ""
     attached = {str(port.get("mode")) for port in mode.get("xdp", {}).values()} - {"none"}
     sockets = mode.get("xsk", [])
     if not sockets:
@@ -208,4 +209,4 @@ def mode_name(mode: Mapping[str, Any]) -> str:
     copying = "zero-copy" if all(sock.get("zero_copy") for sock in sockets) else "copy"
     if not attached:  # of a socket that only sends, or nothing is known of the ports
         return f"{copying}, no XDP program" if mode.get("xdp") else copying
-    return f"{'/'.join(sorted(attached))} {copying}"
+    return f"{'/'.join(sorted(attached))} {copying}{beside}"

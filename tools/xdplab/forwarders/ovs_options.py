@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from xdplab.forwarders.ovs_builds import NAMES, STOCK
+from xdplab.forwarders.ovs_builds import NAMES, OFFLOADING, STOCK
 from xdplab.model import Model
 
 
@@ -272,11 +272,17 @@ class OvsAfxdpOptions(PmdOptions):
     ] = None
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
     #: Frames of known flows are forwarded by the XDP program; what proves it is counted (`OvsAfxdp.ineffective`).
+    #: Without `build`, true and false choose the build that can (`OFFLOADING`), so that the two differ in this alone.
     flow_offload: Annotated[bool | None, Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries")] = None
     flow_entries: Annotated[
         Annotated[int, Field(ge=64, le=1 << 20)] | None, Key("options", ("xdp-flow-entries",), _XDP)
     ] = None
     flow_masks: Annotated[Annotated[int, Field(ge=1, le=64)] | None, Key("options", ("xdp-flow-masks",), _XDP)] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _build_that_offloads(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return given if given.get("flow_offload") is None else {"build": OFFLOADING, **given}
 
     @model_validator(mode="after")
     def _threads(self) -> "OvsAfxdpOptions":

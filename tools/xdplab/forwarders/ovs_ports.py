@@ -11,8 +11,11 @@ from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOp
 from xdplab.hosts.kernel import why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported
 
-#: Of a port: frames that offloaded flows forwarded or dropped (custom statistics), and why there may be none (status).
-_OFFLOADED, _WHY_NOT = "xdp_flow_packets", ("xdp-flows", "xdp-flow-output")
+#: Of a port (custom statistics): frames that offloaded flows forwarded or dropped, and those left to the socket, which
+#: met none, or were not understood, or may not be sent so.
+OFFLOADED, LEFT = "xdp_flow_packets", ("xdp_flow_misses", "xdp_flow_undecided", "xdp_flow_unsendable")
+#: Of a port: why there may be none (status).
+_WHY_NOT = ("xdp-flows", "xdp-flow-output")
 
 PmdOptionsT = TypeVar("PmdOptionsT", bound=PmdOptions)
 
@@ -79,10 +82,12 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         self.redirects = bool(options.flow_offload)
 
     def describe(self) -> str:
-        """Which core pays for an offloaded flow."""
+        """Which core pays for an offloaded flow, and what else the row may differ in."""
         return (
             "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
-            "the core of the receiving NAPI pays, on veth the sender's, on a card that of the queue's interrupt."
+            "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
+            "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together. "
+            f"Rows of another build than {self.build.name} differ in that, too; with flow_offload=false it is the same."
             if self.options.flow_offload
             else super().describe()
         )
@@ -110,6 +115,10 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         """Beside the options, offloaded flows must have forwarded frames of each port, or none without the offload."""
         return super().ineffective() or self._not_offloaded()
 
+    def mode(self) -> dict[str, Any]:
+        """With the offload also how many frames of each port have met an offloaded flow up to now."""
+        return {**super().mode(), **({"xdp_flows": self._offloaded()} if self.options.flow_offload else {})}
+
     def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
         """All but how many flows and masks are offloaded now."""
         now = ("xdp_flow_n_flows", "xdp_flow_n_masks")
@@ -135,14 +144,17 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         asked = self.options.flow_offload
         if asked is None:
             return None
-        counters = self.counters()
+        offloaded = self._offloaded()
         for port, told in self._told().items():
-            frames = counters.get(port, {}).get(_OFFLOADED, 0)
+            frames = offloaded.get(port, 0)
             if bool(frames) != asked:
                 seen = f"{frames} frames of {port} met an offloaded flow"
                 seen += "".join(f"; {key} is {told[key]}" for key in _WHY_NOT if asked and key in told)
                 return f"flow_offload={str(asked).lower()} is not in force: {seen}"
         return None
+
+    def _offloaded(self) -> dict[str, int]:
+        return {port: told[OFFLOADED] for port, told in self.counters().items() if OFFLOADED in told}
 
     @property
     def _by_main_thread(self) -> bool:

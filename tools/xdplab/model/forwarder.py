@@ -60,5 +60,7 @@ class ForwarderSpec(Model):
         """What tables print: the label, or the name with its options."""
         if self.label:
             return self.label
-        options = ",".join(f"{k}={v}" for k, v in self.options.items())
+        options = ",".join(
+            f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in self.options.items()
+        )
         return plain(f"{self.name}:{options}" if options else self.name)

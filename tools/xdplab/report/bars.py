@@ -7,6 +7,7 @@ from statistics import median
 from xdplab.analysis.published import Reproduction
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure
+from xdplab.model.published import span
 from xdplab.report.plots import line_style, new_plot, plain, to_svg
 
 _WIDTH = 0.8
@@ -29,7 +30,7 @@ def throughput_bars(found: Reproduction) -> str:
         if name in published:
             low, high = published[name]
             axes.bar(places[-1], high - low, width * 0.92, bottom=low, color="none", edgecolor=colour, hatch="///")
-            axes.text(places[-1], high, f"{low:g} to {high:g}", ha="center", va="bottom", fontsize="x-small")
+            axes.text(places[-1], high, span(published[name]), ha="center", va="bottom", fontsize="x-small")
     axes.set_xticks(range(len(rows) + 1), [*(plain(row.setting) for row in rows), "published\n(range)"])
     axes.set_ylabel("Mpps without loss")
     axes.set_ylim(bottom=0)
@@ -44,7 +45,7 @@ def ratio_plot(found: Reproduction) -> str:
     for index, published in enumerate(found.published.ratios):
         colour = line_style(index)["color"]
         low, high = published.ratio
-        told = f"published: {low:g} to {high:g}" if high > low else f"published: {low:g}"
+        told = f"published: {span(published.ratio)}"
         axes.axhspan(low * 0.995, high * 1.005, color=colour, alpha=0.2, label=told)
         compared = [(group, row.ratios[index].comparison) for group, row in enumerate(rows)]
         # a bound is no point with an interval, and what may not be said is not drawn

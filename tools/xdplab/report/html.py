@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
+from xdplab.analysis.offload import offloaded
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.trace import way_of
@@ -55,6 +56,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             reproductions=_reproductions(run, summaries),
             failures=[trial for trial in trials if trial.status == "failed"],
             disturbed=[trial for trial in trials if trial.status == "disturbed"],
+            offloads=_offloads(run, trials),
             titles={point_id: point.title for point_id, point in run.points.items()},
             dead_time=overhead(trials),
             share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
@@ -69,6 +71,15 @@ def _ways(page: Page) -> dict[str, list[str]]:
         own.setdefault(trial.point_id, []).append(trial)
     found = {each.point_id: way_of(page.run, each, own.get(each.point_id, []), page.answer) for each in page.summaries}
     return {point_id: list(lines) for point_id, lines in found.items()}
+
+
+def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:
+    """Title of a forwarder that offloads -> what became of the frames of all its trials."""
+    by_title: dict[str, list[TrialRecord]] = {}
+    for trial in trials:
+        by_title.setdefault(run.points[trial.point_id].forwarder.title, []).append(trial)
+    found = {title: offloaded(own) for title, own in by_title.items()}
+    return {title: one.text() for title, one in found.items() if one}
 
 
 def _direct_plot(run: RunRecord) -> Markup | None:

@@ -17,6 +17,7 @@ from xdplab.analysis.summary import counted
 from xdplab.methods import Column, Method
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import percent, ratio, significant
+from xdplab.model.published import span
 
 #: HTML that may stand in the page as it is.
 Section = Markup
@@ -87,7 +88,7 @@ def templates(package: str = "") -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
-    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent}
+    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span}
     return environment
 
 

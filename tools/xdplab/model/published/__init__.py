@@ -15,6 +15,11 @@ Stage = Literal["driver", "stack", "complete"]
 Span = Annotated[tuple[float, ...], Field(min_length=2, max_length=2)]
 
 
+def span(values: Span) -> str:
+    """`3 to 5`, or one number where both are the same."""
+    return " to ".join(dict.fromkeys(f"{value:g}" for value in values))
+
+
 class PublishedSeries(Model):
     """Mpps of one forwarder over the published settings."""
 
@@ -27,11 +32,11 @@ class PublishedSeries(Model):
 
 
 class PublishedRatio(Model):
-    """How much more one forwarder forwards than another."""
+    """What one forwarder forwards over what another does."""
 
-    #: The one that forwards more.
+    #: Whose rate.
     of: str
-    #: The other one.
+    #: Over whose.
     to: str
     #: Lowest and highest.
     ratio: Span
@@ -48,7 +53,7 @@ class PublishedFigure(Model):
     conditions: str
     #: Rates that it shows.
     series: tuple[PublishedSeries, ...] = ()
-    #: Ratios that the document states.
+    #: Ratios that the document states, or that follow from its rates.
     ratios: tuple[PublishedRatio, ...] = ()
     #: What has to be known beside it.
     note: str = ""

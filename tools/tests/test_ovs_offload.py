@@ -35,7 +35,7 @@ def test_its_options_have_their_keys_and_their_series() -> None:
         field: key
         for field, info in OvsAfxdpOptions.model_fields.items()
         for key in info.metadata
-        if isinstance(key, Key) and key.patch == "dpif-offload-Add-provider-for-XDP"
+        if isinstance(key, Key) and key.patch == "offload-Add-provider-for-XDP"
     }
     assert {field: key.names for field, key in table.items()} == {field: (key,) for field, (key, _) in OFFLOAD.items()}
 
@@ -96,7 +96,7 @@ def test_a_build_that_knows_only_other_offloads_is_unsupported(value: str, tmp_p
     made = forwarder(f"ovs-afxdp:build=stock,flow_offload={value}")
     assert made.supported(dut_maker(tmp_path)(OvsHost(STOCK_KEYS))) == (
         f"flow_offload={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no xdp-flow-entries; "
-        "patch dpif-offload-Add-provider-for-XDP of ovs/ brings it"
+        "patch offload-Add-provider-for-XDP of ovs/ brings it"
     )
     assert forwarder(f"ovs-afxdp:flow_offload={value}").supported(dut_maker(tmp_path)(OvsHost(ALL_KEYS))) is None
 

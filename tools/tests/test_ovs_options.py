@@ -55,7 +55,7 @@ def test_the_patch_that_a_message_names_is_the_one_of_the_series_that_brings_the
     for option, key in asked.items():
         documents = re.compile(rf'^\+.*<column name="options" key="{key}"', re.MULTILINE)
         brings = next(name for name, text in texts.items() if documents.search(text))
-        assert brings.partition("-")[2] == f"{patch_of(option)}.patch"
+        assert brings.endswith(f"-{patch_of(option)}.patch")
 
 
 def patch_of(option: str) -> str:

@@ -16,6 +16,7 @@ from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
 
+BUILDS = ("3.1.0-xdp", OFFLOADING)
 STOCK_DAEMON = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
 
@@ -33,9 +34,10 @@ def run(program: str, *argv: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, str(path), *argv], capture_output=True, text=True, check=False)
 
 
-def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(lab: Lab) -> None:
-    folder(OFFLOADING)
-    titles = ["ovs-afxdp:flow_offload=true", "ovs-afxdp:flow_offload=false"]
+@pytest.mark.parametrize("build", BUILDS)
+def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(build: str, lab: Lab) -> None:
+    folder(build)
+    titles = [f"ovs-afxdp:build={build},flow_offload={value}" for value in ("true", "false")]
     done = lab.run(forwarders=titles, tester="xdpgen")
     assert done.complaints == [], done.err
     rows = {row["forwarder"]: row for row in lab.rows()}
@@ -87,7 +89,7 @@ def test_a_build_without_the_offload_is_unsupported(build: str, lab: Lab) -> Non
     lab.run(forwarders=[title, "xdp"], tester="xdpgen")  # one that can be measured, for else there is no run
     (row,) = [each for each in lab.rows() if each["forwarder"] == title]
     assert (row["status"], row["repetitions"]) == ("unsupported", 0)
-    assert "has no xdp-flow-entries; patch dpif-offload-Add-provider-for-XDP" in row["reason"]
+    assert "has no xdp-flow-entries; patch offload-Add-provider-for-XDP" in row["reason"]
 
 
 @pytest.mark.timeout(240)
@@ -105,9 +107,10 @@ def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: s
 
 
 @pytest.mark.timeout(240)
-def test_offloaded_frames_are_treated_as_all_others() -> None:
+@pytest.mark.parametrize("build", BUILDS)
+def test_offloaded_frames_are_treated_as_all_others(build: str) -> None:
     """Some of what `ovs/README.md` gives the command for."""
-    done = run("offload_diff.py", "--build", folder(OFFLOADING), "--packets", "1500")
+    done = run("offload_diff.py", "--build", folder(build), "--packets", "1500")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -128,7 +131,7 @@ def test_a_build_that_offloads_nothing_does_not_pass() -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("build", "offload"), [("patched", False), (OFFLOADING, True)])
+@pytest.mark.parametrize(("build", "offload"), [("patched", False), *((build, True) for build in BUILDS)])
 def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
     argv = ["--build", folder(build), "--changes", "80", *([] if offload else ["--no-offload"])]
     done = run("offload_storm.py", *argv)

@@ -18,6 +18,7 @@ _CACHED = {
     "patched": ("3.1.0-patched", "--base 3.1.0 --series patched"),
     "3.1.0-patched": ("3.1.0-patched", "--base 3.1.0 --series patched"),
     "3.1.0-stock": ("3.1.0-stock", "--base 3.1.0 --series stock"),
+    "3.1.0-xdp": ("3.1.0-xdp", "--base 3.1.0 --series xdp"),
     "4.0.0-stock": ("4.0.0-stock", "--base 4.0.0 --series stock"),
     "4.0.0-patched": ("4.0.0-patched", "--base 4.0.0 --series patched"),
     "4.0.0-xdp": ("4.0.0-xdp", "--base 4.0.0 --series xdp"),

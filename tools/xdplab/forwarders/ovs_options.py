@@ -153,7 +153,7 @@ Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]
 _RINGS = "Add-options-for-rings-and-umem-frames"
 _FRAMES = "Add-options-for-frame-size-and-headroom"
 _BUSY_POLL = "Add-preferred-busy-polling"
-_XDP = "dpif-offload-Add-provider-for-XDP"
+_XDP = "offload-Add-provider-for-XDP"
 
 
 class OvsOptions(Model):

@@ -43,11 +43,14 @@ class PrivateApt:
         work: Folder that all of it is in; files are downloaded to it.
         suites: Debian suites, as in a line of sources.list.
         kind: `deb` for binary packages, `deb-src` for sources.
+        any_age: Take indexes that are older than they should be, of a mirror that lags behind or keeps a day; for who
+            knows what is wanted by its checksum.
     """
 
     work: Path
     suites: tuple[str, ...]
     kind: str = "deb"
+    any_age: bool = False
 
     def update(self) -> None:
         """Fetches the indexes.
@@ -61,7 +64,8 @@ class PrivateApt:
         (self.work / "state/status").touch()
         lines = [f"{self.kind} [signed-by={KEYRING}] {mirror} {suite} main\n" for suite in self.suites]
         (self.work / "sources.list").write_text("".join(lines))
-        (self.work / "apt.conf").write_text(APT_CONF.format(work=self.work))
+        age = 'Acquire::Check-Valid-Until "false";\n' if self.any_age else ""
+        (self.work / "apt.conf").write_text(APT_CONF.format(work=self.work) + age)
         self.run("apt-get", "update")
 
     def run(self, program: str, *arguments: str) -> str:

@@ -62,7 +62,7 @@ class DebianSource:
     def _download(self, work: Path) -> tuple[Path, Path]:
         """The upstream tarball, checked, and Debian's."""
         where = f"source package {self.package} of Debian {self.suite}"
-        apt = PrivateApt(work, (self.suite,), "deb-src")
+        apt = PrivateApt(work, (self.suite,), "deb-src", any_age=True)
         try:
             apt.update()
             apt.run("apt-get", "source", "--download-only", "--only-source", self.package)

@@ -90,6 +90,13 @@ def test_source_is_upstream_with_the_debian_folder_and_is_fetched_once(
     assert [path.name for path in folder.parent.iterdir()] == ["thing-1.0"]
 
 
+def test_an_index_that_is_too_old_is_good_enough_for_what_is_known_by_its_checksum(
+    module: ModuleType, apt: Apt, tmp_path: Path
+) -> None:
+    apt.answer(update="""grep -q 'Check-Valid-Until "false"' "$2" || exit 100""")
+    wanted(module, apt).unpacked(tmp_path / "cache")
+
+
 def test_another_tarball_is_refused(module: ModuleType, apt: Apt, tmp_path: Path) -> None:
     with pytest.raises(module.SourceError, match=r"orig\.tar\.xz: SHA-256 is .* instead of 00.*--source DIR"):
         wanted(module, apt, sha256="00").unpacked(tmp_path / "cache")

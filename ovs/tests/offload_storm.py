@@ -60,6 +60,8 @@ class OffloadStorm:
         self.done: list[str] = []
         self.kinds: Counter[str] = Counter()
         self.checks: Counter[bool] = Counter()
+        self.wanted = asked.offload  # in the database
+        self.linked = asked.offload  # by the daemon: it has the program that is attached by a link until it ends
 
     def look(self) -> None:
         """At the frames that came until now; raises StormError when one was wrong."""
@@ -104,7 +106,9 @@ class OffloadStorm:
         time.sleep(self.random.random() * self.asked.pause)
 
     def offload(self, on: bool) -> str:
-        """Sets hw-offload."""
+        """Sets hw-offload; to be off again takes a new daemon."""
+        self.wanted = on
+        self.linked = self.linked or on
         self.switch.vsctl("set", "Open_vSwitch", ".", f"other_config:hw-offload={str(on).lower()}")
         return f"hw-offload={str(on).lower()}"
 
@@ -114,7 +118,8 @@ class OffloadStorm:
         self.switch.daemon.kill()
         self.switch.daemon.wait()
         dead_ns = time.monotonic_ns()
-        left = attached(self.names[1]) if self.asked.offload else []
+        left = attached(self.names[1]) if self.linked else []  # another program stays, as in Open vSwitch without ours
+        self.linked = self.wanted
         time.sleep(0.2)
         came = self.traffic.take()
         self.judge.judge(came, None, self.rules.named)

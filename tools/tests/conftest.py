@@ -2,6 +2,7 @@
 """Every test has its own state and results folders; tests marked `root` are skipped elsewhere."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run folders of this test."""
     monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path / "results"))
     return tmp_path / "results"
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that any user may enter; pytest's own is closed again by each pytest that starts meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="lab-open-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 @pytest.fixture

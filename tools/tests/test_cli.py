@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from lab import studies
-from lab.command import BIN, Done, environment, xdplab
+from lab.command import BIN, NOBODY, Done, environment, xdplab
 
 KEYS = {
     *("forwarder", "mode", "path", "frame_bytes", "offered_pps", "achieved_pps", "loss_ratio"),
@@ -155,18 +155,13 @@ def test_the_installed_program_is_the_same_entry_point(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become nobody")
 @pytest.mark.parametrize("args", [["run"], ["show"]], ids=["run", "show"])
-def test_folders_of_another_user_are_one_line(
-    cli: Callable[..., Done], tmp_path: Path, state: Path, results: Path, args: list[str]
-) -> None:
-    path = studies.study_file(tmp_path)
-    cli("run", path)
-    for folder in (*tmp_path.parents, tmp_path):
-        if folder.stat().st_mode & 0o001 == 0 and str(folder).startswith("/tmp/pytest"):
-            folder.chmod(0o711)
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+def test_folders_of_another_user_are_one_line(open_folder: Path, args: list[str]) -> None:
+    path = studies.study_file(open_folder)
+    folders = {"XDPLAB_STATE": str(open_folder / "state"), "XDPLAB_RESULTS": str(open_folder / "results")}
+    assert xdplab("run", path, env=environment(folders)).code == 0
     given = [*args, str(path)] if args == ["run"] else args
-    done = xdplab(*given, env=environment({"XDPLAB_STATE": str(state), "XDPLAB_RESULTS": str(results)}), wrap=nobody)
-    done.refused("Permission denied")
+    done = xdplab(*given, env=environment(folders), wrap=NOBODY)
+    done.refused(str(open_folder / "results" if args == ["show"] else open_folder), "Permission denied")
 
 
 def test_json_is_plain_json(cli: Callable[..., Done], tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """ovs/build without a compiler: what makes a build another one, what it says is missing, and that the cache is used."""
 
-import importlib.machinery
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from lab.command import load_program
 
 from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
 
@@ -21,13 +20,7 @@ PROGRAM = ROOT / "ovs" / "build"
 
 @pytest.fixture(scope="module")
 def ovs_build() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("ovs_build_under_test", str(PROGRAM))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module  # dataclasses look their module up
-    loader.exec_module(module)
-    return module
+    return load_program(PROGRAM)
 
 
 @pytest.fixture

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """ovs/check without Open vSwitch: what it makes of a testsuite."""
 
-import importlib.machinery
-import importlib.util
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from lab.command import load_program
 
 PROGRAM = Path(__file__).resolve().parents[2] / "ovs" / "check"
 SUITE = """AT_CHECK([ovs-vsctl --no-wait init -- set bridge])
@@ -20,13 +18,7 @@ ethtool -K p0 txvlan off
 
 @pytest.fixture(scope="module")
 def ovs_check() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("ovs_check_under_test", str(PROGRAM))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
+    return load_program(PROGRAM)
 
 
 @pytest.fixture

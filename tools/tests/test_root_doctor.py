@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from lab.command import Done, environment, finish, start, xdplab
+from lab.command import Done, environment, held_up, xdplab
 from lab.cuts import changes, look
 from lab.sshlab import SshLab
 
@@ -141,13 +141,7 @@ def test_a_program_that_is_missing_is_named_with_what_installs_it(ward: Ward) ->
 def test_a_testbed_in_use_is_left_alone(ward: Ward) -> None:
     env = environment({"XDPLAB_STATE": str(ward.state)})
     ward.lab.write_testbed()
-    process = start("up", "--testbed", ward.lab.testbed, env=env)
-    assert process.stdout
-    for line in iter(process.stdout.readline, ""):
-        if line.startswith("up;"):
-            break
-    code, found = ward.doctor(ward.lab.spec())
+    with held_up(ward.lab.testbed, env):
+        code, found = ward.doctor(ward.lab.spec())
     assert (code, set(found)) == (2, {("", "testbed")})
     assert "in use by process" in found["", "testbed"]["found"]
-    process.terminate()
-    finish(process)

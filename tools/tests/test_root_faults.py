@@ -4,13 +4,12 @@
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.command import finish, wait_for
+from lab.command import NOBODY, finish, wait_for
 from lab.rooted import Lab
 
 from xdplab.results import RunFolder
@@ -18,7 +17,6 @@ from xdplab.results import RunFolder
 pytestmark = pytest.mark.root
 
 MEASURE = "lab.saboteur:QuickXdpgen.measure"
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
 def killed(target: str, **plan: Any) -> dict[str, Any]:
@@ -125,15 +123,6 @@ def test_a_program_missing_for_one_forwarder_fails_that_one(lab: Lab) -> None:
     assert (good["status"], bad["status"]) == ("ok", "failed")
     assert "ovs-vsctl" in bad["reason"]
     assert done.code == 1
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """One that any user may enter; pytest's own is closed again by each pytest that starts meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="lab-open-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
 
 
 def test_without_root_nothing_is_touched(lab: Lab, open_folder: Path) -> None:

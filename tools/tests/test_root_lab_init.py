@@ -3,7 +3,6 @@
 
 import os
 import pty
-import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import BIN, Done, finish, start, xdplab
+from lab.command import BIN, Done, held_up, xdplab
 
 pytestmark = pytest.mark.root
 
@@ -91,16 +90,8 @@ def test_cables_are_found_however_they_are_plugged(bench: Bench) -> None:
 
 def test_hosts_that_somebody_uses_are_left_alone(bench: Bench) -> None:
     bench.lab.write_testbed()
-    process = start("up", "--testbed", bench.lab.testbed, env=bench.env)
-    assert process.stdout
-    try:
-        for line in iter(process.stdout.readline, ""):
-            if line.startswith("up;"):
-                break
+    with held_up(bench.lab.testbed, bench.env):
         init(bench).refused("in use by xdplab on", f"(testbed {bench.lab.name})")
-    finally:
-        process.send_signal(signal.SIGINT)
-        finish(process)
     bench.assert_as_before()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import documented, finish, start, wait_for, xdplab
+from lab.command import documented, finish, held_up, start, wait_for, xdplab
 from lab.cuts import run as run_with_cuts, running
 
 from xdplab.tools import project_root
@@ -228,13 +228,7 @@ def test_an_interface_that_somebody_needs_is_not_taken(bench: Bench) -> None:
 
 
 def test_hosts_in_use_by_another_controller_are_left_alone(bench: Bench) -> None:
-    process = start("up", "--testbed", bench.lab.testbed, env=bench.env)
-    assert process.stdout
-    for line in iter(process.stdout.readline, ""):
-        if line.startswith("up;"):
-            break
     other = {**bench.env, "XDPLAB_STATE": str(bench.folder / "elsewhere")}
-    xdplab("up", "--testbed", bench.lab.testbed, env=other).refused("in use by xdplab on")
-    process.send_signal(signal.SIGINT)
-    finish(process)
+    with held_up(bench.lab.testbed, bench.env):
+        xdplab("up", "--testbed", bench.lab.testbed, env=other).refused("in use by xdplab on")
     bench.assert_as_before()

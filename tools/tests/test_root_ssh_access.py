@@ -3,7 +3,6 @@
 
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import finish, start, xdplab
+from lab.command import held_up, xdplab
 from lab.pool import pabot, pool_of, suite
 
 from xdplab.tools import project_root
@@ -123,20 +122,12 @@ def test_sudo_that_would_ask_for_a_password_is_refused(bench: Bench) -> None:
 
 def test_two_testbeds_do_not_use_one_host_at_once(bench: Bench) -> None:
     """The lock is that of a testbed's name; the hosts themselves refuse another name, also from the same machine."""
-    process = start("up", "--testbed", bench.lab.testbed, env=bench.env)
-    assert process.stdout
-    try:
-        for line in iter(process.stdout.readline, ""):
-            if line.startswith("up;"):
-                break
+    with held_up(bench.lab.testbed, bench.env) as process:
         other = bench.folder / "other.yaml"
         other.write_text(yaml.safe_dump({**bench.lab.spec(), "name": "other-name"}), encoding="utf-8")
         refusal = xdplab("up", "--testbed", other, env=bench.env)
         refusal.refused("in use by xdplab on", f"(testbed {bench.lab.name})")
         assert process.poll() is None
-    finally:
-        process.send_signal(signal.SIGINT)
-        finish(process)
     bench.assert_as_before()
 
 

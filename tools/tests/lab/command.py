@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab` as a user meets it: exit code, standard output, standard error."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +23,8 @@ from xdplab.cli import main
 #: The environment that pytest runs from holds `xdplab` and `robot` too; not resolved, a venv's python is a link.
 BIN = Path(sys.executable).parent
 TESTS = Path(__file__).resolve().parents[1]
+#: In front of a command: a user without rights and without files of its own.
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,30 @@ def start(*args: object, env: Mapping[str, str], wrap: Sequence[str] = ()) -> su
     """Start `xdplab` in the background; `wrap` goes in front (setpriv ...)."""
     argv = [*wrap, str(BIN / "xdplab"), *map(str, args)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(env))
+
+
+def load_program(path: Path) -> ModuleType:
+    """A program without a suffix, as a module; also known by its name, for dataclasses look their module up."""
+    loader = importlib.machinery.SourceFileLoader(f"{path.parent.name}_{path.name}_under_test", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def held_up(testbed: object, env: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """`xdplab up` that holds a testbed within."""
+    process = start("up", "--testbed", testbed, env=env)
+    try:
+        assert process.stdout
+        assert any(line.startswith("up;") for line in iter(process.stdout.readline, "")), "it is not up"
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        finish(process)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:

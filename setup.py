@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pyproject.toml cannot say: the wheel has the folders beside the package too, as `xdplab/_share`."""
+"""What pyproject.toml cannot say: the wheel has the folders beside the package too, and a man page."""
 
 import shutil
+import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
@@ -43,4 +44,19 @@ class BuildWithFolders(build_py):
             shutil.copy(path, copy)  # with its mode: ovs/build is a program
 
 
-setup(cmdclass={"build_py": BuildWithFolders})
+class InstallManPage(Distribution().get_command_class("install_data")):
+    """Makes it of what the commands say of themselves."""
+
+    def run(self) -> None:
+        """Into `share/man/man1` of the environment."""
+        sys.path.insert(0, str(ROOT / "tools"))
+        from xdplab.cli.dev.commands import man_page
+
+        page = Path(self.install_dir, "share", "man", "man1", "xdplab.1")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(man_page(), encoding="utf-8")
+        self.outfiles.append(str(page))
+
+
+# distutils asks for no data where there is none
+setup(cmdclass={"build_py": BuildWithFolders, "install_data": InstallManPage}, data_files=[("share/man/man1", [])])

@@ -21,6 +21,7 @@ import pytest
 from lab.command import NOBODY
 
 from xdplab import __version__, tools
+from xdplab.cli.dev.commands import man_page
 from xdplab.tools import project_root
 
 ROOT = project_root()
@@ -129,6 +130,11 @@ def test_its_version_and_its_licences_are_told(installed: Installed) -> None:
     assert told["License-Expression"] == "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)"
     assert sorted(told.get_all("License-File", [])) == sorted(tracked("LICENSES"))
     assert installed.xdplab("--version").strip() == told["Version"] == __version__
+
+
+def test_it_brings_the_man_page(installed: Installed) -> None:
+    page = installed.bin.parent / "share" / "man" / "man1" / "xdplab.1"
+    assert page.read_text(encoding="utf-8") == man_page()
 
 
 def test_its_parts_are_found_in_it(installed: Installed) -> None:

@@ -71,9 +71,6 @@ def schema() -> None:
 
     Example: xdplab schema
     """
-    from xdplab.analysis.columns import schema_of_rows
-    from xdplab.model import RunRecord, StudySpec, TestbedSpec, TrialRecord
+    from xdplab.cli.parts import schemas
 
-    found = {model.__name__: model.model_json_schema() for model in (StudySpec, TestbedSpec)}
-    found |= {model.__name__: model.model_json_schema(mode="serialization") for model in (RunRecord, TrialRecord)}
-    print(json.dumps({**found, "show --json": schema_of_rows()}, indent=1))
+    print(json.dumps(schemas(), indent=1))

@@ -144,7 +144,9 @@ def test_its_parts_are_found_in_it(installed: Installed) -> None:
     assert f"robot {share}/suites/latency.robot" in installed.xdplab("explain", "latency")
     listed = installed.xdplab("list")
     assert all(path.stem in listed for path in (ROOT / "suites" / "studies").glob("*.yaml"))
-    done = installed.run("robot", "--dryrun", "--output", "none", f"{share}/suites")
+    done = installed.run(
+        str(installed.bin / "python"), "-m", "robot", "--dryrun", "--output", "none", f"{share}/suites"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert subprocess.run([f"{share}/ovs/build", "--list"], capture_output=True, check=False).returncode == 0
 

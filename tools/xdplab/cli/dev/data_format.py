@@ -13,6 +13,7 @@ from xdplab.analysis.export import ExportRow
 from xdplab.methods import Method, PointFigures, method_class, method_names
 from xdplab.model import SCHEMA_VERSION, MethodSpec, Model, RunRecord, TrialRecord
 from xdplab.model.described import described
+from xdplab.results.bundle import BundleManifest
 
 _HEAD = f"""\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -49,6 +50,11 @@ or `machine_tail` says so. No sample has a time stamp: `xdplab_run_started_secon
 `--format junit` makes a suite of the run and a test of each point: `unsupported` is skipped with its reason; `failed`,
 `partial` and a loss above `max_loss_ratio` are failures; a point that an ended run did not come to is an error.
 """
+_BUNDLE = """\
+`xdplab bundle RUN -o FILE` packs the three files of a run, behind `manifest.json`, into a `.tar.gz` or `.zip`, in a
+folder with the run's name; `xdplab import FILE` puts them among the results. Other members, links, folders, other
+checksums and other versions are refused. The report is drawn again where the bundle is imported.
+"""
 _LIMITS = (
     ("minimum", "from {}"),
     ("exclusiveMinimum", "above {}"),
@@ -68,7 +74,8 @@ def data_format() -> str:
     for title, root in (("run.json", RunRecord), ("trials.jsonl", TrialRecord)):
         parts += [f"## {title}\n", *_sections(root, listed)]
     parts += ["## show --json\n", _SHOW, *_own_columns(), *_sections(PointSummary, listed)]
-    return "\n".join([*parts, "## export\n", _EXPORT, *_sections(ExportRow, listed)])
+    parts += ["## export\n", _EXPORT, *_sections(ExportRow, listed)]
+    return "\n".join([*parts, "## Bundles\n", _BUNDLE, *_sections(BundleManifest, listed)])
 
 
 def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str]:

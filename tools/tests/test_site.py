@@ -153,6 +153,7 @@ def test_environments_that_are_alike_stand_together_and_output_is_compared_line_
     found = environments([("one", told(512)), ("two", told(1024)), ("three", told(512)), ("four", at(1))])
     assert found.groups == [["one", "three"], ["two"], ["four"]]
     assert found.differing["ports.b0.ethtool -g: RX (2)"] == ["512", "1024", None]
+    assert next(iter(found.differing)) == "ports.b0.ethtool -g: RX (2)"
     assert "kernel" not in found.differing
     assert found.same > 5
 

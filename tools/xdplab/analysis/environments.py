@@ -30,7 +30,9 @@ def environments(runs: Sequence[tuple[str, RunRecord]]) -> Environments:
         own.append(name)
     keys = dict.fromkeys(key for facts, _ in groups for key in facts)
     values = {key: [facts.get(key) for facts, _ in groups] for key in keys}
-    differing = {key: each for key, each in values.items() if len(set(each)) > 1}
+    found = [(key, each) for key, each in values.items() if len(set(each)) > 1]
+    # what has several values comes before what some do not have, such as cards
+    differing = dict(sorted(found, key=lambda pair: len({*pair[1]} - {None}) < 2))
     return Environments([names for _, names in groups], differing, len(values) - len(differing))
 
 

@@ -28,6 +28,7 @@ SECRETS = (
     *("anna.lab.example", "anna", "bert", "b-gate.example", "s3cret", "jdoe", "carla", "10.20.30.40", "2a01:4f8::17"),
     *("b4:96:91:aa:bb:cc", "b4-96-91-aa-bb-cc", "b49691aabbcc", "K91234567", "b4-96-91-ff-ff-aa-bb-cc"),
     *("6f1c0f9e-0000-4b1f-9d7e-1234567890ab", "10.20.30.41"),
+    *("/home/al/", "al@corp.example", "corp.example"),
 )
 
 
@@ -120,7 +121,7 @@ def secretive() -> tuple[RunRecord, list[Any]]:
     )  # fmt: skip
     log = (
         "ANNA: link b4-96-91-aa-bb-cc up", "bert:22 refused jdoe from 2a01:4f8::17 port 22 at 12:34:56",
-        "device b4-96-91-ff-ff-aa-bb-cc, s/n: K91234567",
+        "device b4-96-91-ff-ff-aa-bb-cc, s/n: K91234567, /home/al/ko (al@corp.example)",
         "jdoe at /home/carla/x; 198.18.0.1 and 127.0.0.1 are nobody's",
     )  # fmt: skip
     trials = [trial(a, n, [1000 * n + 900 + k for k in range(30)]) for n in range(3)]

@@ -45,7 +45,9 @@ _NOBODYS = [
     )
 ]
 _NOT_NAMES = {"", "root", "localhost", "user"}
-#: Shorter names are replaced only where they stand alone.
+#: Names of this machine that are those of many.
+_COMMON = {"debian", "ubuntu", "fedora", "linux", "server", "node"}
+#: Shorter names are replaced only where they stand alone, and in home folders and mail addresses.
 _SHORTEST = 3
 
 
@@ -100,6 +102,8 @@ class Redactor:
     def text(self, text: str, key: str = "") -> str:
         """A text without them; `key`: under which it stands."""
         text = _UUID.sub(lambda found: self._pseudonym("UUID", found.group().lower()), text)
+        text = _HOME.sub(lambda found: found.group().removesuffix(found.group(1)) + self._field(found.group(1)), text)
+        text = _MAIL.sub(lambda found: "@".join(map(self._field, found.groups())), text)
         if self._any:
             text = self._any.sub(lambda found: self._pseudonym(*self._words[found.group().lower()]), text)
         text = _MAC.sub(self._mac, text)
@@ -222,7 +226,8 @@ def _hosts_of(head: Mapping[str, Any]) -> Iterator[str]:
         yield from (host["address"], name)
         yield from (reached["address"] for reached in (host.get("jump"),) if reached)
     yield from head["environment"].get("hosts", {})
-    yield socket.gethostname()
+    if socket.gethostname().lower() not in _COMMON:
+        yield socket.gethostname()
 
 
 def _users_of(head: Mapping[str, Any]) -> Iterator[str]:

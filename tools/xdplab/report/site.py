@@ -119,6 +119,7 @@ def _page(runs: Sequence[SiteRun], left_out: Mapping[str, str]) -> str:
     empty = distribution_chart("Cumulative distribution of latency", {}, "")
     overlay = Markup(f'{{"chart":{empty.json()},"note":{json.dumps(_NOTE)}}}')  # noqa: S704 - ours
     told = all_trends([(run.name, run.read.record, run.read.summaries) for run in runs])
+    told.sort(key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
     return environment.get_template("site.html.j2").render(
         runs=runs,
         kinds=_kinds(runs),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The site of several runs: a box in a row of the points lays that point's distribution over those of the others chosen.
 // A run's curves are loaded by a script element when they are first asked for: a page from disk may fetch nothing. What
-// is chosen stands in the address, behind #.
+// is chosen stands in the address, behind #. It runs before table.js, which keeps most rows of a long table out of the
+// page.
 "use strict";
 (() => {
 	const page = JSON.parse(document.getElementById("site").textContent);
@@ -47,7 +48,14 @@
 
 	for (const box of boxes) box.addEventListener("change", show);
 	document.getElementById("overlay-none").addEventListener("click", () => { for (const box of boxes) box.checked = false; show(); });
-	const before = new Set(location.hash.slice(1).split(","));
-	for (const box of boxes) box.checked = before.has(keyOf(box));
-	if (boxes.some((box) => box.checked)) show();
+	// a picture that is folded away is drawn when it is first seen: there may be hundreds
+	for (const folded of document.querySelectorAll("details:not([open])")) for (const figure of folded.querySelectorAll("figure[data-chart]")) {
+		delete figure.dataset.chart;
+		folded.addEventListener("toggle", () => { figure.dataset.chart = ""; figure.dispatchEvent(new Event("chart", { bubbles: true })); }, { once: true });
+	}
+	addEventListener("DOMContentLoaded", () => {
+		const before = new Set(location.hash.slice(1).split(","));
+		for (const box of boxes) box.checked = before.has(keyOf(box));
+		if (boxes.some((box) => box.checked)) show();
+	});
 })();

@@ -255,6 +255,16 @@ def test_a_zip_that_lies_and_damage_are_refused(
     ):
         (tmp_path / name).write_bytes(data)
         cli("import", tmp_path / name).refused(f"{name}: ")
+    for at in range(20, len(whole), len(whole) // 12):
+        (tmp_path / "flipped").write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        cli("import", tmp_path / "flipped").refused("flipped: ")
+    with zipfile.ZipFile(tmp_path / "good.zip", "w") as packed:
+        for name, data in good.items():
+            packed.writestr(name, data)
+    bare = (tmp_path / "good.zip").read_bytes()
+    at = bare.index(b"AMD EPYC")
+    (tmp_path / "good.zip").write_bytes(bare[:at] + b"XYZ" + bare[at + 3 :])
+    cli("import", tmp_path / "good.zip").refused("good.zip: ")
     cli("import", tmp_path / "none").refused("no such file")
     cli("bundle", "own", "-o", tmp_path / "run.rar").refused(".tar.gz or .zip is expected")
     cli("bundle", "none", "-o", tmp_path / "run.zip").refused("run 'none'")

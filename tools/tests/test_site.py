@@ -69,9 +69,7 @@ def test_a_site_refers_to_its_own_files_only(place: Path) -> None:
         assert not re.search(r"(?:src|href|action)=[\"']?\s*(?:[a-z]+:)?//|url\((?!#)|@import", text, re.I), name
         assert {each.split("/")[2] for each in re.findall(r"https?://[^\s\"'<>]+", text)} <= {"www.w3.org"}, name
     page = (place / "index.html").read_text(encoding="utf-8")
-    assert page.index('<script src="site.js">') < page.index(
-        assets.text("table.js")
-    )  # which takes rows out of the page
+    assert page.index('<script src="site.js">') < page.index(assets.text("table.js"))  # that takes rows out
     found = Page(page)
     links = {attrs.get(name) or "" for _, attrs in found.tags for name in ("href", "src") if name in attrs}
     assert {link for link in links if not link.startswith("#")} == {*reports, "site.js"}

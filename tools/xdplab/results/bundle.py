@@ -5,6 +5,7 @@ Nothing of an archive is taken on trust: its members are those that a bundle has
 and checksum that its manifest says, and within limits. No name that it holds becomes a path.
 """
 
+import gzip
 import hashlib
 import re
 import shutil
@@ -29,7 +30,7 @@ _MIB = 1 << 20
 #: What may be in it, and how large that may be, in bytes.
 LIMITS = {"manifest.json": _MIB, "run.json": 64 * _MIB, "trials.jsonl": 4096 * _MIB, "report.html": 256 * _MIB}
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_DAMAGED = (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
 class BundledFile(Model):

@@ -164,7 +164,7 @@ def test_environments_that_are_alike_stand_together_and_output_is_compared_line_
 def test_hostile_names_stay_names(cli: Callable[..., Done], results: Path, tmp_path: Path) -> None:
     bad = A.model_copy(update={"forwarder": ForwarderSpec(name="fake", label=HOSTILE)})
     record = run_record(bad, study={"title": HOSTILE}, environment=environment(cmdline=HOSTILE), ended_early=HOSTILE)
-    for name, each in (("x;url(#)' onload='1", record), ("plain", at(2))):
+    for name, each in (("<img src=x onerror='1'>", record), ("plain", at(2))):
         stored(results, name, each.model_copy(update={"points": {A.id: bad}}) if each is record else each)
     assert cli("site", tmp_path / "site").code == 0
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")

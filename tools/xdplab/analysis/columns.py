@@ -105,6 +105,14 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
     ]
 
 
+def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
+    """Head -> what stands below it, of the table for terminals and logs; columns that no point fills are left out."""
+    shown = [each for each in columns_of(method, points) if "terminal" in each.places]
+    table = {each.title: [each.shown(point) for point in points] for each in shown}
+    always = {"forwarder", "status"}
+    return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
+
+
 def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:
     """What `xdplab show --json` prints: each point as it is recorded, and the columns of its method."""
     points = list(points)

@@ -11,7 +11,7 @@ from xdplab.forwarders.base import Dut, Forwarder, NoOptions
 from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.model import Model, PointFailed
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, not_built
 
 #: Not `br0`, which a machine may have.
 _BRIDGE = "xdplab0"
@@ -41,7 +41,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be built."""
-        return None if bpf_program("xdpfwd") else "bpf/build/xdpfwd is not built; `make -C bpf` builds it"
+        return None if bpf_program("xdpfwd") else not_built("xdpfwd")
 
     def start(self, dut: Dut) -> None:
         """Attach and wait for the ready line."""

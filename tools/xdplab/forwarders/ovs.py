@@ -13,9 +13,10 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders import ovs_openflow
-from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.base import CROSS, Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
+from xdplab.forwarders.ovs_pipelines import BACK, FORTH, tables
 from xdplab.forwarders.ovs_readback import (
     afxdp_show,
     busy_polling,
@@ -26,9 +27,11 @@ from xdplab.forwarders.ovs_readback import (
 )
 from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.work import sides
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
 from xdplab.model import PointFailed, XdplabError
+from xdplab.model.pipeline import KINDS
 
 #: Not `br0`, which a machine may have.
 _BRIDGE = "xdplab0"
@@ -44,6 +47,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     """What all OVS forwarders share; a subclass says how a port is made and which threads forward."""
 
     cumulative: ClassVar[bool] = True
+    pipelines: ClassVar[tuple[str, ...]] = tuple(KINDS)
     #: Path of the stock build's daemon; Debian keeps the DPDK one beside the plain one.
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"
@@ -151,6 +155,14 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         coverage = self._control("coverage/show")
         ports.pop(_BRIDGE, None)
         return {**ports, "coverage": coverage_totals(coverage, "afxdp_")}
+
+    def rule_hits(self) -> dict[str, int]:
+        """By the cookie, once the datapath's counts have been taken over (`revalidator/wait`)."""
+        self._control("revalidator/wait")
+        told = self._ofctl("dump-flows")
+        hits = {"forth": FORTH, "back": BACK}
+        counts = [(int(c, 16), int(n)) for c, n in re.findall(r"cookie=(0x[0-9a-f]+).*?n_packets=(\d+)", told)]
+        return {name: sum(n for c, n in counts if c == cookie) for name, cookie in hits.items()}
 
     def log_tail(self) -> tuple[str, ...]:
         """The daemon's last lines."""
@@ -297,11 +309,24 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
+        pipeline = self._dut.pipeline
+        if pipeline != CROSS:
+            made = tables(pipeline, *sides(self._dut), (names[0], names[1]))
+            for meter in made.meters:
+                self._ofctl("add-meter", meter)
+            for group in made.groups:
+                self._ofctl("add-group", group)
+            self._ofctl("add-flows", "-", stdin="\n".join(made.flows) + "\n")
+            return
         flows = [
             rule
             for here, there in dict.fromkeys(((names[0], names[-1]), (names[-1], names[0])))
             for rule in rules(here, there, self.options)
         ]
-        self._dut.host.run(
-            [self.build.ofctl, "add-flows", f"unix:{self._path(_BRIDGE + '.mgmt')}", "-"], stdin="\n".join(flows) + "\n"
-        )
+        self._ofctl("add-flows", "-", stdin="\n".join(flows) + "\n")
+
+    def _ofctl(self, command: str, *args: str, stdin: str | None = None) -> str:
+        assert self._dut is not None
+        bridge = f"unix:{self._path(_BRIDGE + '.mgmt')}"
+        argv = [self.build.ofctl, "--protocols=OpenFlow15", command, bridge, *args]
+        return self._dut.host.run(argv, stdin=stdin, timeout_s=120.0).stdout

@@ -13,10 +13,10 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders import ovs_openflow
-from xdplab.forwarders.base import CROSS, Dut, Forwarder
+from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
-from xdplab.forwarders.ovs_pipelines import BACK, FORTH, tables
+from xdplab.forwarders.ovs_pipelines import rule_hits, tables
 from xdplab.forwarders.ovs_readback import (
     afxdp_show,
     busy_polling,
@@ -25,9 +25,7 @@ from xdplab.forwarders.ovs_readback import (
     port_configs,
     rxq_places,
 )
-from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.process import how_it_ended, wait_until
-from xdplab.forwarders.work import sides
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
 from xdplab.model import PointFailed, XdplabError
@@ -159,10 +157,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def rule_hits(self) -> dict[str, int]:
         """By the cookie, once the datapath's counts have been taken over (`revalidator/wait`)."""
         self._control("revalidator/wait")
-        told = self._ofctl("dump-flows")
-        hits = {"forth": FORTH, "back": BACK}
-        counts = [(int(c, 16), int(n)) for c, n in re.findall(r"cookie=(0x[0-9a-f]+).*?n_packets=(\d+)", told)]
-        return {name: sum(n for c, n in counts if c == cookie) for name, cookie in hits.items()}
+        return rule_hits(self._ofctl("dump-flows"))
 
     def log_tail(self) -> tuple[str, ...]:
         """The daemon's last lines."""
@@ -309,21 +304,12 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
-        pipeline = self._dut.pipeline
-        if pipeline != CROSS:
-            made = tables(pipeline, *sides(self._dut), (names[0], names[1]))
-            for meter in made.meters:
-                self._ofctl("add-meter", meter)
-            for group in made.groups:
-                self._ofctl("add-group", group)
-            self._ofctl("add-flows", "-", stdin="\n".join(made.flows) + "\n")
-            return
-        flows = [
-            rule
-            for here, there in dict.fromkeys(((names[0], names[-1]), (names[-1], names[0])))
-            for rule in rules(here, there, self.options)
-        ]
-        self._ofctl("add-flows", "-", stdin="\n".join(flows) + "\n")
+        made = tables(self._dut, (names[0], names[-1]), self.options)
+        for meter in made.meters:
+            self._ofctl("add-meter", meter)
+        for group in made.groups:
+            self._ofctl("add-group", group)
+        self._ofctl("add-flows", "-", stdin="\n".join(made.flows) + "\n")
 
     def _ofctl(self, command: str, *args: str, stdin: str | None = None) -> str:
         assert self._dut is not None

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines in OpenFlow 1.5, in the words of ovs-ofctl (ovs-actions(7), ovs-fields(7))."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.ovs_options import OvsOptions
+from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.work import (
     BUCKET_MACS,
     METER_PPS,
@@ -13,6 +17,7 @@ from xdplab.forwarders.work import (
     Side,
     acl_rules,
     prefixes,
+    sides,
 )
 from xdplab.model import Pipeline
 
@@ -29,8 +34,13 @@ class Tables:
     meters: list[str] = field(default_factory=list)
 
 
-def tables(pipeline: Pipeline, here: Side, there: Side, ports: tuple[str, str]) -> Tables:
-    """Of any pipeline but `cross`; `ports` are the names of the two sides' ports in OVS."""
+def tables(dut: Dut, ports: tuple[str, str], options: OvsOptions) -> Tables:
+    """Of any pipeline; `ports` are the names of the first and the last port in OVS."""
+    pipeline = dut.pipeline
+    if pipeline.kind == "cross":
+        both = dict.fromkeys((ports, ports[::-1]))
+        return Tables([rule for here, there in both for rule in rules(here, there, options)])
+    here, there = sides(dut)
     ways = ((here, there, FORTH), (there, here, BACK))
     name = {side.index: port for side, port in zip((here, there), ports, strict=True)}
     match pipeline.kind:
@@ -71,6 +81,12 @@ def tables(pipeline: Pipeline, here: Side, there: Side, ports: tuple[str, str]) 
     raise AssertionError(pipeline)
 
 
+def rule_hits(dumped: str) -> dict[str, int]:
+    """Packets of the rules with each cookie, of what `ovs-ofctl dump-flows` prints."""
+    counts = [(int(c, 16), int(n)) for c, n in re.findall(r"cookie=(0x[0-9a-f]+).*?n_packets=(\d+)", dumped)]
+    return {name: sum(n for c, n in counts if c == cookie) for name, cookie in (("forth", FORTH), ("back", BACK))}
+
+
 def _group(number: int, port: str) -> str:
     buckets = [f"bucket=actions=set_field:{mac}->eth_src,output:{port}" for mac in BUCKET_MACS]
     spread = "selection_method=hash,fields(ip_src,ip_dst,udp_src,udp_dst)"
@@ -94,9 +110,9 @@ def _routes(pipeline: Pipeline, ways: Ways, name: dict[int, str], table: int) ->
 
 
 def _acl(pipeline: Pipeline, source: Side, target: Side, cookie: int, name: dict[int, str]) -> Iterator[str]:
-    rules = acl_rules(pipeline, source, target)
-    for number, rule in enumerate(rules, start=1):
-        tag = cookie if number == len(rules) else 0
+    allowed = acl_rules(pipeline, source, target)
+    for number, rule in enumerate(allowed, start=1):
+        tag = cookie if number == len(allowed) else 0
         yield (
             f"table=0,cookie={tag},in_port={name[source.index]},udp,nw_src={rule.source},nw_dst={rule.target},"
             f"tp_dst={rule.udp_dst},actions=goto_table:1"

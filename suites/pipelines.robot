@@ -4,7 +4,7 @@
 
 *** Settings ***
 Documentation    Which port type for which work: bridging, routing, access lists, connections, translation and more on
-...              Open vSwitch's three kinds of ports and in the kernel.
+...              Open vSwitch's three kinds of ports, in VPP and in the kernel.
 ...
 ...              [Cfg] suites/studies/pipelines.yaml: every forwarder at every pipeline, interleaved in random order.
 ...              [Ver] Each row passes when every forwarder that can do the work did it to the byte, before and after it

@@ -114,12 +114,13 @@ def latency_plots(
     from xdplab.report.plots import density_plot, distribution_plot, repetition_plot  # matplotlib: 0.3 s
 
     plots = []
-    for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
-        group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
+    for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
+        group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
         curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
         plots.append(
             {
-                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}",
+                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}"
+                + (f", pipeline {work}" if work != "cross" else ""),
                 "distribution": Page.svg(distribution_plot(curves)),
                 "density": Page.svg(density_plot(curves)),
                 "repetitions": Page.svg(repetition_plot(group)),

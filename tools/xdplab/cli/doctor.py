@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 
 from xdplab.cli.check import Check, check
-from xdplab.cli.doctor_host import kernel, tap, trex, vpp
+from xdplab.cli.doctor_host import kernel, offloading_ovs, tap, trex, vpp
 from xdplab.cli.doctor_hosts import hosts_checks
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
@@ -27,6 +27,7 @@ def checks(spec: TestbedSpec) -> list[Check]:
     found += [
         _file("Open vSwitch", OvsAfxdp.daemon, required=True),
         _file("ovsdb-server", "/usr/sbin/ovsdb-server", required=True),
+        offloading_ovs(LocalHost(""), f"WITH_OFFLOADING_OVS=1 {_SETUP}"),
         tap(LocalHost(""), required=True),
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),

@@ -27,7 +27,8 @@ _CACHED = {
 _PROGRAM = "ovs/build" if checkout() else str(project_root() / "ovs" / "build")
 NAMES = (STOCK, *_CACHED)
 #: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `make latency` makes it.
-OFFLOADING = "4.0.0-xdp"
+#: Of the release of `patched`, with which it is compared, and whose source is installed already.
+OFFLOADING = "3.1.0-xdp"
 
 
 @dataclass(frozen=True)

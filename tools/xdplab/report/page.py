@@ -18,7 +18,9 @@ from xdplab.methods import Column, Method
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import percent, ratio, significant
 from xdplab.model.published import span
+from xdplab.report import assets
 from xdplab.report.place import Place
+from xdplab.report.tables import cards, table
 
 #: HTML that may stand in the page as it is.
 Section = Markup
@@ -94,8 +96,15 @@ def templates(package: str = "") -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
-    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span}
+    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
+    environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
     return environment
+
+
+def _asset(name: str) -> Markup:
+    """A file of ours, as it is."""
+    found = assets.text(name)
+    return Markup(found.replace("/*cards*/", cards()))  # noqa: S704
 
 
 def latency_plots(
@@ -105,12 +114,13 @@ def latency_plots(
     from xdplab.report.plots import density_plot, distribution_plot, repetition_plot  # matplotlib: 0.3 s
 
     plots = []
-    for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
-        group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
+    for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
+        group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
         curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
         plots.append(
             {
-                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}",
+                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}"
+                + (f", pipeline {work}" if work != "cross" else ""),
                 "distribution": Page.svg(distribution_plot(curves)),
                 "density": Page.svg(density_plot(curves)),
                 "repetitions": Page.svg(repetition_plot(group)),

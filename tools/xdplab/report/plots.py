@@ -9,17 +9,22 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import escape
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from xdplab.analysis import Distribution, PointSummary
+from xdplab.report.chart import Axis, Chart
 
 #: Okabe and Ito's palette, which colour-blind readers can tell apart, with line styles for more than eight lines.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444", "#8B4513")
 _STYLES = ("-", "--", "-.", ":")
 _PERCENTILES = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 _MAX_VERTICES = 400
+#: Points of a curve up to which each has a mark.
+_FEW = 60
 
 
 def distribution_plot(points: Mapping[str, Distribution]) -> str:
@@ -75,6 +80,33 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     return finish_latency(plot, axes, "p50 and p99 of each repetition", legend=False)
 
 
+def still(chart: Chart) -> str:
+    """What assets/chart.js draws of it, for readers without scripts and for paper."""
+    plot, axes = new_plot(4.0)
+    for index, series in enumerate(map(chart.thinned, chart.series)):
+        marker = "o" if len(series.x) <= _FEW else ""
+        x, y = _placed(chart.x, series.x), _placed(chart.y, series.y)
+        axes.plot(x, y, label=plain(series.name), marker=marker, markersize=3, **line_style(index))
+        if series.low is not None and series.high is not None:
+            band = _placed(chart.y, series.low), _placed(chart.y, series.high)
+            axes.fill_between(x, *band, alpha=0.15, color=line_style(index)["color"], linewidth=0)
+    for axis, of, scale in ((chart.x, axes.xaxis, axes.set_xscale), (chart.y, axes.yaxis, axes.set_yscale)):
+        of.set_label_text(plain(axis.title))
+        if axis.percentile:
+            of.set_major_locator(FixedLocator([-np.log10(1 - p / 100) for p in _PERCENTILES]))
+            of.set_major_formatter(FuncFormatter(lambda _, at: "min" if not at else f"p{_PERCENTILES[at]:g}"))
+        elif axis.log:
+            scale("log")
+            _plain_decades(of)
+    return to_svg(plot, axes, chart.title)
+
+
+def _placed(axis: Axis, values: Sequence[float | None]) -> np.ndarray:
+    """As matplotlib is to draw them: it makes a logarithm by itself."""
+    drawn = axis.drawn(values)
+    return -drawn if axis.percentile else 10**drawn if axis.log else drawn
+
+
 def plain(text: str) -> str:
     """A label as matplotlib shall draw it: no TeX between dollar signs, and a leading underscore does not hide it."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
@@ -106,16 +138,22 @@ def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def finish_latency(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
     """Latency axis, legend, SVG."""
-    low, high = axes.get_xlim()
-    decades = [base * 10.0**power for power in range(-2, 8) for base in (1, 2, 5)]
-    few = np.log10(high / low) < 3.2
-    axes.xaxis.set_major_locator(FixedLocator([t for t in decades if few or np.log10(t) % 1 == 0]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlim(low, high)
+    _plain_decades(axes.xaxis)
     axes.set_xlabel("latency (µs, log axis)")
     return to_svg(plot, axes, title, legend=legend)
+
+
+def _plain_decades(axis: XAxis | YAxis) -> None:
+    """Ticks of a logarithmic axis: numbers as people write them, 1, 2 and 5 of a decade where few are seen."""
+    low, high = axis.get_view_interval()
+    if low <= 0:
+        return  # nothing is drawn
+    decades = [base * 10.0**power for power in range(-12, 13) for base in (1, 2, 5)]
+    few = np.log10(high / low) < 3.2
+    axis.set_major_locator(FixedLocator([t for t in decades if few or np.isclose(np.log10(t) % 1, 0)]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
@@ -131,7 +169,7 @@ def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
         plot.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(
-        r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1
-    )
+    found = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', svg)
+    assert found
+    svg = f'<svg viewBox="{found[1]}" role="img" aria-label="{escape(title)}">' + svg[found.end() :]
     return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

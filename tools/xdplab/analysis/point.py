@@ -30,6 +30,8 @@ class PointSummary(Model):
     quantity: str
     #: Size of a frame with its 4-byte FCS, or `imix`.
     frame_bytes: int | str
+    #: What the forwarder did with the frames, as studies write it.
+    pipeline: str = "cross"
     #: Knob -> value that was asked for.
     knobs: dict[str, Any]
     #: Where the four consumers of CPU time ran; forwarder and receiver as they were seen.

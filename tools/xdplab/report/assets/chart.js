@@ -217,4 +217,5 @@
 		draw();
 	};
 	for (const figure of document.querySelectorAll("figure[data-chart]")) start(figure);
+	addEventListener("chart", (event) => start(event.target)); // of a figure that is put into the page later
 })();

@@ -15,6 +15,7 @@ from xdplab import app
 from xdplab.forwarders.fake import FakeForwarder
 from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
 from xdplab.report import assets, render, write_report
+from xdplab.report.course import course_charts, rows_of
 from xdplab.runner import Listener
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
@@ -140,6 +141,25 @@ def test_one_way_and_round_trip_are_never_in_one_picture() -> None:
     html, _ = page(run_record(A, other), trials(A, other))
     assert "One-way latency, 64-byte frames, path through" in html
     assert "Round trip latency, 64-byte frames, path hairpin" in html
+    run, records = run_record(A, other), trials(A, other)
+    through, back = course_charts(run, rows_of(run, records))
+    assert [len(each.series[0].x) for each in (through, back)] == [5, 5]
+    assert (len(through.series), len(back.series)) == (1, 1)
+    assert through.series[0].name != back.series[0].name  # the two points have one title
+
+
+def test_each_trial_is_in_the_table_and_in_its_time() -> None:
+    search = [trial(A, n, [1000] * (100 - n), sent=100, purpose="search") for n in range(3)]
+    disturbed = trial(A, 5, [9_000_000], status="disturbed", reason="taken away")
+    run, records = run_record(A), [*trials(A), disturbed, *search]
+    latency, steps, lost = course_charts(run, rows_of(run, records))
+    assert [(each.name, each.joined) for each in latency.series] == [("fake:seed=1", True), ("disturbed", False)]
+    assert latency.series[1].y == [pytest.approx(9000, rel=0.01)]
+    assert [len(each.x) for each in steps.series] == [3]
+    assert lost.series[0].y == [0, 1, 2]
+    html, found = page(run, records)
+    assert "<b>disturbed</b>: taken away" in html
+    assert len([text for text in found.text if text == "search"]) == 3
 
 
 def test_the_same_run_gives_the_same_report() -> None:

@@ -36,7 +36,7 @@
 			field.addEventListener("input", () => { wanted = field.value.toLowerCase().split(/\s+/).filter(Boolean); limit = SHOWN; show(); });
 		}
 		tools.append(count, more);
-		table.parentElement.before(tools);
+		if (groups.length > FEW) table.parentElement.before(tools);
 		table.dataset.live = "";
 
 		const show = () => {

@@ -51,7 +51,9 @@ def test_names_and_missing_values_end_no_element() -> None:
     chart = Chart(HOSTILE, X, Axis(HOSTILE, HOSTILE), [Series(HOSTILE, [1, 2, 3], [1.0, None, float("nan")])])
     text = chart.json()
     assert not set("<>&") & set(text)
-    assert json.loads(text)["series"] == [{"name": HOSTILE, "x": [1, 2, 3], "y": [1, None, None]}]
+    assert json.loads(text)["series"] == [
+        {"name": HOSTILE, "joined": True, "steps": False, "x": [1, 2, 3], "y": [1, None, None]}
+    ]
     assert "<script" not in still(chart)
 
 

@@ -14,7 +14,7 @@ from lab.records import environment, point, run_record, trial
 from xdplab import app
 from xdplab.forwarders.fake import FakeForwarder
 from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
-from xdplab.report import render, write_report
+from xdplab.report import assets, render, write_report
 from xdplab.runner import Listener
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
@@ -56,12 +56,13 @@ def named(label: str) -> Point:
     return A.model_copy(update={"forwarder": ForwarderSpec(name="fake", label=label)})
 
 
-def test_a_report_fetches_nothing_and_runs_nothing() -> None:
+def test_a_report_fetches_nothing_and_runs_our_scripts_only() -> None:
     html, found = page(run_record(A, B), trials(A, B))
-    assert len([tag for tag, _ in found.tags if tag == "svg"]) == 3
-    assert {"script", "link", "iframe", "img", "object", "embed", "base"}.isdisjoint({tag for tag, _ in found.tags})
+    assert len([tag for tag, _ in found.tags if tag == "svg"]) == 4
+    assert re.findall(r"<script>(.*?)</script>", html, re.DOTALL) == [assets.text(name) for name in assets.SCRIPTS]
+    assert {"link", "iframe", "img", "object", "embed", "base"}.isdisjoint({tag for tag, _ in found.tags})
     policies = [attrs["content"] for tag, attrs in found.tags if tag == "meta" and attrs.get("http-equiv")]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert policies == [f"default-src 'none'; style-src 'unsafe-inline'; script-src {assets.hashes()}"]
     for tag, attrs in found.tags:
         for name, value in attrs.items():
             assert not name.startswith("on"), (tag, name)
@@ -89,8 +90,9 @@ def test_hostile_words_stay_words() -> None:
     failed = trial(bad, 7, status="failed", reason=HOSTILE, log_tail=(HOSTILE, "]]>"))
     disturbed = trial(bad, 8, [1000], status="disturbed", reason=HOSTILE, mode={"label": HOSTILE})
     html, found = page(run, [*trials(bad), failed, disturbed])
-    assert "<script" not in html
-    assert {"script", "img"}.isdisjoint({tag for tag, _ in found.tags})
+    kinds = [attrs.get("type") for tag, attrs in found.tags if tag == "script"]
+    assert (kinds.count(None), len(kinds)) == (len(assets.SCRIPTS), len(assets.SCRIPTS) + 3)  # ours, and their numbers
+    assert "img" not in {tag for tag, _ in found.tags}
     assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
     assert html.count("&lt;script&gt;alert(1)") >= 8
     assert html.count("<style>") == 1

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from lab.browser import PROGRAM as CHROMIUM
 from lab.command import Done
 from lab.records import environment, point, run_record, trial
 
@@ -24,7 +25,6 @@ from xdplab.results import RunFolder
 DATA = Path(__file__).parent / "data"
 STORED = {"first": DATA / "stored-run", "sockets": DATA / "stored" / "breakdown", "search": DATA / "stored" / "rfc2544"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
-CHROMIUM = shutil.which("chromium")
 A = point("fake")
 
 

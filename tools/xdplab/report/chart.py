@@ -3,7 +3,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -47,6 +47,10 @@ class Series:
     y: Sequence[float | None]
     low: Sequence[float | None] | None = None
     high: Sequence[float | None] | None = None
+    #: A line through the points; without it each stands by itself.
+    joined: bool = True
+    #: Of a line: the value holds until the next point.
+    steps: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class Chart:
         """It with at most so many points: the ends and the extremes of equal lengths of the curve as it is drawn."""
         kept = self._kept(series, points)
         low, high = (None if values is None else [values[at] for at in kept] for values in (series.low, series.high))
-        return Series(series.name, [series.x[at] for at in kept], [series.y[at] for at in kept], low, high)
+        x, y = [series.x[at] for at in kept], [series.y[at] for at in kept]
+        return replace(series, x=x, y=y, low=low, high=high)
 
     def _kept(self, series: Series, points: int) -> Sequence[int]:
         count = len(series.x)
@@ -111,7 +116,7 @@ def _filled(values: np.ndarray) -> np.ndarray:
 def _numbers(series: Series) -> dict[str, Any]:
     given = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     lists = {key: [_number(value) for value in values] for key, values in given.items() if values is not None}
-    return {"name": series.name, **lists}
+    return {"name": series.name, "joined": series.joined, "steps": series.steps, **lists}
 
 
 def _number(value: float | None) -> float | None:

@@ -23,8 +23,8 @@ def distribution_chart(title: str, points: Mapping[str, Distribution], note: str
         shown = above >= _LEAST
         x = np.concatenate([latency[:1], latency[shown]])
         y = np.concatenate([[1.0], above[shown]])
-        series.append(Series(name, x.tolist(), y.tolist()))
-    return Chart(title, LATENCY, Axis("percentile, each nine the same room", "", percentile=True), series, note)
+        series.append(Series(name, x.tolist(), y.tolist(), steps=True))
+    return Chart(title, LATENCY, Axis("percentile (log axis)", "", percentile=True), series, note)
 
 
 def density_chart(title: str, points: Mapping[str, Distribution], note: str) -> Chart:

@@ -5,7 +5,7 @@
 (() => {
 	const SVG = "http://www.w3.org/2000/svg";
 	const COLOURS = 8, DASHES = ["", "7 3", "7 3 2 3", "2 3"], TOLD = 10;
-	const LEFT = 58, RIGHT = 12, TOP = 10, BOTTOM = 44;
+	const LEFT = 58, RIGHT = 14, TOP = 26, BOTTOM = 40;
 
 	const make = (parent, name, attributes = {}, text = "") => {
 		const svg = ["svg", "g", "path", "line", "rect", "circle", "text"].includes(name);
@@ -104,11 +104,11 @@
 			const atY = (p) => spanY[0] + ((height - BOTTOM - p) / (height - TOP - BOTTOM)) * (spanY[1] - spanY[0]);
 			return { width, height, shown, spanX, spanY, atX, atY, x: (v) => px(fx(v)), y: (v) => (v === null ? NaN : py(fy(v))), backX, backY };
 		};
-		const path = (points) => {
+		const path = (points, steps = false) => {
 			let text = "", pen = "M";
 			for (const [x, y] of points) {
 				if (!Number.isFinite(x) || !Number.isFinite(y)) { pen = "M"; continue; }
-				text += pen + x.toFixed(1) + " " + y.toFixed(1);
+				text += (steps && pen === "L" ? "H" + x.toFixed(1) + "V" : pen + x.toFixed(1) + " ") + y.toFixed(1);
 				pen = "L";
 			}
 			return text;
@@ -123,20 +123,21 @@
 			frame.setAttribute("viewBox", `${inner.x} ${inner.y} ${inner.width} ${inner.height}`);
 			for (const v of ticksOf(chart.x, ...plot.spanX, width / 90)) {
 				make(frame, "line", { x1: plot.x(v), x2: plot.x(v), y1: TOP, y2: height - BOTTOM, class: "grid" });
-				make(svg, "text", { x: plot.x(v), y: height - BOTTOM + 16, "text-anchor": "middle" }, chart.x.percentile ? percentile(v) : number(v));
+				const end = plot.x(v) > width - 30;
+				make(svg, "text", { x: end ? width : plot.x(v), y: height - BOTTOM + 16, "text-anchor": end ? "end" : "middle" }, chart.x.percentile ? percentile(v) : number(v));
 			}
 			for (const v of ticksOf(chart.y, ...plot.spanY, 6)) {
 				make(frame, "line", { x1: LEFT, x2: width - RIGHT, y1: plot.y(v), y2: plot.y(v), class: "grid" });
 				make(svg, "text", { x: LEFT - 6, y: plot.y(v) + 4, "text-anchor": "end" }, chart.y.percentile ? percentile(v) : number(v));
 			}
 			make(svg, "text", { x: LEFT + inner.width / 2, y: height - 8, "text-anchor": "middle", class: "axis" }, chart.x.label);
-			make(svg, "text", { x: -(TOP + inner.height / 2), y: 12, transform: "rotate(-90)", "text-anchor": "middle", class: "axis" }, chart.y.label);
+			make(svg, "text", { x: 2, y: 14, class: "axis" }, chart.y.label);
 			for (const { series, index } of plot.shown) {
 				const at = (key) => series.x.map((x, i) => [plot.x(x), plot.y(series[key][i])]);
 				const curve = make(frame, "g", { class: "s" + (index % COLOURS) });
 				if (series.low && series.high) make(curve, "path", { class: "band", d: path([...at("high"), ...at("low").reverse()]) });
-				make(curve, "path", { class: "curve", d: path(at("y")), "stroke-dasharray": DASHES[Math.floor(index / COLOURS) % DASHES.length] });
-				if (series.x.length <= 60) for (const [x, y] of at("y")) if (Number.isFinite(x + y)) make(curve, "circle", { cx: x, cy: y, r: 2.5 });
+				if (series.joined) make(curve, "path", { class: "curve", d: path(at("y"), series.steps), "stroke-dasharray": DASHES[Math.floor(index / COLOURS) % DASHES.length] });
+				if (!series.joined || (series.x.length <= 60 && !series.steps)) for (const [x, y] of at("y")) if (Number.isFinite(x + y)) make(curve, "circle", { cx: x, cy: y, r: 2.5 });
 			}
 			plot.marks = make(frame, "g", { class: "marks" });
 			buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(!hidden.has(index))));
@@ -167,7 +168,7 @@
 			tip.style.left = right ? "" : `${x + 14}px`;
 			tip.style.right = right ? `${plot.width - x + 14}px` : "";
 			tip.style.maxWidth = `${(right ? x : plot.width - x) - 20}px`;
-			tip.style.top = `${svg.offsetTop + TOP}px`;
+			tip.style.top = `${svg.getBoundingClientRect().top - area.getBoundingClientRect().top + TOP}px`;
 		};
 		const place = (event) => {
 			const box = svg.getBoundingClientRect();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// <table data-sort>: a heading sorts (again: the other way), by `data-value` of a cell or the first number in it; a field
+// A table with data-sort: a heading sorts (again: the other way), by `data-value` of a cell or the first number in it; a field
 // above filters rows. Of long tables only so many rows stand in the page at a time, so that 10,000 stay quick.
 "use strict";
 (() => {
-	const SHOWN = 200, FEW = 6;
+	const SHOWN = 200, FEW = 12;
 
 	const valueOf = (cell) => {
 		const text = cell ? (cell.dataset.value ?? cell.textContent).trim() : "";

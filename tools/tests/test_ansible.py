@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from xdplab.cli.inventory import inventory
+from xdplab.forwarders.ovs_builds import OFFLOADING
 from xdplab.model import InputError, TestbedSpec
 from xdplab.testbed import read_testbed
 from xdplab.tools import project_root
@@ -101,16 +102,20 @@ def test_a_testbed_without_machines_is_refused() -> None:
 
 def test_b_gets_every_package_that_forwarders_and_their_builds_need() -> None:
     listed = (project_root() / "ci" / "packages.txt").read_text(encoding="utf-8")
-    sections = dict(re.findall(r"^# (forwarders|ovs/build)\n((?:[^#\n]+\n)+)", listed, re.MULTILINE))
+    sections = dict(
+        re.findall(r"^# (forwarders|ovs/build|ovs/build --series xdp)\n((?:[^#\n]+\n)+)", listed, re.MULTILINE)
+    )
+    assert len(sections) == 3
     needed = {line for text in sections.values() for line in text.split()}
     assert len(needed) >= 8
     build = (project_root() / "ovs" / "build").read_text(encoding="utf-8")
-    table = re.search(r"^BUILD_NEEDS = \{(.*?)^\}", build, re.MULTILINE | re.DOTALL)
-    assert table
-    needed |= set(re.findall(r'^    "([^"]+)":', table.group(1), re.MULTILINE))
+    for table in re.findall(r"^(?:BUILD|XDP)_NEEDS = \{(.*?)^\}", build, re.MULTILINE | re.DOTALL):
+        needed |= set(re.findall(r'^    "([^"]+)":', table, re.MULTILINE))
+    assert {"gcc", "clang"} <= needed
     given = yaml.safe_load((ANSIBLE / "group_vars" / "role_b.yml").read_text(encoding="utf-8"))
     everywhere = yaml.safe_load((ANSIBLE / "group_vars" / "all.yml").read_text(encoding="utf-8"))
     assert needed - {*given["xdplab_more_packages"], *everywhere["xdplab_packages"]} == set()
+    assert OFFLOADING in [f"{each['base']}-{each['series']}" for each in given["xdplab_builds"]]
 
 
 def test_packages_by_state() -> None:

@@ -127,12 +127,15 @@ def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
     cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDPLAB_BPF_DIR", str(tmp_path))
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
     found = {check["name"]: check for check in cli("doctor", "--json").json()}
     assert {"root", "kernel", "cpus", "testbed", "ip", "ethtool", "xdpgen", "xdpfwd", "namespaces"} <= found.keys()
     assert {check["state"] for check in found.values()} <= {"ok", "optional", "missing"}
     assert (found["xdpgen"]["state"], found["xdpgen"]["found"]) == ("missing", "not built")
     assert found["xdpgen"]["mend"] == "make -C bpf"
     assert all(bool(check["mend"]) == (check["state"] != "ok") for check in found.values() if check["name"] != "root")
+    assert found["OVS with flows in XDP"]["state"] == "optional"
+    assert found["OVS with flows in XDP"]["mend"] == "WITH_OFFLOADING_OVS=1 ci/setup"
 
 
 def test_doctor_is_exit_code_2_when_something_is_missing(

@@ -13,6 +13,16 @@ SUITE = """AT_CHECK([ovs-vsctl --no-wait init -- set bridge])
 ovs-vsctl --no-wait initial
 ethtool -K p0 txvlan off
   /netdev_linux.*obtaining netdev stats via vport failed/d
+ovs-vsctl del-port ovs-p0
+at_fn_check "ovs-vsctl del-port ovs-p0"
+at_help_all="1;system-afxdp.at:3;AF_XDP - ping;afxdp;
+2;system-afxdp.at:9;AF_XDP - netdev-afxdp/show;afxdp show;
+3;system-traffic.at:1;datapath - ping;;
+"
+"""
+RAN = """#!/bin/bash
+echo "%s" > "$0".log
+exit %d
 """
 
 
@@ -32,13 +42,51 @@ def tree(tmp_path: Path) -> Path:
 
 def test_each_test_runs_with_flows_in_xdp_on_demand(ovs_check: ModuleType, tree: Path) -> None:
     plain = ovs_check.generate(tree, "suite").read_text(encoding="utf-8").splitlines()
-    assert (plain[0], plain[2]) == tuple(SUITE.splitlines()[::2])
+    assert (plain[0], plain[2]) == tuple(SUITE.splitlines()[0:3:2])
     assert plain[3].endswith(ovs_check.ALLOWED_LOG[0])
     offloaded = ovs_check.generate(tree, "suite", True).read_text(encoding="utf-8").splitlines()
     assert "init -- set Open_vSwitch . other_config:hw-offload=true -- set bridge" in offloaded[0]
     assert offloaded[1] == plain[1]
     assert offloaded[2] == "ethtool -K p0 txvlan off rxvlan off gro on"
-    assert offloaded[3:] == plain[3:]
+    offloaded.remove(ovs_check.OFFLOADED_LOG)
+    assert offloaded[3:7] == plain[3:7]
+    assert offloaded[7].startswith("ovs-vsctl del-port ovs-p0 && for i in 1 2 3 4 5 6 7 8 9; do ip link show ovs-p0 |")
+    assert offloaded[8:] == plain[8:]
+
+
+def test_the_test_of_what_sockets_count_does_not_run_with_flows_in_xdp(ovs_check: ModuleType, tree: Path) -> None:
+    suite = ovs_check.generate(tree, "suite")
+    assert ovs_check.system_tests(suite, everything=False, offload=False) == ["1", "2"]
+    assert ovs_check.system_tests(suite, everything=False, offload=True) == ["1"]
+    assert ovs_check.system_tests(suite, everything=True, offload=True) == ["1", "3"]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "passed"),
+    [
+        ("All 15 tests were successful.", 0, True),
+        ("2 tests were successful.", 0, True),
+        ("1 test was successful.", 0, True),
+        ("0 tests were successful.", 0, False),
+        ("ERROR: 2 tests were run,", 1, False),
+        ("", 0, False),
+    ],
+)
+def test_a_testsuite_that_ran_nothing_has_not_passed(
+    ovs_check: ModuleType,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    said: str,
+    code: int,
+    passed: bool,
+) -> None:
+    suite = tree / "tests" / "suite"
+    suite.write_text(RAN % (said, code), encoding="utf-8")
+    monkeypatch.setattr(ovs_check, "CAGE", ())
+    monkeypatch.setattr(ovs_check, "ISOLATED", 'exec "$@"')
+    assert ovs_check.run_suite(tree, suite, ["4-7"]) is passed
+    assert ("ran no test" in capfd.readouterr().err) is (not passed and not code)
 
 
 def test_flows_in_xdp_need_their_series() -> None:

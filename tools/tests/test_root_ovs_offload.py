@@ -16,7 +16,7 @@ from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
 
-BUILDS = ("3.1.0-xdp", OFFLOADING)
+BUILDS = (OFFLOADING, "4.0.0-xdp")
 STOCK_DAEMON = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
 

@@ -92,9 +92,11 @@ def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
 
 def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
     """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
+    several_jobs = len({point.pipeline for point in points}) > 1
     several_paths = len({point.path for point in points}) > 1
     return [
         Column("forwarder", "forwarder", lambda point: point.forwarder, str),
+        *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
         *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
         Column("mode", "mode", lambda point: point.mode or None, str),
         Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str),

@@ -4,7 +4,7 @@
 import time
 
 from xdplab.cli.check import Check, check
-from xdplab.forwarders.ovs_builds import build_facts, find_build, missing
+from xdplab.forwarders.ovs_builds import OFFLOADING, build_facts, find_build, missing
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
@@ -12,7 +12,7 @@ from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, version_of, why_no_tap
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, build_gap
 
 _CPU = "/sys/devices/system/cpu"
 #: Programs that move interrupts, change CPU settings or take interfaces while a run lasts.
@@ -45,6 +45,7 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
         found += [
             _ovs(host, "Open vSwitch", "stock", OvsAfxdp.daemon, "openvswitch-switch"),
             _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, ""),
+            offloading_ovs(host, _PROVISION),
             _ovs(host, "OVS-DPDK", "stock", OvsDpdk.daemon, "openvswitch-switch-dpdk"),
             tap(host),
             _testpmd(host),
@@ -85,12 +86,17 @@ def _install(*packages: str) -> str:
     return f"apt-get install {' '.join(packages)} on that host, or everything with {_PROVISION}"
 
 
-def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str) -> Check:
+def offloading_ovs(host: Host, mend: str) -> Check:
+    """The build that `flow_offload` takes."""
+    return _ovs(host, "OVS with flows in XDP", OFFLOADING, OvsAfxdp.daemon, "", mend)
+
+
+def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, mend: str = _PROVISION) -> Check:
     """The build's own words, with the patches it was made with: what a study would measure."""
     build = find_build(build_name, daemon)
     absent = missing(host, build, package)
     if absent is not None:
-        mend = _install(package) if package else _PROVISION
+        mend = _install(package) if package else mend
         return check(name, False, absent.partition(";")[0], mend, required=False, host=host.name)
     facts = build_facts(host, build)
     patches = f", {len(facts['patches'])} patches, key {facts['key']}" if "patches" in facts else ""
@@ -128,7 +134,7 @@ def _own_program(host: SshHost, name: str, question: list[str]) -> Check:
     """Whether our program starts there: it needs libbpf, libxdp and libjansson of the right version."""
     local = bpf_program(name)
     if local is None:
-        return check(name, False, "not built here", "make -C bpf", host=host.name)
+        return check(name, False, *build_gap(), host=host.name)
     try:
         path = host.program(local)
         done = host.run([path, *question], check=False)

@@ -125,13 +125,14 @@ def latency_plots(
     from xdplab.report.plots import repetition_plot  # matplotlib: 0.3 s
 
     plots = []
-    for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
-        group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
+    for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
+        group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
         curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
         told = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
         plots.append(
             {
-                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}",
+                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}"
+                + (f", pipeline {work}" if work != "cross" else ""),
                 "distribution": Page.chart(distribution_chart("cumulative distribution of latency", curves, told)),
                 "density": Page.chart(
                     density_chart("kernel density of latency", curves, "Kernel density over log latency.")

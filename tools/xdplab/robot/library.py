@@ -101,6 +101,11 @@ class XdplabLibrary:
         """The same where a forwarder has several points: skip when none of them is supported here."""
         self._case(title, [summary for summary in self._summaries if summary.forwarder == title])
 
+    @keyword
+    def work_was_measured(self, pipeline: str) -> None:
+        """Pass when every forwarder that can do this pipeline was measured; skip when none of them can here."""
+        self._case(pipeline, [summary for summary in self._summaries if summary.pipeline == pipeline])
+
     def _case(self, title: str, points: Sequence[PointSummary]) -> None:
         if not points:
             raise SkipExecution(f"{title} is not part of this study")

@@ -31,7 +31,9 @@ def borrowed(testbed: str) -> Iterator[str]:
     try:
         from pabot.pabotlib import PabotLib
     except ImportError:
-        raise InputError("testbed pool: pabot is not installed; `ci/setup` installs it") from None
+        raise InputError(
+            "testbed pool: pabot is not installed; `pip install robotframework-pabot` installs it"
+        ) from None
     nobody = "start the suites with `make pool POOL=FILE` (docs/hosts.md)"
     if not BuiltIn().get_variable_value("${PABOTLIBURI}"):
         raise InputError(f"testbed pool: {nobody}")

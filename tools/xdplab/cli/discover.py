@@ -62,7 +62,10 @@ def where(
         print("\n".join(f"{each:<9} {path}" for each, path in places.items()))
         return
     if name not in places:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(places)}")
+        from xdplab.model import InputError
+        from xdplab.model.errors import meant
+
+        raise InputError(f"where: {name!r}: unknown{meant(name, places)}; there are {', '.join(places)}")
     print(places[name])
 
 

@@ -37,7 +37,7 @@ from xdplab.runner.place import dut_of, tester_ports_of
 from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
-from xdplab.tools import project_root
+from xdplab.tools import checkout
 
 #: What VPP prints of everything that its configuration says (VPP 26.10); the lines of interest, by a pattern.
 _IN_USE = {
@@ -94,7 +94,7 @@ def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, te
         raise InputError(f"record vpp: {reason}")
     spec = embedded_testbed("vpp", testbed)
     release = installed_version(LocalHost(), found)
-    folder = output or project_root() / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
+    folder = output or (checkout() or Path.cwd()) / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
     folder.mkdir(parents=True, exist_ok=True)
     recover(spec)
     built = open_testbed(spec)

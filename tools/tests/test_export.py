@@ -130,6 +130,16 @@ def test_a_junit_test_passes_only_where_a_run_would() -> None:
     assert "p50 1 µs" in found["fake"].system_out
 
 
+def test_points_that_differ_in_what_is_done_with_a_frame_keep_apart() -> None:
+    other = Point.model_validate({**A.model_dump(), "pipeline": "route"})
+    run, trials = run_record(A, other), [trial(A), trial(other)]
+    rows = table(exported("csv", run, trials).decode())
+    assert {row["point_id"]: row["pipeline"] for row in rows} == {A.id: "cross", other.id: str(other.pipeline)}
+    assert len(metrics(exported("openmetrics", run, trials).decode())["xdplab_p50_seconds"]) == 2
+    names = cases(exported("junit", run, trials))
+    assert [name.split(", ", 3)[3:] for name in names] == [[], [f"pipeline={other.pipeline}"]]
+
+
 def test_words_from_outside_stay_words() -> None:
     bad = labelled(HOSTILE)
     run = run_record(bad, SLOW, unsupported={SLOW.id: HOSTILE})

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from lab.browser import PROGRAM as CHROMIUM
 from lab.command import Done
 from lab.records import environment, point, run_record, trial
 
@@ -24,7 +25,6 @@ from xdplab.results import RunFolder
 DATA = Path(__file__).parent / "data"
 STORED = {"first": DATA / "stored-run", "sockets": DATA / "stored" / "breakdown", "search": DATA / "stored" / "rfc2544"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
-CHROMIUM = shutil.which("chromium")
 A = point("fake")
 
 
@@ -237,3 +237,21 @@ def test_a_page_that_asks_for_a_network_would_be_seen(tmp_path: Path) -> None:
     page.write_text('<script src="http://example.invalid/x.js"></script>', encoding="utf-8")
     _, asked, _ = opened(page.as_uri(), tmp_path)
     assert asked == ["http://example.invalid/x.js"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
+@pytest.mark.timeout(300)
+def test_a_point_beyond_the_rows_that_are_shown_can_be_chosen(
+    cli: Callable[..., Done], results: Path, tmp_path: Path
+) -> None:
+    many = [point(f"fake:seed={n}") for n in range(205)]
+    (results / "many").mkdir(parents=True)
+    folder = RunFolder(results / "many")
+    folder.head(run_record(*many))
+    for each in many:
+        folder.append(trial(each))
+    (results / "many" / "report.html").write_text("its report", encoding="utf-8")
+    assert cli("site", tmp_path / "site").code == 0
+    dom, *_ = opened(f"{(tmp_path / 'site' / 'index.html').as_uri()}#1.{many[-1].id}", tmp_path)
+    assert f'data-point="{many[-1].id}"' not in dom
+    assert re.search(r'<path class="curve" d="M\d', dom[dom.index('id="overlay"') :])

@@ -77,6 +77,8 @@ class ExportRow(Model):
     path: str
     #: What a latency is on this path: `one-way` or `round trip`.
     quantity: str
+    #: What the forwarder does with a frame: `cross` hands it to the other port.
+    pipeline: str
     #: Size of a frame with its 4-byte FCS, or `imix`.
     frame_bytes: str
     #: Knob -> value that was asked for, a JSON object.
@@ -160,7 +162,17 @@ def export_rows(run: RunRecord, points: Sequence[PointSummary]) -> list[ExportRo
 
 
 def _of_point(run: RunRecord, side: PointSummary, point: PointSummary, part: str) -> dict[str, Any]:
-    plain = ("point_id", "forwarder", "mode", "path", "quantity", "offered_pps", "achieved_pps", "loss_ratio")
+    plain = (
+        "point_id",
+        "forwarder",
+        "mode",
+        "path",
+        "quantity",
+        "pipeline",
+        "offered_pps",
+        "achieved_pps",
+        "loss_ratio",
+    )
     return {
         **{key: getattr(side, key) for key in (*plain, "repetitions", "clean")},
         "tester": point.tester or run.study.tester,

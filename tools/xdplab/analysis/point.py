@@ -112,6 +112,12 @@ class PointSummary(Model):
     beside: dict[str, "PointSummary"] = {}
 
     @property
+    def settings(self) -> list[str]:
+        """What tells it from other points of its forwarder, path and frame size, each as `name=value`."""
+        pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
+        return [f"{key}={value}" for key, value in {**pipeline, **self.levels, **self.knobs}.items()]
+
+    @property
     def repeats(self) -> str:
         """`5`, or `2 clean of 5`."""
         return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"

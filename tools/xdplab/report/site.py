@@ -70,8 +70,7 @@ class _Point:
 
     @property
     def settings(self) -> str:
-        levels = {**self.summary.levels, **self.summary.knobs}
-        return ", ".join(filter(None, [self.summary.mode, *(f"{key}={value}" for key, value in levels.items())]))
+        return ", ".join(filter(None, [self.summary.mode, *self.summary.settings]))
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ def _curves(run: SiteRun, trials: Sequence[TrialRecord]) -> dict[str, Any]:
 
 
 def _called(run: SiteRun, summary: PointSummary) -> str:
-    settings = "".join(f", {key}={value}" for key, value in {**summary.levels, **summary.knobs}.items())
+    settings = "".join(f", {setting}" for setting in summary.settings)
     told = [f"{summary.frame_bytes} bytes", run.name, lost(summary), summary.status if summary.status != "ok" else ""]
     return f"{summary.forwarder}{settings}, {', '.join(filter(None, told))}"
 
@@ -179,7 +178,7 @@ def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
     of = figure(found.metric)
     points = {s.point_id: s for run in runs for s in run.read.summaries}
     summary = points[found.point_id]
-    settings = "".join(f", {key}={value}" for key, value in {**summary.levels, **summary.knobs}.items())
+    settings = "".join(f", {setting}" for setting in summary.settings)
     title = f"{found.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}: {of.name}"
     numbers = list(range(1, len(found.runs) + 1))
     mean, low, high = ([getattr(run, key) / of.per for run in found.runs] for key in ("mean", "low", "high"))

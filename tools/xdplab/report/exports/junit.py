@@ -43,7 +43,7 @@ def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[Expo
 
 
 def _case(run: RunRecord, point: PointSummary) -> Element:
-    settings = "".join(f", {key}={value}" for key, value in {**point.levels, **point.knobs}.items())
+    settings = "".join(f", {setting}" for setting in point.settings)
     tester = f", {point.tester}" if point.tester else ""
     name = f"{point.forwarder}, {point.path}, {point.frame_bytes} bytes{settings}{tester}"
     case = Element("testcase", name=_xml(name), classname=_xml(f"{run.study.name}.{run.testbed.name}"), time="0")

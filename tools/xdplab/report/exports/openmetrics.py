@@ -12,7 +12,7 @@ from xdplab.model import RunRecord
 #: Labels that tell a row from all others.
 _LABELS = (
     *("run_id", "study", "testbed", "tester", "method", "point_id", "forwarder", "levels", "part", "mode", "path"),
-    *("quantity", "frame_bytes", "knobs"),
+    *("quantity", "pipeline", "frame_bytes", "knobs"),
 )
 _STATES = ("ok", "disturbed", "partial", "failed", "unsupported", "not measured")
 _COUNTS = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which forwarder for which work: two forwarders compared at each pipeline, all of them one family (Holm)."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,8 @@ def answer_by_pipeline(
     metric = next((figure(one.metric) for one in compared.values()), None)
     named = any(one.better is not None for one in compared.values())
     about = f"{wanted[0]} against {wanted[1]}" + (f", {metric.name}" if metric else "")
-    return {"sentence": f"{about}, by work: {'; '.join(_parts(found))}.", "said": named}
+    first = next(iter(compared.values()), None)  # whose reference the table's ratios are of
+    return {"sentence": f"{about}, by work: {'; '.join(_parts(found))}.", "said": named, "comparison": first}
 
 
 def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
@@ -53,13 +55,18 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
         if isinstance(one, str):
             unsaid.setdefault(one, []).append(work)
         elif one.hindrances:
-            unsaid.setdefault(f"no winner can be named, {one.hindrances[0]}", []).append(work)
+            unsaid.setdefault(one.hindrances[0], []).append(work)
         elif one.better is None:
             alike.append(f"{work} ({one.text()})")
         else:
             parts.append(f"{work} {_ratio(one)}")
     parts += [f"cannot be told apart in {', '.join(alike)}"] if alike else []
-    return parts + [f"{', '.join(works)}: {why}" for why, works in unsaid.items()]
+    if len(unsaid) > 1:
+        why = max(unsaid, key=lambda each: len(unsaid[each]))
+        unsaid = {
+            f"{why} (so {', '.join(unsaid[why])}; the others for other reasons)": [*itertools.chain(*unsaid.values())]
+        }
+    return parts + [f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items()]
 
 
 def _ratio(found: Comparison) -> str:

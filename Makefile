@@ -10,6 +10,7 @@ latency: setup # sets the machine up, measures every forwarder, writes results/l
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"
 
+test: export WITH_BROWSER := 1
 test: setup # all tests and checks
 	ci/check
 

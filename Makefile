@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
-.PHONY: help latency test ssh-suites nic-test pool provision undo report setup clean
+.PHONY: help latency test docs wheel ssh-suites nic-test pool provision undo report setup clean
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -10,8 +10,16 @@ latency: setup # sets the machine up, measures every forwarder, writes results/l
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"
 
+test: export WITH_BROWSER := 1
 test: setup # all tests and checks
 	ci/check
+
+docs: setup # build/docs/index.html: the documents as pages, with a reference made of the code
+	.venv/bin/mkdocs build
+
+wheel: setup # dist/: xdplab for who has no checkout, and the sources it is made of
+	.venv/bin/python -c 'from setuptools import build_meta as b; b.build_sdist("dist")'
+	.venv/bin/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation -w dist dist/xdplab-*.tar.gz
 
 ssh-suites: setup # two suites against three hosts behind sshd, which are network namespaces of this machine
 	.venv/bin/python tools/tests/lab/sshlab.py run .venv/bin/robot --outputdir results/robot \
@@ -37,5 +45,5 @@ setup: # installs and builds what is missing
 	@ci/setup
 
 clean: # removes what was built, and .venv
-	rm -rf build .venv
+	rm -rf build dist .venv
 	$(MAKE) -C bpf clean

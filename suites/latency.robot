@@ -30,6 +30,7 @@ ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp ovs-afpacket"; 
 ${TESTER}         ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
 ${RATE}           ${EMPTY}    # probes per second, or a share of the tester's calibrated top rate: 80%
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
+${PIPELINE}       ${EMPTY}    # what the switch does: bridge, route:1000, acl:100x8, nat ...; empty: it joins two ports
 ${DURATION}       ${EMPTY}    # seconds per trial
 ${REPETITIONS}    ${EMPTY}
 
@@ -68,5 +69,6 @@ Run The Study
     ...    forwarders=${forwarders}
     ...    traffic.probe_pps=${RATE}
     ...    traffic.frame_bytes=${FRAME_SIZE}
+    ...    pipeline=${PIPELINE}
     ...    method.duration_s=${DURATION}
     ...    repetitions=${REPETITIONS}

@@ -147,6 +147,15 @@ class Storm:
             time.sleep(0.05)
         self.disturbed += time.monotonic() - began > FORWARD_WITHIN_S + 0.3
 
+    def settled_descriptors(self) -> Counter[str]:
+        """The open descriptors of the daemon without the connections of the moment, which it may be late to close."""
+        descriptors = self.switch.descriptors()
+        deadline = time.monotonic() + SETTLE_S
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            descriptors &= self.switch.descriptors()
+        return descriptors
+
     def check_descriptors(self, before: Counter[str]) -> None:
         """The daemon must have the open descriptors it had; connections of the moment may take a while to close."""
         deadline = time.monotonic() + 10
@@ -169,7 +178,7 @@ class Storm:
     def run(self) -> None:
         """All changes, with traffic and checks between them."""
         self.check()
-        before = self.switch.descriptors()
+        before = self.settled_descriptors()
         with statistics(self.switch):
             while len(self.done) < self.options.changes:
                 self.changes.harmless = not self.changes.harmless

@@ -53,7 +53,7 @@ def test_what_a_tester_adds_is_told_apart_from_what_it_changes(results: Path) ->
     assert answer(record, summaries).sentence == found.sentence
     page = render(record, trials)
     assert "Do fake and biased-fake agree?" in page
-    assert page.count("<svg") == 4  # the direct link beside the three of the paths
+    assert page.count("<svg") == 5  # the direct link, the three of the paths, the course of the trials
     biased = prepared.testers[1]
     assert isinstance(biased, BiasedFake)
     assert biased.closed >= 2  # after its calibration, and whenever the other one measured

@@ -11,6 +11,7 @@ from lab.command import Done
 from test_repeats import Told
 
 from xdplab import app
+from xdplab.hosts import LocalHost
 from xdplab.model import Calibration
 from xdplab.report import render
 from xdplab.results import find_run
@@ -27,8 +28,10 @@ class Listener(Told):
 
 @pytest.fixture(autouse=True)
 def program(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The fake tester says what it is made of, which a test may change, and reports are not drawn."""
+    """The fake tester says what it is made of, which a test may change; reports are not drawn; nothing is stolen."""
     parts = {"program": "digest"}
+    at_first = calibrations.cpu_ticks(LocalHost())
+    monkeypatch.setattr(calibrations, "cpu_ticks", lambda host: at_first)
     monkeypatch.setattr(FakeTester, "identity", lambda self: parts)
     monkeypatch.setattr("xdplab.app.write_report", lambda *_: None)
     return parts

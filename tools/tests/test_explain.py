@@ -127,6 +127,12 @@ def test_a_file_goes_before_a_name(cli: Callable[..., Done], tmp_path: Path, mon
     assert "2 points" in cli("run", "latency.yaml", "--dry-run").out
 
 
+def test_a_place_is_told_and_another_refused(cli: Callable[..., Done]) -> None:
+    assert cli("where", "studies").out.strip() == str(ROOT / "suites" / "studies")
+    assert len(cli("where").out.splitlines()) == 9
+    cli("where", "suite").refused("where: 'suite': unknown", "did you mean 'suites'?", "there are suites, studies")
+
+
 def leaves(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     inner = getattr(command, "commands", None)
     if inner is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the README does what it says: the make targets exist, all others are run here, in order."""
+"""Every command of the README and of its sequels does what it says: make targets exist, others are run in order."""
 
 import os
 import re
@@ -11,27 +11,50 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = "README.md"
+#: As a reader comes by them: later commands read the results of earlier ones.
+PAGES = (README, "docs/tutorial.md", "docs/suites.md")
+#: Commands of these run elsewhere: page -> test.
+ELSEWHERE = {"docs/install.md": "test_wheel.py"}
 
 
-def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def commands(*pages: str) -> list[str]:
+    """Each once, in order."""
+    blocks = [block for page in pages for block in re.findall(r"```sh\n(.*?)```", text_of(page), re.DOTALL)]
     lines = [re.sub(r"\s{2,}#.*", "", line).strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line]
+    return [*dict.fromkeys(line for line in lines if line)]
+
+
+ALL = commands(*PAGES)
+
+
+def test_the_readme_is_short_enough_for_a_stranger() -> None:
+    assert len(text_of(README).splitlines()) <= 120
+
+
+def test_no_page_has_commands_that_no_test_runs() -> None:
+    others = [f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md") if f"docs/{path.name}" not in PAGES]
+    assert {page for page in others if commands(page)} == set(ELSEWHERE)
+    tests = {page: (Path(__file__).parent / test).read_text(encoding="utf-8") for page, test in ELSEWHERE.items()}
+    assert [page for page, text in tests.items() if Path(page).name not in text] == []
 
 
 def test_the_readme_shows_both_commands() -> None:
-    assert {"make latency", "make test"} <= set(commands())
+    assert {"make latency", "make test"} <= set(commands(README))
 
 
-@pytest.mark.parametrize("target", [line.split()[1] for line in commands() if line.startswith("make ")])
+@pytest.mark.parametrize("target", [line.split()[1] for line in ALL if line.startswith("make ")])
 def test_make_targets_exist(target: str) -> None:
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
 
-OTHERS = [line for line in commands() if not line.startswith("make ") and line != ". .venv/bin/activate"]
+OTHERS = [line for line in ALL if not line.startswith("make ") and line != ". .venv/bin/activate"]
 
 
 def test_suites_and_commands_are_shown() -> None:

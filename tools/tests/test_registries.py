@@ -31,7 +31,9 @@ def test_every_tester_and_knob_has_its_own_name() -> None:
 
 
 def test_unknown_names_list_the_known_ones() -> None:
-    with pytest.raises(InputError, match=r"forwarder 'ovs': unknown; .*there are fake, linux-bridge, nf, ovs-afpacket"):
+    with pytest.raises(
+        InputError, match=r"forwarder 'ovs': unknown; .*there are fake, linux-bridge, linux-router, nf, "
+    ):
         make_forwarder(ForwarderSpec(name="ovs"))
     with pytest.raises(InputError, match=r"tester 'trexx': unknown; did you mean 'trex'\?; there are"):
         testers.make_tester("trexx")

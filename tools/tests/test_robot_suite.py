@@ -5,12 +5,14 @@ import re
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import yaml
 from lab import studies
 from lab.command import BIN, environment
 
+from xdplab.robot import pool
 from xdplab.tools import project_root
 
 SUITES = project_root() / "suites"
@@ -74,6 +76,36 @@ def test_a_suite_of_what_this_machine_has_not_got_is_skipped_with_the_reason(tmp
     assert {status for status, _ in tests.values()} == {"SKIP"}
     assert all("nothing can be measured here: fake-switch_is_not_installed" in message for _, message in tests.values())
     assert not results.exists() or list(results.iterdir()) == []
+
+
+def test_the_log_has_tables_the_picture_and_links_that_move_with_it(tmp_path: Path, results: Path) -> None:
+    label = "a <b>&\"'"
+    one = fake_study(tmp_path, "figures", {"ovs-afxdp": {"capacity_pps": 1e6}, label: {"capacity_pps": 5e5}})
+    two = fake_study(tmp_path, "ablation", {"stock": {}, "patched": {}}, answer=["patched", "stock"])
+    robot(tmp_path, "ovs_comparison.robot", FIGURES=one, ABLATION=two, REPETITIONS="1")
+    root = ET.parse(tmp_path / "robot" / "output.xml").getroot()
+    html = [each.text or "" for each in root.iter("msg") if each.attrib.get("html") == "true"]
+    whole = [each for each in html if "<a href=" in each]
+    assert len(whole) == 2
+    for text in whole:
+        assert re.search(r"<tr><th[^>]*>forwarder</th>.*NDR kpps", text)
+        assert text.count("<svg") == text.count("</svg>") == 1
+        (link,) = re.findall(r'<a href="([^"]*)">', text)
+        assert (tmp_path / "robot" / unquote(link)).resolve().is_file()
+        assert not link.startswith(("/", "file:"))
+        assert f"[{link}|report.html]" in {each.text for each in root.iter("meta")}
+        assert str(results) not in text
+    assert "a &lt;b&gt;&amp;&#34;&#39;" in "".join(html)
+    assert not any(label in text or "<script" in text or "file://" in text for text in html)
+    own = [text for text in html if text not in whole]
+    assert any("<td" in text and "patched" in text and "stock" not in text for text in own)  # the row of a forwarder
+
+
+def test_the_log_of_pabot_is_above_those_of_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pool.log_folder() is None
+    for folder, expected in (("/x/robot", "/x/robot"), ("/x/robot/pabot_results/0", "/x/robot")):
+        monkeypatch.setattr(pool.BuiltIn, "get_variable_value", lambda self, name, folder=folder: folder)
+        assert pool.log_folder() == Path(expected)
 
 
 def fake_study(tmp_path: Path, name: str, forwarders: dict[str, dict[str, object]], **changes: object) -> str:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who stalls a sender on veth: the forwarder's receive half on its core, or a process that takes the core away."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +22,17 @@ STUDY: dict[str, Any] = {
     # only stalls are judged, and those of a machine that other tests share do not count
     "disturbance": {"max_stalled_share": 0.25, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0},
 }
+
+
+@contextmanager
+def busy_loop(cpu: int) -> Iterator[None]:
+    """A process that takes half of a CPU from whatever else runs there."""
+    loop = subprocess.Popen(["taskset", "--cpu-list", str(cpu), sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        loop.kill()
+        loop.wait()
 
 
 def judged(lab: Lab) -> list[tuple[str, float, float]]:
@@ -38,10 +52,17 @@ def test_the_receive_half_of_a_bridge_stalls_the_sender_and_is_no_disturbance(la
 
 
 def test_a_busy_loop_on_the_senders_core_is_one(lab: Lab) -> None:
-    loop = subprocess.Popen(["taskset", "--cpu-list", "0", sys.executable, "-c", "while True: pass"])
-    try:
+    with busy_loop(0):
         found = judged(lab)
-    finally:
-        loop.kill()
-        loop.wait()
     assert sum(status == "disturbed" and machine > 0.25 for status, machine, _ in found) >= 4, found
+
+
+def test_a_run_with_every_core_busy_names_no_winner(lab: Lab) -> None:
+    """Between two forwarders of which one is several times as fast, judged as every study is."""
+    study = {"forwarders": ["xdp", "linux-bridge"], "answer": ["xdp", "linux-bridge"], "tester": "xdpgen"}
+    with ExitStack() as stack:
+        for cpu in sorted(os.sched_getaffinity(0)):
+            stack.enter_context(busy_loop(cpu))
+        done = lab.run(**study, method=STUDY["method"], repetitions=3, disturbance={"max_repeats": 1})
+    assert "no winner can be named" in done.out, done
+    assert {row["disturbed"] > 0 for row in lab.rows()} == {True}

@@ -6,6 +6,7 @@ The expected figures are those of the day on which they were made.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +28,9 @@ METHODS = sorted(path.name for path in STORED.iterdir())
 WORDS = {
     "breakdown": ("Where a frame's time goes", "redirect to end"),
     "functions": ("Modes in order, and the published order", "firewall, af_xdp-poll"),
-    "micro": ("<h2>Rates</h2>", "NETDEV_XDP_ACT_XSK_ZEROCOPY"),
+    "micro": (">Rates</h2>", "NETDEV_XDP_ACT_XSK_ZEROCOPY"),
     "rfc2544": ("Throughput (RFC 2544 §26.1)", "Forwarding rate at overload"),
-    "stages": ("<h2>Stages</h2>", "time stamps: software"),
+    "stages": (">Stages</h2>", "time stamps: software"),
     "tracing": ("What the measurement costs", "static probes (USDT), recorded by perf"),
 }
 
@@ -75,6 +76,12 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
     html = RunFolder(results / name).report.read_text(encoding="utf-8")
     for words in WORDS[name]:
         assert words in html
+    ids, links = re.findall(r'\sid="([^"]*)"', html), re.findall(r'href="([^"]*)"', html)
+    assert len(ids) == len(set(ids))
+    assert {link for link in links if link.removeprefix("#") not in ids} == set()
+    assert html.count("<th") - html.count("<thead") == html.count('<th scope="col"') > 0
+    assert html.count("<caption>") == html.count("<table")
+    assert len(html.encode()) < 250_000
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import vpp_papi
+from pydantic import TypeAdapter
 from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
 from lab.startup import contradictions
@@ -19,6 +20,7 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.hosts import Completed
 from xdplab.model import CpuLayout, Path as Way
+from xdplab.model.pipeline import PipelineText
 from xdplab.testbed import Port
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"
@@ -53,9 +55,13 @@ class Playback:
     def dut(self, rundir: Path) -> Dut:
         """The recorded ports on a host that knows what was recorded of them."""
         host = PlayedHost(self)
-        ports = tuple(Port(p["role"], host, p["ifname"], p["mac"], 1500) for p in self.recorded["ports"])  # type: ignore[arg-type]
+        ports, peers = (
+            tuple(Port(p["role"], host, p["ifname"], p["mac"], 1500) for p in self.recorded.get(ends, ()))  # type: ignore[arg-type]
+            for ends in ("ports", "peers")
+        )
         layout = CpuLayout.model_validate(self.recorded["layout"])
-        return Dut(host, ports, Way.THROUGH, layout, rundir)  # type: ignore[arg-type]
+        pipeline = TypeAdapter(PipelineText).validate_python(self.recorded.get("pipeline", "cross"))
+        return Dut(host, ports, Way.THROUGH, layout, rundir, peers=peers, pipeline=pipeline)  # type: ignore[arg-type]
 
 
 class Client:

@@ -61,6 +61,10 @@ def answer(
     if own is not None:
         return own
     wanted = run.study.answer or _DEFAULT
+    if len({one.pipeline for one in summaries}) > 1:
+        from xdplab.analysis.pipelines import answer_by_pipeline
+
+        return Answer(**answer_by_pipeline(wanted, summaries, method.figures))
     ours, theirs = found = _pair(*wanted, summaries)
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
     if missing and not run.study.answer and (run.study.knobs or run.study.options or run.study.tester_options):

@@ -92,9 +92,11 @@ def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
 
 def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
     """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
+    several_jobs = len({point.pipeline for point in points}) > 1
     several_paths = len({point.path for point in points}) > 1
     return [
         Column("forwarder", "forwarder", lambda point: point.forwarder, str),
+        *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
         *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
         Column("mode", "mode", lambda point: point.mode or None, str),
         Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str),
@@ -103,6 +105,14 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
         Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
         Column("status", "status", lambda point: point.status, str),
     ]
+
+
+def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
+    """Head -> what stands below it, of the table for terminals and logs; columns that no point fills are left out."""
+    shown = [each for each in columns_of(method, points) if "terminal" in each.places]
+    table = {each.title: [each.shown(point) for point in points] for each in shown}
+    always = {"forwarder", "status"}
+    return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
 
 
 def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:

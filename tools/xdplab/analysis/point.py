@@ -30,6 +30,8 @@ class PointSummary(Model):
     quantity: str
     #: Size of a frame with its 4-byte FCS, or `imix`.
     frame_bytes: int | str
+    #: What the forwarder did with the frames, as studies write it.
+    pipeline: str = "cross"
     #: Knob -> value that was asked for.
     knobs: dict[str, Any]
     #: Where the four consumers of CPU time ran; forwarder and receiver as they were seen.
@@ -108,6 +110,12 @@ class PointSummary(Model):
     tx_drops: int = 0
     #: The same of what is measured in the same repetitions beside (`Method.beside`).
     beside: dict[str, "PointSummary"] = {}
+
+    @property
+    def settings(self) -> list[str]:
+        """What tells it from other points of its forwarder, path and frame size, each as `name=value`."""
+        pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
+        return [f"{key}={value}" for key, value in {**pipeline, **self.levels, **self.knobs}.items()]
 
     @property
     def repeats(self) -> str:

@@ -82,6 +82,7 @@ def _summary(
         path=point.path.value,
         quantity=point.path.quantity,
         frame_bytes=point.traffic.frame_bytes,
+        pipeline=str(point.pipeline),
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",
         offered_pps=known_median(trial.offered_pps for trial in chosen),

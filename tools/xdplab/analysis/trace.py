@@ -34,7 +34,8 @@ def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord],
     method, point = make_method(run.study.method), run.points[summary.point_id]
     own = [trial for trial in trials if trial.point_id == summary.point_id]
     standing = {(trial.repetition, trial.trial) for trial in counted(method, own)}
-    yield f"point {summary.point_id}: {point.title}, path {point.path.value}, {point.traffic.frame_bytes} bytes"
+    what = f"path {point.path.value}, {point.traffic.frame_bytes} bytes, pipeline {point.pipeline}"
+    yield f"point {summary.point_id}: {point.title}, {what}"
     yield f"{summary.status}{f': {summary.reason}' if summary.reason else ''}"
     for trial in own:
         yield _of_trial(trial, (trial.repetition, trial.trial) in standing)

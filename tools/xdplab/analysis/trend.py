@@ -2,6 +2,7 @@
 """Where a figure changed over a series of runs: groups of runs that are alike, by jumpavg."""
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 import jumpavg
@@ -34,6 +35,16 @@ class Stretch(Model):
     environment: dict[str, tuple[Any, Any]] = {}
 
 
+class TrendRun(Model):
+    """What a run adds to a trend: its clean repetitions, in the metric's unit."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
 class Trend(Model):
     """One metric of one point over the runs that have it."""
 
@@ -41,9 +52,25 @@ class Trend(Model):
     point_id: str
     metric: str
     stretches: tuple[Stretch, ...]
+    runs: tuple[TrendRun, ...]
 
 
-def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> list[Trend]:
+#: Name, record, summaries.
+Run = tuple[str, RunRecord, Sequence[PointSummary]]
+
+
+def all_trends(runs: Sequence[Run]) -> list[Trend]:
+    """The trends of each method, tester and testbed by themselves; runs in any order."""
+    alike: list[list[Run]] = []
+    for run in sorted(runs, key=lambda run: run[1].started):
+        own = next((each for each in alike if not _BY.intersection(what_differs(each[0][1], run[1]))), None)
+        if own is None:
+            alike.append(own := [])
+        own.append(run)
+    return [found for each in alike for found in trends(each)]
+
+
+def trends(runs: Sequence[Run]) -> list[Trend]:
     """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
 
     Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A point
@@ -64,7 +91,13 @@ def trends(runs: Sequence[tuple[str, RunRecord, Sequence[PointSummary]]]) -> lis
             ]
             if len(series) >= MIN_RUNS:
                 steps = stretches(series, figure.precision, figure.more, environment_difference)
-                found.append(Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, stretches=steps))
+                own = tuple(
+                    TrendRun(name=name, mean=fmean(values), low=min(values), high=max(values), count=len(values))
+                    for name, _, values in series
+                )
+                found.append(
+                    Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, stretches=steps, runs=own)
+                )
     return found
 
 

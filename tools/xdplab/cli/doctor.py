@@ -14,9 +14,10 @@ from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed import TestbedLock, usable_cpus
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, build_gap, checkout, setup_command
 
-_SETUP = "ci/setup"
+_OFFLOADING_BUILD = "build --base 3.1.0 --series xdp"
+_OFFLOADING = "WITH_OFFLOADING_OVS=1 ci/setup"
 
 
 def checks(spec: TestbedSpec) -> list[Check]:
@@ -24,12 +25,12 @@ def checks(spec: TestbedSpec) -> list[Check]:
     if spec.kind == "hosts":
         return hosts_checks(spec)
     found = [_root(), kernel(platform.release()), _cpus(spec), _lock(spec)]
-    found += [_program(name, _SETUP) for name in ("ip", "bridge", "ethtool", "taskset")]
+    found += [_program(name) for name in ("ip", "bridge", "ethtool", "taskset")]
     found += [_built(name) for name in ("xdpgen", "xdpfwd")]
     found += [
         _file("Open vSwitch", OvsAfxdp.daemon, required=True),
         _file("ovsdb-server", "/usr/sbin/ovsdb-server", required=True),
-        offloading_ovs(LocalHost(""), f"WITH_OFFLOADING_OVS=1 {_SETUP}"),
+        offloading_ovs(LocalHost(""), _OFFLOADING if checkout() else f"$(xdplab where ovs)/{_OFFLOADING_BUILD}"),
         tap(LocalHost(""), required=True),
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),
@@ -68,19 +69,19 @@ def _lock(spec: TestbedSpec) -> Check:
     return check("testbed", not dirty, "left by a killed run" if dirty else "free", "xdplab restore")
 
 
-def _program(name: str, mend: str) -> Check:
+def _program(name: str) -> Check:
     path = shutil.which(name)
-    return check(name, path is not None, path or "not found", mend)
+    return check(name, path is not None, path or "not found", setup_command())
 
 
 def _built(name: str) -> Check:
     path = bpf_program(name)
-    return check(name, path is not None, str(path) if path else "not built", "make -C bpf")
+    return check(name, True, str(path), "") if path else check(name, False, *build_gap())
 
 
 def _file(name: str, path: str, *, required: bool) -> Check:
     there = os.access(path, os.X_OK)
-    return check(name, there, path if there else f"{path} not found", _SETUP, required=required)
+    return check(name, there, path if there else f"{path} not found", setup_command(), required=required)
 
 
 def _veth() -> Check:

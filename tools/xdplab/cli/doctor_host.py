@@ -12,7 +12,7 @@ from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, version_of, why_no_tap
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, build_gap
 
 _CPU = "/sys/devices/system/cpu"
 #: Programs that move interrupts, change CPU settings or take interfaces while a run lasts.
@@ -134,7 +134,7 @@ def _own_program(host: SshHost, name: str, question: list[str]) -> Check:
     """Whether our program starts there: it needs libbpf, libxdp and libjansson of the right version."""
     local = bpf_program(name)
     if local is None:
-        return check(name, False, "not built here", "make -C bpf", host=host.name)
+        return check(name, False, *build_gap(), host=host.name)
     try:
         path = host.program(local)
         done = host.run([path, *question], check=False)

@@ -15,16 +15,19 @@ from typing import Annotated
 import typer
 
 from xdplab import __version__
+from xdplab.cli.bundle import bundle, import_
 from xdplab.cli.dev import dev
-from xdplab.cli.discover import explain, list_, schema
+from xdplab.cli.discover import explain, list_, schema, where
+from xdplab.cli.export import export
 from xdplab.cli.lab import lab
 from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show
+from xdplab.cli.site import site
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 cli.add_typer(dev, name="dev")
 cli.add_typer(lab, name="lab")
-for command in (merge, show, compare, report, list_, explain, schema):
+for command in (merge, show, compare, report, export, bundle, import_, site, list_, explain, where, schema):
     cli.command(command.__name__.rstrip("_"))(command)
 
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]

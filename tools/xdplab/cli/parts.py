@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from xdplab.analysis.columns import schema_of_rows
 from xdplab.app import study_files
 from xdplab.cli.dev.data_format import models_of, rows
 from xdplab.forwarders.registry import GROUP as FORWARDERS
 from xdplab.knobs import Knob, make_knob
 from xdplab.knobs.registry import GROUP as KNOBS
-from xdplab.model import InputError, Model, plugins
+from xdplab.model import InputError, Model, RunRecord, StudySpec, TestbedSpec, TrialRecord, plugins
 from xdplab.model.described import above, document
 from xdplab.model.errors import meant
 from xdplab.model.method import GROUP as METHODS
@@ -64,6 +65,18 @@ def explained(name: str) -> str:
         close = meant(name, [part.name for part in parts])
         raise InputError(f"explain: nothing is called {name!r}{close}; `xdplab list` names all")
     return "\n\n".join(_told(part) for part in found)
+
+
+def by_kind() -> dict[str, dict[str, str]]:
+    """Kind -> name -> explanation, of everything; for the documents."""
+    return {kind: {part.name: _told(part) for part in parts()} for kind, parts in _KINDS.items()}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """JSON Schemas of what is read and written."""
+    found = {model.__name__: model.model_json_schema() for model in (StudySpec, TestbedSpec)}
+    found |= {model.__name__: model.model_json_schema(mode="serialization") for model in (RunRecord, TrialRecord)}
+    return {**found, "show --json": schema_of_rows()}
 
 
 def names() -> list[str]:

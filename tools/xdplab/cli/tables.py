@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
-from xdplab.analysis.columns import columns_of, figure_text
+from xdplab.analysis.columns import cells_of, columns_of, figure_text
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Stretch
 from xdplab.methods import Method, figure
@@ -30,10 +30,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
     """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
     points = list(summaries)
-    shown = [each for each in columns_of(method, points) if "terminal" in each.places]
-    table = {each.title.replace("µ", "u"): [each.shown(point) for point in points] for each in shown}
-    always = {"forwarder", "status"}
-    kept = {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
+    kept = {title.replace("µ", "u"): cells for title, cells in cells_of(method, points).items()}
     rows = [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
     notes = reason_lines((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason)
     for point in points:

@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.hosts.together import together
-from xdplab.model import CpuLayout, InputError, Model, Path, Unsupported
+from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
+
+CROSS = Pipeline()
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class Dut:
     rundir: FilePath
     #: False when the tester's CPUs are another machine's.
     tester_here: bool = True
+    #: The other ends of `ports`.
+    peers: tuple[Port, ...] = ()
+    #: What it has to do with frames.
+    pipeline: Pipeline = CROSS
 
     @property
     def hairpin(self) -> bool:
@@ -70,6 +76,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     own_links: ClassVar[tuple[str, ...]] = ()
     #: True when every number of `growing` only grows: the record then also has what each trial added to it.
     cumulative: ClassVar[bool] = False
+    #: Pipelines that it can do.
+    pipelines: ClassVar[tuple[str, ...]] = (CROSS.kind,)
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
 
@@ -170,6 +178,10 @@ class Forwarder(ABC, Generic[OptionsT]):
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of its log."""
         return ()
+
+    def rule_hits(self) -> dict[str, int]:
+        """Frames that met each rule of its pipeline, by the rule's name in `forwarders/work.py`, up to now."""
+        return {}
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

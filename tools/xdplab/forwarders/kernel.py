@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarders inside the kernel: XDP_REDIRECT and the Linux bridge. They run where NAPI runs."""
 
-import json
 import signal
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
+from xdplab.forwarders.linux_router import link_counters
 from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
+from xdplab.forwarders.work import VLAN
 from xdplab.hosts import Host, Running
-from xdplab.model import Model, PointFailed
-from xdplab.tools import bpf_program
+from xdplab.model import Model, PointFailed, Unsupported
+from xdplab.tools import bpf_program, not_built
 
 #: Not `br0`, which a machine may have.
 _BRIDGE = "xdplab0"
@@ -41,7 +42,7 @@ class XdpForwarder(Forwarder[XdpOptions]):
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be built."""
-        return None if bpf_program("xdpfwd") else "bpf/build/xdpfwd is not built; `make -C bpf` builds it"
+        return None if bpf_program("xdpfwd") else not_built("xdpfwd")
 
     def start(self, dut: Dut) -> None:
         """Attach and wait for the ready line."""
@@ -112,20 +113,31 @@ class LinuxBridge(Forwarder[NoOptions]):
     in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE,)
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan")
 
     def __init__(self, options: NoOptions) -> None:
         super().__init__(options)
         self._dut: Dut | None = None
 
     def start(self, dut: Dut) -> None:
-        """A bridge without learning: every frame is flooded, which with two ports is forwarding."""
+        """`cross`: a bridge without learning floods every frame, which with two ports is forwarding."""
         self._dut = dut
-        host = dut.host
-        host.run(["ip", "link", "add", _BRIDGE, "type", "bridge", "mcast_snooping", "0"])
+        host, kind = dut.host, dut.pipeline.kind
+        tagging = ["vlan_filtering", "1", "vlan_default_pvid", "0"] if kind == "vlan" else []
+        made = host.run(["ip", "link", "add", _BRIDGE, "type", "bridge", "mcast_snooping", "0", *tagging], check=False)
+        if made.returncode and tagging and "not supported" in made.complaint:
+            raise Unsupported("this kernel's bridges know no VLANs (CONFIG_BRIDGE_VLAN_FILTERING)")
+        if made.returncode:
+            raise PointFailed(f"{self.name}: {made.complaint}")
         for port in dut.ports:
             host.run(["ip", "link", "set", port.ifname, "master", _BRIDGE])
-            options = ["learning", "off", "hairpin", "on" if dut.hairpin else "off"]
+            learning = "off" if kind == "cross" else "on"
+            options = ["learning", learning, "hairpin", "on" if dut.hairpin else "off"]
             host.run(["bridge", "link", "set", "dev", port.ifname, *options])
+        if kind == "vlan":
+            access, trunk = (port.ifname for port in dut.ports)
+            host.run(["bridge", "vlan", "add", "dev", access, "vid", str(VLAN), "pvid", "untagged"])
+            host.run(["bridge", "vlan", "add", "dev", trunk, "vid", str(VLAN)])
         host.run(["ip", "link", "set", _BRIDGE, "up"])
 
     def stop(self) -> None:
@@ -142,11 +154,7 @@ class LinuxBridge(Forwarder[NoOptions]):
         """Interface counters of the ports."""
         if self._dut is None:
             return {}
-        counters = {}
-        for port in self._dut.ports:
-            (link,) = json.loads(self._dut.host.run(["ip", "-json", "-s", "link", "show", "dev", port.ifname]).stdout)
-            counters[port.role] = link["stats64"]
-        return counters
+        return {port.role: link_counters(self._dut.host, port.ifname) for port in self._dut.ports}
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

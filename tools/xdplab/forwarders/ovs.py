@@ -16,6 +16,7 @@ from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
+from xdplab.forwarders.ovs_pipelines import rule_hits, tables
 from xdplab.forwarders.ovs_readback import (
     afxdp_show,
     busy_polling,
@@ -24,11 +25,11 @@ from xdplab.forwarders.ovs_readback import (
     port_configs,
     rxq_places,
 )
-from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
 from xdplab.model import PointFailed, XdplabError
+from xdplab.model.pipeline import KINDS
 
 #: Not `br0`, which a machine may have.
 _BRIDGE = "xdplab0"
@@ -44,6 +45,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     """What all OVS forwarders share; a subclass says how a port is made and which threads forward."""
 
     cumulative: ClassVar[bool] = True
+    pipelines: ClassVar[tuple[str, ...]] = tuple(KINDS)
     #: Path of the stock build's daemon; Debian keeps the DPDK one beside the plain one.
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"
@@ -151,6 +153,11 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         coverage = self._control("coverage/show")
         ports.pop(_BRIDGE, None)
         return {**ports, "coverage": coverage_totals(coverage, "afxdp_")}
+
+    def rule_hits(self) -> dict[str, int]:
+        """By the cookie, once the datapath's counts have been taken over (`revalidator/wait`)."""
+        self._control("revalidator/wait")
+        return rule_hits(self._ofctl("dump-flows"))
 
     def log_tail(self) -> tuple[str, ...]:
         """The daemon's last lines."""
@@ -297,11 +304,15 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
-        flows = [
-            rule
-            for here, there in dict.fromkeys(((names[0], names[-1]), (names[-1], names[0])))
-            for rule in rules(here, there, self.options)
-        ]
-        self._dut.host.run(
-            [self.build.ofctl, "add-flows", f"unix:{self._path(_BRIDGE + '.mgmt')}", "-"], stdin="\n".join(flows) + "\n"
-        )
+        made = tables(self._dut, (names[0], names[-1]), self.options)
+        for meter in made.meters:
+            self._ofctl("add-meter", meter)
+        for group in made.groups:
+            self._ofctl("add-group", group)
+        self._ofctl("add-flows", "-", stdin="\n".join(made.flows) + "\n")
+
+    def _ofctl(self, command: str, *args: str, stdin: str | None = None) -> str:
+        assert self._dut is not None
+        bridge = f"unix:{self._path(_BRIDGE + '.mgmt')}"
+        argv = [self.build.ofctl, "--protocols=OpenFlow15", command, bridge, *args]
+        return self._dut.host.run(argv, stdin=stdin, timeout_s=120.0).stdout

@@ -2,7 +2,6 @@
 """Which Open vSwitch: Debian's own, or a folder that `ovs/build` made; all programs of one forwarder come from it."""
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.model import XdplabError
+from xdplab.tools import cache_folder, checkout, project_root, setup_command
 
 STOCK = "stock"
 #: Name in a study -> (folder in the cache, arguments of `ovs/build` that make it).
@@ -23,6 +23,8 @@ _CACHED = {
     "4.0.0-patched": ("4.0.0-patched", "--base 4.0.0 --series patched"),
     "4.0.0-xdp": ("4.0.0-xdp", "--base 4.0.0 --series xdp"),
 }
+#: As a user calls it.
+_PROGRAM = "ovs/build" if checkout() else str(project_root() / "ovs" / "build")
 NAMES = (STOCK, *_CACHED)
 #: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `make latency` makes it.
 #: Of the release of `patched`, with which it is compared, and whose source is installed already.
@@ -81,7 +83,7 @@ def find_build(name: str, stock_daemon: str) -> Build:
 
 def cache() -> FilePath:
     """Where `ovs/build` keeps what it made: `$XDPLAB_CACHE/ovs`, else `~/.cache/xdplab/ovs`."""
-    return FilePath(os.environ.get("XDPLAB_CACHE") or "~/.cache/xdplab").expanduser() / "ovs"
+    return cache_folder() / "ovs"
 
 
 def missing(host: Host, build: Build, package: str) -> str | None:
@@ -92,14 +94,14 @@ def missing(host: Host, build: Build, package: str) -> str | None:
     if absent is None:
         return None
     if build.folder is None:
-        return f"{absent} is not installed (package {package}); `ci/setup` installs it"
-    how = f"`{how_to_make(build.name)}` makes it" if build.name in _CACHED else "`ovs/build` makes such a folder"
+        return f"{absent} is not installed (package {package}); `{setup_command()}` installs it"
+    how = f"`{how_to_make(build.name)}` makes it" if build.name in _CACHED else f"`{_PROGRAM}` makes such a folder"
     return f"OVS build {build.name!r}: {absent} is not there; {how}"
 
 
 def how_to_make(name: str) -> str:
     """The command that puts one of our builds into the cache."""
-    return f"ovs/build {_CACHED[name][1]}"
+    return f"{_PROGRAM} {_CACHED[name][1]}"
 
 
 def build_facts(host: Host, build: Build) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import Model, PointFailed
 from xdplab.model.forwarder import Role
+from xdplab.tools import setup_command
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB. testpmd locks all of it at its start and gives it back at its end, so more costs time at
@@ -61,7 +62,7 @@ class Testpmd(Forwarder[TestpmdOptions]):
     def supported(self, dut: Dut) -> str | None:
         """It must be installed."""
         if dut.host.run(["test", "-x", PROGRAM], check=False).returncode:
-            return f"{PROGRAM} is not installed (package dpdk-dev); `ci/setup` installs it"
+            return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
         return None
 
     def start(self, dut: Dut) -> None:

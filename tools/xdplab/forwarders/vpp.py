@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP in a run directory of its own, with a plain L2 cross-connect: what comes in at a port leaves at the other.
+"""VPP in a run directory of its own; what it does with frames is set by `vpp_pipelines`.
 
 VPP is an optional program, found by the option `vpp`, by XDPLAB_VPP or on PATH. It is started from the template
 `vpp/startup.conf.j2` and then driven through its API; each change is read back before the next.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from xdplab.forwarders import vpp_pipelines
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
 from xdplab.forwarders.vpp_options import VppOptions
@@ -39,6 +40,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
     """What all VPP forwarders share; a subclass says how a port becomes an interface."""
 
     cumulative: ClassVar[bool] = True
+    pipelines: ClassVar[tuple[str, ...]] = vpp_pipelines.PIPELINES
     #: The plugin that makes the interfaces, and FD.io's Debian package that it comes in.
     plugin: ClassVar[str]
     package: ClassVar[str] = "vpp-plugin-core"
@@ -49,6 +51,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def __init__(self, options: VppOptionsT) -> None:
         super().__init__(options)
+        self._dut: Dut | None = None
         self._process: VppProcess | None = None
         self._control: VppControl | None = None
         self._interfaces: list[Interface] = []
@@ -98,6 +101,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def start(self, dut: Dut) -> None:
         """Process, API, interfaces, cross-connect; each is read back."""
+        self._dut = dut
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             raise PointFailed(f"{self.name}: {reason}")
@@ -125,7 +129,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
         ]
         for interface in self._interfaces:
             self._set_up(interface)
-        self._cross_connect()
+        vpp_pipelines.set_up(self._control, dut, [each.index for each in self._interfaces])
         self._mode = {"version": version, "interfaces": self._read_back(), "cli": self._commands()}
 
     def require(self, control: VppControl, version: str) -> None:
@@ -241,17 +245,6 @@ class VppForwarder(Forwarder[VppOptionsT]):
         if {queue["mode"] for queue in queues} != {wanted}:
             raise Unsupported(f"rx_mode={self.options.rx_mode}: VPP took it and did not switch: {queues}")
 
-    def _cross_connect(self) -> None:
-        control = self._control
-        assert control is not None
-        indexes = [interface.index for interface in self._interfaces]
-        wanted = set(zip(indexes, reversed(indexes), strict=True))
-        for here, there in sorted(wanted):
-            control.call("sw_interface_set_l2_xconnect", rx_sw_if_index=here, tx_sw_if_index=there, enable=True)
-        made = {(each["rx_sw_if_index"], each["tx_sw_if_index"]) for each in control.dump("l2_xconnect_dump")}
-        if made != wanted:
-            raise PointFailed(f"{self.name}: cross-connects {sorted(wanted)} were set, VPP has {sorted(made)}")
-
     def _read(self, index: int) -> dict[str, Any]:
         """VPP's own row of an interface."""
         assert self._control is not None
@@ -291,12 +284,10 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return found
 
     def _commands(self) -> list[str]:
-        peers = reversed(self._interfaces)
-        rows = [
-            {"ifname": here.ifname, "name": here.name, "peer": there.name}
-            for here, there in zip(self._interfaces, peers, strict=True)
-        ]
-        return rendered("forward.cli.j2", plugin=self.plugin, interfaces=rows, options=self.options).split("\n")
+        rows = [{"ifname": each.ifname, "name": each.name} for each in self._interfaces]
+        made = rendered("forward.cli.j2", plugin=self.plugin, interfaces=rows, options=self.options).split("\n")
+        assert self._dut is not None
+        return [*made, *vpp_pipelines.commands(self._dut, [each.name for each in self._interfaces])]
 
 
 def _version_of(option: str, host: Host) -> dict[str, str]:

@@ -54,7 +54,7 @@ def rendered(name: str, **variables: object) -> str:
     """
     folder = project_root() / "vpp"
     if not (folder / name).is_file():
-        raise InputError(f"{folder / name}: not found; run xdplab from its checkout")
+        raise InputError(f"{folder / name}: not found; install xdplab again")
     environment = Environment(
         loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - configuration files, not HTML

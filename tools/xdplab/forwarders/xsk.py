@@ -16,7 +16,7 @@ from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_c
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.model.socket_options import LATER, SocketOptions
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, not_built
 
 _HUGEPAGE_BYTES = 2 << 20
 _PORTS = 2
@@ -74,7 +74,7 @@ class XskForwarder(Forwarder[XskOptions]):
     def supported(self, dut: Dut) -> str | None:
         """The program must be built; zero-copy needs a driver that has it, a budget for sending a kernel."""
         if bpf_program("xsk") is None:
-            return "bpf/build/xsk is not built; `make -C bpf` builds it"
+            return not_built("xsk")
         without = why_no_tx_skb_budget(dut.host) if self.options.wants_tx_skb_budget else None
         if without:
             return without

@@ -18,6 +18,7 @@ from xdplab.hosts.agent.lines import Lines
 from xdplab.hosts.base import Completed
 from xdplab.hosts.signals import started
 from xdplab.model import MissingProgram, XdplabError
+from xdplab.tools import setup_command
 
 #: Paths that differ between network namespaces; all others are read and written without starting a program.
 _PER_NETNS = ("/proc/sys/", "/proc/net/", "/proc/self/", "/sys/", "/etc/")
@@ -151,12 +152,14 @@ class LocalHost:
                 env={**os.environ, **env} if env else None,
             )
         except FileNotFoundError:
-            raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+            raise MissingProgram(
+                f"{self.name}: program {full[0]!r} not found; `{setup_command()}` installs it"
+            ) from None
         except subprocess.TimeoutExpired:
             raise XdplabError(f"{self.name}: {' '.join(argv)}: no end after {timeout_s:g} s") from None
         result = Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
         if self._prefix and result.returncode and 'exec of "' in result.stderr:  # what `ip netns exec` says of it
-            raise MissingProgram(f"{self.name}: program {argv[0]!r} not found; `ci/setup` installs it")
+            raise MissingProgram(f"{self.name}: program {argv[0]!r} not found; `{setup_command()}` installs it")
         if check and result.returncode:
             raise XdplabError(f"{self.name}: {' '.join(argv)}: {result.complaint}")
         return result
@@ -196,7 +199,9 @@ class LocalHost:
             try:
                 return started(start)
             except FileNotFoundError:
-                raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+                raise MissingProgram(
+                    f"{self.name}: program {full[0]!r} not found; `{setup_command()}` installs it"
+                ) from None
 
     def converse(self, argv: Sequence[str], *, log: Path) -> LineProcess:
         """Start a command that is spoken to; see `Host.converse`."""
@@ -211,7 +216,9 @@ class LocalHost:
         try:
             return started(start)
         except FileNotFoundError:
-            raise MissingProgram(f"{self.name}: program {full[0]!r} not found; `ci/setup` installs it") from None
+            raise MissingProgram(
+                f"{self.name}: program {full[0]!r} not found; `{setup_command()}` installs it"
+            ) from None
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
         """Ask a program by its Unix socket; see `Host.ask_socket`."""

@@ -14,7 +14,7 @@ from xdplab.hosts import perf_probe
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.methods.batches import ProbeRecords
 from xdplab.model import PointFailed, Unsupported
-from xdplab.tools import bpf_program
+from xdplab.tools import bpf_program, not_built
 
 #: Records that fit the ring of `bpf/ovsprobe`, which is read when all is over.
 ROOM = 60_000
@@ -81,7 +81,7 @@ def attached(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Probes]:
     """
     program = bpf_program("ovsprobe")
     if program is None:
-        raise Unsupported("bpf/build/ovsprobe is not built; `make -C bpf` builds it")
+        raise Unsupported(not_built("ovsprobe"))
     attachment = xdp_attachment(dut.host, target.ifname) if target.ifname else None
     numbers: dict[str, Any] = {
         "--pid": target.pid,

@@ -24,6 +24,7 @@ from xdplab.model.flow_figures import FlowFigures as FlowFigures
 from xdplab.model.forwarder import ForwarderSpec as ForwarderSpec
 from xdplab.model.inventory import HostSpec as HostSpec, PortSpec as PortSpec, SshAddress as SshAddress
 from xdplab.model.method import MethodSpec as MethodSpec
+from xdplab.model.pipeline import Pipeline as Pipeline
 from xdplab.model.run import Environment as Environment, RunRecord as RunRecord
 from xdplab.model.study import Path as Path, Point as Point, StudySpec as StudySpec
 from xdplab.model.testbed import CpuLayout as CpuLayout, TestbedSpec as TestbedSpec

@@ -37,7 +37,8 @@ class Environment(Model):
     sysctls: dict[str, str]
     #: Program or Python package -> version.
     versions: dict[Shown, Shown]
-    #: Commit of the checkout, with `+changes` where files differ from it; `unknown` where there is none.
+    #: Commit of the checkout, with `+changes` where files differ from it; `unknown` where there is none;
+    #: of a wheel `wheel of` its version.
     git_revision: Shown
     #: The tester's machines by name, where they are not the forwarder's; kernel, command line, CPU, governor.
     hosts: dict[str, dict[str, str]] = {}

@@ -25,6 +25,7 @@ from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
 from xdplab.model.method import AnyMethod, default_method
+from xdplab.model.pipeline import Pipeline, PipelineText
 from xdplab.model.published import published_figure, published_table
 from xdplab.model.testbed import TestbedSpec
 from xdplab.model.traffic import FrameBytes, TrafficSpec
@@ -90,6 +91,8 @@ class StudySpec(Model):
     loads: tuple[dict[str, Any], ...] = ()
     #: Sizes in the place of the one of `traffic`; each is a point.
     frame_bytes: Annotated[tuple[FrameBytes, ...], OneOrMany] = ()
+    #: What the forwarders do with frames; each is a point. See `xdplab.model.pipeline`.
+    pipeline: Annotated[tuple[PipelineText, ...], OneOrMany] = (Pipeline(),)
     #: What is measured, and how long.
     method: AnyMethod = Field(default_factory=default_method)
     #: How often each point is measured.
@@ -158,7 +161,7 @@ class StudySpec(Model):
             raise ValueError("a tester is there twice")
         return value
 
-    @field_validator("path", "forwarders", "frame_bytes", "testers", mode="before")
+    @field_validator("path", "forwarders", "frame_bytes", "testers", "pipeline", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return value if isinstance(value, (list, tuple)) else (value,)
@@ -215,6 +218,8 @@ class Point(Model):
     knobs: dict[str, Scalar]
     #: What is sent.
     traffic: TrafficSpec
+    #: What the forwarder does with it.
+    pipeline: PipelineText = Pipeline()
     #: Who measures it, in a study with several testers, or with several settings of one.
     tester: str = ""
     #: Those settings.

@@ -15,6 +15,9 @@ from xdplab.analysis.trace import way_of
 from xdplab.methods import make_method
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
+from xdplab.report.charts import distribution_chart
+from xdplab.report.contents import with_contents
+from xdplab.report.course import course_charts, rows_of
 from xdplab.report.page import Page, templates
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
@@ -39,8 +42,9 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     sweeps = sweep_sections(run, trials)
     found = answer(run, summaries, trials, [section["found"] for section in sweeps])
     page = Page(run, method, trials, summaries, found)
+    rows = rows_of(run, trials)
     own = method.sections(page) if not sweeps else []  # a sweep has sections of its own
-    return (
+    return with_contents(
         templates()
         .get_template("report.html.j2")
         .render(
@@ -58,6 +62,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             failures=[trial for trial in trials if trial.status == "failed"],
             disturbed=[trial for trial in trials if trial.status == "disturbed"],
             offloads=_offloads(run, trials),
+            rows=rows,
+            course=[Page.chart(chart) for chart in course_charts(run, rows)],
             titles={point_id: point.title for point_id, point in run.points.items()},
             dead_time=overhead(trials),
             share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,
@@ -90,9 +96,8 @@ def _direct_plot(run: RunRecord) -> Markup | None:
     }
     if not curves:
         return None
-    from xdplab.report.plots import distribution_plot  # matplotlib: 0.3 s
-
-    return Page.svg(distribution_plot(curves))
+    told = "The direct link, as each tester reports it: its own transmit and receive path, for there is nothing else."
+    return Page.chart(distribution_chart("cumulative distribution of latency on the direct link", curves, told))
 
 
 def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:

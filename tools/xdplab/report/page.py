@@ -18,7 +18,11 @@ from xdplab.methods import Column, Method
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import percent, ratio, significant
 from xdplab.model.published import span
+from xdplab.report import assets
+from xdplab.report.chart import Chart
+from xdplab.report.charts import density_chart, distribution_chart
 from xdplab.report.place import Place
+from xdplab.report.tables import cards, table
 
 #: HTML that may stand in the page as it is.
 Section = Markup
@@ -50,7 +54,7 @@ class Page:
         given = {"page": self, "run": self.run, "spec": of.spec, "answer": self.answer, "measured": self.measured}
         return Markup(environment.get_template(template).render(**given, **found))  # noqa: S704 - it escapes
 
-    def table(self, columns: Sequence[Column] = ()) -> Section:
+    def table(self, columns: Sequence[Column] = (), caption: str = "The points that were measured") -> Section:
         """The points that were measured, with the columns of the method or those given, where one has a value."""
         points = self.measured
         shown = [
@@ -60,6 +64,7 @@ class Page:
         ]
         ratios = {each.key: self.ratios(each.beside) for each in shown if each.ratio}
         found = {"points": points, "columns": shown, "ratios": ratios, "page": self, "answer": self.answer}
+        found["caption"] = caption
         sizes = len({point.frame_bytes for point in points}) > 1
         template = templates().get_template("points.html.j2")
         return Markup(template.render(**found, several_sizes=sizes)) if points else Markup()  # noqa: S704 - it escapes
@@ -81,6 +86,14 @@ class Page:
         return Markup(templates().get_template("pictures.html.j2").render(plots=plots))  # noqa: S704 - it escapes
 
     @staticmethod
+    def chart(found: Chart) -> Section:
+        """A chart, which matplotlib draws as well: for readers without scripts, and for paper."""
+        from xdplab.report.plots import still  # matplotlib: 0.3 s
+
+        macros: Any = templates().get_template("head.html.j2").module
+        return Markup(macros.chart(found, Page.svg(still(found))))  # noqa: S704 - it escapes
+
+    @staticmethod
     def svg(text: str) -> Markup:
         """A picture of ours: matplotlib escapes its texts."""
         return Markup(text)  # noqa: S704
@@ -94,25 +107,36 @@ def templates(package: str = "") -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
-    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span}
+    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
+    environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
     return environment
+
+
+def _asset(name: str) -> Markup:
+    """A file of ours, as it is."""
+    found = assets.text(name)
+    return Markup(found.replace("/*cards*/", cards()))  # noqa: S704
 
 
 def latency_plots(
     method: Method[Any], measured: Sequence[PointSummary], trials: Sequence[TrialRecord]
 ) -> list[dict[str, Any]]:
     """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
-    from xdplab.report.plots import density_plot, distribution_plot, repetition_plot  # matplotlib: 0.3 s
+    from xdplab.report.plots import repetition_plot  # matplotlib: 0.3 s
 
     plots = []
-    for path, size in sorted({(summary.path, summary.frame_bytes) for summary in measured}):
-        group = [s for s in measured if (s.path, s.frame_bytes) == (path, size)]
+    for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
+        group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
         curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
+        told = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
         plots.append(
             {
-                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}",
-                "distribution": Page.svg(distribution_plot(curves)),
-                "density": Page.svg(density_plot(curves)),
+                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}"
+                + (f", pipeline {work}" if work != "cross" else ""),
+                "distribution": Page.chart(distribution_chart("cumulative distribution of latency", curves, told)),
+                "density": Page.chart(
+                    density_chart("kernel density of latency", curves, "Kernel density over log latency.")
+                ),
                 "repetitions": Page.svg(repetition_plot(group)),
             }
         )

@@ -1,60 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots as inline SVG: no script, no network, readable on a phone and on paper."""
 
+import hashlib
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import escape
 from matplotlib.axes import Axes
+from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from xdplab.analysis import Distribution, PointSummary
+from xdplab.analysis import PointSummary
+from xdplab.report.chart import Axis, Chart
 
 #: Okabe and Ito's palette, which colour-blind readers can tell apart, with line styles for more than eight lines.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444", "#8B4513")
+_VARIABLES = {colour: f"c{index}" for index, colour in enumerate(_COLOURS)} | {
+    "#ffffff": "paper", "#000000": "ink", "#1d2430": "ink", "#dddddd": "line",
+}  # fmt: skip
 _STYLES = ("-", "--", "-.", ":")
 _PERCENTILES = (0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
-_MAX_VERTICES = 400
-
-
-def distribution_plot(points: Mapping[str, Distribution]) -> str:
-    """Cumulative distribution: percentile on a logarithmic axis up to p99.999 against latency."""
-    plot, axes = new_plot(4.4)
-    for index, (name, found) in enumerate(points.items()):
-        latency, above = found.exceedance()
-        if not len(latency):
-            continue
-        shown = above >= 10**-5.0
-        shown[: max(1, int(shown.sum()))] = True
-        x, y = _thin(latency[shown], above[shown])
-        axes.step(x, -np.log10(np.maximum(y, 1e-6)), where="post", label=plain(name), **line_style(index))
-    axes.set_xscale("log")
-    axes.set_ylim(0, 5.05)
-    ticks = [-np.log10(1 - p / 100) for p in _PERCENTILES]
-    axes.yaxis.set_major_locator(FixedLocator(ticks))
-    axes.set_yticklabels(["min", "p50", "p90", "p99", "p99.9", "p99.99", "p99.999"])
-    axes.set_ylabel("percentile (log axis)")
-    return finish_latency(plot, axes, "cumulative distribution of latency")
-
-
-def density_plot(points: Mapping[str, Distribution]) -> str:
-    """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
-    plot, axes = new_plot(3.2)
-    for index, (name, found) in enumerate(points.items()):
-        if not found.count:
-            continue
-        latency, density = found.density()
-        axes.plot(latency, density / density.max(), label=plain(name), **line_style(index))
-        axes.fill_between(latency, density / density.max(), alpha=0.08, color=line_style(index)["color"])
-    axes.set_xscale("log")
-    axes.set_ylim(0, 1.08)
-    axes.set_ylabel("density (peak = 1)")
-    return finish_latency(plot, axes, "kernel density of latency")
+#: Points of a curve up to which each has a mark.
+_FEW = 60
+#: Height of a row of a legend, in inches.
+_LEGEND_ROW = 0.2
 
 
 def repetition_plot(summaries: Sequence[PointSummary]) -> str:
@@ -73,6 +48,35 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
     axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
     axes.set_ylim(-0.6, len(summaries) - 0.4)
     return finish_latency(plot, axes, "p50 and p99 of each repetition", legend=False)
+
+
+def still(chart: Chart) -> str:
+    """What assets/chart.js draws of it, for readers without scripts and for paper."""
+    plot, axes = new_plot(3.4 + _LEGEND_ROW * len(chart.series) / 2)
+    for index, series in enumerate(map(chart.thinned, chart.series)):
+        marker = "o" if not series.joined or (len(series.x) <= _FEW and not series.steps) else ""
+        style = line_style(index) | ({} if series.joined else {"linestyle": "none"})
+        style["drawstyle"] = "steps-post" if series.steps else "default"
+        x, y = _placed(chart.x, series.x), _placed(chart.y, series.y)
+        axes.plot(x, y, label=plain(series.name), marker=marker, markersize=3, **style)
+        if series.low is not None and series.high is not None:
+            band = _placed(chart.y, series.low), _placed(chart.y, series.high)
+            axes.fill_between(x, *band, alpha=0.15, color=line_style(index)["color"], linewidth=0)
+    for axis, of, scale in ((chart.x, axes.xaxis, axes.set_xscale), (chart.y, axes.yaxis, axes.set_yscale)):
+        of.set_label_text(plain(axis.title))
+        if axis.percentile:
+            of.set_major_locator(FixedLocator([-np.log10(1 - p / 100) for p in _PERCENTILES]))
+            of.set_major_formatter(FuncFormatter(lambda _, at: "min" if not at else f"p{_PERCENTILES[at]:g}"))
+        elif axis.log:
+            scale("log")
+            _plain_decades(of)
+    return to_svg(plot, axes, chart.title)
+
+
+def _placed(axis: Axis, values: Sequence[float | None]) -> np.ndarray:
+    """As matplotlib is to draw them: it makes a logarithm by itself."""
+    drawn = axis.drawn(values)
+    return -drawn if axis.percentile else 10**drawn if axis.log else drawn
 
 
 def plain(text: str) -> str:
@@ -94,34 +98,39 @@ def line_style(index: int) -> dict[str, Any]:
     return {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _STYLES[index // len(_COLOURS) % len(_STYLES)]}
 
 
-def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most a few hundred vertices, evenly spaced on the log axes: a light file, the same picture."""
-    if len(x) <= _MAX_VERTICES:
-        return x, y
-    position = np.log10(x) / np.ptp(np.log10(x)) - np.log10(np.maximum(y, 1e-6)) / 6
-    wanted = np.linspace(position[0], position[-1], _MAX_VERTICES)
-    keep = np.unique(np.searchsorted(position, wanted).clip(0, len(x) - 1))
-    return x[keep], y[keep]
-
-
 def finish_latency(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
     """Latency axis, legend, SVG."""
-    low, high = axes.get_xlim()
-    decades = [base * 10.0**power for power in range(-2, 8) for base in (1, 2, 5)]
-    few = np.log10(high / low) < 3.2
-    axes.xaxis.set_major_locator(FixedLocator([t for t in decades if few or np.log10(t) % 1 == 0]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlim(low, high)
+    _plain_decades(axes.xaxis)
     axes.set_xlabel("latency (µs, log axis)")
     return to_svg(plot, axes, title, legend=legend)
+
+
+def _plain_decades(axis: XAxis | YAxis) -> None:
+    """Ticks of a logarithmic axis: numbers as people write them, 1, 2 and 5 of a decade where few are seen."""
+    low, high = axis.get_view_interval()
+    if low <= 0:
+        return  # nothing is drawn
+    decades = [base * 10.0**power for power in range(-12, 13) for base in (1, 2, 5)]
+    few = np.log10(high / low) < 3.2
+    axis.set_major_locator(FixedLocator([t for t in decades if few or np.isclose(np.log10(t) % 1, 0)]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _of_the_page(svg: str) -> str:
+    """With the colours of the page, light or dark, and ids that no other picture in it has."""
+    for colour, name in _VARIABLES.items():
+        svg = svg.replace(colour.lower(), f"var(--{name}, {colour.lower()})")
+    svg = re.sub(r'(<g)( id="[^"]*")', r"\1", svg)  # matplotlib's names of groups: nothing refers to them
+    own = hashlib.sha256(svg.encode()).hexdigest()[:8]
+    return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{own}-", svg)
 
 
 def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
     """The plot as an <svg> element that scales with the page."""
     if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize="small", frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.16))
+        plot.legend(fontsize="small", frameon=False, ncols=2, loc="outside lower center")
     out = io.StringIO()
     with (
         warnings.catch_warnings(),
@@ -130,8 +139,8 @@ def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
         warnings.simplefilter("ignore", UserWarning)  # a glyph that matplotlib's font lacks; the browser's has it
         plot.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(
-        r'<svg [^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', svg, count=1
-    )
+    svg = _of_the_page(svg[svg.index("<svg") :])
+    found = re.search(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', svg)
+    assert found
+    svg = f'<svg viewBox="{found[1]}" role="img" aria-label="{escape(title)}">' + svg[found.end() :]
     return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

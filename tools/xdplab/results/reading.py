@@ -39,7 +39,7 @@ def head_as(model: type[_M], data: dict[str, Any], folder: Path) -> _M:
     try:
         return model.model_validate(data)
     except ValidationError as exc:
-        raise InputError(f"{path}: {_first(exc)}") from None
+        raise InputError(f"{path}: {first_error(exc)}") from None
 
 
 def read_trials(path: Path, model: type[_M]) -> list[_M]:
@@ -58,7 +58,7 @@ def read_trials(path: Path, model: type[_M]) -> list[_M]:
         try:
             record = model.model_validate_json(line)
         except ValidationError as exc:
-            raise InputError(f"{path}:{number}: not a trial record: {_first(exc)}") from None
+            raise InputError(f"{path}:{number}: not a trial record: {first_error(exc)}") from None
         _check_version(getattr(record, "schema_version", None), f"{path}:{number}")
         found.append(record)
     return found
@@ -69,7 +69,7 @@ def _check_version(found: Any, where: str) -> None:
         raise InputError(f"{where}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
 
 
-def _first(exc: ValidationError) -> str:
+def first_error(exc: ValidationError) -> str:
     """What is wrong first, and where."""
     error = exc.errors(include_url=False)[0]
     return ": ".join(filter(None, (".".join(map(str, error["loc"])), error["msg"])))

@@ -3,12 +3,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from robot.api import FatalError, SkipExecution, logger
 from robot.api.deco import keyword, library
+from robot.libraries.BuiltIn import BuiltIn
 
 from xdplab import app
 from xdplab.analysis import Answer, PointSummary, answer, summarise
@@ -19,8 +18,9 @@ from xdplab.analysis.sweep.published import beside_published
 from xdplab.methods import make_method
 from xdplab.model import Interrupted, Missing, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.model.published import published_figure, span
+from xdplab.report.log import link_from, points_in_log, run_in_log
 from xdplab.robot.listener import RobotListener
-from xdplab.robot.pool import borrowed
+from xdplab.robot.pool import borrowed, log_folder
 
 
 @library(scope="SUITE", auto_keywords=False)
@@ -64,8 +64,11 @@ class XdplabLibrary:
         self._summaries = summarise(outcome.record, trials)
         self._sweeps = analyse_sweep(outcome.record, trials) if is_sweep(outcome.record.study) else []
         self._answer = answer(outcome.record, self._summaries, trials, self._sweeps)
-        path = str(folder.report)
-        logger.info(f'<a href="file://{quote(path)}">{escape(path)}</a>', html=True)
+        method, sentence = make_method(outcome.record.study.method), self._answer.sentence
+        link = link_from(log_folder(), folder.report)
+        _log(run_in_log(method, self._summaries, sentence, folder.report, link))
+        if log_folder():  # what Robot shows above everything else; a link of its own form
+            BuiltIn().set_suite_metadata(f"Report of {folder.name}", f"[{link}|report.html]")
         logger.console(f"  {self._answer.sentence}\n  report {folder.report}")
         ended = outcome.interrupted or outcome.error
         if isinstance(ended, Interrupted):
@@ -85,12 +88,23 @@ class XdplabLibrary:
         for point in points:
             if point.status == "unsupported":
                 raise SkipExecution(f"unsupported: {point.reason}")
+        self._log_points(points)
+        for point in points:
             _passed(point)
+
+    def _log_points(self, points: Sequence[PointSummary]) -> None:
+        assert self._run is not None, "run a study first"
+        _log(points_in_log(make_method(self._run.study.method), points))
 
     @keyword
     def case_was_measured(self, title: str) -> None:
         """The same where a forwarder has several points: skip when none of them is supported here."""
         self._case(title, [summary for summary in self._summaries if summary.forwarder == title])
+
+    @keyword
+    def work_was_measured(self, pipeline: str) -> None:
+        """Pass when every forwarder that can do this pipeline was measured; skip when none of them can here."""
+        self._case(pipeline, [summary for summary in self._summaries if summary.pipeline == pipeline])
 
     def _case(self, title: str, points: Sequence[PointSummary]) -> None:
         if not points:
@@ -103,6 +117,7 @@ class XdplabLibrary:
         ]  # fmt: skip
         if bad:
             raise AssertionError(f"{title}: {'; '.join(bad)}")
+        self._log_points(points)
         for point in points:
             values = {key: value for one in point.by_repetition for key, value in one.values.items()}
             logger.info(f"{point.levels}, {point.forwarder} ({point.mode}): {values}")
@@ -136,6 +151,7 @@ class XdplabLibrary:
     @keyword
     def every_forwarder_was_measured(self) -> None:
         """Pass when each supported point of the run was measured, also those without a row of their own."""
+        self._log_points(self._summaries)
         for point in self._summaries:
             if point.status != "unsupported":
                 _passed(point)
@@ -260,7 +276,8 @@ class XdplabLibrary:
 def _passed(point: PointSummary) -> None:
     if point.status not in ("ok", "disturbed"):
         raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
-    logger.info(
-        f"{point.forwarder} ({point.mode}): p50 {point.p50_us} us, p99 {point.p99_us} us, p99.9 {point.p999_us} us, "
-        f"loss {point.loss_ratio}, {point.repeats} repetitions"
-    )
+
+
+def _log(html: str) -> None:
+    """Into the log as it is: a template has escaped what comes from outside."""
+    logger.write(html, html=True)

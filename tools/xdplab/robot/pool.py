@@ -6,8 +6,9 @@ The pool is pabot's resource file: a section for each testbed, with `TESTBED=` i
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from robot.libraries.BuiltIn import BuiltIn
+from robot.libraries.BuiltIn import BuiltIn, RobotNotRunningError
 
 from xdplab.model import InputError
 
@@ -30,7 +31,9 @@ def borrowed(testbed: str) -> Iterator[str]:
     try:
         from pabot.pabotlib import PabotLib
     except ImportError:
-        raise InputError("testbed pool: pabot is not installed; `ci/setup` installs it") from None
+        raise InputError(
+            "testbed pool: pabot is not installed; `pip install robotframework-pabot` installs it"
+        ) from None
     nobody = "start the suites with `make pool POOL=FILE` (docs/hosts.md)"
     if not BuiltIn().get_variable_value("${PABOTLIBURI}"):
         raise InputError(f"testbed pool: {nobody}")
@@ -49,3 +52,15 @@ def borrowed(testbed: str) -> Iterator[str]:
         yield found
     finally:
         pool.release_value_set()
+
+
+def log_folder() -> Path | None:
+    """Where the log of this run of Robot will be; None where Robot does not run.
+
+    Each process of pabot has a folder below `pabot_results`, and their logs are merged into one above that.
+    """
+    try:
+        folder = Path(str(BuiltIn().get_variable_value("${OUTPUT DIR}")))
+    except RobotNotRunningError:
+        return None
+    return next((each.parent for each in (folder, *folder.parents) if each.name == "pabot_results"), folder)

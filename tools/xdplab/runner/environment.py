@@ -7,12 +7,13 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
+from xdplab import __version__
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.together import together
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Port, Testbed
-from xdplab.tools import project_root
+from xdplab.tools import checkout
 
 _SYSCTLS = ("net.core.busy_poll", "net.core.busy_read", "net.core.netdev_budget", "net.core.netdev_budget_usecs",
             "net.core.dev_weight", "net.core.bpf_jit_enable", "kernel.sched_rt_runtime_us")  # fmt: skip
@@ -110,8 +111,11 @@ def _port(port: Port) -> dict[str, Any]:
 
 
 def _revision(host: Host) -> str:
-    """The checkout's commit, marked when it has local changes."""
-    git = ["git", "-c", "safe.directory=*", "-C", str(project_root())]
+    """The checkout's commit, marked when it has local changes; of a wheel its version."""
+    here = checkout()
+    if here is None:
+        return f"wheel of {__version__}"
+    git = ["git", "-c", "safe.directory=*", "-C", str(here)]
     try:
         head = host.run([*git, "rev-parse", "--short=12", "HEAD"], check=False)
         if head.returncode:

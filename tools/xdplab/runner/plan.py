@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from xdplab.methods import Method, make_method, method_class
-from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TestbedSpec, TrafficSpec, validated
+from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
 from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
@@ -69,7 +69,13 @@ def _settings(point: Point) -> dict[str, object]:
     """What of a point its title may not tell: a label hides options."""
     traffic = point.traffic
     load = f"{traffic.load_share:.0%}" if traffic.load_share else traffic.stated_load_pps
-    sent = {"path": point.path.value, "bytes": traffic.frame_bytes, "probes": traffic.probes_text, "load": load}
+    sent = {
+        "pipeline": str(point.pipeline),
+        "path": point.path.value,
+        "bytes": traffic.frame_bytes,
+        "probes": traffic.probes_text,
+        "load": load,
+    }
     return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}
 
 
@@ -106,6 +112,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
+        _check_pipeline(point)
     if len(points) * study.repetitions > MAX_REPETITIONS:
         raise InputError(
             f"study {study.name}: {len(points)} points with {study.repetitions} repetitions each are more than the "
@@ -126,8 +133,9 @@ def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
     designed = design(study)
     sizes = study.frame_bytes or (study.traffic.frame_bytes,)
     points, forwarders = [], study.all_forwarders
-    several = itertools.product(study.path, sizes, _loads(study), designed.chosen, study.testers or ("",))
-    for path, size, traffic, (number, combination), tester in several:
+    chosen, testers = designed.chosen, study.testers or ("",)
+    several = itertools.product(study.path, sizes, _loads(study), study.pipeline, chosen, testers)
+    for path, size, traffic, pipeline, (number, combination), tester in several:
         forwarder = _with_options(forwarders[number], combination)
         points += [
             Point(
@@ -135,6 +143,7 @@ def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
                 path=method.path(levels) or path,
                 knobs={name: combination[name] for name in study.knobs},
                 traffic=traffic.model_copy(update={"frame_bytes": size}),
+                pipeline=pipeline,
                 levels=levels,
                 **_by(study, tester, combination),
             )
@@ -187,6 +196,23 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
             f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load beside: "
             "method latency, one frame size"
         )
+
+
+def _check_pipeline(point: Point) -> None:
+    """Frames of this profile can be what the pipeline works on."""
+    traffic, pipeline = point.traffic, point.pipeline
+    if pipeline.kind == "cross":
+        return
+    wrong = {
+        f"path {point.path}: its frames come back by themselves; path through": point.path is not Path.THROUGH,
+        "traffic.ip: 6: it is described for IPv4; give 4": traffic.ip != 4,
+        "traffic.vlan: its frames have no tag; leave it out": traffic.vlan is not None,
+        "traffic.bidirectional: the other side cannot begin, or has other frames": traffic.bidirectional
+        and pipeline.one_way,
+    }
+    for why, is_so in wrong.items():
+        if is_so:
+            raise InputError(f"pipeline {pipeline}: {why}")
 
 
 def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:

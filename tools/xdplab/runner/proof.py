@@ -4,7 +4,7 @@
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from xdplab.forwarders import Forwarder
 from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec, Unsupported
@@ -32,6 +32,11 @@ def prove(point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], T
     raise Unsupported(idle)
 
 
+def _directions(point: Point) -> tuple[Literal["forward", "backward"], ...]:
+    both = point.path is Path.THROUGH and not point.pipeline.one_way
+    return ("forward", "backward") if both else ("forward",)
+
+
 def prove_path(
     point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult], *, lasting: bool
 ) -> None:
@@ -50,7 +55,7 @@ def prove_path(
             ip=traffic.ip,
             direction=direction,
         )
-        for direction in (("forward", "backward") if point.path is Path.THROUGH else ("forward",))
+        for direction in _directions(point)
     )
     deadline: float | None = None  # from the first trial on: some testers start a program with it
     warmups_s = _PROOF_WARMUPS_S if lasting else (0.0,)

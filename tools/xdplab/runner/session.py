@@ -19,7 +19,6 @@ from xdplab.model import (
     InputError,
     Interrupted,
     JournalFailed,
-    Path,
     PointFailed,
     TrialRecord,
     TrialResult,
@@ -31,10 +30,12 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
+from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
 from xdplab.runner.restore import Settings
-from xdplab.testbed import Port, Testbed
+from xdplab.runner.work_proof import prove_work
+from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
 
 #: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18); the next bind must not meet it.
@@ -70,15 +71,14 @@ class PointSession:
         self.ceiling_pps = ceiling_pps
         self.cannot = tester.cannot
         self.progress = progress
+        self._workdir = testbed.folder_on(testbed.tester_host)
         self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
         self._forwarder = method.forwarder(repetition.point)
-        ports = self._ports()
         wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
-        context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
+        context = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
         self._settings = Settings(testbed.lock, context, wanted)
-        rundir = testbed.folder_on(testbed.dut) / "dut"
         layout = self._settings.context.layout
-        self._dut = Dut(testbed.dut, ports, repetition.point.path, layout, rundir, testbed.one_machine)
+        self._dut = dut_of(testbed, self.point, layout)
         self._began = time.monotonic()
         self._trials = 0
         self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
@@ -110,6 +110,7 @@ class PointSession:
             self._setup_s = time.monotonic() - self._began
             traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
             self._method.measure(self, traffic.at(self.ceiling_pps))
+            prove_work(self._forwarder, self._dut, self._workdir, self.send)
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
@@ -244,7 +245,7 @@ class PointSession:
         return began_ns
 
     def _prepare(self) -> None:
-        reason = self._settings.unsupported() or self._forwarder.supported(self._dut)
+        reason = self._settings.unsupported() or cannot(self._forwarder, self._dut)
         reason = reason or self._method.unsupported(self.point, self._dut, self.client)
         if reason:
             raise Unsupported(reason)
@@ -263,13 +264,14 @@ class PointSession:
         """Frames, and that options are in force."""
         point, lasting = self._repetition.point, self._dut.ports[0].lasting
         prove(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
+        prove_work(self._forwarder, self._dut, self._workdir, self.send)
 
     def _context(self, trial: str) -> TesterContext:
         return TesterContext(
-            ports=self._testbed.tester_ports(self._repetition.point.path),
+            ports=tester_ports_of(self._testbed, self.point),
             layout=self._dut.layout,
             rx_program=self._rx_program,
-            workdir=self._testbed.folder_on(self._testbed.tester_host),
+            workdir=self._workdir,
             host=self._testbed.tester_host,
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
@@ -302,10 +304,6 @@ class PointSession:
         """A tester's complaint, with the forwarder's death in front when that is the cause."""
         ended = self._forwarder.crashed()
         return message if not ended or ended in message else f"{ended}; {message}"
-
-    def _ports(self) -> tuple[Port, ...]:
-        roles = ("b0",) if self._repetition.point.path is Path.HAIRPIN else ("b0", "b1")
-        return tuple(self._testbed.ports[role] for role in roles)
 
     def _record(self, *, status: Literal["ok", "disturbed", "failed", "unsupported"], **fields: Any) -> TrialRecord:
         return TrialRecord(

@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from xdplab.forwarders import Dut
 from xdplab.knobs import KnobContext
 from xdplab.model import Path, Point
+from xdplab.runner.place import cannot, dut_of, ports_of
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.team import Team
@@ -49,9 +49,8 @@ def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
 
 def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """One of its knobs or its forwarder cannot be."""
-    ports = tuple(testbed.ports[role] for role in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
     forwarder = plan.method.forwarder(point)
-    context = KnobContext(testbed.dut, ports, testbed.layout, testbed.cpus)
+    context = KnobContext(testbed.dut, ports_of(testbed, point), testbed.layout, testbed.cpus)
     wanted = {**forwarder.required_knobs(), **point.knobs}
     settings = Settings(testbed.lock, context, wanted)
     for name, value in settings.foreseeable().items():
@@ -61,9 +60,9 @@ def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, .
         if asked[question]:
             return asked[question]
     layout = settings.context.layout
-    question = (point.path, point.forwarder.model_dump_json(), tuple(point.levels.items()), layout)
+    question = (point.path, str(point.pipeline), point.forwarder.model_dump_json(), tuple(point.levels.items()), layout)
     if question not in asked:
-        dut = Dut(testbed.dut, ports, point.path, layout, testbed.folder_on(testbed.dut))
+        dut = dut_of(testbed, point, layout)
         client = testbed.tester_ports(point.path).first
-        asked[question] = forwarder.supported(dut) or plan.method.unsupported(point, dut, client)
+        asked[question] = cannot(forwarder, dut) or plan.method.unsupported(point, dut, client)
     return asked[question]

@@ -39,6 +39,8 @@ class TesterPorts:
     mirror: Port | None = None
     #: True when `mirror` is on a machine of its own, where the tester has to start something.
     far: bool = False
+    #: The forwarder's addresses next to `first` and `last`, where frames are addressed to it.
+    routers: tuple[str, str] | None = None
 
 
 def ports_of_path(ports: dict[str, Port], path: Path) -> TesterPorts:

@@ -23,9 +23,10 @@ def headers_of(stream: StreamSpec, ports: TesterPorts) -> Headers:
     source, target = ends_of(stream, ports)
     addresses = tuple(str(ip_address(address.format(stream.pair))) for address in _ADDRESSES[stream.ip])
     src_ip, dst_ip = addresses if stream.direction == "forward" else addresses[::-1]
+    router = ports.routers[stream.direction != "forward"] if ports.routers else None
     return Headers(
         src_mac=source.mac,
-        dst_mac=target.mac,
+        dst_mac=router or target.mac,
         src_ip=src_ip,
         dst_ip=dst_ip,
         udp_src=_UDP_SRC,

@@ -14,7 +14,7 @@ from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec
 from xdplab.testbed import Port, Testbed
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
-from xdplab.tools import bpf_program, program_digest
+from xdplab.tools import bpf_program, not_built, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
@@ -44,7 +44,7 @@ class Xdpgen(Tester):
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
-        return None if bpf_program("xdpgen") else "bpf/build/xdpgen is not built; `make -C bpf` builds it"
+        return None if bpf_program("xdpgen") else not_built("xdpgen")
 
     def choose_rx(self, redirects: bool) -> RxChoice:
         """Prefer tc: it spares the forwarder's core veth's NAPI and its copy; only XDP redirect needs NAPI."""
@@ -100,7 +100,7 @@ class _Session:
     def __init__(self, context: TesterContext) -> None:
         program = bpf_program("xdpgen")
         if program is None:
-            raise InputError("bpf/build/xdpgen is not built; `make -C bpf` builds it")
+            raise InputError(not_built("xdpgen"))
         #: What it was started for.
         self.place = (context.host, context.workdir)
         with contextlib.ExitStack() as stack:
@@ -151,7 +151,7 @@ def _reflector(context: TesterContext) -> Running:
     mirror, program = context.ports.mirror, bpf_program("xdpfwd")
     assert mirror is not None
     if program is None:
-        raise InputError("bpf/build/xdpfwd is not built; `make -C bpf` builds it")
+        raise InputError(not_built("xdpfwd"))
     folder = FilePath(context.workdir)
     mirror.host.make_folder(folder)
     output = folder / "reflector.out"

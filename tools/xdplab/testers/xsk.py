@@ -23,7 +23,7 @@ from xdplab.testers.base import RxChoice, Tester, TesterContext
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
 from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
-from xdplab.tools import bpf_program, program_digest
+from xdplab.tools import bpf_program, not_built, program_digest
 
 #: Frames that are queued before one system call sends them, for loads that are paced and for those that are not.
 _PACED_BATCH, _TOP_BATCH = 1, 64
@@ -33,7 +33,6 @@ _PACED_MAX_PPS = 200_000.0
 _SMALLEST, _SMALLEST_TAGGED = {4: 64, 6: 84}, {4: 68, 6: 88}
 #: Of the program's answer, by role.
 _DETAIL = ("sockets", "umems", "other", "tx_stuck", "batches", "timeouts")
-_NOT_BUILT = "bpf/build/xsk is not built; `make -C bpf` builds it"
 
 
 class PacketOptions(SocketOptions):
@@ -62,7 +61,7 @@ class XskTester(Tester):
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
-        return None if bpf_program("xsk") else _NOT_BUILT
+        return None if bpf_program("xsk") else not_built("xsk")
 
     def supports_path(self, ports: TesterPorts) -> str | None:
         """Zero-copy needs a driver that has it, a budget for sending a kernel."""
@@ -90,7 +89,7 @@ class XskTester(Tester):
         """
         program = bpf_program("xsk")
         if program is None:
-            raise InputError(_NOT_BUILT)
+            raise InputError(not_built("xsk"))
         answer, host = context.workdir / "xsk-tester.json", context.host
         with contextlib.ExitStack() as stack:
             if context.ports.mirror is not None:

@@ -96,3 +96,14 @@ def format_of_data() -> None:
     from xdplab.cli.dev.data_format import data_format
 
     print(data_format(), end="")
+
+
+@dev.command("man")
+def man() -> None:
+    """Print the man page, made of what the commands say of themselves; the wheel has it.
+
+    Example: xdplab dev man
+    """
+    from xdplab.cli.dev.commands import man_page
+
+    print(man_page(), end="")

@@ -9,9 +9,11 @@ from typing import Any, get_args, get_origin
 
 from xdplab.analysis import PointSummary
 from xdplab.analysis.columns import own_columns
+from xdplab.analysis.export import ExportRow
 from xdplab.methods import Method, PointFigures, method_class, method_names
 from xdplab.model import SCHEMA_VERSION, MethodSpec, Model, RunRecord, TrialRecord
 from xdplab.model.described import described
+from xdplab.results.bundle import BundleManifest
 
 _HEAD = f"""\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -34,6 +36,25 @@ _SHOW = """\
 gives the same. An object has the fields of `PointSummary` and, beside, columns of its method. `xdplab show --csv` has
 the columns of the table alone.
 """
+_EXPORT = """\
+`xdplab export RUN --format csv` (RFC 4180, UTF-8, with a head line) and `--format parquet` (needs
+`pip install 'xdplab[parquet]'`) have a row for each point and figure, with these columns in this order: each figure
+that the method declares, measured or not, and the other numbers of its table. New columns come at the end.
+
+`--format openmetrics` has the same figures as gauges in base units, as `xdplab_p50_seconds` and
+`xdplab_ndr_frames_per_second`, with the lowest and highest repetition (`xdplab_p50_low_seconds`) and what a rate is
+below (`xdplab_ndr_below_frames_per_second`); counts (`xdplab_repetitions`, `xdplab_clean`, `xdplab_disturbed`),
+`xdplab_status` and `xdplab_run_info`. Label `bound` is `none`, `at least` or `below`; `doubtful="yes"` where `doubts`
+or `machine_tail` says so. No sample has a time stamp: `xdplab_run_started_seconds` says when it was.
+
+`--format junit` makes a suite of the run and a test of each point: `unsupported` is skipped with its reason; `failed`,
+`partial` and a loss above `max_loss_ratio` are failures; a point that an ended run did not come to is an error.
+"""
+_BUNDLE = """\
+`xdplab bundle RUN -o FILE` packs the three files of a run, behind `manifest.json`, into a `.tar.gz` or `.zip`, in a
+folder with the run's name; `xdplab import FILE` puts them among the results. Other members, links, folders, other
+checksums and other versions are refused. The report is drawn again where the bundle is imported.
+"""
 _LIMITS = (
     ("minimum", "from {}"),
     ("exclusiveMinimum", "above {}"),
@@ -52,7 +73,9 @@ def data_format() -> str:
     parts = [_HEAD]
     for title, root in (("run.json", RunRecord), ("trials.jsonl", TrialRecord)):
         parts += [f"## {title}\n", *_sections(root, listed)]
-    return "\n".join([*parts, "## show --json\n", _SHOW, *_own_columns(), *_sections(PointSummary, listed)])
+    parts += ["## show --json\n", _SHOW, *_own_columns(), *_sections(PointSummary, listed)]
+    parts += ["## export\n", _EXPORT, *_sections(ExportRow, listed)]
+    return "\n".join([*parts, "## Bundles\n", _BUNDLE, *_sections(BundleManifest, listed)])
 
 
 def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str]:

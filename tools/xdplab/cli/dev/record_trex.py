@@ -23,7 +23,7 @@ from xdplab.testers.packets import build
 from xdplab.testers.trex import Trex, TrexOptions
 from xdplab.testers.trex_bridge import Bridge, bridge_command
 from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Installation, find
-from xdplab.tools import project_root
+from xdplab.tools import checkout
 
 _PROBES = StreamSpec(kind="latency", pps=2000.0, frame_bytes=64)
 _LOAD = StreamSpec(kind="load", pps=5000.0, frame_bytes=128, flows=8, start_ns=250_000)
@@ -58,7 +58,7 @@ def record_trex(folder: str, output: Path | None, only: Sequence[str] | None, te
     if installation is None:
         raise Missing(f"record trex: {HOW_TO_GET}")
     spec = embedded_testbed("trex", testbed)
-    into = output or project_root() / "tools" / "tests" / "data" / "trex"
+    into = output or (checkout() or Path.cwd()) / "tools" / "tests" / "data" / "trex"
     into.mkdir(parents=True, exist_ok=True)
     with interruptible():
         for name in only or SCENARIOS:

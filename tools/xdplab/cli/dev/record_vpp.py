@@ -22,12 +22,22 @@ from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.forwarders.vpp_record import Recorder
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets
-from xdplab.model import ForwarderSpec, InputError, Path as Way, StreamSpec, TrialSpec, XdplabError
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    Path as Way,
+    Point,
+    StreamSpec,
+    TrafficSpec,
+    TrialSpec,
+    XdplabError,
+)
 from xdplab.runner import interruptible, recover
+from xdplab.runner.place import dut_of, tester_ports_of
 from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
-from xdplab.tools import project_root
+from xdplab.tools import checkout
 
 #: What VPP prints of everything that its configuration says (VPP 26.10); the lines of interest, by a pattern.
 _IN_USE = {
@@ -55,6 +65,7 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict)
     missing_port: bool = False
     killed: bool = False
+    pipeline: str = "cross"
 
 
 SCENARIOS = {
@@ -65,6 +76,9 @@ SCENARIOS = {
     "afxdp-multi-buffer": Scenario("vpp-afxdp", {"multi_buffer": True}),
     "afpacket": Scenario("vpp-afpacket"),
     "afpacket-v2": Scenario("vpp-afpacket", {"tpacket": 2, "rx_mode": "polling", "qdisc_bypass": False}),
+    "afxdp-bridge": Scenario("vpp-afxdp", pipeline="bridge"),
+    "afxdp-vlan": Scenario("vpp-afxdp", pipeline="vlan"),
+    "afxdp-route": Scenario("vpp-afxdp", pipeline="route:2"),
     "dpdk": Scenario("vpp-dpdk", {"port": "af_packet"}),
     "too-many-queues": Scenario("vpp-afxdp", {"n_rxq": 2}),
     "interface-missing": Scenario("vpp-afxdp", missing_port=True),
@@ -80,7 +94,7 @@ def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, te
         raise InputError(f"record vpp: {reason}")
     spec = embedded_testbed("vpp", testbed)
     release = installed_version(LocalHost(), found)
-    folder = output or project_root() / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
+    folder = output or (checkout() or Path.cwd()) / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
     folder.mkdir(parents=True, exist_ok=True)
     recover(spec)
     built = open_testbed(spec)
@@ -102,10 +116,13 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
     """Carry one scenario out; whatever the forwarder complains about is part of it."""
     shutil.rmtree(workdir, ignore_errors=True)
     (workdir / "dut").mkdir(mode=0o700, parents=True)
-    ports = tuple(_port(testbed.ports[role], scenario.missing_port) for role in ("b0", "b1"))
-    dut = Dut(testbed.dut, ports, Way.THROUGH, testbed.layout, workdir / "dut")
-    options = {"vpp": program, **scenario.options}
-    forwarder = make_forwarder(ForwarderSpec(name=scenario.forwarder, options=options))
+    spec = ForwarderSpec(name=scenario.forwarder, options={"vpp": program, **scenario.options})
+    given = {"forwarder": spec, "path": Way.THROUGH, "knobs": {}, "traffic": TrafficSpec()}
+    point = Point.model_validate({**given, "pipeline": scenario.pipeline})
+    dut = dut_of(testbed, point, testbed.layout)
+    ports = tuple(_port(port, scenario.missing_port) for port in dut.ports)
+    dut = replace(dut, ports=ports, rundir=workdir / "dut")
+    forwarder = make_forwarder(spec)
     assert isinstance(forwarder, VppForwarder)
     recorder = Recorder()
     forwarder.connect = recorder.connect
@@ -116,7 +133,9 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
         "killed": scenario.killed,
         "vpp-papi": version("vpp-papi"),
         "layout": testbed.layout.model_dump(mode="json", exclude_defaults=True),
+        "pipeline": scenario.pipeline,
         "ports": [{"role": port.role, "ifname": port.ifname, "mac": port.mac} for port in ports],
+        "peers": [{"role": port.role, "ifname": port.ifname, "mac": port.mac} for port in dut.peers],
         "xsk": [],
         "in_use": {},
         "by_hand": {},
@@ -125,7 +144,7 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
 
     def carry_out() -> None:
         forwarder.start(dut)
-        _send(forwarder, testbed, workdir)
+        _send(forwarder, testbed, point, workdir)
         taken["xsk"] = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
         taken["in_use"] = _in_use(recorder, forwarder, dut)
         if scenario.killed:
@@ -196,10 +215,10 @@ def _port(port: Port, missing: bool) -> Port:
     return replace(port, ifname=_NOT_THERE) if missing and port.role == "b1" else port
 
 
-def _send(forwarder: VppForwarder[Any], testbed: Testbed, workdir: Path) -> None:
+def _send(forwarder: VppForwarder[Any], testbed: Testbed, point: Point, workdir: Path) -> None:
     """A few frames in both directions, so that the counters hold something."""
     context = TesterContext(
-        testbed.tester_ports(Way.THROUGH), testbed.layout, "xdp", workdir, still_well=forwarder.crashed
+        tester_ports_of(testbed, point), testbed.layout, "xdp", workdir, still_well=forwarder.crashed
     )
     streams = tuple(
         StreamSpec(kind="load", pps=1000, frame_bytes=64, direction=direction) for direction in ("forward", "backward")

@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 from xdplab.methods.base import Method
+from xdplab.methods.rfc2544.charts import latency_at_load_chart, loss_chart, throughput_chart
 from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.rfc2544.search import PRESETS
@@ -18,18 +19,16 @@ def rfc2544_section(method: Method[Any], page: "Page") -> "list[Section]":
     rfc = [summary for summary in page.measured if Rfc2544Figures.of(summary) != Rfc2544Figures()]
     if not rfc:
         return []
-    from xdplab.methods.rfc2544.plots import latency_at_load_plot, loss_plot, throughput_plot  # matplotlib: 0.3 s
-
-    plots = {
-        "throughput": throughput_plot(rfc),
-        "loss_curve": loss_plot(rfc),
-        "latency": latency_at_load_plot(rfc),
+    charts = {
+        "throughput": throughput_chart(rfc),
+        "loss_curve": loss_chart(rfc),
+        "latency": latency_at_load_chart(rfc),
     }
     found = page.section(
         method,
         "report.html.j2",
         rfc=rfc,
-        rfc_plots={name: page.svg(svg) for name, svg in plots.items()},
+        charts={name: page.chart(chart) for name, chart in charts.items() if chart.series},
         ratios=page.ratios(),
         by_size=len({summary.frame_bytes for summary in page.measured}) > 1,
         preset=PRESETS[method.spec.preset],

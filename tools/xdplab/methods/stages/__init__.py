@@ -153,13 +153,14 @@ class Stages(CountingMethod[StagesSpec]):
 
     def sections(self, page: "Page") -> "list[Section]":
         """A row for each stage, their distributions, and what was published."""
-        from xdplab.report.plots import distribution_plot  # matplotlib takes 0.3 s to import
+        from xdplab.report.charts import distribution_chart
 
         rows = [point for point in page.measured if StagesFigures.of(point).stages]
         plots = {}
         for stage in STAGES if rows else ():
             curves = {_title(row): stage_distribution(page.trials, row.point_id, stage) for row in rows}
-            plots[stage] = page.svg(distribution_plot(curves))
+            told = f"{stage.capitalize()}: share of frames at or below a latency."
+            plots[stage] = page.chart(distribution_chart(f"cumulative distribution of latency, {stage}", curves, told))
         found = {"rows": [(_title(row), row) for row in rows], "stages": STAGES, "stage_plots": plots}
         return [page.section(self, "report.html.j2", published=self.spec.published, **found)]
 

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Charts and tables of our pages: light, nothing in them ends an element, and extremes stay."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+from hypothesis import given, strategies as st
+from markupsafe import Markup, escape
+
+from xdplab.report import assets
+from xdplab.report.chart import MAX_POINTS, Axis, Chart, Series
+from xdplab.report.page import templates
+from xdplab.report.plots import still
+from xdplab.report.tables import table
+
+HOSTILE = "</script><!--<script>alert(1)</script>"
+X, Y = Axis("time", "s"), Axis("latency", "µs")
+
+
+@given(
+    st.lists(st.floats(allow_nan=True, allow_infinity=True) | st.none(), max_size=1500),
+    st.booleans(),
+)
+def test_what_is_embedded_is_short_and_keeps_the_extremes(values: list[float | None], log: bool) -> None:
+    chart = Chart("any", X, Axis("y", "", log=log), [Series("s", range(len(values)), values)])
+    (found,) = json.loads(chart.json(120))["series"]
+    assert len(found["x"]) == len(found["y"]) <= 120
+    seen = [value for value in values if value is not None and np.isfinite(value) and (value > 0 or not log)]
+    if seen:
+        kept = [value for value in found["y"] if value is not None]
+        assert min(kept) <= float(f"{min(seen):.6g}")
+        assert max(kept) >= float(f"{max(seen):.6g}")
+
+
+def test_a_spike_of_one_point_and_its_band_survive() -> None:
+    y = np.ones(100_000)
+    y[77_777] = 50.0
+    low, high = y - 1, y + 1
+    low[31_000], high[62_000] = -40, 90
+    found = Chart("t", X, Y, []).thinned(Series("s", np.arange(100_000), y, low, high))
+    assert found.low is not None
+    assert found.high is not None
+    assert len(found.x) <= MAX_POINTS
+    assert (max(found.y), min(found.low), max(found.high)) == (50, -40, 90)  # type: ignore[type-var]
+    assert (found.x[0], found.x[-1]) == (0, 99_999)
+
+
+def test_names_and_missing_values_end_no_element() -> None:
+    chart = Chart(HOSTILE, X, Axis(HOSTILE, HOSTILE), [Series(HOSTILE, [1, 2, 3], [1.0, None, float("nan")])])
+    text = chart.json()
+    assert not set("<>&") & set(text)
+    assert json.loads(text)["series"] == [
+        {"name": HOSTILE, "joined": True, "steps": False, "x": [1, 2, 3], "y": [1, None, None]}
+    ]
+    assert "<script" not in still(chart)
+
+
+def test_a_page_runs_our_scripts_only_and_fetches_nothing() -> None:
+    source = '{% import "head.html.j2" as ours %}{{ ours.head(bad) }}{{ ours.chart(chart, still) }}{{ ours.scripts() }}'
+    chart = Chart("t", X, Y, [Series("s", [1, 2], [3, 4])], note="Below it.")
+    page = templates().from_string(source).render(bad=HOSTILE, chart=chart, still=Markup(still(chart)))
+    assert f"script-src {assets.hashes()}" in page
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert scripts == [assets.text(name) for name in assets.SCRIPTS]
+    assert f"<title>{escape(HOSTILE)}" in page
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", "".join(scripts))
+    assert {address.split("/")[2] for address in re.findall(r"https?://[^\s\"'<>]+", page)} == {"www.w3.org"}
+
+
+class Cells(HTMLParser):
+    """Tags of a table with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def of(self, tag: str, attribute: str) -> list[str | None]:
+        return [attrs.get(attribute) for name, attrs in self.tags if name == tag]
+
+
+def test_each_cell_knows_its_heading() -> None:
+    rows = (
+        '<tr><th>name</th><th class="left">p50 µs<br>(&quot;a&quot;)</th><th>inter-<br>actions</th></tr>\n'
+        '<tr id="x"><td>one</td><td class="left">2 &lt; 3</td><td>4</td></tr>'
+        '<tr class="said"><td colspan="2">both</td><td>5</td></tr>'
+    )
+    found = Cells(table(rows, "Two & three", sort=True))
+    assert found.of("th", "scope") == ["col"] * 3
+    assert found.of("td", "data-label") == [None, 'p50 µs ("a")', "interactions", None, "interactions"]
+    assert found.of("table", "class") == ["narrow"]
+    assert "Two &amp; three" in table(rows, "Two & three")
+    assert (" data-sort" in table(rows, "", sort=True), " data-sort" in table(rows, "")) == (True, False)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab export`: what other programs read, read by parsers that are not ours; nothing firmer than in the report."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from junitparser import Error, Failure, JUnitXml, Skipped
+from lab import studies
+from lab.command import Done
+from lab.records import point, run_record, trial
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from xdplab.analysis import summarise
+from xdplab.analysis.export import ExportRow, split_key
+from xdplab.methods import make_method
+from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord, plain
+from xdplab.report.exports import FORMS
+from xdplab.results import RunFolder
+
+DATA = Path(__file__).parent / "data"
+STORED = sorted(path.parent for path in DATA.glob("stored*/**/run.json"))
+HOSTILE = 'a "b"\\ \n<c> & \x1b[31m,{x="1"} 1\n# EOF'
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def exported(form: str, run: RunRecord, trials: list[TrialRecord]) -> bytes:
+    return FORMS[form](run, summarise(run, trials))
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def metrics(text: str) -> Samples:
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        assert not family.unit or family.name.endswith(f"_{family.unit}")
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def cases(xml: bytes) -> dict[str, Any]:
+    suites = JUnitXml.fromstring(xml)
+    (suite,) = suites
+    found = {case.name: case for case in suite}
+    assert suite.tests == len(found)
+    return found
+
+
+@pytest.mark.parametrize("folder", STORED, ids=lambda path: path.name)
+def test_a_run_of_each_method_is_read_by_parsers_of_others(folder: Path) -> None:
+    run, trials = RunFolder(folder).load(), RunFolder(folder).trials()
+    points, rows = summarise(run, trials), table(exported("csv", run, trials).decode())
+    assert list(rows[0]) == list(ExportRow.model_fields)
+    own = [row for row in rows if not row["part"]]
+    declared = [each.key for each in make_method(run.study.method).figures]
+    asked = {(each.point_id, key) for each in points for key in declared}
+    assert asked <= {(row["point_id"], row["figure"]) for row in own}
+    assert len({(row["point_id"], row["part"], row["figure"]) for row in rows}) == len(rows)
+    assert all(row["unit"] for row in rows if row["value"])
+    found = metrics(exported("openmetrics", run, trials).decode())
+    assert len(found["xdplab_run_info"]) == 1
+    assert len([1 for labels, value in found["xdplab_status"] if value]) == len(points)
+    known = sum(bool(row["value"]) for row in rows)
+    figures = [each for name, each in found.items() if not re.search("_(low|high|below)(_|$)", name)]
+    assert sum("bound" in labels for each in figures for labels, _ in each) == known > 0
+    assert len(cases(exported("junit", run, trials))) == len(points)
+
+
+def test_a_figure_is_the_one_of_the_table_with_range_unit_and_doubts(cli: Callable[..., Done], results: Path) -> None:
+    for name in ("rfc2544", "micro"):
+        shutil.copytree(DATA / "stored" / name, results / name)
+    shown = {row["forwarder"]: row["ndr_pps"] for row in cli("show", "rfc2544", "--json").json()}
+    rows = [row for row in table(cli("export", "rfc2544").out) if row["figure"] == "ndr_pps"]
+    assert {row["forwarder"]: float(row["value"]) for row in rows} == shown
+    assert {(row["unit"], row["better"], row["n"], row["status"]) for row in rows} == {("frames/s", "more", "3", "ok")}
+    assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in rows)
+    disturbed = [row for row in table(cli("export", "micro").out) if row["status"] == "disturbed"]
+    assert disturbed
+    assert all(row["doubts"].startswith("the machine disturbed each of its 2") for row in disturbed)
+    found = metrics(cli("export", "micro", "--format", "openmetrics").out)
+    assert {labels["doubtful"] for labels, _ in found["xdplab_rate_frames_per_second"]} == {"yes"}
+    assert {value for _, value in found["xdplab_rate_frames_per_second"]} == {
+        float(row["value"]) * 1e6 for row in disturbed if row["value"]
+    }
+
+
+A, SLOW = point("fake"), point("fake:base_latency_us=9.0")
+
+
+def labelled(text: str) -> Point:
+    return A.model_copy(update={"forwarder": ForwarderSpec(name="fake", label=text)})
+
+
+def test_too_few_samples_are_no_percentile_here_either() -> None:
+    run, trials = run_record(A), [trial(A, n, range(1000, 1200)) for n in range(3)]
+    (p99,) = [row for row in table(exported("csv", run, trials).decode()) if row["figure"] == "p99_us"]
+    assert (p99["value"], p99["low"], p99["n"]) == ("", "", "0")
+    assert "too few independent samples" in p99["doubts"]
+    assert "xdplab_p99_seconds" not in metrics(exported("openmetrics", run, trials).decode())
+
+
+def test_a_junit_test_passes_only_where_a_run_would() -> None:
+    """Exit code 1 and an interrupted run are no green build."""
+    gone, broken, lossy, late = (labelled(name) for name in ("gone", "broken", "lossy", "late"))
+    run = run_record(
+        A, gone, broken, lossy, late,
+        unsupported={gone.id: "no such <card>"}, ended_early="ended by SIGINT", study={"max_loss_ratio": 0.01},
+    )  # fmt: skip
+    trials = [trial(A), trial(lossy, sent=2), trial(broken), trial(broken, 1, status="failed", reason="it broke")]
+    found = {name.split(",")[0]: case for name, case in cases(exported("junit", run, trials)).items()}
+    told = {name: [(type(each), each.message) for each in case.result] for name, case in found.items()}
+    assert told == {
+        "fake": [],
+        "gone": [(Skipped, "no such <card>")],
+        "broken": [(Failure, "it broke")],
+        "lossy": [(Failure, "loss ratio 5.00e-01, the study allows 1.00e-02")],
+        "late": [(Error, "not measured: ended by SIGINT")],
+    }
+    assert "p50 1 µs" in found["fake"].system_out
+
+
+def test_points_that_differ_in_what_is_done_with_a_frame_keep_apart() -> None:
+    other = Point.model_validate({**A.model_dump(), "pipeline": "route"})
+    run, trials = run_record(A, other), [trial(A), trial(other)]
+    rows = table(exported("csv", run, trials).decode())
+    assert {row["point_id"]: row["pipeline"] for row in rows} == {A.id: "cross", other.id: str(other.pipeline)}
+    assert len(metrics(exported("openmetrics", run, trials).decode())["xdplab_p50_seconds"]) == 2
+    names = cases(exported("junit", run, trials))
+    assert [name.split(", ", 3)[3:] for name in names] == [[], [f"pipeline={other.pipeline}"]]
+
+
+def test_words_from_outside_stay_words() -> None:
+    bad = labelled(HOSTILE)
+    run = run_record(bad, SLOW, unsupported={SLOW.id: HOSTILE})
+    rows = table(exported("csv", run, [trial(bad)]).decode())
+    assert {row["forwarder"] for row in rows} == {plain(HOSTILE), SLOW.name}
+    found = metrics(exported("openmetrics", run, [trial(bad)]).decode())
+    assert [labels["forwarder"] for labels, _ in found["xdplab_p50_seconds"]] == [plain(HOSTILE)]
+    (skipped,) = [case.result for case in cases(exported("junit", run, [trial(bad)])).values() if case.result]
+    assert "\\x1b[31m" in skipped[0].message
+
+
+@pytest.mark.parametrize(
+    ("key", "stem", "base"),
+    [
+        ("p50_us", "p50", "seconds"),
+        ("ndr_pps", "ndr", "frames_per_second"),
+        ("mpps", "", "frames_per_second"),
+        ("requests_per_s", "requests_per_s", None),
+        ("s_per_round", "s_per_round", None),
+    ],
+)
+def test_the_unit_is_what_a_key_ends_with(key: str, stem: str, base: str | None) -> None:
+    found, unit = split_key(key)
+    assert (found, unit and unit.base) == (stem, base)
+
+
+def test_a_file_is_written_and_what_cannot_be_is_one_line(
+    cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("run", studies.study_file(tmp_path))
+    done = cli("export", "--format", "junit", "-o", tmp_path / "out.xml")
+    assert (done.code, done.out) == (0, f"{tmp_path / 'out.xml'}\n")
+    assert len(cases((tmp_path / "out.xml").read_bytes())) == 2
+    cli("export", "--format", "junit", "-o", tmp_path / "none" / "out.xml").refused("none/out.xml: No such file")
+    cli("export", "--format", "xlsx").refused("xlsx", "csv")
+    cli("export", "--format", "parquet").refused("give its file with -o FILE")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    cli("export", "--format", "parquet", "-o", tmp_path / "x").refused("pip install 'xdplab[parquet]'")
+    assert not (tmp_path / "x").exists()
+
+
+def test_parquet_holds_the_same_table_with_types_and_descriptions() -> None:
+    pytest.importorskip("pyarrow", reason="the extra xdplab[parquet] is not installed: 55 MB that no other test needs")
+    from pyarrow import parquet
+
+    run, trials = RunFolder(DATA / "stored-run").load(), RunFolder(DATA / "stored-run").trials()
+    found = parquet.read_table(io.BytesIO(exported("parquet", run, trials)))
+    rows = table(exported("csv", run, trials).decode())
+    assert found.column_names == list(rows[0])
+    assert [each.as_py() for each in found["value"]] == [float(row["value"]) if row["value"] else None for row in rows]
+    assert str(found.schema.field("n").type) == "int64"
+    assert b"Median of the repetitions" in found.schema.field("value").metadata[b"description"]
+    assert json.loads(found["knobs"][0].as_py()) == {}

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pipelines in OpenFlow 1.5, in the words of ovs-ofctl (ovs-actions(7), ovs-fields(7))."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.ovs_options import OvsOptions
+from xdplab.forwarders.ovs_rules import rules
+from xdplab.forwarders.work import (
+    BUCKET_MACS,
+    METER_PPS,
+    NAT_ADDRESS,
+    TRAP,
+    VLAN,
+    Side,
+    acl_rules,
+    prefixes,
+    sides,
+)
+from xdplab.model import Pipeline
+
+#: Cookie of the rules that the traffic of the tester's side meets, and of those that the answers meet.
+FORTH, BACK = 1, 2
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a bridge is told, each line as `ovs-ofctl add-flows`, `add-groups` and `add-meter` take it."""
+
+    flows: list[str]
+    groups: list[str] = field(default_factory=list)
+    meters: list[str] = field(default_factory=list)
+
+
+def tables(dut: Dut, ports: tuple[str, str], options: OvsOptions) -> Tables:
+    """Of any pipeline; `ports` are the names of the first and the last port in OVS."""
+    pipeline = dut.pipeline
+    if pipeline.kind == "cross":
+        both = dict.fromkeys((ports, ports[::-1]))
+        return Tables([rule for here, there in both for rule in rules(here, there, options)])
+    here, there = sides(dut)
+    ways = ((here, there, FORTH), (there, here, BACK))
+    name = {side.index: port for side, port in zip((here, there), ports, strict=True)}
+    match pipeline.kind:
+        case "bridge":
+            return Tables([f"cookie={cookie},in_port={name[s.index]},actions=NORMAL" for s, _, cookie in ways])
+        case "vlan":
+            push = f"push_vlan:0x8100,set_field:{0x1000 | VLAN}->vlan_vid,output:{ports[1]}"
+            return Tables(
+                [
+                    f"cookie={FORTH},in_port={ports[0]},vlan_tci=0/0x1000,actions={push}",
+                    f"cookie={BACK},in_port={ports[1]},dl_vlan={VLAN},actions=pop_vlan,output:{ports[0]}",
+                ]
+            )
+        case "meter":
+            meter = f"meter=1,pktps,band=type=drop,rate={METER_PPS}"
+            flows = [
+                f"cookie={cookie},in_port={name[s.index]},actions=meter:1,output:{name[t.index]}"
+                for s, t, cookie in ways
+            ]
+            return Tables(flows, meters=[meter])
+        case "mirror":
+            return Tables(
+                [
+                    f"cookie={cookie},in_port={name[s.index]},actions=output:{name[t.index]},in_port"
+                    for s, t, cookie in ways
+                ]
+            )
+        case "group":
+            flows = [f"cookie={c},in_port={name[s.index]},actions=group:{t.index + 1}" for s, t, c in ways]
+            return Tables(flows, groups=[_group(t.index + 1, name[t.index]) for _, t, _ in ways])
+        case "route":
+            return Tables(list(_routes(pipeline, ways, name, table=0)))
+        case "acl":
+            allowed = [rule for s, t, cookie in ways for rule in _acl(pipeline, s, t, cookie, name)]
+            return Tables([*allowed, *_routes(pipeline, ways, name, table=1)])
+        case "conntrack" | "nat":
+            return Tables(list(_stateful(pipeline, ways, name)))
+    raise AssertionError(pipeline)
+
+
+def rule_hits(dumped: str) -> dict[str, int]:
+    """Packets of the rules with each cookie, of what `ovs-ofctl dump-flows` prints."""
+    counts = [(int(c, 16), int(n)) for c, n in re.findall(r"cookie=(0x[0-9a-f]+).*?n_packets=(\d+)", dumped)]
+    return {name: sum(n for c, n in counts if c == cookie) for name, cookie in (("forth", FORTH), ("back", BACK))}
+
+
+def _group(number: int, port: str) -> str:
+    buckets = [f"bucket=actions=set_field:{mac}->eth_src,output:{port}" for mac in BUCKET_MACS]
+    spread = "selection_method=hash,fields(ip_src,ip_dst,udp_src,udp_dst)"
+    return f"group_id={number},type=select,{spread},{','.join(buckets)}"
+
+
+Ways = tuple[tuple[Side, Side, int], ...]
+
+
+def _routes(pipeline: Pipeline, ways: Ways, name: dict[int, str], table: int) -> Iterator[str]:
+    """Of each direction; a TTL of one or less ends here (`dec_ttl`)."""
+    yield f"table={table},priority=115,ip,nw_dst={TRAP},actions=drop"
+    for source, target, cookie in ways:
+        rewrite = f"dec_ttl,set_field:{target.mac}->eth_src,set_field:{target.peer_mac}->eth_dst"
+        for prefix in prefixes(pipeline, target):
+            number = cookie if table == 0 and prefix == target.network else 0
+            yield (
+                f"table={table},cookie={number},priority={100 + prefix.prefixlen},ip,dl_dst={source.mac},"
+                f"nw_dst={prefix},actions={rewrite},output:{name[target.index]}"
+            )
+
+
+def _acl(pipeline: Pipeline, source: Side, target: Side, cookie: int, name: dict[int, str]) -> Iterator[str]:
+    allowed = acl_rules(pipeline, source, target)
+    for number, rule in enumerate(allowed, start=1):
+        tag = cookie if number == len(allowed) else 0
+        yield (
+            f"table=0,cookie={tag},in_port={name[source.index]},udp,nw_src={rule.source},nw_dst={rule.target},"
+            f"tp_dst={rule.udp_dst},actions=goto_table:1"
+        )
+
+
+def _stateful(pipeline: Pipeline, ways: Ways, name: dict[int, str]) -> Iterator[str]:
+    """New connections from the tester's side only; with `nat` their source is translated, and back."""
+    nat = pipeline.kind == "nat"
+    commit = f"ct(commit,nat(src={NAT_ADDRESS}),table=2)" if nat else "ct(commit,table=2)"
+    yield f"table=0,ip,ct_state=-trk,actions=ct(table=1{',nat' if nat else ''})"
+    for source, _, cookie in ways:
+        port = name[source.index]
+        if cookie == FORTH:
+            yield f"table=1,cookie={cookie},in_port={port},ip,ct_state=+trk+new-inv,actions={commit}"
+        yield f"table=1,cookie={cookie},in_port={port},ip,ct_state=+trk+est-inv,actions=goto_table:2"
+    yield from _routes(pipeline, ways, name, table=2)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pipeline in numbers that every forwarder translates: who lies on which side, prefixes, rules.
+
+The traffic of a tester goes from 198.18.0.0/16, the tester's side, to 198.19.0.0/16 and back (RFC 2544 appendix C.2.2).
+What a table has beside leads nowhere near it, but costs a look: 10.0.0.0/8.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from xdplab.forwarders.base import Dut
+from xdplab.model import Pipeline
+
+#: Tag of `vlan` on the far side.
+VLAN = 100
+#: What the tester's side is translated to by `nat` (RFC 5737).
+NAT_ADDRESS = "203.0.113.1"
+#: Frames per second that `meter` lets pass: more than any port brings.
+METER_PPS = 100_000_000
+#: Source addresses that the buckets of `group` write.
+BUCKET_MACS = ("02:00:00:00:00:b1", "02:00:00:00:00:b2")
+#: Of the traffic (`testers/headers.py`).
+UDP_DST = 20_000
+#: The shorter prefix of both sides: what takes it has missed the longer one.
+TRAP = IPv4Network("198.18.0.0/15")
+_SIDES = (IPv4Network("198.18.0.0/16"), IPv4Network("198.19.0.0/16"))
+_DECOYS = IPv4Network("10.0.0.0/8")
+_DECOY_BITS = 28
+#: Prefix lengths of source and target that the traffic's rule has: all address pairs of a tester.
+_TRAFFIC_MASK = (22, 16)
+#: From a decoy to the next: no two are the same in any mask.
+_ACL_STEP = 1 << (32 - _TRAFFIC_MASK[0])
+
+
+@dataclass(frozen=True)
+class Side:
+    """One port of the switch and what lies behind it."""
+
+    #: Of the switch's ports.
+    index: int
+    #: Its interface, and that interface's address.
+    ifname: str
+    mac: str
+    #: The tester's port on the other end.
+    peer_mac: str
+    network: IPv4Network
+
+    @property
+    def address(self) -> str:
+        """The router's own there."""
+        return str(self.network[-2])
+
+    @property
+    def next_hop(self) -> str:
+        """Of the tester's port there."""
+        return str(self.network[-3])
+
+
+def sides(dut: Dut) -> tuple[Side, Side]:
+    """The tester's side and the other."""
+    one, other = (
+        Side(index, port.ifname, port.mac, peer.mac, _SIDES[index])
+        for index, (port, peer) in enumerate(zip(dut.ports, dut.peers, strict=True))
+    )
+    return one, other
+
+
+def prefixes(pipeline: Pipeline, side: Side) -> Iterator[IPv4Network]:
+    """Those that lead to a side: the one that the traffic takes is the last; besides `route` there is no other."""
+    step = 1 << (32 - _DECOY_BITS)
+    for number in range(pipeline.rules - 1 if pipeline.kind == "route" else 0):
+        yield IPv4Network((int(_DECOYS[0]) + (2 * number + side.index) * step, _DECOY_BITS))
+    yield side.network
+
+
+@dataclass(frozen=True)
+class AclRule:
+    """One that lets UDP pass."""
+
+    source: IPv4Network
+    target: IPv4Network
+    udp_dst: int
+
+
+def acl_rules(pipeline: Pipeline, source: Side, target: Side) -> list[AclRule]:
+    """Of one direction; the last one is the traffic's. A mask is a pair of prefix lengths."""
+    found = []
+    for number in range(pipeline.rules - 1, 0, -1):
+        mask = number % pipeline.masks
+        masked = (32 - (mask - 1) % 8, 17 + (mask - 1) // 8) if mask else _TRAFFIC_MASK
+        address = IPv4Network((int(_DECOYS[0]) + number * _ACL_STEP, 32))
+        towards = IPv4Network((int(target.network[0]), 32))
+        found.append(AclRule(address.supernet(new_prefix=masked[0]), towards.supernet(new_prefix=masked[1]), UDP_DST))
+    mine, theirs = (
+        IPv4Network((int(side.network[0]), length))
+        for side, length in zip((source, target), _TRAFFIC_MASK, strict=True)
+    )
+    return [*found, AclRule(mine, theirs, UDP_DST)]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a switch does with frames, in a word that all forwarders translate: `cross`, `route:1000`, `acl:100x8`."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from xdplab.model.base import Model
+from xdplab.model.errors import meant
+
+Kind = Literal[
+    "cross", "bridge", "vlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat"
+]  # fmt: skip
+#: Kind -> what it does. Those of `SIZED` take a number.
+KINDS: dict[str, str] = {
+    "cross": "what comes in by one port leaves by the other, unchanged and without a look at it",
+    "bridge": "a learning bridge (IEEE 802.1D): floods what it has not learned, then sends to the port of the address",
+    "vlan": "an access port on the tester's side, a trunk on the other: a tag is pushed there, popped back",
+    "meter": "`cross` through a meter, or a policer, that lets everything pass",
+    "mirror": "`cross` with a copy to the port that the frame came by: two outputs",
+    "group": "`cross` through a select group of two buckets, which leave their number in the source address",
+    "route": "a router: longest prefix, new addresses of Ethernet, TTL less one; N prefixes lead to each side",
+    "acl": "`route` behind an access list of N rules in M masks for each direction; the last one lets the traffic pass,"
+    " and what no rule knows is dropped",
+    "conntrack": "`route` behind a stateful firewall: connections are opened from the tester's side only",
+    "nat": "`conntrack` with the source address of the tester's side translated to one",
+}
+#: Kind -> the most rules of it.
+SIZED = {"route": 100_000, "acl": 10_000}
+#: That rewrite the addresses of Ethernet and TTL: frames are addressed to the switch.
+ROUTED = ("route", "acl", "conntrack", "nat")
+#: In which the other side cannot begin, or sends frames of another form.
+ONE_WAY = ("vlan", "conntrack", "nat")
+#: Masks that an access list may have.
+MAX_MASKS = 64
+_TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<rules>\d{1,7})(?:x(?P<masks>\d{1,3}))?)?")
+
+
+class Pipeline(Model):
+    """One piece of work; written `KIND`, `route:N`, `acl:N` or `acl:NxM`."""
+
+    #: What is done with a frame.
+    kind: Kind = "cross"
+    #: Prefixes, or rules, for each direction.
+    rules: int = Field(default=1, ge=1)
+    #: Different masks of these rules.
+    masks: int = Field(default=1, ge=1, le=MAX_MASKS)
+
+    def __str__(self) -> str:
+        """As it is written."""
+        if self.kind not in SIZED:
+            return self.kind
+        return f"{self.kind}:{self.rules}" + (f"x{self.masks}" if self.masks > 1 else "")
+
+    @property
+    def routed(self) -> bool:
+        """True when frames are addressed to the switch itself."""
+        return self.kind in ROUTED
+
+    @property
+    def one_way(self) -> bool:
+        """True when the tester may send from its own side only."""
+        return self.kind in ONE_WAY
+
+
+def _parsed(value: Any) -> Any:
+    """A pipeline of its text.
+
+    Raises:
+        ValueError: there is none of that name, or its numbers are too large.
+    """
+    if isinstance(value, Pipeline | Mapping):
+        return value
+    found = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    if found is None or found["kind"] not in KINDS:
+        raise ValueError(f"a pipeline is expected: {', '.join(KINDS)}{meant(str(value).partition(':')[0], KINDS)}")
+    kind, rules, masks = found["kind"], int(found["rules"] or 1), int(found["masks"] or 1)
+    if kind not in SIZED and found["rules"]:
+        raise ValueError(f"{kind} takes no number; {' and '.join(SIZED)} do")
+    if found["masks"] and kind != "acl":
+        raise ValueError(f"{kind} takes one number; acl:NxM has masks")
+    if not 1 <= rules <= SIZED.get(kind, 1):
+        raise ValueError(f"{kind}:N takes 1 to {SIZED[kind]}")
+    if masks > min(rules, MAX_MASKS) or not masks:
+        raise ValueError(f"acl:NxM takes 1 to {MAX_MASKS} masks, and no more than rules")
+    return {"kind": kind, "rules": rules, "masks": masks}
+
+
+#: In studies and records it is text.
+PipelineText = Annotated[
+    Pipeline,
+    BeforeValidator(_parsed),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(KINDS)})(:[0-9]+(x[0-9]+)?)?$"}),
+]

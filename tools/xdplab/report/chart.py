@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+#: Points that a series has at the most: more than a screen has columns for, and a few kB.
+MAX_POINTS = 480
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What an axis shows."""
+
+    label: str
+    #: Behind each value that is read; empty: a number without one.
+    unit: str
+    log: bool = False
+    #: Its values are the share of frames above: 1 is the minimum, 0.01 is p99, 1e-5 is p99.999; log, the tail on top.
+    percentile: bool = False
+
+    @property
+    def title(self) -> str:
+        """With its unit."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+    def drawn(self, values: Sequence[float | None]) -> np.ndarray:
+        """As far along the axis as they stand; NaN for what cannot be drawn."""
+        found = np.array([np.nan if value is None else value for value in values], dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.log10(found) if self.log or self.percentile else found
+        return np.where(np.isfinite(found), found, np.nan)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A curve, in the order in which its points are joined; `low` and `high` are a band about `y`."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] | None = None
+    high: Sequence[float | None] | None = None
+    #: A line through the points; without it each stands by itself.
+    joined: bool = True
+    #: Of a line: the value holds until the next point.
+    steps: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over one pair of axes."""
+
+    title: str
+    x: Axis
+    y: Axis
+    series: Sequence[Series]
+    #: Below it.
+    note: str = ""
+
+    def json(self, points: int = MAX_POINTS) -> Markup:
+        """For `<script type="application/json">`: nothing in it ends the element, and null stands for no number."""
+        axes = {
+            key: {"label": axis.title, "unit": axis.unit, "log": axis.log, "percentile": axis.percentile}
+            for key, axis in (("x", self.x), ("y", self.y))
+        }
+        curves = [_numbers(self.thinned(each, points)) for each in self.series]
+        found = {"title": self.title, **axes, "series": curves}
+        text = json.dumps(found, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+        # json knows no markup: <, > and & exist in its texts only, where they may be written so
+        for sign in "<>&":
+            text = text.replace(sign, f"\\u{ord(sign):04x}")
+        return Markup(text)  # noqa: S704
+
+    def thinned(self, series: Series, points: int = MAX_POINTS) -> Series:
+        """It with at most so many points: the ends and the extremes of equal lengths of the curve as it is drawn."""
+        kept = self._kept(series, points)
+        low, high = (None if values is None else [values[at] for at in kept] for values in (series.low, series.high))
+        x, y = [series.x[at] for at in kept], [series.y[at] for at in kept]
+        return replace(series, x=x, y=y, low=low, high=high)
+
+    def _kept(self, series: Series, points: int) -> Sequence[int]:
+        count = len(series.x)
+        if count <= points:
+            return range(count)
+        curves = [self.y.drawn(each) for each in (series.y, series.low, series.high) if each is not None]
+        x = self.x.drawn(series.x)
+        way = sum(np.abs(np.diff(each, prepend=each[0])) / (np.ptp(each) or 1) for each in map(_filled, (x, curves[0])))
+        length = np.cumsum(way) + np.arange(count) * 1e-9  # a gap has no length, and still its place
+        per_part = 2 + 2 * len(curves)
+        edges = np.searchsorted(length, np.linspace(length[0], length[-1], max(1, points // per_part) + 1))
+        edges[-1] = count
+        kept: set[int] = set()
+        for begin, end in pairwise(np.unique(edges).tolist()):
+            kept |= {begin, end - 1}
+            for curve in curves:
+                part = curve[begin:end]
+                if not np.isnan(part).all():
+                    kept |= {begin + int(np.nanargmin(part)), begin + int(np.nanargmax(part))}
+        return sorted(kept)
+
+
+def _filled(values: np.ndarray) -> np.ndarray:
+    """Without gaps: each has the value before it."""
+    at = np.maximum.accumulate(np.where(np.isnan(values), 0, np.arange(len(values))))
+    found: np.ndarray = np.nan_to_num(values[at])
+    return found
+
+
+def _numbers(series: Series) -> dict[str, Any]:
+    given = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
+    lists = {key: [_number(value) for value in values] for key, values in given.items() if values is not None}
+    return {"name": series.name, "joined": series.joined, "steps": series.steps, **lists}
+
+
+def _number(value: float | None) -> float | None:
+    """Six digits are more than a picture shows."""
+    return float(f"{value:.6g}") if value is not None and np.isfinite(value) else None

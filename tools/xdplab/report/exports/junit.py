@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JUnit XML, for CI systems: a run is a suite, a point a test.
+
+Unsupported points are skipped, with the reason; failed ones, and losses above the study's limit, are failures; a point
+that an ended run did not come to is an error, never a silent pass.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from xdplab.analysis import PointSummary
+from xdplab.analysis.export import ExportRow
+from xdplab.model import RunRecord, plain
+from xdplab.model.digits import ratio, significant
+
+
+def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[ExportRow]) -> bytes:
+    """One suite; each test's output has the figures of its point."""
+    found = [_case(run, point) for point in points]
+    counts = {kind: str(sum(case.find(kind) is not None for case in found)) for kind in ("failure", "error", "skipped")}
+    suite = Element("testsuite", name=_xml(run.run_id), tests=str(len(found)), failures=counts["failure"])
+    suite.attrib |= {"errors": counts["error"], "skipped": counts["skipped"]}
+    suite.attrib |= {"time": f"{run.wall_s or 0:.3f}", "timestamp": run.started[:19]}
+    properties = SubElement(suite, "properties")
+    environment = run.environment
+    told = {"study": run.study.name, "testbed": run.testbed.name, "kernel": environment.kernel}
+    told |= {"cpu_model": environment.cpu_model, "git_revision": environment.git_revision}
+    for name, value in told.items():
+        SubElement(properties, "property", name=name, value=_xml(value))
+    lines: dict[str, list[str]] = {}
+    for row in rows:
+        if row.value is not None or row.doubts:
+            lines.setdefault(row.point_id, []).append(_line(row))
+    for point, case in zip(points, found, strict=True):
+        SubElement(case, "system-out").text = _xml("\n".join(lines.get(point.point_id, ())))
+        suite.append(case)
+    whole = Element("testsuites")
+    whole.append(suite)
+    indent(whole)
+    text: bytes = tostring(whole, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _case(run: RunRecord, point: PointSummary) -> Element:
+    settings = "".join(f", {setting}" for setting in point.settings)
+    tester = f", {point.tester}" if point.tester else ""
+    name = f"{point.forwarder}, {point.path}, {point.frame_bytes} bytes{settings}{tester}"
+    case = Element("testcase", name=_xml(name), classname=_xml(f"{run.study.name}.{run.testbed.name}"), time="0")
+    limit = run.study.max_loss_ratio
+    if point.failed or point.status in ("failed", "partial"):
+        _say(case, "failure", point.reason or f"failed in {point.failed} repetitions")
+    elif point.status == "unsupported":
+        _say(case, "skipped", point.reason)
+    elif point.status == "not measured":
+        _say(case, "error", f"not measured: {point.reason}")
+    elif limit is not None and (point.loss_ratio or 0.0) > limit:
+        _say(case, "failure", f"loss ratio {ratio(point.loss_ratio)}, the study allows {ratio(limit)}")
+    return case
+
+
+def _say(case: Element, kind: str, reason: str) -> None:
+    SubElement(case, kind, message=_xml(reason)).text = _xml(reason)
+
+
+def _line(row: ExportRow) -> str:
+    """`p50 2.3 µs (2.2 to 2.4, 5 repetitions)`, with what is wrong with it."""
+    named = f"{row.part}: {row.name}" if row.part else row.name
+    if row.value is None:
+        return f"{named}: not known ({row.doubts})"
+    told = [named, "at least"] if row.at_least else [named]
+    told += [significant(row.value), *(["to", significant(row.below)] if row.below is not None else [])]
+    told += [row.unit] if row.unit != "1" else []
+    if row.low is not None and row.high is not None:
+        told.append(f"({significant(row.low)} to {significant(row.high)}, {row.n} repetitions)")
+    return "; ".join(filter(None, [" ".join(told), row.doubts, "this machine's tail" if row.machine_tail else ""]))
+
+
+def _xml(text: str) -> str:
+    """What XML 1.0 cannot hold is made visible."""
+    return re.sub("[\ud800-\udfff\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", plain(text))

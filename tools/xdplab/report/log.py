@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a log of Robot Framework shows of a run: the answer, the table of points, the report's first picture, a link."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from xdplab.analysis import PointSummary
+from xdplab.analysis.columns import cells_of
+from xdplab.methods import Method
+from xdplab.report.page import templates
+
+#: Rows that a log has room for; the report has all.
+_ROWS = 100
+_PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+
+
+def points_in_log(method: Method[Any], points: Sequence[PointSummary], **beside: Any) -> str:
+    """Their table as HTML with everything escaped, and why points were not measured."""
+    shown_points, more = points[:_ROWS], len(points[_ROWS:])
+    reasons = [(point.forwarder, f"{point.status}: {point.reason}") for point in shown_points if point.reason]
+    environment = templates()
+    environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
+    shown = {"sentence": "", "picture": "", "report": "", "link": "", **beside}
+    table = cells_of(method, shown_points)
+    return environment.get_template("log.html.j2").render(table=table, reasons=reasons, more=more, **shown).strip()
+
+
+def run_in_log(method: Method[Any], points: Sequence[PointSummary], sentence: str, report: Path, link: str) -> str:
+    """The same of a whole run, with the answer, the first picture of its report and a link to that."""
+    found = _PICTURE.search(report.read_text(encoding="utf-8")) if report.is_file() else None
+    picture = Markup(found.group()) if found else ""  # noqa: S704 - as our own report has it
+    named = f"{report.parent.name}/{report.name}"
+    return points_in_log(method, points, sentence=sentence, picture=picture, report=named, link=link)
+
+
+def link_from(folder: Path | None, report: Path) -> str:
+    """Relative, so that results and log may be moved together."""
+    return quote(os.path.relpath(report, folder or report.parent))

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A static site of several runs: one page, the curves of each run in a file of its own, and the runs' reports.
+
+It opens from disk: what the page needs later is loaded as a script from beside it, and nothing is fetched.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from xdplab.analysis import PointSummary
+from xdplab.analysis.columns import figure_text, lost
+from xdplab.analysis.distribution import distribution
+from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.environments import environments
+from xdplab.analysis.pooled import PooledRun, main_figures
+from xdplab.analysis.summary import counted
+from xdplab.analysis.trend import Trend, all_trends
+from xdplab.methods import Figure, figure, make_method
+from xdplab.model import InputError, TrialRecord
+from xdplab.report import assets
+from xdplab.report.chart import Axis, Chart, Series
+from xdplab.report.charts import distribution_chart
+from xdplab.report.html import render
+from xdplab.report.page import templates
+from xdplab.results import RunFolder
+
+#: In a folder that is a site: it may be written anew.
+_MARK = ".xdplab-site"
+#: Of an overlay: it is of runs that were not measured in turns.
+_NOTE = (
+    "Share of frames at or below a latency, to p99.999, all counted repetitions merged. Points of different runs were "
+    "not measured in turns: their difference includes the time between them."
+)
+
+
+@dataclass(frozen=True)
+class SiteRun:
+    """A run as the page has it."""
+
+    #: Of its files, from 1 on: no name becomes a path.
+    number: int
+    read: PooledRun
+
+    @property
+    def name(self) -> str:
+        """As its folder is called."""
+        return self.read.folder.name
+
+    @property
+    def link(self) -> str:
+        """Of its report, from the page."""
+        return quote(f"runs/{self.number}/report.html")
+
+
+@dataclass(frozen=True)
+class _Point:
+    run: SiteRun
+    summary: PointSummary
+
+    @property
+    def drawn(self) -> bool:
+        return bool(self.summary.samples)
+
+    @property
+    def settings(self) -> str:
+        return ", ".join(filter(None, [self.summary.mode, *self.summary.settings]))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The points of a method, and the figures that a page over several runs has room for."""
+
+    name: str
+    figures: list[Figure]
+    points: list[_Point]
+
+
+def write_site(place: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> Path:
+    """Write it into `place`, in the place of one that is there; `left_out`: folder -> why it is not in it.
+
+    Raises:
+        InputError: `place` has something else in it.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    if any(place.iterdir()) and not (place / _MARK).is_file():
+        raise InputError(f"site: {place}: neither empty nor a site of xdplab's; choose another folder")
+    (place / _MARK).touch()
+    shown = [SiteRun(number, run) for number, run in enumerate(runs, start=1)]
+    for name in ("data", "runs"):
+        shutil.rmtree(place / name, ignore_errors=True)
+    (place / "data").mkdir()
+    for run in shown:
+        folder, own = RunFolder(run.read.folder), place / "runs" / str(run.number)
+        own.mkdir(parents=True)
+        trials = folder.trials()
+        if folder.report.is_file():
+            shutil.copyfile(folder.report, own / "report.html")
+        else:
+            (own / "report.html").write_text(render(run.read.record, trials), encoding="utf-8")
+        curves = json.dumps(_curves(run, trials), separators=(",", ":"))
+        (place / "data" / f"{run.number}.js").write_text(f'xdplabRun("{run.number}",{curves});\n', encoding="utf-8")
+    (place / "site.js").write_text(assets.text("site.js"), encoding="utf-8")
+    page = place / "index.html"
+    page.write_text(_page(shown, left_out), encoding="utf-8")
+    return page
+
+
+def _page(runs: Sequence[SiteRun], left_out: Mapping[str, str]) -> str:
+    environment = templates()
+    environment.filters |= {"figure": figure_text, "doubts": _doubts}
+    empty = distribution_chart("Cumulative distribution of latency", {}, "")
+    overlay = Markup(f'{{"chart":{empty.json()},"note":{json.dumps(_NOTE)}}}')  # noqa: S704 - ours
+    told = all_trends([(run.name, run.read.record, run.read.summaries) for run in runs])
+    told.sort(key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
+    return environment.get_template("site.html.j2").render(
+        runs=runs,
+        kinds=_kinds(runs),
+        overlay=overlay,
+        trends=[_trend(each, runs) for each in told],
+        environments=environments([(run.name, run.read.record) for run in runs]),
+        left_out=left_out,
+    )
+
+
+def _kinds(runs: Sequence[SiteRun]) -> list[_Kind]:
+    by_method: dict[str, list[SiteRun]] = {}
+    for run in runs:
+        by_method.setdefault(run.read.record.study.method.name, []).append(run)
+    return [
+        _Kind(
+            name,
+            main_figures([run.read for run in own]),
+            [_Point(run, summary) for run in own for summary in run.read.summaries],
+        )
+        for name, own in by_method.items()
+    ]
+
+
+def _doubts(summary: PointSummary, of: Figure) -> list[str]:
+    """Why its figure is not to be taken for a fact."""
+    searched = any(one.was_searched(of.key) for one in summary.by_repetition)
+    return list(doubts_of_one(summary, of.key)) if searched else []
+
+
+def _curves(run: SiteRun, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Point id -> its curve, and what its latency is."""
+    method = make_method(run.read.record.study.method)
+    own: dict[str, list[TrialRecord]] = {}
+    for trial in trials:
+        own.setdefault(trial.point_id, []).append(trial)
+    found = {}
+    for summary in run.read.summaries:
+        merged = distribution(counted(method, own.get(summary.point_id, ())))
+        if merged.count:
+            chart = distribution_chart("", {_called(run, summary): merged}, "")
+            found[summary.point_id] = {
+                "quantity": summary.quantity,
+                "series": json.loads(chart.json())["series"][0],
+            }
+    return found
+
+
+def _called(run: SiteRun, summary: PointSummary) -> str:
+    settings = "".join(f", {setting}" for setting in summary.settings)
+    told = [f"{summary.frame_bytes} bytes", run.name, lost(summary), summary.status if summary.status != "ok" else ""]
+    return f"{summary.forwarder}{settings}, {', '.join(filter(None, told))}"
+
+
+def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
+    """Its chart: a run is a place on the axis, in the order of their time; the mean of each group is a line."""
+    of = figure(found.metric)
+    points = {s.point_id: s for run in runs for s in run.read.summaries}
+    summary = points[found.point_id]
+    settings = "".join(f", {setting}" for setting in summary.settings)
+    title = f"{found.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}: {of.name}"
+    numbers = list(range(1, len(found.runs) + 1))
+    mean, low, high = ([getattr(run, key) / of.per for run in found.runs] for key in ("mean", "low", "high"))
+    groups = [one.mean / of.per for one in found.stretches for _ in range(one.runs)]
+    series = [
+        Series("mean of a run, and its range", numbers, mean, low, high),
+        Series("mean of its group", numbers, groups),
+    ]
+    names = ", ".join(f"{number}: {run.name}" for number, run in zip(numbers, found.runs, strict=True))
+    chart = Chart(title, Axis("run, in the order of their time", ""), Axis(of.name, of.unit), series, note=f"{names}.")
+    return {"title": title, "unit": of.unit, "per": of.per, "chart": chart, "found": found}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a point is measured: ports of the forwarder and of the tester, and what the forwarder is told of them."""
+
+import dataclasses
+from typing import Any
+
+from xdplab.forwarders import Dut, Forwarder
+from xdplab.model import CpuLayout, Path, Point
+from xdplab.testbed import Port, Testbed, TesterPorts
+
+
+def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
+    """The forwarder's: one on `hairpin`."""
+    return tuple(testbed.ports[role] for role in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
+
+
+def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
+    """What the forwarder works with."""
+    ports = ports_of(testbed, point)
+    return Dut(
+        host=testbed.dut,
+        ports=ports,
+        path=point.path,
+        layout=layout,
+        rundir=testbed.folder_on(testbed.dut) / "dut",
+        tester_here=testbed.one_machine,
+        peers=tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)]),
+        pipeline=point.pipeline,
+    )
+
+
+def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
+    """The tester's; with a pipeline that routes, frames are addressed to the forwarder."""
+    ports = testbed.tester_ports(point.path)
+    if not point.pipeline.routed:
+        return ports
+    first, last = (port.mac for port in ports_of(testbed, point))
+    return dataclasses.replace(ports, routers=(first, last))
+
+
+def cannot(forwarder: Forwarder[Any], dut: Dut) -> str | None:
+    """None, or why this forwarder cannot do what is asked here."""
+    if dut.pipeline.kind not in forwarder.pipelines:
+        return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
+    return forwarder.supported(dut)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proof of a pipeline, packet by packet: what goes in on one side, and what must come out where, to the byte.
+
+Scapy makes both, from the pipeline alone: no forwarder is asked what it would do. Frames that must not come out are
+sent in front of one that must, by the same port: when that one is there, they would be.
+"""
+
+import itertools
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.work import BUCKET_MACS, NAT_ADDRESS, UDP_DST, VLAN, Side, acl_rules, prefixes, sides
+from xdplab.hosts import Conversation
+from xdplab.model import Pipeline, PointFailed, StreamSpec, TrialResult, TrialSpec
+from xdplab.testbed import Port
+
+_PROBE = FilePath(__file__).parents[1] / "hosts" / "frame_probe.py"
+_ANSWER_S = 5.0
+#: What might come late, once what was sent last is there.
+_LATE_S = 0.05
+#: Stations and networks that nobody has routed, allowed or learned (RFC 5737, RFC 7042 section 2.1.2).
+_STRANGER = "192.0.2.1"
+_STATION = "00:00:5e:00:53:01"
+_UDP_SRC = 30_000
+_TTL = 64
+_FLOWS_OF_GROUP = 64
+_FRAME_BYTES = 100
+_ICMP = 1
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One that is sent, and where it must come out in which form; nowhere when `out` is empty."""
+
+    what: str
+    #: Index of the side that sends it.
+    side: int
+    data: bytes
+    #: Side -> the forms of which it must have one.
+    out: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+#: Frames of the trial that counts: each must meet the traffic's rule, and come out.
+_COUNTED, _COUNTED_PPS = 1000, 10_000
+
+
+def prove_work(
+    forwarder: Forwarder[Any], dut: Dut, workdir: FilePath, send: Callable[[TrialSpec], TrialResult]
+) -> None:
+    """Frame by frame, and that the forwarder counts what it did; nothing for `cross`, which `prove` has proven.
+
+    Raises:
+        PointFailed: a frame came out as it must not, or not as it must; or the counts differ.
+    """
+    if dut.pipeline.kind == "cross" or dut.ports[0].simulated:
+        return
+    WorkProof(dut).carry_out(workdir)
+    before = forwarder.rule_hits()
+    if not before:
+        return
+    stream = StreamSpec(kind="load", pps=_COUNTED_PPS, frame_bytes=_FRAME_BYTES, count=_COUNTED)
+    (told,) = send(TrialSpec(streams=(stream,), duration_s=2 * _COUNTED / _COUNTED_PPS)).streams
+    after = forwarder.rule_hits()
+    met = {name: after[name] - before[name] for name in after}
+    if not told.received <= met["forth"] <= told.sent or met["back"]:
+        raise PointFailed(
+            f"{dut.pipeline}: of {told.sent} frames sent {told.received} came out, and its rules counted {met}"
+        )
+
+
+class WorkProof:
+    """Sends and compares, on both sides at once."""
+
+    def __init__(self, dut: Dut) -> None:
+        self._pipeline = dut.pipeline
+        self._sides = sides(dut)
+        self._ports = dut.peers
+        self._mark = b"xdplab" + secrets.token_bytes(4)
+        self._number = itertools.count()
+
+    def carry_out(self, workdir: FilePath) -> None:
+        """All rounds.
+
+        Raises:
+            PointFailed: a frame did not come out as it must; the first one, with both forms.
+        """
+        with ExitStack() as stack:
+            probes = [_Probe(port, self._mark, workdir, stack) for port in self._ports]
+            seen: list[tuple[int, bytes]] = []
+            for frames in self._rounds(seen):
+                seen[:] = _exchange(probes, frames, self._pipeline)
+
+    def _rounds(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        """Frames of each round; `seen` is what came out in the one before."""
+        rounds: dict[str, Callable[..., Iterator[list[Frame]]]] = {
+            "bridge": self._bridge, "vlan": self._vlan, "group": self._group, "mirror": self._mirror,
+            "route": self._route, "acl": self._acl, "conntrack": self._stateful, "nat": self._stateful,
+        }  # fmt: skip
+        yield from rounds.get(self._pipeline.kind, self._cross)(seen)
+
+    # ------------------------------------------------------------------ frames
+
+    def _udp(self, source: Side, target: Side, **changes: Any) -> Any:
+        """A packet from one side to the other, as scapy has it; `changes` are of its fields."""
+        from scapy.layers.inet import IP, UDP
+        from scapy.layers.l2 import Dot1Q, Ether
+
+        to = source.mac if self._pipeline.routed else target.peer_mac
+        ether = Ether(src=changes.get("eth_src", source.peer_mac), dst=changes.get("eth_dst", to))
+        if "vlan" in changes:
+            ether /= Dot1Q(vlan=changes["vlan"])
+        src, dst = changes.get("src", str(source.network[1])), changes.get("dst", str(target.network[1]))
+        ip = IP(src=src, dst=dst, ttl=changes.get("ttl", _TTL), flags="DF", id=0)
+        udp = UDP(sport=changes.get("sport", _UDP_SRC), dport=changes.get("dport", UDP_DST))
+        payload = self._mark + changes.get("number", next(self._number)).to_bytes(4, "big") + bytes(8)
+        return ether / ip / udp / payload
+
+    def _routed(self, packet: Any, target: Side) -> Any:
+        """The same behind the router."""
+        out = packet.copy()
+        out["Ether"].src, out["Ether"].dst = target.mac, target.peer_mac
+        out["IP"].ttl -= 1
+        return out
+
+    def _both(self) -> Iterator[tuple[Side, Side]]:
+        here, there = self._sides
+        yield here, there
+        yield there, here
+
+    # ------------------------------------------------------------------ rounds
+
+    def _cross(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        for source, target in self._both():
+            packet = self._udp(source, target)
+            yield [Frame("a frame", source.index, bytes(packet), {target.index: (bytes(packet),)})]
+
+    def _bridge(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        here, there = self._sides
+        yield from self._cross(seen)
+        station = self._udp(here, there, eth_src=_STATION)
+        yield [Frame("a frame of another station", here.index, bytes(station), {there.index: (bytes(station),)})]
+        local = self._udp(here, there, eth_dst=_STATION)
+        yield [
+            Frame("a frame to a station of its own side", here.index, bytes(local)),
+            *next(self._cross(seen)),
+        ]
+
+    def _mirror(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        for source, target in self._both():
+            packet = bytes(self._udp(source, target))
+            yield [Frame("a frame", source.index, packet, {target.index: (packet,), source.index: (packet,)})]
+
+    def _vlan(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        here, there = self._sides
+        plain = self._udp(here, there, number=0)
+        tagged = self._udp(here, there, number=0, vlan=VLAN)
+        yield [Frame("an untagged frame", here.index, bytes(plain), {there.index: (bytes(tagged),)})]
+        yield [
+            Frame("a frame of another VLAN", there.index, bytes(self._udp(there, here, vlan=VLAN + 1))),
+            Frame("an untagged frame on the trunk", there.index, bytes(self._udp(there, here))),
+            Frame(
+                "a tagged frame",
+                there.index,
+                bytes(self._udp(there, here, number=1, vlan=VLAN)),
+                {here.index: (bytes(self._udp(there, here, number=1)),)},
+            ),
+        ]
+
+    def _group(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        for source, target in self._both():
+            frames = []
+            for flow in range(_FLOWS_OF_GROUP):
+                packet = self._udp(source, target, sport=_UDP_SRC + flow)
+                forms = []
+                for mac in BUCKET_MACS:
+                    out = packet.copy()
+                    out["Ether"].src = mac
+                    forms.append(bytes(out))
+                frames.append(Frame(f"flow {flow}", source.index, bytes(packet), {target.index: tuple(forms)}))
+            yield frames
+            used = {data[6:12].hex(":") for _, data in seen}
+            if used != set(BUCKET_MACS):
+                raise PointFailed(f"group: {_FLOWS_OF_GROUP} flows took the buckets {', '.join(sorted(used))} only")
+
+    def _forwarded(self, what: str, source: Side, target: Side, **changes: Any) -> Frame:
+        packet = self._udp(source, target, **changes)
+        return Frame(what, source.index, bytes(packet), {target.index: (bytes(self._routed(packet, target)),)})
+
+    def _refused(self, what: str, source: Side, target: Side, **changes: Any) -> Frame:
+        return Frame(what, source.index, bytes(self._udp(source, target, **changes)))
+
+    def _route(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        for source, target in self._both():
+            first = next(prefixes(self._pipeline, target))
+            yield [
+                self._refused("a frame with a TTL of 1", source, target, ttl=1),
+                self._refused("a frame to nowhere", source, target, dst=_STRANGER),
+                self._refused("a frame to another station", source, target, eth_dst=_STATION),
+                self._forwarded("a frame by the first prefix", source, target, dst=str(first[1])),
+                self._forwarded("a frame", source, target),
+            ]
+
+    def _acl(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        for source, target in self._both():
+            first = acl_rules(self._pipeline, source, target)[0]
+            yield [
+                self._refused("a frame from elsewhere", source, target, src=_STRANGER),
+                self._refused("a frame to another UDP port", source, target, dport=UDP_DST + 1),
+                self._forwarded("a frame by the first rule", source, target, src=str(first.source[0])),
+                self._forwarded("a frame", source, target),
+            ]
+
+    def _stateful(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        """The port that a translation gave to the connection is read from what came out."""
+        from scapy.layers.l2 import Ether
+
+        here, there = self._sides
+        packet = self._udp(here, there)
+        out = self._routed(packet, there)
+        nat = self._pipeline.kind == "nat"
+        if nat:
+            out["IP"].src = NAT_ADDRESS
+        yield [Frame("a new connection", here.index, bytes(packet), {there.index: (bytes(out),)})]
+        (came,) = [Ether(data) for side, data in seen if side == there.index]
+        to = {"dst": came["IP"].src, "sport": UDP_DST}
+        answer = self._udp(there, here, dport=came["UDP"].sport, **to)
+        back = self._routed(answer, here)
+        back["IP"].dst, back["UDP"].dport = str(here.network[1]), _UDP_SRC
+        yield [
+            self._refused("a new connection from the other side", there, here, sport=_UDP_SRC),
+            self._refused("an answer to another port", there, here, dport=_UDP_SRC + 9, **to),
+            Frame("an answer", there.index, bytes(answer), {here.index: (bytes(back),)}),
+        ]
+
+
+class _Probe:
+    """`hosts/frame_probe.py` on one of the tester's ports."""
+
+    def __init__(self, port: Port, mark: bytes, workdir: FilePath, stack: ExitStack) -> None:
+        host = port.host
+        argv = [host.python, "-I", "-S", host.program(_PROBE), port.ifname, mark.hex()]
+        self.port = port
+        self.process: Conversation = host.converse(argv, log=workdir / f"proof-{port.role}.log")
+        stack.callback(self.process.stop)
+        if self.receive(_ANSWER_S) != "ready":
+            raise PointFailed(f"proof: no probe on {port.role}: {' | '.join(self.process.log_tail(2))}")
+
+    def receive(self, timeout_s: float) -> str | None:
+        """The next line."""
+        try:
+            return self.process.receive(timeout_s)
+        except EOFError:
+            raise PointFailed(f"proof: the probe of {self.port.role} ended: {self.process.log_tail(2)}") from None
+
+
+def _exchange(probes: Sequence[_Probe], frames: Sequence[Frame], pipeline: Pipeline) -> list[tuple[int, bytes]]:
+    """Sends a round; what came out.
+
+    Raises:
+        PointFailed: not what must.
+    """
+    for frame in frames:
+        probes[frame.side].process.send(frame.data.hex())
+    wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
+    came: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + _ANSWER_S
+    while (late := len(came) >= len(wanted)) or time.monotonic() < deadline:
+        before = len(came)
+        for side, probe in enumerate(probes):
+            if (line := probe.receive(_LATE_S)) and not _complaint(data := bytes.fromhex(line)):
+                came.append((side, data))
+        if late and len(came) == before:
+            break
+    unexpected = Counter(came)
+    for frame, side, forms in wanted:
+        found = next((form for form in forms if unexpected[side, form]), None)
+        if found is None:
+            raise PointFailed(f"{pipeline}: {frame.what} sent on side {frame.side}: {_difference(side, forms, came)}")
+        unexpected[side, found] -= 1
+    for (side, data), number in unexpected.items():
+        if number:
+            sent = next((each.what for each in frames if _payload(each.data) == _payload(data)), "something else")
+            raise PointFailed(f"{pipeline}: {sent} came out on side {side}, where it must not ({number}): {data.hex()}")
+    return came
+
+
+def _complaint(data: bytes) -> bool:
+    """An ICMP message that quotes one of our frames: a router may say that it does not forward it (RFC 1812)."""
+    return data[12:14] == b"\x08\x00" and data[23] == _ICMP
+
+
+def _payload(data: bytes) -> bytes:
+    """Mark and number."""
+    return data[-22:-8]
+
+
+def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, bytes]]) -> str:
+    """What came in the place of a frame."""
+    same = [(at, data) for at, data in came if _payload(data) == _payload(forms[0])]
+    if not same:
+        return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"
+    told = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)
+    return f"it came out {told}; it must be on side {side} as {forms[0].hex()}"

@@ -3,10 +3,10 @@
 
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 from hypothesis import given, strategies as st
+from lab.tags import Tags
 from markupsafe import Markup, escape
 
 from xdplab.report import assets
@@ -69,28 +69,13 @@ def test_a_page_runs_our_scripts_only_and_fetches_nothing() -> None:
     assert {address.split("/")[2] for address in re.findall(r"https?://[^\s\"'<>]+", page)} == {"www.w3.org"}
 
 
-class Cells(HTMLParser):
-    """Tags of a table with their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def of(self, tag: str, attribute: str) -> list[str | None]:
-        return [attrs.get(attribute) for name, attrs in self.tags if name == tag]
-
-
 def test_each_cell_knows_its_heading() -> None:
     rows = (
         '<tr><th>name</th><th class="left">p50 µs<br>(&quot;a&quot;)</th><th>inter-<br>actions</th></tr>\n'
         '<tr id="x"><td>one</td><td class="left">2 &lt; 3</td><td>4</td></tr>'
         '<tr class="said"><td colspan="2">both</td><td>5</td></tr>'
     )
-    found = Cells(table(rows, "Two & three", sort=True))
+    found = Tags(table(rows, "Two & three", sort=True))
     assert found.of("th", "scope") == ["col"] * 3
     assert found.of("td", "data-label") == [None, 'p50 µs ("a")', "interactions", None, "interactions"]
     assert found.of("table", "class") == ["narrow"]

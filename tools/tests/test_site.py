@@ -7,13 +7,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from lab.browser import PROGRAM as CHROMIUM
 from lab.command import Done
 from lab.records import environment, point, run_record, trial
+from lab.tags import Tags
 
 from xdplab.analysis import summarise
 from xdplab.analysis.environments import environments
@@ -26,18 +26,6 @@ DATA = Path(__file__).parent / "data"
 STORED = {"first": DATA / "stored-run", "sockets": DATA / "stored" / "breakdown", "search": DATA / "stored" / "rfc2544"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
 A = point("fake")
-
-
-class Page(HTMLParser):
-    """Tags and their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
 
 
 def curves(path: Path) -> tuple[str, dict[str, dict[str, object]]]:
@@ -70,7 +58,7 @@ def test_a_site_refers_to_its_own_files_only(place: Path) -> None:
         assert {each.split("/")[2] for each in re.findall(r"https?://[^\s\"'<>]+", text)} <= {"www.w3.org"}, name
     page = (place / "index.html").read_text(encoding="utf-8")
     assert page.index('<script src="site.js">') < page.index(assets.text("table.js"))  # that takes rows out
-    found = Page(page)
+    found = Tags(page)
     links = {attrs.get(name) or "" for _, attrs in found.tags for name in ("href", "src") if name in attrs}
     assert {link for link in links if not link.startswith("#")} == {*reports, "site.js"}
     assert {link[1:] for link in links if link.startswith("#")} <= {attrs.get("id") for _, attrs in found.tags}
@@ -81,7 +69,7 @@ def test_a_site_refers_to_its_own_files_only(place: Path) -> None:
 
 def test_each_point_with_latencies_can_be_chosen_and_has_its_curve(place: Path, cli: Callable[..., Done]) -> None:
     text = html.unescape((place / "index.html").read_text(encoding="utf-8"))
-    boxes = [attrs for tag, attrs in Page(text).tags if tag == "input"]
+    boxes = [attrs for tag, attrs in Tags(text).tags if tag == "input"]
     chosen = {(each["data-run"], each["data-point"]) for each in boxes}
     drawn = {(number, key) for path in (place / "data").iterdir() for number, of in [curves(path)] for key in of}
     assert chosen == drawn
@@ -168,7 +156,7 @@ def test_hostile_names_stay_names(cli: Callable[..., Done], results: Path, tmp_p
         stored(results, name, each.model_copy(update={"points": {A.id: bad}}) if each is record else each)
     assert cli("site", tmp_path / "site").code == 0
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    found = Page(text)
+    found = Tags(text)
     assert "<img" not in text
     assert "img" not in {tag for tag, _ in found.tags}
     assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
@@ -218,7 +206,7 @@ def opened(page: str, folder: Path) -> tuple[str, list[str], str]:
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
 @pytest.mark.timeout(300)
 def test_the_site_of_three_stored_runs_opens_from_disk_without_a_network(place: Path, tmp_path: Path) -> None:
-    boxes = [attrs for tag, attrs in Page((place / "index.html").read_text(encoding="utf-8")).tags if tag == "input"]
+    boxes = [attrs for tag, attrs in Tags((place / "index.html").read_text(encoding="utf-8")).tags if tag == "input"]
     chosen = [f"{each['data-run']}.{each['data-point']}" for each in boxes]
     dom, asked, complaints = opened(f"{(place / 'index.html').as_uri()}#{','.join(chosen)}", tmp_path)
     assert (asked, complaints) == ([], "")

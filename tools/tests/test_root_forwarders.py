@@ -52,7 +52,7 @@ def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
 
 def test_all_forwarders_of_the_project_are_tried_here() -> None:
     optional = {name for name in forwarder_names() if name.startswith("vpp-")}  # test_root_vpp.py
-    of_methods = {"nf", "xdpsock"}  # test_root_functions.py, test_root_micro.py
+    of_methods = {"nf", "xdpsock", "linux-router"}  # test_root_functions.py, test_root_micro.py, test_root_pipelines.py
     assert {title.split(":")[0] for title in MODES} == set(forwarder_names()) - {"fake"} - optional - of_methods
 
 

@@ -28,7 +28,9 @@ _LATE_S = 0.05
 #: Stations and networks that nobody has routed, allowed or learned (RFC 5737, RFC 7042 section 2.1.2).
 _STRANGER = "192.0.2.1"
 _STATION = "00:00:5e:00:53:01"
-_UDP_SRC = 30_000
+#: Source ports of a proof, of which each has some of its own: connections of the one before are still known.
+_UDP_SRC, _UDP_SRCS, _TURNS = 30_000, 100, 300
+_turns = itertools.count()
 _TTL = 64
 _FLOWS_OF_GROUP = 64
 _FRAME_BYTES = 100
@@ -84,6 +86,7 @@ class WorkProof:
         self._ports = dut.peers
         self._mark = b"xdplab" + secrets.token_bytes(4)
         self._number = itertools.count()
+        self._port = _UDP_SRC + _UDP_SRCS * (next(_turns) % _TURNS)
 
     def carry_out(self, workdir: FilePath) -> None:
         """All rounds.
@@ -118,7 +121,7 @@ class WorkProof:
             ether /= Dot1Q(vlan=changes["vlan"])
         src, dst = changes.get("src", str(source.network[1])), changes.get("dst", str(target.network[1]))
         ip = IP(src=src, dst=dst, ttl=changes.get("ttl", _TTL), flags="DF", id=0)
-        udp = UDP(sport=changes.get("sport", _UDP_SRC), dport=changes.get("dport", UDP_DST))
+        udp = UDP(sport=changes.get("sport", self._port), dport=changes.get("dport", UDP_DST))
         payload = self._mark + changes.get("number", next(self._number)).to_bytes(4, "big") + bytes(8)
         return ether / ip / udp / payload
 
@@ -177,7 +180,7 @@ class WorkProof:
         for source, target in self._both():
             frames = []
             for flow in range(_FLOWS_OF_GROUP):
-                packet = self._udp(source, target, sport=_UDP_SRC + flow)
+                packet = self._udp(source, target, sport=self._port + flow)
                 forms = []
                 for mac in BUCKET_MACS:
                     out = packet.copy()
@@ -232,10 +235,10 @@ class WorkProof:
         to = {"dst": came["IP"].src, "sport": UDP_DST}
         answer = self._udp(there, here, dport=came["UDP"].sport, **to)
         back = self._routed(answer, here)
-        back["IP"].dst, back["UDP"].dport = str(here.network[1]), _UDP_SRC
+        back["IP"].dst, back["UDP"].dport = str(here.network[1]), self._port
         yield [
-            self._refused("a new connection from the other side", there, here, sport=_UDP_SRC),
-            self._refused("an answer to another port", there, here, dport=_UDP_SRC + 9, **to),
+            self._refused("a new connection from the other side", there, here, sport=self._port),
+            self._refused("an answer to another port", there, here, dport=self._port + 9, **to),
             Frame("an answer", there.index, bytes(answer), {here.index: (bytes(back),)}),
         ]
 
@@ -269,15 +272,7 @@ def _exchange(probes: Sequence[_Probe], frames: Sequence[Frame], pipeline: Pipel
     for frame in frames:
         probes[frame.side].process.send(frame.data.hex())
     wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
-    came: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + _ANSWER_S
-    while (late := len(came) >= len(wanted)) or time.monotonic() < deadline:
-        before = len(came)
-        for side, probe in enumerate(probes):
-            if (line := probe.receive(_LATE_S)) and not _complaint(data := bytes.fromhex(line)):
-                came.append((side, data))
-        if late and len(came) == before:
-            break
+    came = _come_out(probes, len(wanted))
     unexpected = Counter(came)
     for frame, side, forms in wanted:
         found = next((form for form in forms if unexpected[side, form]), None)
@@ -288,6 +283,21 @@ def _exchange(probes: Sequence[_Probe], frames: Sequence[Frame], pipeline: Pipel
         if number:
             sent = next((each.what for each in frames if _payload(each.data) == _payload(data)), "something else")
             raise PointFailed(f"{pipeline}: {sent} came out on side {side}, where it must not ({number}): {data.hex()}")
+    return came
+
+
+def _come_out(probes: Sequence[_Probe], wanted: int) -> list[tuple[int, bytes]]:
+    """Frames on each side, until nothing came any more after as many as are wanted."""
+    came: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + _ANSWER_S
+    while (late := len(came) >= wanted) or time.monotonic() < deadline:
+        before = len(came)
+        for side, probe in enumerate(probes):
+            while (line := probe.receive(_LATE_S)) and time.monotonic() < deadline:
+                if not _complaint(data := bytes.fromhex(line)):
+                    came.append((side, data))
+        if late and len(came) == before:
+            break
     return came
 
 

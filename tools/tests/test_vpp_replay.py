@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """VPP forwarders against what real VPPs said: recorded by `xdplab dev record vpp`, played back by `lab.papi`."""
 
+from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.forwarders.vpp_program import rendered
+from xdplab.forwarders.vpp_record import Recorder
 from xdplab.model import ForwarderSpec, Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
@@ -55,6 +58,18 @@ def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old
     from xdplab.cli.dev.record_vpp import SCENARIOS
 
     assert {path.stem for path in NEWEST.glob("*.json")} == set(SCENARIOS)
+
+
+def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = namedtuple("show_version_reply", "retval version build_directory")(0, "26.10", "/home/somebody/vpp")
+    client = SimpleNamespace(
+        connect=lambda name: None, disconnect=lambda: None, api=SimpleNamespace(show_version=lambda **fields: told)
+    )
+    monkeypatch.setattr("xdplab.forwarders.vpp_record.papi_client", lambda address: client)
+    recorder = Recorder()
+    recorder.connect("api", "stats").call("show_version")
+    assert recorder.exchange[-1]["answer"] == {"retval": 0, "version": "26.10", "build_directory": ""}
+    assert [path for path in RECORDINGS if '"build_directory": "/' in path.read_text(encoding="utf-8")] == []
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ class Environment(Model):
     #: Role of a port -> name, address and host, what ethtool says with -i, -g, -l, -c, -k and -x, and settings of its
     #: NAPI.
     ports: dict[str, dict[str, Any]]
-    #: Settings of the kernel that matter to polling -> value, or `absent`.
+    #: Settings of the kernel that matter to polling -> value, or `absent`; empty where all ports are simulated.
     sysctls: dict[str, str]
     #: Program or Python package -> version.
     versions: dict[Shown, Shown]

@@ -41,7 +41,7 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
         mitigations={name: _read(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
         memory_kib=int(_field(_read(machine, "/proc/meminfo"), "MemTotal").split()[0]),
         ports=ports,
-        sysctls={name: _read(machine, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS},
+        sysctls=_sysctls(machine) if asked else {},  # of simulated ports they can change nothing
         versions=versions,
         git_revision=_revision(LocalHost()),
         hosts=_others(testbed),
@@ -54,6 +54,10 @@ def _read(host: Host, path: str) -> str:
         return host.read(path)
     except XdplabError:
         return ""
+
+
+def _sysctls(host: Host) -> dict[str, str]:
+    return {name: _read(host, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS}
 
 
 def _names(host: Host) -> list[str]:

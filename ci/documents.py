@@ -21,7 +21,7 @@ ELSEWHERE = {
     **{f"{folder}.md": f"{folder}/README.md" for folder in ("bpf", "ovs", "trex", "vpp")},
 }
 #: Kind of part -> its page, where it is not called like it.
-PAGES = {"methods": "method-keys.md", "suites": "suites-reference.md"}
+PAGES = {"methods": "method-keys.md", "pipelines": "pipelines-reference.md", "suites": "suites-reference.md"}
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 
 

@@ -19,6 +19,7 @@ from xdplab.cli.parts import names
 from xdplab.forwarders.registry import forwarder_class, forwarder_names
 from xdplab.knobs import knob_names
 from xdplab.methods import method_names
+from xdplab.model import pipeline
 from xdplab.tools import project_root
 
 ROOT = project_root()
@@ -32,6 +33,7 @@ KINDS = {
     "forwarders": forwarder_names(),
     "testers": testers.tester_names(),
     "knobs": knob_names(),
+    "pipelines": pipeline.KINDS,
     "methods": method_names(),
     "studies": files("studies", "yaml"),
     "testbeds": files("testbeds", "yaml"),

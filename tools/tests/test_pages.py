@@ -83,7 +83,7 @@ def test_the_kinds_of_documents_are_in_the_navigation(pages: dict[Path, Page]) -
 
 
 def test_each_part_has_a_heading_and_each_schema_a_file(pages: dict[Path, Page]) -> None:
-    files = {"methods": "method-keys.html", "suites": "suites-reference.html"}
+    files = {"methods": "method-keys.html", "pipelines": "pipelines-reference.html", "suites": "suites-reference.html"}
     for kind, parts in by_kind().items():
         path, found = page(pages, files.get(kind, f"{kind}.html"))
         assert parts

@@ -18,7 +18,7 @@ from xdplab.forwarders import work
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs_options import OvsOptions
 from xdplab.forwarders.ovs_pipelines import rule_hits, tables
-from xdplab.model import CpuLayout, InputError, Path, Pipeline, PointFailed, StreamSpec
+from xdplab.model import CpuLayout, InputError, Path, Pipeline, PointFailed, StreamSpec, Unsupported
 from xdplab.model.pipeline import KINDS, PipelineText
 from xdplab.runner import make_plan
 from xdplab.runner.work_proof import Frame, WorkProof, _exchange
@@ -135,6 +135,11 @@ def test_open_vswitch_is_told_every_pipeline(kind: str) -> None:
     assert (len(made.groups), len(made.meters)) == (2 * (kind == "group"), int(kind == "meter"))
 
 
+def test_options_that_make_other_rules_are_not_dropped_in_silence() -> None:
+    with pytest.raises(Unsupported, match="rules=flows: these are rules of pipeline cross, not of nat"):
+        tables(dut("nat"), ("p0", "p1"), OvsOptions(rules="flows"))
+
+
 def test_rules_are_counted_by_their_cookie() -> None:
     dumped = (
         " cookie=0x0, duration=2s, table=0, n_packets=7, n_bytes=0, ip\n"
@@ -205,16 +210,18 @@ def test_a_group_that_takes_one_bucket_only_fails() -> None:
 
 
 def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
-    kinds: tuple[Literal["bridge", "nat"], ...] = ("bridge", "nat")
+    kinds: tuple[Literal["bridge", "nat", "meter"], ...] = ("bridge", "nat", "meter")
     points = [
         point(name).model_copy(update={"pipeline": Pipeline(kind=kind)})
         for kind in kinds
         for name in ("ovs-afxdp", "ovs-afpacket")
     ]
-    took = {points[0].id: 2.0, points[1].id: 6.0, points[2].id: 4.0, points[3].id: 4.0}
-    trials = [each for at in points for each in measured(at, took[at.id])]
-    run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
+    took = [2.0, 6.0, 4.0, 4.0, 2.0, 6.0]
+    status = ["ok"] * 4 + ["disturbed"] * 2
+    trials = [each for at, us, is_ in zip(points, took, status, strict=True) for each in measured(at, us, status=is_)]
+    run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": kinds})
     told = answer(run, summarise(run, trials), trials)
     assert told.said
-    assert "by work: bridge 3 times as fast" in told.sentence
+    assert "p50 at 0.2 kpps, by work: bridge: ovs-afxdp 3 times as fast (99% interval " in told.sentence
     assert "cannot be told apart in nat" in told.sentence
+    assert "nothing is said of meter: 0 clean of 5 paired repetitions" in told.sentence

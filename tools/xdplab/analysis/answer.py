@@ -64,8 +64,8 @@ def answer(
     if len({one.pipeline for one in summaries}) > 1:
         from xdplab.analysis.pipelines import answer_by_pipeline
 
-        return Answer(**answer_by_pipeline(wanted, summaries, method.figures))
-    ours, theirs = found = _pair(*wanted, summaries)
+        return answer_by_pipeline(wanted, summaries, method.figures)
+    ours, theirs = found = pair_of(*wanted, summaries)
     missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
     if missing and not run.study.answer and (run.study.knobs or run.study.options or run.study.tester_options):
         return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")
@@ -76,8 +76,12 @@ def answer(
     for summary in (ours, theirs):
         if not summary.repetitions:
             return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    metric = next((each.key for each in method.figures if _has(ours, each.key) or _has(theirs, each.key)), None)
-    return compared(ours, theirs, metric or method.figures[0].key, method.beside)
+    return compared(ours, theirs, metric_of(ours, theirs, method.figures), method.beside)
+
+
+def metric_of(ours: PointSummary, theirs: PointSummary, figures: Sequence[Figure]) -> str:
+    """The first figure of a method that one of the two has."""
+    return next((each.key for each in figures if _has(ours, each.key) or _has(theirs, each.key)), figures[0].key)
 
 
 def compared(ours: PointSummary, theirs: PointSummary, metric: str, beside: Sequence[str] = ()) -> Answer:
@@ -99,9 +103,7 @@ def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
         if silent:
             why = f"no frame of {' and '.join(silent)} arrived"
         return Answer(sentence=f"No answer: {why}.")
-    known = comparison.better is not None or comparison.sense in ("exact", "within")
-    said = not comparison.hindrances and known
-    return Answer(sentence=_sentence(ours, theirs, comparison), said=said, comparison=comparison)
+    return Answer(sentence=_sentence(ours, theirs, comparison), said=comparison.known, comparison=comparison)
 
 
 def _sentence(ours: PointSummary, theirs: PointSummary, found: Comparison) -> str:
@@ -118,15 +120,8 @@ def _sentence(ours: PointSummary, theirs: PointSummary, found: Comparison) -> st
         why = "" if found.sense == "exact" else ", for figures are bounds"
         return f"{at}{names} cannot be told apart{why}: {figures}, ratio {found.text()}{repeats}."
     ahead, behind = (ours, theirs) if found.better else (theirs, ours)
-    ratio = found.interval if found.better else found.interval.inverted()
     verb, as_much = (metric.verb, "as much") if metric.more else ("is", "as fast")
-    times, often, spread = f"{significant(ratio.ratio)} times", "", ""
-    if found.sense != "exact":
-        times = f"at least {significant(ratio.low or 1)} times"
-    elif ratio.method == "each-pair":
-        times, often = f"at least {significant(ratio.least or 1)} times", f" in each of {ratio.pairs} repetitions"
-    else:
-        spread = f" ({ratio.confidence:.0%} interval {ratio.spread()})"
+    times, often, spread = found.ahead()
     who = f"{_long(ahead.forwarder)} {verb} {times} {as_much} as {_long(behind.forwarder)}"
     return f"{at}{who}{often}: {figures}{spread}{repeats}."
 
@@ -185,7 +180,7 @@ def _long(title: str) -> str:
     return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
 
 
-def _pair(
+def pair_of(
     first: str, second: str, summaries: Sequence[PointSummary]
 ) -> tuple[PointSummary | None, PointSummary | None]:
     """Two forwarders at one setting, measured if there is one at which both were; None for one that is not there."""

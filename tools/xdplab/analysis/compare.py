@@ -74,6 +74,21 @@ class Comparison(Model):
         return f"{self.point if self.better else self.reference} {words}{repeats}"
 
     @property
+    def known(self) -> bool:
+        """Whether it answers the question, be it that the two cannot be told apart."""
+        return not self.hindrances and (self.better is not None or self.sense in ("exact", "within"))
+
+    def ahead(self) -> tuple[str, str, str]:
+        """How far the better one is: `3 times`; in how many repetitions; its interval. The last two may be empty."""
+        assert self.interval is not None
+        ratio = self.interval if self.better else self.interval.inverted()
+        if self.sense != "exact":
+            return f"at least {significant(ratio.low or 1)} times", "", ""
+        if ratio.method == "each-pair":
+            return f"at least {significant(ratio.least or 1)} times", f" in each of {ratio.pairs} repetitions", ""
+        return f"{significant(ratio.ratio)} times", "", f" ({ratio.confidence:.0%} interval {ratio.spread()})"
+
+    @property
     def figure(self) -> str:
         """The ratio, or the bound of it."""
         known = self.interval

@@ -20,7 +20,7 @@ def _names() -> list[str]:
 
 
 def list_(kind: Annotated[str | None, typer.Argument(help="one of the kinds (default: all)")] = None) -> None:
-    """List forwarders, testers, knobs, methods, studies, testbeds and suites that are installed.
+    """List forwarders, testers, knobs, pipelines, methods, studies, testbeds and suites that are installed.
 
     Example: xdplab list knobs
     """

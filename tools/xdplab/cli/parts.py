@@ -19,6 +19,7 @@ from xdplab.model import InputError, Model, RunRecord, StudySpec, TestbedSpec, T
 from xdplab.model.described import above, document
 from xdplab.model.errors import meant
 from xdplab.model.method import GROUP as METHODS
+from xdplab.model.pipeline import KINDS, ONE_WAY, SIZED
 from xdplab.testers.registry import GROUP as TESTERS
 from xdplab.tools import project_root, testbeds_folder
 
@@ -141,6 +142,14 @@ def _values(knob: Knob) -> str:
     return "any"
 
 
+def _pipeline(kind: str) -> Iterator[str]:
+    yield f"{kind}:N takes 1 to {SIZED[kind]:,}" if kind in SIZED else ""
+    yield f"measured from the tester's side only: {kind} does not take what the other begins" if kind in ONE_WAY else ""
+    does = [each.name for each in plugins.entries(FORWARDERS) if kind in each.load().pipelines]
+    yield f"done by {', '.join(does)}"
+    yield f"robot -v PIPELINE:{kind}{':1000' if kind in SIZED else ''} suites/latency.robot"
+
+
 def _method(name: str, part: Any) -> Iterator[str]:
     yield from _options(part.spec_model, f"method: {{name: {name}, KEY: VALUE}}")
     yield "figures:\n" + "\n".join(f"  {each.key}: {each.title}" for each in part.figures)
@@ -203,6 +212,7 @@ _KINDS: dict[str, Callable[[], Iterable[Part]]] = {
     "forwarders": _of_group("forwarder", FORWARDERS, _forwarder),
     "testers": _of_group("tester", TESTERS, _tester),
     "knobs": _of_group("knob", KNOBS, _knob),
+    "pipelines": lambda: (Part("pipeline", kind, text, partial(_pipeline, kind)) for kind, text in KINDS.items()),
     "methods": _of_group("method", METHODS, _method),
     "studies": lambda: map(_study, study_files().values()),
     "testbeds": lambda: map(_testbed, sorted(testbeds_folder().glob("*.yaml"))),

@@ -31,6 +31,7 @@ class LinuxRouter(Forwarder[NoOptions]):
     def __init__(self, options: NoOptions) -> None:
         super().__init__(options)
         self._dut: Dut | None = None
+        self._found: dict[str, str] = {}
 
     def supported(self, dut: Dut) -> str | None:
         """In a namespace of the run, which goes with all that is set there."""
@@ -50,7 +51,9 @@ class LinuxRouter(Forwarder[NoOptions]):
         both = sides(dut)
         for side in both:
             for key, value in _SYSCTLS.items():
-                dut.host.write(f"/proc/sys/net/ipv4/conf/{side.ifname}/{key}", value)
+                path = f"/proc/sys/net/ipv4/conf/{side.ifname}/{key}"
+                self._found[path] = dut.host.read(path)
+                dut.host.write(path, value)
         routes = [line for side in both for line in _routes(dut, side)]
         dut.host.run(["ip", "-batch", "-"], stdin="\n".join([*routes, f"route add blackhole {TRAP}"]) + "\n")
         rules = "\n".join(_rules(dut, *both))
@@ -69,7 +72,8 @@ class LinuxRouter(Forwarder[NoOptions]):
             dut.host.run(["ip", "route", "flush", "dev", side.ifname], check=False)
             dut.host.run(["ip", "address", "flush", "dev", side.ifname], check=False)
             dut.host.run(["ip", "neigh", "flush", "dev", side.ifname, "nud", "permanent"], check=False)
-            dut.host.write(f"/proc/sys/net/ipv4/conf/{side.ifname}/forwarding", "0")
+        for path, value in self._found.items():
+            dut.host.write(path, value)
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""

@@ -19,7 +19,7 @@ from xdplab.forwarders.work import (
     prefixes,
     sides,
 )
-from xdplab.model import Pipeline
+from xdplab.model import Pipeline, Unsupported
 
 #: Cookie of the rules that the traffic of the tester's side meets, and of those that the answers meet.
 FORTH, BACK = 1, 2
@@ -35,12 +35,21 @@ class Tables:
 
 
 def tables(dut: Dut, ports: tuple[str, str], options: OvsOptions) -> Tables:
-    """Of any pipeline; `ports` are the names of the first and the last port in OVS."""
+    """Of any pipeline; `ports` are the names of the first and the last port in OVS.
+
+    Raises:
+        Unsupported: an option asks for other rules than the pipeline's.
+    """
     pipeline = dut.pipeline
     if pipeline.kind == "cross":
         both = dict.fromkeys((ports, ports[::-1]))
         return Tables([rule for here, there in both for rule in rules(here, there, options)])
-    here, there = sides(dut)
+    if options.rules != "ports":
+        raise Unsupported(f"rules={options.rules}: these are rules of pipeline cross, not of {pipeline}")
+    return _tables(pipeline, *sides(dut), ports)
+
+
+def _tables(pipeline: Pipeline, here: Side, there: Side, ports: tuple[str, str]) -> Tables:
     ways = ((here, there, FORTH), (there, here, BACK))
     name = {side.index: port for side, port in zip((here, there), ports, strict=True)}
     match pipeline.kind:

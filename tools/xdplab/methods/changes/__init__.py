@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes under load: how fast rules come and go, and what the frames suffer that run through meanwhile.
+
+Two trials of the same length in each repetition, one with the change and one without, in turns of which comes first.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.columns import LOAD_COLUMNS, figure_column, median_of
+from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.summary import PointSummary
+from xdplab.forwarders import Dut
+from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
+from xdplab.methods.base import Method, Part, Session
+from xdplab.methods.changes.answer import answer_by_change
+from xdplab.methods.changes.carry_out import LEAD_S, with_change
+from xdplab.methods.changes.figures import BLOCKED, FIGURES, GAP, INSTALLED, LOST, REMOVED, TOOK, repetition_figures
+from xdplab.methods.column import Column
+from xdplab.methods.figure import P50, P99, Figure
+from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.model import ForwarderSpec, MethodSpec, Point, PointFailed, RunRecord, TrafficSpec, TrialRecord, TrialSpec
+from xdplab.model.design import Scalar
+from xdplab.model.digits import number
+from xdplab.testbed import Port
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+#: Clause of the trial beside.
+WITHOUT = "without a change"
+
+
+class ChangesSpec(MethodSpec):
+    """Method `changes`: what a change costs that is made under load."""
+
+    name: Literal["changes"]
+    #: What is changed; each is a point.
+    kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
+    #: Rules that are installed and removed by `rules` and `rule-stream`.
+    rules: int = Field(default=1000, ge=1, le=MOST_RULES)
+    #: Traffic before a trial that is not counted.
+    quiet_s: float = Field(default=0.2, ge=0.05, le=60)
+    #: Length of a trial; what can be done over and over is done so until it ends.
+    duration_s: float = Field(default=1.0, ge=2 * LEAD_S, le=3600)
+    #: How long late frames are waited for at the most.
+    drain_s: float = Field(default=0.05, ge=0.01, le=LEAD_S / 2)
+
+
+def _text(key: str, per: float) -> Column:
+    """Of a value that is compared with nothing."""
+    titles = {LOST: "lost", BLOCKED: "blocked ms", TOOK: "change ms"}
+    return Column(key, titles[key], lambda point: median_of(point, key), lambda value: number(value / per))
+
+
+def _gap(point: PointSummary) -> str:
+    value = median_of(point, GAP.key)
+    bound = "below " if value and all(one.limited_by.get(GAP.key) for one in point.by_repetition) else ""
+    return "-" if value is None else bound + GAP.told(value)
+
+
+def _without(key: str, title: str) -> Column:
+    def of(point: PointSummary) -> float | None:
+        value: float | None = getattr(point.beside[WITHOUT], key) if WITHOUT in point.beside else None
+        return value
+
+    return Column(f"{key.removesuffix('_us')}_without_us", title, of)
+
+
+class Changes(Method[ChangesSpec]):
+    """A trial with a change, and one without."""
+
+    name: ClassVar[str] = "changes"
+    spec_model: ClassVar[type[MethodSpec]] = ChangesSpec
+    figures: ClassVar[tuple[Figure, ...]] = (*FIGURES, P50, P99)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("change", "change", lambda point: point.levels.get("change"), str, left=True),
+        figure_column(INSTALLED, "installed/s"),
+        figure_column(REMOVED, "removed/s"),
+        Column(GAP.key, "gap ms", lambda point: median_of(point, GAP.key), words=_gap, main=True),
+        _text(TOOK, 1e3),
+        _text(LOST, 1),
+        _text(BLOCKED, 1e3),
+        *(each for each in LOAD_COLUMNS if each.key in ("p50_us", "p99_us")),
+        _without("p50_us", "p50 µs without"),
+        _without("p99_us", "p99 µs without"),
+    )
+    beside: ClassVar[tuple[str, ...]] = (WITHOUT,)
+    repeats_whole: ClassVar[bool] = True
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """Both."""
+        return [self.spec.quiet_s + self.spec.duration_s] * 2
+
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """Probes and load."""
+        return (traffic.probes_per_s + (traffic.stated_load_pps or 0.0)) * len(traffic.directions)
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """Each change."""
+        return [{"change": kind} for kind in self.spec.kinds]
+
+    def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
+        """As the forwarder says."""
+        return self.forwarder(point).cannot_change(_kind(point.levels), dut)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """The two trials."""
+        spec, kind = self.spec, _kind(session.point.levels)
+        streams = (*probe_streams(traffic), *load_streams(traffic, traffic.stated_load_pps))
+        asked = TrialSpec(streams=streams, duration_s=spec.duration_s, warmup_s=spec.quiet_s, drain_s=spec.drain_s)
+        for changed in (True, False) if session.number % 2 else (False, True):
+            if not changed:
+                result = session.trial(asked, clause=WITHOUT)
+            elif kind == "restart":
+                result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
+            else:
+                result = session.counted(asked, lambda: with_change(session, asked, kind, spec.rules), kind).result
+            twice = sum(stream.duplicated for stream in result.streams)
+            if twice:
+                raise PointFailed(f"{twice} frames arrived twice{', during the change' * changed}")
+
+    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
+        """Of the trials with the change."""
+        own = [trial for trial in trials if trial.purpose == "measure" and trial.result and trial.clause != WITHOUT]
+        return [repetition_figures(trial) for trial in own]
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """A change, by its kind."""
+        points = [point for point in summaries if point.levels.get("change") in name]
+        told = []
+        for point in points:
+            shown = [f"{each.title} {each.shown(point)}" for each in self.columns[1:] if each.of(point) is not None]
+            told += [f"{point.forwarder}: {', '.join(shown)}"] if shown else []
+        return Part(told, points=points)
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer | None:
+        """Who is ahead at each change."""
+        return answer_by_change(run.study.answer, summaries, FIGURES)
+
+    def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
+        """What frames took beside a change, over what they took without it."""
+        told = beside_it(summaries)
+        return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in told.values()]
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """The table of points, latencies with and without, distributions."""
+        if not page.measured:
+            return []
+        told = [(one.point, _slower(one)) for one in beside_it(page.measured).values()]
+        return [page.section(self, "report.html.j2", told=told, lead_s=LEAD_S), page.pictures()]
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """What the figures follow."""
+        return [
+            "Effective blocked time after the reconfiguration tests of FD.io CSIT (report 19.08): frames lost over the "
+            "load; deviating in the load, which is the study's and not the throughput that was searched."
+        ]
+
+
+def beside_it(summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
+    """Point id -> its p50 without the change against that with it; one family (Holm)."""
+    found = {}
+    for point in summaries:
+        without = point.beside.get(WITHOUT)
+        if without is None:
+            continue
+        title = f"{point.forwarder}, {point.levels['change']}"
+        ours, theirs = (
+            each.model_copy(update={"forwarder": name})
+            for name, each in ((f"{title} ({WITHOUT})", without), (title, point))
+        )
+        one = compare_points(ours, theirs)
+        if one is not None:
+            found[point.point_id] = one.model_copy(update={"point": title})
+    return corrected(found)
+
+
+def _slower(found: Comparison) -> str:
+    """The ratio, or why there is none."""
+    if found.hindrances:
+        return f"cannot be said: {found.hindrances[0]}"
+    if found.better is None:
+        return f"{found.text()}: cannot be told apart"
+    beside = "".join(f" ({each})" for each in found.remarks)
+    return f"{found.text()}{beside}" + ("; the first attempts do not say so" if found.depends_on_repeats else "")
+
+
+def _kind(levels: Mapping[str, Scalar]) -> Kind:
+    return next(kind for kind in KINDS if kind == levels["change"])

@@ -68,7 +68,6 @@ class FakeForwarder(Forwarder[Box]):
         self.box = options
         self._crashed = False
         self._received = 0
-        self._starts = 0
         self._rules = 0
         #: Whether a change fell into the trial that is played next.
         self.changed = False
@@ -81,8 +80,6 @@ class FakeForwarder(Forwarder[Box]):
         """Nothing to start."""
         if self.box.fail_to_start:
             raise PointFailed("fake: did not start, as its option fail_to_start asked for")
-        self.changed = self._starts > 0
-        self._starts += 1
 
     def stop(self) -> None:
         """Nothing to stop."""
@@ -94,7 +91,7 @@ class FakeForwarder(Forwarder[Box]):
         return self
 
     def change(self, kind: str, count: int) -> Change:
-        """As many rules as were asked for, or one of what else there is."""
+        """As many rules as were asked for, or one of what else there is, a restart among it."""
         number = count if kind.startswith("rule") else 1
 
         def act(wanted: int) -> float:

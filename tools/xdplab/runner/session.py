@@ -227,18 +227,15 @@ class PointSession:
             except XdplabError as exc:
                 failures.append(exc)
 
-        simulated = self._dut.ports[0].simulated  # what its tester plays next is a trial with a restart in it
-        timer = threading.Timer(0 if simulated else spec.warmup_s + after_s, restart)
+        timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
-        if simulated:
-            timer.join()
         try:
             result = self._tester.run(dataclasses.replace(self._context(trial), still_well=lambda: None), spec)
         finally:
             timer.join()
         if failures:
             raise PointFailed(f"restart: {failures[0]}")
-        return result.model_copy(update={"restart_own_ns": 0 if simulated else own_ns[0]})
+        return result.model_copy(update={"restart_own_ns": own_ns[0]})
 
     def _start(self) -> int:
         """When its start began (`time.monotonic_ns`). The forwarder's folder is new; the tester's files lie beside."""

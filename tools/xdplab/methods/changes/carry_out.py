@@ -9,6 +9,7 @@ from typing import Any
 
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.process import wait_until
+from xdplab.hosts import SshHost
 from xdplab.methods.base import Counted, Session
 from xdplab.model import PointFailed, TrialSpec, XdplabError
 
@@ -53,13 +54,17 @@ def _once(session: Session, asked: TrialSpec, change: Change) -> tuple[Counted, 
             raise
     change.undo()
     first_s, last_s, figures = done
-    # the traffic began no later than as long before its end as it took, and ended no sooner than that after its begin
-    if not simulated and first_s < ended - result.elapsed_s:
-        return Counted(result, figures), "the change began before the traffic that is counted"
-    if not simulated and last_s > began + asked.warmup_s + result.elapsed_s:
-        took = last_s - first_s
-        return Counted(result, figures), f"the change took {took:.3g} s, longer than the traffic"
-    return Counted(result, figures), ""
+    found = Counted(result, figures)
+    if simulated:
+        return found, ""
+    begin_s, end_s = ended - result.elapsed_s, began + asked.warmup_s + result.elapsed_s  # the latest, and the soonest
+    if "started_ns" in result.detail and not isinstance(session.client.host, SshHost):  # by the same clock
+        begin_s = result.detail["started_ns"] / 1e9
+        end_s = begin_s + result.elapsed_s
+    if first_s < begin_s:
+        return found, "the change began before the traffic that is counted"
+    late = f"the change took {last_s - first_s:.3g} s, longer than the traffic"
+    return found, late if last_s > end_s else ""
 
 
 def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float, dict[str, Any]]:

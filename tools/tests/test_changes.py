@@ -2,12 +2,14 @@
 """Method `changes` on simulated boxes: what a change costs; changes that fail, do not happen, miss the traffic."""
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lab import studies
+from lab.command import Done
 from lab.records import point, result, run_record, stream, trial
 from test_robot_suite import robot
 
@@ -52,7 +54,7 @@ def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path
     assert found["slow", "rules"].beside[WITHOUT].loss_ratio == 0
     for name in ("fake", "slow"):
         assert found[name, "queue-added"].reason == (
-            "fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, restart"
+            "fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, new-flows, restart"
         )
     folder = studies.only_run(results)
     told = answer(folder.load(), list(found.values()), folder.trials()).sentence
@@ -72,6 +74,22 @@ def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> Non
         "nothing is said of hit-rule: neither lost a frame"
         in answer(studies.only_run(results).load(), list(found.values())).sentence
     )
+
+
+def test_each_frame_of_a_new_flow_is_one_by_the_forwarders_own_count(results: Path) -> None:
+    blind = {"name": "fake", "label": "blind", "options": {"change_ignored": True}}
+    found = measured(results, forwarders=["fake", blind], method={**CHANGES, "kinds": ["new-flows"]}, repetitions=1)
+    assert values(found["fake", "new-flows"], "new_flows_per_s") == [10_000]
+    assert found["fake", "new-flows"].beside[WITHOUT].samples == 10_000
+    assert "the flows were not new to it: it met 0 new ones, and 10000 came" in found["blind", "new-flows"].reason
+    trials = studies.only_run(results).trials()
+    asked = {trial.clause: trial.asked.streams[0].flows for trial in trials if trial.asked}
+    assert asked == {WITHOUT: 1, "new-flows": 10_000}
+
+
+def test_more_new_flows_than_there_are_ports_are_refused(tmp_path: Path, cli: Callable[..., Done]) -> None:
+    path = studies.study_file(tmp_path, method={**CHANGES, "kinds": ["new-flows"]}, traffic={"probe_pps": 20_000})
+    cli("run", path).refused("method.kinds: new-flows: 20,000 frames are more than the 10,000 flows that there are")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +234,8 @@ def test_the_suite_has_a_row_for_each_change(tmp_path: Path) -> None:
     assert code == 0
     for name in ("Rules In One Transaction", "Restart", "Latency Beside The Change"):
         assert tests[name][0] == "PASS"
-    reason = "unsupported: fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, restart"
+    reason = (
+        "unsupported: fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, new-flows, restart"
+    )
     assert tests["Queue Added"] == ("SKIP", reason)
     assert tests["Port Added"] == ("SKIP", "port-added is not part of this study")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
-from xdplab.forwarders.changes import Change
+from xdplab.forwarders.changes import OF_FLOWS, Change
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.hosts.together import together
@@ -190,11 +190,18 @@ class Forwarder(ABC, Generic[OptionsT]):
         """None, or why it cannot carry out a change under load on this machine."""
         if kind in (*self.changes, "restart"):
             return None
+        if kind == "new-flows":
+            why = f"change new-flows: {self.name} looks at no flow in pipeline {dut.pipeline}, only in "
+            return None if dut.pipeline.kind in OF_FLOWS else why + " and ".join(OF_FLOWS)
         return f"{self.name}: change {kind}: it can do {', '.join((*self.changes, 'restart'))}"
 
     def change(self, kind: str, count: int) -> Change:
         """Get ready for a change of a kind that it can, with so many rules where it is of rules; it runs."""
         raise NotImplementedError
+
+    def flows_met(self) -> int | None:
+        """Flows that were new to it, up to now; None: it does not tell."""
+        return None
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

@@ -9,8 +9,10 @@ from typing import Literal, get_args
 from xdplab.hosts import Host
 from xdplab.testbed import Port
 
-Kind = Literal["rules", "rule-stream", "hit-rule", "port-added", "queue-added", "restart"]
+Kind = Literal["rules", "rule-stream", "hit-rule", "port-added", "queue-added", "restart", "new-flows"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+#: Pipelines in which each flow is looked at, so that there is a first frame of it.
+OF_FLOWS = ("conntrack", "nat")
 #: Shared address space (RFC 6598): no frame of a tester and no rule of a pipeline is of it.
 SPARE = IPv4Network("100.64.0.0/10")
 #: As many rules as it has room for, one for each address.

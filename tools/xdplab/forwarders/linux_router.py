@@ -102,6 +102,11 @@ class LinuxRouter(Forwarder[NoOptions]):
         """Rules in one transaction are those of nftables."""
         return super().cannot_change(kind, dut) or (_no_nft(dut.host, f"change {kind}") if kind == "rules" else None)
 
+    def flows_met(self) -> int | None:
+        """Connections that are known."""
+        assert self._dut is not None
+        return int(self._dut.host.read("/proc/sys/net/netfilter/nf_conntrack_count"))
+
     def change(self, kind: str, count: int) -> Change:
         """Rules of nftables behind one for their network, routes one after another, or the routes in use."""
         assert self._dut is not None

@@ -57,6 +57,18 @@ class OvsChanging(OvsForwarder[OvsOptionsT]):
             steps.append(Step(name, count, self._told_to(asked), counted("rules", left, self._spare_rules)))
         return Change(steps, undo=self._remove_rules, often=True)
 
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """Rules that make a megaflow of each flow look at it in pipeline cross."""
+        own_flows = kind == "new-flows" and self.options.rules != "ports"
+        return None if own_flows else super().cannot_change(kind, dut)
+
+    def flows_met(self) -> int | None:
+        """Lookups that missed every megaflow, or connections that are known."""
+        if self.options.rules != "ports":
+            return int(re.findall(r"missed:(\d+)", self._control("dpctl/show"))[0])
+        told = self._control("dpctl/ct-get-nconns").strip()
+        return int(told) if told.isdigit() else None
+
     def _told_to(self, asked: bytes) -> Callable[[], None]:
         return lambda: ovs_openflow.refuse_errors(self._spoken(asked))
 

@@ -19,12 +19,33 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
 from xdplab.methods.base import Method, Part, Session
 from xdplab.methods.changes.answer import answer_by_change
-from xdplab.methods.changes.carry_out import LEAD_S, with_change
-from xdplab.methods.changes.figures import BLOCKED, FIGURES, GAP, INSTALLED, LOST, REMOVED, TOOK, repetition_figures
+from xdplab.methods.changes.carry_out import LEAD_S, with_change, with_new_flows
+from xdplab.methods.changes.figures import (
+    BLOCKED,
+    FIGURES,
+    GAP,
+    INSTALLED,
+    LOST,
+    NEW,
+    REMOVED,
+    TOOK,
+    repetition_figures,
+)
 from xdplab.methods.column import Column
 from xdplab.methods.figure import P50, P99, Figure
 from xdplab.methods.streams import load_streams, probe_streams
-from xdplab.model import ForwarderSpec, MethodSpec, Point, PointFailed, RunRecord, TrafficSpec, TrialRecord, TrialSpec
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    MethodSpec,
+    Point,
+    PointFailed,
+    RunRecord,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialSpec,
+)
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
 from xdplab.testbed import Port
@@ -32,6 +53,8 @@ from xdplab.testbed import Port
 if TYPE_CHECKING:
     from xdplab.report.page import Page, Section
 
+#: UDP source ports that a tester counts through.
+MOST_FLOWS = 10_000
 #: Clause of the trial beside.
 WITHOUT = "without a change"
 
@@ -41,7 +64,7 @@ class ChangesSpec(MethodSpec):
 
     name: Literal["changes"]
     #: What is changed; each is a point.
-    kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
+    kinds: tuple[Kind, ...] = Field(default=KINDS[:-1], min_length=1)
     #: Rules that are installed and removed by `rules` and `rule-stream`.
     rules: int = Field(default=1000, ge=1, le=MOST_RULES)
     #: Traffic before a trial that is not counted.
@@ -56,7 +79,7 @@ class ChangesSpec(MethodSpec):
 
 def _text(key: str, per: float) -> Column:
     """Of a value that is compared with nothing."""
-    titles = {LOST: "lost", BLOCKED: "blocked ms", TOOK: "change ms"}
+    titles = {LOST: "lost", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
     return Column(key, titles[key], lambda point: median_of(point, key), lambda value: number(value / per))
 
 
@@ -86,6 +109,7 @@ class Changes(Method[ChangesSpec]):
         figure_column(REMOVED, "removed/s"),
         Column(GAP.key, "gap ms", lambda point: median_of(point, GAP.key), words=_gap, main=True),
         _text(TOOK, 1e3),
+        _text(NEW, 1),
         _text(LOST, 1),
         _text(BLOCKED, 1e3),
         *(each for each in LOAD_COLUMNS if each.key in ("p50_us", "p99_us")),
@@ -114,16 +138,35 @@ class Changes(Method[ChangesSpec]):
     def _length_s(self, kind: Kind) -> float:
         return self.spec.restart_s if kind == "restart" else self.spec.duration_s
 
+    def check(self, study: StudySpec) -> None:
+        """There are as many flows as frames that are the first of theirs."""
+        pps = study.traffic.probe_pps
+        if "new-flows" in self.spec.kinds and isinstance(pps, float) and pps * self.spec.duration_s > MOST_FLOWS:
+            raise InputError(
+                f"study {study.name}: method.kinds: new-flows: {pps * self.spec.duration_s:,.0f} frames are more than "
+                f"the {MOST_FLOWS:,} flows that there are: lower traffic.probe_pps or method.duration_s"
+            )
+
+    def _new_flows(self, traffic: TrafficSpec) -> tuple[TrialSpec, TrialSpec]:
+        """Frames of one flow, and of a flow each, with nothing before them."""
+        frames = min(MOST_FLOWS, round(traffic.probes_per_s * self.spec.duration_s))
+        known, new = (probe_streams(traffic.model_copy(update={"flows": flows})) for flows in (1, frames))
+        given = {"duration_s": self.spec.duration_s, "drain_s": self.spec.drain_s}
+        return TrialSpec(streams=known, **given), TrialSpec(streams=new, **given)
+
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """The two trials."""
         spec, kind = self.spec, _kind(session.point.levels)
         streams = (*probe_streams(traffic), *load_streams(traffic, traffic.stated_load_pps))
         length_s = self._length_s(kind)
         asked = TrialSpec(streams=streams, duration_s=length_s, warmup_s=spec.quiet_s, drain_s=spec.drain_s)
+        asked, news = self._new_flows(traffic) if kind == "new-flows" else (asked, asked)
         simulated = session.dut.ports[0].simulated
         for changed in (True, False) if session.number % 2 else (False, True):
             if not changed:
                 result = session.trial(asked, clause=WITHOUT)
+            elif kind == "new-flows":
+                result = session.counted(news, lambda: with_new_flows(session, news), kind).result
             elif kind == "restart" and not simulated:  # a simulated restart takes no time that its tester would see
                 result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
             else:
@@ -148,7 +191,7 @@ class Changes(Method[ChangesSpec]):
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer | None:
         """Who is ahead at each change."""
-        return answer_by_change(run.study.answer, summaries, FIGURES)
+        return answer_by_change(run.study.answer, summaries, (*FIGURES, P50))
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What frames took beside a change, over what they took without it."""

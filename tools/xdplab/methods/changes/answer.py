@@ -19,8 +19,13 @@ def answer_by_change(
     if wanted is None:
         return None
     found: dict[str, Comparison | str] = {}
-    for kind in dict.fromkeys(str(one.levels.get("change")) for one in summaries):
-        pair = pair_of(*wanted, [one for one in summaries if one.levels.get("change") == kind])
+    several = len({one.pipeline for one in summaries}) > 1
+    groups: dict[str, list[PointSummary]] = {}
+    for one in summaries:
+        of = f"{one.levels.get('change')}{f', {one.pipeline}' if several else ''}"
+        groups.setdefault(of, []).append(one)
+    for kind, points in groups.items():
+        pair = pair_of(*wanted, points)
         ours, theirs = (one if one and one.repetitions else None for one in pair)
         if ours is None or theirs is None:
             lacking = [one.reason for one in pair if one and not one.repetitions and one.reason]

@@ -17,6 +17,8 @@ from xdplab.model import PointFailed, TrialSpec, XdplabError
 LEAD_S = 0.2
 #: How long a step may take to be seen, once the forwarder has said that it is done.
 _SEEN_S = 2.0
+#: Of the flows that came through, as many were new at the least: one may have been seen before, and one may end.
+_NEW_SHARE = 0.98
 #: How often a trial is taken in which the change missed the traffic: a machine that stood still.
 _ATTEMPTS = 3
 
@@ -32,6 +34,23 @@ def with_change(session: Session, asked: TrialSpec, kind: str, rules: int) -> Co
         if not late:
             return found
     raise PointFailed(f"{late}: give method.duration_s, or repeat on a quieter machine")
+
+
+def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
+    """One trial in which each frame is the first of its flow.
+
+    Raises:
+        PointFailed: they were not new to the forwarder, by what it tells.
+    """
+    before = session.forwarder.flows_met()
+    result = session.send(asked)
+    after = session.forwarder.flows_met()
+    if before is None or after is None:
+        return Counted(result, {"told": f"{result.received} new flows came through"})
+    met = after - before
+    if met < _NEW_SHARE * result.received:
+        raise PointFailed(f"the flows were not new to it: it met {met} new ones, and {result.received} came through")
+    return Counted(result, {"told": f"{met} new flows", "flows_met": met})
 
 
 def _once(session: Session, asked: TrialSpec, change: Change) -> tuple[Counted, str]:

@@ -14,7 +14,7 @@ GAP = Figure(
 )
 FIGURES = (INSTALLED, REMOVED, GAP)
 #: Values that are compared with nothing, for they may be 0.
-LOST, BLOCKED, TOOK = "lost", "blocked_us", "change_us"
+LOST, BLOCKED, TOOK, NEW = "lost", "blocked_us", "change_us", "new_flows_per_s"
 #: A gap of which the sender's own stall is this share says more of the machine.
 _OWN_SHARE = 0.5
 _OF_RULES = ("rules", "rule-stream")
@@ -31,7 +31,9 @@ def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
     back = all(stream.received and not stream.trailing_lost for stream in result.streams)
     values: dict[str, float | None] = {LOST: result.lost}
     doubts = {}
-    if result.lost == 0:
+    if trial.clause == "new-flows":
+        values[NEW] = result.received / result.elapsed_s
+    elif result.lost == 0:
         values[GAP.key] = interval_us
         values[BLOCKED] = 0.0
     elif not back or gap_us < own_us:
@@ -47,13 +49,13 @@ def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
         values[TOOK] = 1e6 * sum(each["s"] for each in steps.values()) / rounds
     for figure, name in ((INSTALLED, "installed"), (REMOVED, "removed")) if trial.clause in _OF_RULES else ():
         values[figure.key] = steps[name]["count"] / steps[name]["s"] if steps[name]["s"] else None
-    gap = values[GAP.key]
+    gap = values.get(GAP.key)
     return RepetitionFigures(
         repetition=trial.repetition,
         disturbed=trial.status == "disturbed",
         values=values,
         # frames that all came tell that a gap is shorter than the time between two of them
-        limited_by={GAP.key: "below-minimum"} if result.lost == 0 else {},
+        limited_by={GAP.key: "below-minimum"} if gap and result.lost == 0 else {},
         resolution={GAP.key: interval_us / gap} if gap else {},
         doubts=doubts,
         loss_ratio=0.0,

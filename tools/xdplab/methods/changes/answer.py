@@ -15,7 +15,10 @@ from xdplab.methods.registry import figure
 def answer_by_change(
     wanted: tuple[str, str] | None, summaries: Sequence[PointSummary], figures: Sequence[Figure]
 ) -> Answer | None:
-    """One sentence; None where the study names no two forwarders. `comparison` is the first."""
+    """One sentence; None where the study names no two forwarders.
+
+    It has no `comparison`: the ratios of a table are all of one figure, and changes have several.
+    """
     if wanted is None:
         return None
     found: dict[str, Comparison | str] = {}
@@ -43,5 +46,4 @@ def answer_by_change(
     return Answer(
         sentence=f"{wanted[0]} against {wanted[1]}, by change under load: {words}.",
         said=any(one.known for one in told.values()),
-        comparison=next(iter(told.values()), None),
     )

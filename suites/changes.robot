@@ -32,7 +32,7 @@ ${PIPELINE}       ${EMPTY}    # e.g. acl:100x8; empty: that of the study
 ${RULES}          ${EMPTY}    # that come and go; empty: those of the study
 ${TESTER}         ${EMPTY}
 ${RATE}           ${EMPTY}    # probes per second
-${DURATION}       ${EMPTY}    # seconds of a trial
+${DURATION}       ${EMPTY}    # seconds of a trial, but of what is done once (method.once_s)
 ${REPETITIONS}    ${EMPTY}
 
 

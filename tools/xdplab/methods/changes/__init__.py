@@ -53,6 +53,7 @@ from xdplab.testbed import Port
 if TYPE_CHECKING:
     from xdplab.report.page import Page, Section
 
+_ONCE = ("port-added", "queue-added", "restart")
 #: UDP source ports that a tester counts through.
 MOST_FLOWS = 10_000
 #: Clause of the trial beside.
@@ -71,8 +72,8 @@ class ChangesSpec(MethodSpec):
     quiet_s: float = Field(default=0.2, ge=0.05, le=60)
     #: Length of a trial; what can be done over and over is done so until it ends.
     duration_s: float = Field(default=1.0, ge=2 * LEAD_S, le=3600)
-    #: The same with a restart, behind which frames must come through again.
-    restart_s: float = Field(default=3.0, ge=2 * LEAD_S, le=3600)
+    #: The same with what is done once: a port, a queue, a restart, behind which frames must come through again.
+    once_s: float = Field(default=3.0, ge=2 * LEAD_S, le=3600)
     #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.05, ge=0.01, le=LEAD_S / 2)
 
@@ -136,7 +137,7 @@ class Changes(Method[ChangesSpec]):
         return self.forwarder(point).cannot_change(_kind(point.levels), dut)
 
     def _length_s(self, kind: Kind) -> float:
-        return self.spec.restart_s if kind == "restart" else self.spec.duration_s
+        return self.spec.once_s if kind in _ONCE else self.spec.duration_s
 
     def check(self, study: StudySpec) -> None:
         """There are as many flows as frames that are the first of theirs."""

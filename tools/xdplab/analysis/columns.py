@@ -61,6 +61,8 @@ def range_columns(figure: Figure) -> tuple[Column, Column]:
     """The lowest and the highest of all repetitions."""
 
     def values(point: PointSummary) -> list[float]:
+        if median_of(point, figure.key) is None:
+            return []
         return [value for one in point.by_repetition if (value := one.value(figure.key)) is not None]
 
     return (
@@ -70,7 +72,10 @@ def range_columns(figure: Figure) -> tuple[Column, Column]:
 
 
 def median_of(point: PointSummary, key: str) -> float | None:
-    """Over the clean repetitions, or over all when there are none."""
+    """Over the clean repetitions, or over all when there are none; None for a percentile that they do not carry."""
+    if key in PointSummary.model_fields:
+        carried: float | None = getattr(point, key)
+        return carried
     known = [(one, value) for one in point.by_repetition if (value := one.value(key)) is not None]
     stands = [pair for pair in known if not pair[0].was_disturbed(key)] or known
     return median(value for _, value in stands) if stands else None

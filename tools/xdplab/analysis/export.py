@@ -205,8 +205,7 @@ def _row(side: PointSummary, of: Figure) -> dict[str, Any]:
     stands = [one for one in searched if not one.was_disturbed(of.key)] or searched
     known = [value for one in stands if (value := one.value(of.key)) is not None]
     rate = rate_of(side.by_repetition, of.key) if of.more else None
-    # a percentile is no figure where too few independent samples lie above it, however many repetitions have one
-    value = getattr(side, of.key) if of.key in PointSummary.model_fields else median_of(side, of.key)
+    value = median_of(side, of.key)
     told = known if value is not None else []
     return {
         **_named(of.key, of.name, of.better, "" if of.per == 1 else f" / {of.per:g}", of.unit),

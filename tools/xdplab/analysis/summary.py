@@ -117,7 +117,10 @@ def _summary(
             name: carried(chosen, percent, known_median(figure.value(name) for figure in stands))
             for name, percent in _PERCENTILES.items()
         },
-        **{f"{name}_all": known_median(figure.value(name) for figure in figures) for name in _PERCENTILES},
+        **{
+            f"{name}_all": carried(measured, percent, known_median(figure.value(name) for figure in figures))
+            for name, percent in _PERCENTILES.items()
+        },
     )
 
 

@@ -35,7 +35,10 @@ __u64 gen_trial_end(const struct gen_thread *t,
  */
 double gen_sending_s(const struct gen_stream *g, __u64 end_ns);
 
-/* Write a stream's headers and checksums (udp source port left zero). */
+/*
+ * Write a stream's headers and checksums (udp source port left zero, and of
+ * addresses in turns what differs).
+ */
 void frame_template(const struct stream *s, struct gen_stream *g);
 
 #endif

@@ -7,16 +7,13 @@
 #define XDPLAB_GEN_H
 
 #include <linux/types.h>
+#include "choice.h"
 #include "trailer.h"
-
-#ifndef __always_inline
-#define __always_inline inline __attribute__((always_inline))
-#endif
 
 #define GEN_STREAMS   16   /* power of two */
 #define GEN_CPUS      1024 /* power of two; higher CPU numbers fold */
 #define GEN_NEVER     (~0ULL)
-#define GEN_TEMPLATE  72 /* longest header is 66, then zeroes */
+#define GEN_TEMPLATE  72 /* longest header is 70, then zeroes */
 #define GEN_SHORT     56 /* part that fits every frame of >= 60 bytes */
 #define GEN_MAX_FRAME 4095
 /*
@@ -37,6 +34,14 @@ struct gen_lateness {
 	__u64 min_inv; /* ~min, so that zeroed memory is empty */
 };
 
+/* Addresses in turns: @first, then from @first + @jump on each @step more. */
+struct gen_range {
+	__u32 first;
+	__u32 count;
+	__u32 jump;
+	__u32 step;
+};
+
 struct gen_stream {
 	/* schedule; int_ns.int_frac is the interval, int_frac in 2^-32 ns */
 	__u64 due_ns;
@@ -51,11 +56,18 @@ struct gen_stream {
 	__u64 last_ns;	/* last departure */
 	/* frame */
 	__u32 seq;
-	__u32 flow;
-	__u32 flows;
+	__u32 flow; /* whose turn it is */
+	struct choice choice;
+	struct gen_range src; /* the lowest 32 bits */
+	struct gen_range dst;
+	__u32 ip_sum; /* IPv4, without addresses */
 	__u16 udp_src;
 	__u16 len; /* without FCS */
-	__u16 udp_src_off;
+	__u8 udp_src_off;
+	__u8 src_off;
+	__u8 dst_off;
+	__u8 check_off; /* 0: IPv6 */
+	__u8 ranged;	/* addresses differ from flow to flow */
 	__u8 paced;
 	__u8 id;
 	__u8 odd; /* trailer at an odd offset */
@@ -253,7 +265,7 @@ static __always_inline void gen_advance(const struct gen_thread *t,
 	s->last_ns = leaves;
 	s->seq++;
 	s->flow++;
-	if (s->flow >= s->flows)
+	if (s->flow >= s->choice.flows)
 		s->flow = 0;
 	s->sent[stage]++;
 	s->stage_sent++;

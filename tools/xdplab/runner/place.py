@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.work import other_rules
 from xdplab.model import CpuLayout, Path, Point
 from xdplab.testbed import Port, Testbed, TesterPorts
 
@@ -35,7 +36,7 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     if not point.pipeline.routed:
         return ports
     first, last = (port.mac for port in ports_of(testbed, point))
-    return dataclasses.replace(ports, routers=(first, last))
+    return dataclasses.replace(ports, routers=(first, last), rules=other_rules(point.pipeline))
 
 
 def cannot(forwarder: Forwarder[Any], dut: Dut) -> str | None:

@@ -201,6 +201,11 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
 def _check_pipeline(point: Point) -> None:
     """Frames of this profile can be what the pipeline works on."""
     traffic, pipeline = point.traffic, point.pipeline
+    if traffic.meets == "all" and traffic.flows < pipeline.rules:
+        raise InputError(
+            f"traffic.flows: {traffic.flows:,} flows do not meet all of pipeline {pipeline}: give {pipeline.rules:,} "
+            "or more, or meets: last"
+        )
     if pipeline.kind == "cross":
         return
     wrong = {
@@ -217,8 +222,8 @@ def _check_pipeline(point: Point) -> None:
 
 def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
     traffic = point.traffic
-    largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0)
-    smallest = tester.smallest_frame(traffic.ip, traffic.vlan)
+    largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0)  # Linux sends one tag beside the MTU, not two
+    smallest = tester.smallest_frame(traffic.ip, traffic.tag_bytes)
     for size in traffic.sizes:
         if not smallest <= size <= largest:
             raise InputError(

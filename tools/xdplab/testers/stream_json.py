@@ -42,7 +42,20 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
         "dst_ip": headers.dst_ip,
         "udp_src": headers.udp_src,
         "udp_dst": headers.udp_dst,
+        "outer_vlan": headers.outer_vlan,
+        "pcp": headers.pcp,
+        "dei": headers.dei,
+        "dscp": headers.dscp,
+        "src_addresses": headers.sources.count,
+        "src_next": headers.sources.next,
+        "src_step": headers.sources.step,
+        "dst_addresses": headers.targets.count,
+        "dst_next": headers.targets.next,
+        "dst_step": headers.targets.step,
         "flows": stream.flows,
+        "flow_choice": stream.flow_choice,
+        "zipf_exponent": 1.0 if stream.zipf_exponent is None else stream.zipf_exponent,
+        "flow_seed": stream.flow_seed,
     }
 
 

@@ -76,14 +76,7 @@ class Latency(Method[LatencySpec]):
 
     def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
         """Frames per second that come through when the tester's top rate is offered."""
-        flood = StreamSpec(
-            kind="load",
-            pps=None,
-            frame_bytes=traffic.frame_bytes,
-            flows=traffic.flows,
-            vlan=traffic.vlan,
-            ip=traffic.ip,
-        )
+        flood = StreamSpec(kind="load", pps=None, frame_bytes=traffic.frame_bytes, **traffic.headers)
         result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
         return result.received / result.elapsed_s
 

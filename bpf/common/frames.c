@@ -132,13 +132,16 @@ static void set_schedule(const struct stream *s, struct gen_stream *g,
 	long double interval;
 
 	g->paced = s->pps > 0;
+	g->poisson = s->departures == DEPARTURES_POISSON;
+	g->burst = s->burst;
 	g->count = s->count;
 	if (!g->paced)
 		return;
 	interval = 1e9L / s->pps;
 	g->int_ns = interval;
 	g->int_frac = (interval - g->int_ns) * 4294967296.0L;
-	g->max_late_ns = interval * timing->max_burst;
+	/* the last frame of a burst waits for the others */
+	g->max_late_ns = interval * (timing->max_burst + s->burst - 1);
 }
 
 /* Where other streams of the thread leave a trailer inside this frame. */
@@ -218,7 +221,8 @@ __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns)
 	/* GEN_NEVER when the stream came to its end */
 	if (!g->paced || g->due_ns >= end_ns || g->due_ns < trial_ns)
 		return 0;
-	return ceil((end_ns - g->due_ns) / interval);
+	return ceil((end_ns - g->due_ns) / (interval * g->burst)) * g->burst -
+	       g->seq % g->burst;
 }
 
 __u64 gen_trial_end(const struct gen_thread *t,

@@ -17,6 +17,9 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 		  const struct stream *wanted, const int *index,
 		  const struct gen_timing *timing, __u64 start_ns);
 
+/* GEN_GAP_CELLS entries, as gen_gap() takes them. */
+const __u32 *gen_gaps(void);
+
 /* Frames the schedule asked for but that the end of the trial cut off. */
 __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns);
 

@@ -9,6 +9,7 @@
 #include "util.h"
 
 static const char *const kind_names[] = { "latency", "load", NULL };
+static const char *const departure_names[] = { "paced", "poisson", NULL };
 static const char *const choice_names[] = { "round-robin", "uniform", "zipf",
 					    NULL };
 
@@ -26,6 +27,9 @@ static const struct field stream_fields[] = {
 	{ AT(stream, rx_port), .type = FIELD_INT, .max = 31, .required = true },
 	{ AT(stream, pps), .type = FIELD_NUMBER, .min = 0.001, .max = 1e8,
 	  .required = true, .nullable = true },
+	{ AT(stream, departures), .type = FIELD_ENUM,
+	  .names = departure_names },
+	{ AT(stream, burst), .type = FIELD_INT, .min = 1, .max = 10000 },
 	{ AT(stream, start_ns), .type = FIELD_INT, .max = 1e12 },
 	{ AT(stream, count), .type = FIELD_INT, .max = 1e15 },
 	{ AT(stream, frame_bytes), .type = FIELD_INT, .min = 64,
@@ -76,6 +80,7 @@ int streams_read(const json_t *array, struct stream *streams)
 	for (i = 0; i < json_array_size(array); i++) {
 		snprintf(where, sizeof(where), "streams[%zu]", i);
 		streams[i] = (struct stream){
+			.burst = 1,
 			.ip = 4,
 			.udp_src = 10000,
 			.udp_dst = 20000,
@@ -147,6 +152,21 @@ static int check_addresses(const struct stream *s, const char *where)
 		       check_flows(s, where);
 }
 
+static int check_departures(const struct stream *s, const char *where)
+{
+	const char *key = s->burst > 1 ? "burst" : "departures";
+
+	if (s->burst == 1 && s->departures == DEPARTURES_PACED)
+		return 0;
+	if (s->burst > 1 && s->departures == DEPARTURES_POISSON)
+		return bad_value(where, key, "needs departures \"paced\"");
+	if (!s->pps)
+		return bad_value(where, key, "needs pps, the mean rate");
+	if (s->pps < 1)
+		return bad_value(where, key, "needs pps of 1 or more");
+	return 0;
+}
+
 static int check_tags(const struct stream *s, const char *where)
 {
 	if (s->vlan)
@@ -191,7 +211,8 @@ int stream_check(const struct stream *streams, int index,
 			return bad_value(where, "id", "is there twice");
 	if (s->start_ns >= timing->duration_s * 1e9)
 		return bad_value(where, "start_ns", "must be below duration_s");
-	return check_addresses(s, where)    ?:
-		       check_tags(s, where) ?:
+	return check_addresses(s, where)	  ?:
+		       check_tags(s, where)	  ?:
+		       check_departures(s, where) ?:
 		       check_size(s, where, ifname, mtu, largest);
 }

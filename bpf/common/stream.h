@@ -9,6 +9,7 @@
 #include "gen.h"
 
 enum stream_kind { STREAM_LATENCY, STREAM_LOAD };
+enum stream_departures { DEPARTURES_PACED, DEPARTURES_POISSON };
 
 struct stream {
 	long long id;
@@ -16,6 +17,8 @@ struct stream {
 	long long tx_port;
 	long long rx_port;
 	double pps; /* 0 = as fast as possible */
+	int departures;
+	long long burst; /* frames that leave together */
 	long long start_ns;
 	long long count;
 	long long frame_bytes; /* with FCS */

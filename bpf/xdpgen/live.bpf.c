@@ -13,6 +13,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+const volatile __u32 gaps[GEN_GAP_CELLS]; /* gen_gaps() */
+
 struct gen_thread gen;
 struct gen_stream streams[GEN_STREAMS];
 
@@ -165,7 +167,7 @@ int live_send(struct xdp_md *ctx)
 	due = s->due_ns;
 	paced = s->paced;
 	trial = gen.stage == GEN_TRIAL;
-	gen_advance(&gen, s, now);
+	gen_advance(&gen, s, gaps, now);
 	choose_next();
 
 	/* top rate has no schedule: one look at the clock (20 ns) is enough */

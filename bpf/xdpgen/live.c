@@ -8,7 +8,7 @@
 #include <linux/if_ether.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include "gen.h"
+#include "frames.h"
 #include "hdr_index.h"
 #include "tx_drops.h"
 #include "live.skel.h"
@@ -153,6 +153,8 @@ static int load(struct sender *s, struct live_state *live)
 	skel = live->skel = live_bpf__open();
 	if (!skel)
 		return -errno;
+	memcpy((void *)skel->rodata->gaps, gen_gaps(),
+	       sizeof(skel->rodata->gaps));
 	watch_cards(s, live);
 	err = bpf_map__set_max_entries(skel->maps.lateness, s->count * HDR_COUNTS) ?:
 		      bpf_map__set_max_entries(skel->maps.choices, s->cfg->num_columns + 1) ?:

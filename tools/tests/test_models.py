@@ -50,6 +50,7 @@ from xdplab.testbed import usable_cpus
         ),
         ({"traffic": {"flow_seed": 7}}, "traffic", "round-robin draws nothing"),
         ({"traffic": {"meets": "all", "src_addresses": 2}}, "traffic", "leave src_addresses and dst_addresses out"),
+        ({"traffic": {"departures": "burst:1"}}, "traffic.departures", "burst:1"),
         ({"traffic": {"pcp": 1}}, "traffic", "need a tag: give vlan"),
         ({"traffic": {"dscp": 64}}, "traffic.dscp", "(got 64)"),
         ({"traffic": {"flows": True}}, "traffic.flows", "a number is expected"),

@@ -18,7 +18,8 @@ from xdplab.forwarders import work
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs_options import OvsOptions
 from xdplab.forwarders.ovs_pipelines import rule_hits, tables
-from xdplab.model import CpuLayout, InputError, Path, Pipeline, PointFailed, StreamSpec, Unsupported
+from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.model import CpuLayout, InputError, Path, Pipeline, PointFailed, StreamSpec, TrafficSpec, Unsupported
 from xdplab.model.pipeline import KINDS, PipelineText
 from xdplab.runner import make_plan
 from xdplab.runner.work_proof import Frame, WorkProof, _exchange
@@ -127,6 +128,17 @@ def test_traffic_that_meets_all_has_a_flow_for_each_rule_and_none_for_the_others
             assert dst in target.network
     assert {len(each) for each in met} == {1}
     assert len({each[0] for each in met}) == asked.pipeline.rules
+
+
+def test_departures_are_of_a_load() -> None:
+    tester = make_tester("fake")
+    loaded = {"departures": "poisson", "load_pps": 1000}
+    assert make_plan(studies.study(traffic=loaded), studies.a_testbed(), tester)
+    with pytest.raises(InputError, match="it is of the load, and none is sent here"):
+        make_plan(studies.study(traffic={"departures": "poisson"}), studies.a_testbed(), tester)
+    sent = load_streams(TrafficSpec(departures="burst:32"), 1000.0)
+    assert {each.departures for each in sent} == {"burst:32"}
+    assert {each.departures for each in probe_streams(TrafficSpec(departures="burst:32"))} == {"paced"}
 
 
 def test_fewer_flows_than_rules_do_not_meet_all() -> None:

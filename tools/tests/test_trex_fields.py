@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.model import FlowSpec, StreamSpec
+from xdplab.model import StreamSpec, TrafficSpec
 from xdplab.testbed import RuleAddresses, TesterPorts
 from xdplab.testers.headers import headers_of
 from xdplab.testers.packets import Headers, build, decode
@@ -122,15 +122,16 @@ def test_drawn_fields_have_seeds_of_their_own(profile: ModuleType) -> None:
         ({"flows": 9, "meets": "all", "flow_choice": "round-robin"}, None),
         ({"flows": 100_000, "src_addresses": 2}, None),
         ({"src_addresses": 2}, None),
+        ({"departures": "burst:9"}, "burst:9: what xdplab asks of TRex is paced"),
     ],
 )
 def test_what_trex_cannot_send_is_unsupported_with_the_reason(flows: dict[str, Any], why: str | None) -> None:
-    found = Trex().supports_traffic(FlowSpec(**flows), ports())
+    found = Trex().supports_traffic(TrafficSpec(**flows), ports())
     assert found == why if why is None else why in str(found)
 
 
 def test_figures_of_100_000_flows_are_refused_before_traffic() -> None:
-    asked = FlowSpec(flows=10_001)
+    asked = TrafficSpec(flows=10_001)
     reason = Xdpgen(XdpgenOptions(flow_figures=True)).supports_traffic(asked, ports())
     assert reason == "flow_figures=true: of 10,000 flows at the most, and this traffic has 10,001"
     assert Xdpgen().supports_traffic(asked, ports()) is None

@@ -41,6 +41,7 @@ def load_streams(traffic: TrafficSpec, pps: float | None, count: int = 0, start_
                 frame_bytes=size,
                 direction=direction,
                 pair=pair,
+                departures=traffic.departures,
                 count=round(count * part),
                 start_ns=start_ns + round(1e9 / (pps * part) * (index + 0.5) / len(parts)),
                 **traffic.headers,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the frames of a profile, and of its streams, carry in their headers, and which flow each is of."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,9 @@ from xdplab.model.base import Model
 
 #: UDP source ports that the flows of one pair of addresses may have: from 10,000 on.
 PORTS = 65_536 - 10_000
+#: `paced`: evenly spaced; `poisson`: gaps are exponential, and drawn as flows are, from the same seed; `burst:N`: N
+#: frames are due together, at N times the interval.
+Departures = Annotated[str, Field(pattern=r"^(paced|poisson|burst:([2-9]|[1-9][0-9]{1,3}))$")]
 
 
 class FlowSpec(Model):

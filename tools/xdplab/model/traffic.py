@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xdplab.model.headers import FlowSpec
+from xdplab.model.headers import Departures, FlowSpec
 
 FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
 #: Frames per second; or a share of the tester's calibrated top rate on the direct link, as `80%`, at the most of what
@@ -34,6 +34,8 @@ class TrafficSpec(FlowSpec):
     load_of_line: float | None = Field(default=None, gt=0, le=1)
     #: That speed, also a bound of the top load; None: that of the testbed file's ports (`speed_mbps`).
     line_rate_bps: float | None = Field(default=None, gt=0)
+    #: When frames of the load leave: `paced`, `poisson` or `burst:N`. Probes are paced.
+    departures: Departures = "paced"
     #: Source and destination address pairs; the load is shared between them.
     address_pairs: int = Field(default=1, ge=1, le=4)
     #: Whether both directions are loaded.

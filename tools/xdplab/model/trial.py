@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Shown
 from xdplab.model.flow_figures import FlowFigures
-from xdplab.model.headers import FlowSpec
+from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram
 
 Purpose = Literal["measure", "search", "figures", "end"]
@@ -26,6 +26,8 @@ class StreamSpec(FlowSpec):
     direction: Literal["forward", "backward"] = "forward"
     #: When its first frame leaves, after the beginning of the trial.
     start_ns: int = 0
+    #: `paced`: evenly spaced; `poisson`: with exponential gaps; `burst:N`: N together, N intervals apart.
+    departures: Departures = "paced"
     #: Frames after which the stream ends; 0: with the trial.
     count: int = 0
     #: Which address pair.

@@ -112,6 +112,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
+        _check_departures(point, method)
         _check_pipeline(point)
     if len(points) * study.repetitions > MAX_REPETITIONS:
         raise InputError(
@@ -195,6 +196,16 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
         raise InputError(
             f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load beside: "
             "method latency, one frame size"
+        )
+
+
+def _check_departures(point: Point, method: Method[Any]) -> None:
+    """A load is sent whose departures these are."""
+    traffic = point.traffic
+    if traffic.departures != "paced" and not method.sends_load(traffic):
+        raise InputError(
+            f"traffic.departures: {traffic.departures}: it is of the load, and none is sent here; give load_pps, "
+            "load_share or load_of_line with method latency, or take method rfc2544"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple
 
 from xdplab.hosts import Host, LocalHost
-from xdplab.model import CpuLayout, FlowSpec, Model, TrialResult, TrialSpec
+from xdplab.model import CpuLayout, Model, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
 
 
@@ -65,8 +65,8 @@ class Tester(ABC):
         """None, or the reason why it cannot measure a path with these ports."""
         return None
 
-    def supports_traffic(self, traffic: FlowSpec, ports: TesterPorts) -> str | None:
-        """None, or the reason why it cannot send frames with these headers, or choose among these flows."""
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
+        """None, or the reason why it cannot send such frames, at such times, or choose among these flows."""
         return None
 
     def choose_rx(self, redirects: bool) -> RxChoice:

@@ -25,12 +25,15 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
     far = 0 if ports.last is ports.first else 1
     tx_port, rx_port = (0, far) if stream.direction == "forward" else (far, 0)
     headers = headers_of(stream, ports)
+    burst = stream.departures.partition(":")[2]
     return {
         "id": index,
         "kind": stream.kind,
         "tx_port": tx_port,
         "rx_port": rx_port,
         "pps": stream.pps,
+        "departures": "paced" if burst else stream.departures,
+        "burst": int(burst or 1),
         "count": stream.count,
         "start_ns": stream.start_ns,
         "frame_bytes": stream.frame_bytes,

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import thread_use
-from xdplab.model import FlowSpec, Missing, Model, PointFailed, StreamSpec, TrialResult, TrialSpec, XdplabError
+from xdplab.model import Missing, Model, PointFailed, StreamSpec, TrafficSpec, TrialResult, TrialSpec, XdplabError
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of
@@ -102,8 +102,10 @@ class Trex(Tester):
             return RxChoice(_WITH_NAPI, "a forwarder of this run redirects by XDP, which needs NAPI at the receiver")
         return RxChoice(_PLAIN, "TRex reads Linux interfaces over AF_PACKET")
 
-    def supports_traffic(self, traffic: FlowSpec, ports: TesterPorts) -> str | None:
-        """Its field engine counts or draws evenly, and takes each address with each port."""
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
+        """Its field engine counts or draws evenly, and takes each address with each port; departures are paced."""
+        if traffic.departures != "paced":
+            return f"departures: {traffic.departures}: what xdplab asks of TRex is paced; tester: xdpgen or xsk"
         stream = StreamSpec(kind="load", pps=None, frame_bytes=64, **traffic.headers)
         return why_no_fields(headers_of(stream, ports), traffic)
 

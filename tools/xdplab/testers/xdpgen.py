@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host, Running
-from xdplab.model import FlowSpec, InputError, Model, PointFailed, TrialResult, TrialSpec
+from xdplab.model import InputError, Model, PointFailed, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
@@ -53,7 +53,7 @@ class Xdpgen(Tester):
             return RxChoice("xdp", "a forwarder of this run redirects by XDP, which needs NAPI at the receiver")
         return RxChoice("tc", "no forwarder of this run needs NAPI at the receiver, so its core is spared it")
 
-    def supports_traffic(self, traffic: FlowSpec, ports: TesterPorts) -> str | None:
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
         """Figures of each flow are bounded, or a record would explode."""
         if self.options.flow_figures and traffic.flows > MAX_FLOWS:
             return f"flow_figures=true: of {MAX_FLOWS:,} flows at the most, and this traffic has {traffic.flows:,}"

@@ -50,6 +50,10 @@ class Latency(Method[LatencySpec]):
     closed_loop: ClassVar[bool] = True
     swept: ClassVar[bool] = True
 
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """Where there is one."""
+        return (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
+
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
         light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []

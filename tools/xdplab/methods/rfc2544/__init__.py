@@ -56,6 +56,10 @@ class Rfc2544(Method[Rfc2544Spec]):
         """Counters have no clock: only the latency at a load needs it."""
         return "latency" in self.spec.wanted or self.spec.equal_load.latency_pps is not None
 
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """In most of its clauses."""
+        return True
+
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
         scale = scale_of(self.spec)

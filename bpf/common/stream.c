@@ -43,6 +43,7 @@ static const struct field stream_fields[] = {
 	{ AT(stream, pcp), .type = FIELD_INT, .max = 7 },
 	{ AT(stream, dei), .type = FIELD_BOOL },
 	{ AT(stream, dscp), .type = FIELD_INT, .max = 63 },
+	{ AT(stream, added_bytes), .type = FIELD_INT, .max = 255 },
 	{ AT(stream, ip), .type = FIELD_INT, .min = 4, .max = 6 },
 	{ SIZED(stream, src_ip), .type = FIELD_STRING, .required = true },
 	{ SIZED(stream, dst_ip), .type = FIELD_STRING, .required = true },

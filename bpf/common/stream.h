@@ -28,6 +28,7 @@ struct stream {
 	long long outer_vlan; /* in front of it (802.1ad), 0 = none */
 	long long pcp;	      /* of both tags */
 	bool dei;
+	long long added_bytes; /* in front of it where it is received */
 	long long ip;
 	long long dscp;
 	char src_ip[INET6_ADDRSTRLEN];

@@ -54,6 +54,8 @@ class TesterPorts:
     routers: tuple[str, str] | None = None
     #: For frames from `first` and from `last`; None: the pipeline has one rule.
     rules: tuple[RuleAddresses, RuleAddresses] | None = None
+    #: Bytes that the forwarder puts in front of a frame on its way to `last`.
+    added_bytes: int = 0
 
 
 def ports_of_path(ports: dict[str, Port], path: Path) -> TesterPorts:

@@ -6,6 +6,7 @@ from typing import Any
 from xdplab.model import FlowFigures, LatencySummary, StreamResult, StreamSpec, TrialSpec
 from xdplab.testbed import TesterPorts
 from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import Headers
 
 #: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
 STALL_NS = 100_000
@@ -25,15 +26,12 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
     far = 0 if ports.last is ports.first else 1
     tx_port, rx_port = (0, far) if stream.direction == "forward" else (far, 0)
     headers = headers_of(stream, ports)
-    burst = stream.departures.partition(":")[2]
     return {
         "id": index,
         "kind": stream.kind,
         "tx_port": tx_port,
         "rx_port": rx_port,
         "pps": stream.pps,
-        "departures": "paced" if burst else stream.departures,
-        "burst": int(burst or 1),
         "count": stream.count,
         "start_ns": stream.start_ns,
         "frame_bytes": stream.frame_bytes,
@@ -45,21 +43,33 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
         "dst_ip": headers.dst_ip,
         "udp_src": headers.udp_src,
         "udp_dst": headers.udp_dst,
-        "outer_vlan": headers.outer_vlan,
-        "pcp": headers.pcp,
-        "dei": headers.dei,
-        "dscp": headers.dscp,
-        "src_addresses": headers.sources.count,
-        "src_next": headers.sources.next,
-        "src_step": headers.sources.step,
-        "dst_addresses": headers.targets.count,
-        "dst_next": headers.targets.next,
-        "dst_step": headers.targets.step,
         "flows": stream.flows,
-        "flow_choice": stream.flow_choice,
-        "zipf_exponent": 1.0 if stream.zipf_exponent is None else stream.zipf_exponent,
-        "flow_seed": stream.flow_seed,
+        **_beside(stream, headers, ports),
     }
+
+
+def _beside(stream: StreamSpec, headers: Headers, ports: TesterPorts) -> dict[str, Any]:
+    """What few streams have: a program that was built before it knew of these still serves all others."""
+    kind, _, burst = stream.departures.partition(":")
+    asked = {
+        "added_bytes": (ports.added_bytes, 0),
+        "departures": ("paced" if burst else kind, "paced"),
+        "burst": (int(burst or 1), 1),
+        "outer_vlan": (headers.outer_vlan, None),
+        "pcp": (headers.pcp, 0),
+        "dei": (headers.dei, False),
+        "dscp": (headers.dscp, 0),
+        "src_addresses": (headers.sources.count, 1),
+        "src_next": (headers.sources.next, None),
+        "src_step": (headers.sources.step, 1),
+        "dst_addresses": (headers.targets.count, 1),
+        "dst_next": (headers.targets.next, None),
+        "dst_step": (headers.targets.step, 1),
+        "flow_choice": (stream.flow_choice, "round-robin"),
+        "zipf_exponent": (1.0 if stream.zipf_exponent is None else stream.zipf_exponent, 1.0),
+        "flow_seed": (stream.flow_seed, 1),
+    }
+    return {name: value for name, (value, default) in asked.items() if value != default}
 
 
 def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:

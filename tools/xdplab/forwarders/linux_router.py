@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from xdplab.forwarders.base import Dut, Forwarder, NoOptions
+from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
-from xdplab.model import MissingProgram
+from xdplab.model import MissingProgram, Model
 from xdplab.model.pipeline import ROUTED
 
 _TABLE = "xdplab"
@@ -21,14 +21,26 @@ _ZONES = 0xFFFF
 _COUNTERS = ("forth", "back")
 
 
-class LinuxRouter(Forwarder[NoOptions]):
+_FLOWTABLE = "flowtable known {{\nhook ingress priority filter\ndevices = {{ {devices} }}\n}}"
+_CONNECTIONS = "/proc/net/nf_conntrack"
+
+
+class RouterOptions(Model):
+    """What of the kernel is used beside routes and rules."""
+
+    #: Connections that are known pass by nftables' flowtable, before rules and routes are looked at.
+    flowtable: bool = False
+
+
+class LinuxRouter(Forwarder[RouterOptions]):
     """Routes of a namespace, in softirq context."""
 
     name: ClassVar[str] = "linux-router"
+    options_model: ClassVar[type[Model]] = RouterOptions
     in_kernel: ClassVar[bool] = True
     pipelines: ClassVar[tuple[str, ...]] = ROUTED
 
-    def __init__(self, options: NoOptions) -> None:
+    def __init__(self, options: RouterOptions) -> None:
         super().__init__(options)
         self._dut: Dut | None = None
         self._found: dict[str, str] = {}
@@ -37,12 +49,17 @@ class LinuxRouter(Forwarder[NoOptions]):
         """In a namespace of the run, which goes with all that is set there."""
         if any(port.lasting for port in dut.ports):
             return "linux-router sets routes and rules of a whole host, which only a namespace of the run loses again"
-        if dut.pipeline.kind == "route":
+        if not self._takes_nft(dut):
             return None
+        if self.options.flowtable and dut.pipeline.kind == "acl":
+            return "flowtable=true: a connection that is known meets no access list any more"
         try:
-            dut.host.run(["nft", "list", "tables"])
+            table = f"table ip {_TABLE} {{\n{_FLOWTABLE.format(devices='lo') if self.options.flowtable else ''}\n}}\n"
+            done = dut.host.run(["nft", "--check", "-f", "-"], stdin=table, check=False)
         except MissingProgram:
             return f"pipeline {dut.pipeline.kind} takes nft: apt install nftables"
+        if done.returncode and self.options.flowtable:
+            return f"flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE): {done.complaint}"
         return None
 
     def start(self, dut: Dut) -> None:
@@ -56,7 +73,7 @@ class LinuxRouter(Forwarder[NoOptions]):
                 dut.host.write(path, value)
         routes = [line for side in both for line in _routes(dut, side)]
         dut.host.run(["ip", "-batch", "-"], stdin="\n".join([*routes, f"route add blackhole {TRAP}"]) + "\n")
-        rules = "\n".join(_rules(dut, *both))
+        rules = "\n".join(_rules(dut, *both, flowtable=self.options.flowtable))
         if rules:
             dut.host.run(["nft", "-f", "-"], stdin=f"table ip {_TABLE} {{\n{rules}\n}}\n", timeout_s=120.0)
 
@@ -65,7 +82,7 @@ class LinuxRouter(Forwarder[NoOptions]):
         if self._dut is None:
             return
         dut, self._dut = self._dut, None
-        if dut.pipeline.kind != "route":
+        if self._takes_nft(dut):
             dut.host.run(["nft", "delete", "table", "ip", _TABLE], check=False)
         dut.host.run(["ip", "route", "delete", "blackhole", str(TRAP)], check=False)
         for side in sides(dut):
@@ -77,19 +94,29 @@ class LinuxRouter(Forwarder[NoOptions]):
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""
-        return {"label": "kernel router"}
+        return {"label": "kernel router, flowtable" if self.options.flowtable else "kernel router"}
+
+    def ineffective(self) -> str | None:
+        """A flowtable must have taken a connection of the traffic."""
+        if not self.options.flowtable or self._dut is None:
+            return None
+        told = self._dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
+        return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if told.returncode else None
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
         return {port.role: link_counters(self._dut.host, port.ifname) for port in self._dut.ports} if self._dut else {}
 
     def rule_hits(self) -> dict[str, int]:
-        """By named counters; routes have none."""
-        if self._dut is None or self._dut.pipeline.kind == "route":
+        """By named counters; routes have none, and a connection in a flowtable meets no rule."""
+        if self._dut is None or self._dut.pipeline.kind == "route" or self.options.flowtable:
             return {}
         told = json.loads(self._dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
         found = {each["counter"]["name"]: each["counter"]["packets"] for each in told["nftables"] if "counter" in each}
         return {name: found[name] for name in _COUNTERS}
+
+    def _takes_nft(self, dut: Dut) -> bool:
+        return dut.pipeline.kind != "route" or self.options.flowtable
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
@@ -113,10 +140,14 @@ def _routes(dut: Dut, side: Side) -> Iterator[str]:
         yield f"route add {prefix} via {side.next_hop} dev {side.ifname} onlink"
 
 
-def _rules(dut: Dut, here: Side, there: Side) -> Iterator[str]:
+def _rules(dut: Dut, here: Side, there: Side, *, flowtable: bool) -> Iterator[str]:
     """What stands within the table; each frame of the traffic is counted once."""
     kind = dut.pipeline.kind
+    if flowtable:
+        yield _FLOWTABLE.format(devices=f'"{here.ifname}", "{there.ifname}"')
     if kind == "route":
+        if flowtable:
+            yield "chain forward {\ntype filter hook forward priority filter\nip protocol udp flow add @known\n}"
         return
     yield from (f"counter {name} {{ }}" for name in _COUNTERS)
     yield "chain forward {"
@@ -131,6 +162,8 @@ def _rules(dut: Dut, here: Side, there: Side) -> Iterator[str]:
                     f"udp dport {rule.udp_dst} {count}accept"
                 )
     else:
+        if flowtable:
+            yield "ct state established flow add @known"
         yield f'iifname "{here.ifname}" ct state new,established counter name forth accept'
         yield f'iifname "{there.ifname}" ct state established counter name back accept'
     yield "}"

@@ -22,6 +22,7 @@ class FakeTester(Tester):
 
     name: ClassVar[str] = "fake"
     rx_programs: ClassVar[tuple[str, ...]] = ("none",)
+    knows_tunnelled: ClassVar[bool] = True
     simulated: ClassVar[bool] = True
 
     def __init__(self) -> None:

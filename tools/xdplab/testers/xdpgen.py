@@ -34,6 +34,7 @@ class Xdpgen(Tester):
 
     name: ClassVar[str] = "xdpgen"
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
+    knows_tunnelled: ClassVar[bool] = True
     options_model: ClassVar[type[Model]] = XdpgenOptions
 
     def __init__(self, options: XdpgenOptions | None = None, *, sender: str = "auto") -> None:

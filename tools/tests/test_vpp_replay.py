@@ -38,6 +38,7 @@ def played(path: Path, rundir: Path) -> tuple[VppForwarder[Any], Playback, dict[
     try:
         forwarder.start(playback.dut(rundir))
         counters = forwarder.counters()
+        forwarder.rule_hits()
     except XdplabError as exc:
         complaint = f"{type(exc).__name__}: {exc}"
     mode = forwarder.mode()
@@ -169,6 +170,57 @@ def test_a_plugin_that_is_missing_is_named_with_its_package(tmp_path: Path) -> N
         forwarder_of(playback).start(playback.dut(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "plugin"),
+    [
+        ("vxlan", "vxlan_add_del_tunnel_v3", "vxlan"),
+        ("meter", "policer_add", "policer"),
+        ("acl", "acl_add_replace", "acl"),
+        ("conntrack", "acl_add_replace", "acl"),
+        ("nat", "nat44_ed_plugin_enable_disable", "nat"),
+    ],
+)
+def test_a_pipeline_without_its_plugin_names_the_package_before_a_port_is_touched(
+    kind: str, message: str, plugin: str, tmp_path: Path
+) -> None:
+    playback = Playback(NEWEST / f"afxdp-{kind}.json")
+    at = next(i for i, step in enumerate(playback.left) if step.get("message", {}).get("name") == "show_version")
+    playback.left[at + 1 :] = [{"message": {"name": message}, "answer": "absent"}]
+    words = rf"^pipeline {kind}: VPP 26.10\S* has no {plugin} plugin \(FD.io's package vpp-plugin-core\)$"
+    with pytest.raises(Unsupported, match=words):
+        forwarder_of(playback).start(playback.dut(tmp_path))
+    assert playback.left == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "fields", "words"),
+    [
+        ("acl", "acl_dump", {"count": 2}, "an access list of 3 rules was given, VPP has 2"),
+        ("acl", "acl_interface_list_dump", {"acls": []}, "access lists .* were set, VPP has"),
+        ("conntrack", "acl_interface_list_dump", {"n_input": 2}, "access lists .* were set, VPP has"),
+        ("nat", "nat44_interface_dump", {"flags": 0x10}, "translation between .* was set, VPP has"),
+        ("mirror", "sw_interface_span_dump", {"state": 1}, "copies .* were asked for, VPP makes"),
+        ("vxlan", "l2_xconnect_dump", {"tx_sw_if_index": 9}, "cross-connects .* were set, VPP has"),
+    ],
+)
+def test_what_a_pipeline_is_in_vpp_is_read_back(
+    kind: str, message: str, fields: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    playback = changed(NEWEST / f"afxdp-{kind}.json", message, **fields)
+    with pytest.raises(PointFailed, match=words):
+        forwarder_of(playback).start(playback.dut(tmp_path))
+
+
+def test_rules_of_an_access_list_are_counted_as_vpp_counts_them(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "afxdp-acl.json")
+    forwarder = forwarder_of(playback)
+    forwarder.start(playback.dut(tmp_path))
+    forwarder.counters()
+    hits = forwarder.rule_hits()
+    assert set(hits) == {"forth", "back"}
+    assert all(50 <= number <= 200 for number in hits.values())
+
+
 def test_an_older_vpp_lacks_multi_buffer(tmp_path: Path) -> None:
     playback = Playback(NEWEST / "afxdp-multi-buffer.json")
     for step in playback.left:
@@ -251,7 +303,14 @@ def test_the_commands_of_a_record_are_those_that_vpp_took_with_the_same_outcome(
 def test_a_configuration_is_compared_with_what_a_vpp_had_in_use() -> None:
     assert {path.stem for path in BY_HAND} == {path.stem for path in RECORDINGS if path.stem.startswith("af")}
     in_use = Playback(NEWEST / "afxdp.json").recorded["in_use"]
-    asked = {"rundir": "/r", "prefix": "xdplab-1", "buffers": 16384, "page_size": "4K", "plugin": "af_xdp", "vdevs": []}
+    asked = {
+        "rundir": "/r",
+        "prefix": "xdplab-1",
+        "buffers": 16384,
+        "page_size": "4K",
+        "plugins": ["af_xdp"],
+        "vdevs": [],
+    }
     good = rendered("startup.conf.j2", main_cpu=0, worker_cpus=[1], **asked)
     assert contradictions(good, "/r", in_use) == []
     wrong = rendered("startup.conf.j2", main_cpu=1, worker_cpus=[], **{**asked, "buffers": 40_000, "page_size": "2M"})

@@ -13,6 +13,7 @@ from lab import studies
 from lab.claims import LATENCY, measured
 from lab.records import point, run_record
 from pydantic import TypeAdapter, ValidationError
+from scapy.layers.l2 import Ether
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders import work
@@ -266,6 +267,28 @@ def test_of_a_tunnel_only_what_its_sender_may_choose_may_differ(changes: dict[st
             setattr(packet[layer], name, value)
     assert settled(bytes(right)) == bytes(right)
     assert (settled(bytes(packet)) == bytes(right)) is same
+
+
+@pytest.mark.parametrize(
+    ("checksum", "why"), [(None, ""), (7, "a new connection sent on side 0: it came out on side 1")]
+)
+def test_a_translation_may_choose_the_port_but_no_checksum(
+    checksum: int | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 0.05)
+    proof = WorkProof(dut("nat"))
+    seen: list[tuple[int, bytes]] = []
+    rounds: Iterator[list[Frame]] = proof._rounds(seen)
+    first = next(rounds)
+    out = Ether(first[0].out[1][0])
+    out["UDP"].sport, out["UDP"].chksum = 1024, checksum
+    switch = Switch({first[0].data.hex(): [(1, bytes(out).hex())]})
+    if why:
+        with pytest.raises(PointFailed, match=why):
+            exchange(switch.probes, first, proof._pipeline, proof._settled)
+        return
+    seen[:] = exchange(switch.probes, first, proof._pipeline, proof._settled)
+    assert Ether(next(rounds)[-1].data)["UDP"].dport == 1024
 
 
 def test_a_group_that_takes_one_bucket_only_fails() -> None:

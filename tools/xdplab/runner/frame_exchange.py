@@ -3,7 +3,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
@@ -90,8 +90,13 @@ class Probe:
             raise PointFailed(f"proof: the probe of {self.port.role} ended: {self.process.log_tail(2)}") from None
 
 
-def exchange(probes: Sequence[Probe], frames: Sequence[Frame], pipeline: Pipeline) -> list[tuple[int, bytes]]:
-    """Sends a round; what came out.
+def exchange(
+    probes: Sequence[Probe],
+    frames: Sequence[Frame],
+    pipeline: Pipeline,
+    settle: Callable[[bytes], bytes] = settled,
+) -> list[tuple[int, bytes]]:
+    """Sends a round; what came out. `settle`: a frame in the form in which it is compared.
 
     Raises:
         PointFailed: not what must.
@@ -100,7 +105,7 @@ def exchange(probes: Sequence[Probe], frames: Sequence[Frame], pipeline: Pipelin
         probes[frame.side].process.send(frame.data.hex())
     wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
     came = _come_out(probes, len(wanted))
-    unexpected = Counter(came)
+    unexpected = Counter((side, settle(data)) for side, data in came)
     for frame, side, forms in wanted:
         found = next((form for form in forms if unexpected[side, form]), None)
         if found is None:
@@ -122,7 +127,7 @@ def _come_out(probes: Sequence[Probe], wanted: int) -> list[tuple[int, bytes]]:
         for side, probe in enumerate(probes):
             while (line := probe.receive(_LATE_S)) and time.monotonic() < deadline:
                 if not _complaint(data := bytes.fromhex(line)):
-                    came.append((side, settled(data)))
+                    came.append((side, data))
         if late and len(came) == before:
             break
     return came

@@ -15,7 +15,7 @@ from typing import Any
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.work import BUCKET_MACS, NAT_ADDRESS, UDP_DST, VLAN, VNI, Side, acl_rules, prefixes, sides
 from xdplab.model import PointFailed, StreamSpec, TrialResult, TrialSpec
-from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel
+from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel, settled
 
 #: Stations and networks that nobody has routed, allowed or learned (RFC 5737, RFC 7042 section 2.1.2).
 _STRANGER = "192.0.2.1"
@@ -78,7 +78,7 @@ class WorkProof:
             probes = [Probe(port, self._mark, workdir, stack) for port in self._ports]
             seen: list[tuple[int, bytes]] = []
             for frames in self._rounds(seen):
-                seen[:] = exchange(probes, frames, self._pipeline)
+                seen[:] = exchange(probes, frames, self._pipeline, self._settled)
 
     def _rounds(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
         """Frames of each round; `seen` is what came out in the one before."""
@@ -88,6 +88,23 @@ class WorkProof:
             "conntrack": self._stateful, "nat": self._stateful,
         }  # fmt: skip
         yield from rounds.get(self._pipeline.kind, self._cross)(seen)
+
+    def _settled(self, data: bytes) -> bytes:
+        """A frame as it is compared: a translation may have changed its source port, too (RFC 4787 section 4.2)."""
+        if self._pipeline.kind != "nat":
+            return settled(data)
+        from scapy.layers.inet import IP, UDP
+        from scapy.layers.l2 import Ether
+
+        packet = Ether(data)
+        if UDP not in packet or packet[IP].src != NAT_ADDRESS:
+            return data
+        del packet[UDP].chksum
+        if bytes(packet) != data:  # the checksum is wrong
+            return data
+        packet[UDP].sport = self._port
+        del packet[UDP].chksum
+        return bytes(packet)
 
     def _udp(self, source: Side, target: Side, **changes: Any) -> Any:
         """A packet from one side to the other, as scapy has it; `changes` are of its fields."""
@@ -231,6 +248,6 @@ class WorkProof:
         back["IP"].dst, back["UDP"].dport = str(here.network[1]), self._port
         yield [
             self._refused("a new connection from the other side", there, here, sport=self._port),
-            self._refused("an answer to another port", there, here, dport=self._port + 9, **to),
+            self._refused("an answer to another port", there, here, dport=came["UDP"].sport + 9, **to),
             Frame("an answer", there.index, bytes(answer), {here.index: (bytes(back),)}),
         ]

@@ -59,7 +59,7 @@ class LinuxRouter(Forwarder[RouterOptions]):
         except MissingProgram:
             return f"pipeline {dut.pipeline.kind} takes nft: apt install nftables"
         if done.returncode and self.options.flowtable:
-            return f"flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE): {done.complaint}"
+            return "flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE)"
         return None
 
     def start(self, dut: Dut) -> None:

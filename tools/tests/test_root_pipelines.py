@@ -71,7 +71,7 @@ FAULTS = [
     (Pipeline(kind="bridge"), ("mod-flows", "", "FLOOD,in_port"), "where it must not"),
     (Pipeline(kind="mirror"), ("mod-flows", "", "{c},{a}"), "sent on side 0"),
     (Pipeline(kind="vxlan"), ("mod-flows", "in_port={a}", "output:{c}"), "a plain frame sent on side 0: it came out"),
-    (Pipeline(kind="vxlan"), ("mod-flows", "in_port=LOCAL,ip", "set_field:192.0.2.9->ip_dst,output:{c}"), "a plain frame"),
+    (Pipeline(kind="vxlan"), ("mod-flows", "ip,in_port=LOCAL", "set_field:192.0.2.9->ip_dst,output:{c}"), "a plain"),
     (Pipeline(kind="vxlan"), ("add-flow", "priority=1,in_port={c}", "output:{a}"), "a frame outside the tunnel came"),
     (Pipeline(kind="vxlan"), ("set", "Interface", TUNNEL, "options:key=6"), "a plain frame sent on side 0: it came"),
 ]  # fmt: skip

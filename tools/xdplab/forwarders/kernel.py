@@ -3,10 +3,12 @@
 
 import signal
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
+from xdplab.forwarders.changes import SPARE_LINKS, Change, Step, add_spare_link, counted, remove_spare_link
 from xdplab.forwarders.linux_router import link_counters
 from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
@@ -113,7 +115,8 @@ class LinuxBridge(Forwarder[NoOptions]):
     name: ClassVar[str] = "linux-bridge"
     in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
-    own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL)
+    own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
+    changes: ClassVar[tuple[str, ...]] = ("port-added",)
     pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan")
 
     def __init__(self, options: NoOptions) -> None:
@@ -179,6 +182,22 @@ class LinuxBridge(Forwarder[NoOptions]):
         ]
         dut.host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         return _TUNNEL
+
+    def change(self, kind: str, count: int) -> Change:
+        """A port that is added."""
+        assert self._dut is not None
+        host, name = self._dut.host, add_spare_link(self._dut.host, self._dut.ports[0]).ifname
+
+        def there() -> int:
+            return host.run(["ip", "-br", "link", "show", "master", _BRIDGE]).stdout.count(f"{name}@")
+
+        ways = (("added", ["master", _BRIDGE], 1), ("removed", ["nomaster"], 0))
+
+        def act(words: list[str]) -> None:
+            host.run(["ip", "link", "set", name, *words])
+
+        steps = [Step(n, 1, partial(act, w), counted("added ports", left, there)) for n, w, left in ways]
+        return Change(steps, lambda: remove_spare_link(host))
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""

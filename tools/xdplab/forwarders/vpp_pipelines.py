@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines in VPP, through its API; what is set is read back where VPP tells it."""
 
-from ipaddress import IPv4Network
 from typing import Any
 
 from xdplab.forwarders import vpp_filters
@@ -120,7 +119,7 @@ def _trunk(control: VppControl, indexes: list[int]) -> None:
 def _tunnel(control: VppControl, dut: Dut, index: int) -> int:
     _, there = sides(dut)
     _reach(control, there, index)
-    _add_route(control, IPv4Network(there.next_hop), _through(there, index))
+    _tell_route(control, f"{there.next_hop}/32", _by(there, index))
     tunnel = control.call(
         "vxlan_add_del_tunnel_v3",
         is_add=True,
@@ -168,8 +167,8 @@ def _route(control: VppControl, dut: Dut, indexes: list[int]) -> None:
     for side, index in zip(sides(dut), indexes, strict=True):
         _reach(control, side, index)
         for prefix in prefixes(dut.pipeline, side):
-            _add_route(control, prefix, _through(side, index))
-    _add_route(control, TRAP, {**_path(_NONE), "type": _DROP})
+            _tell_route(control, str(prefix), _by(side, index))
+    drop(control, str(TRAP))
 
 
 def _reach(control: VppControl, side: Side, index: int) -> None:
@@ -184,7 +183,17 @@ def _reach(control: VppControl, side: Side, index: int) -> None:
     control.call("ip_neighbor_add_del", is_add=True, neighbor=neighbor)
 
 
-def _through(side: Side, index: int) -> dict[str, Any]:
+def route(control: VppControl, side: Side, index: int, preference: int) -> None:
+    """The traffic's route to a side again."""
+    _tell_route(control, str(side.network), {**_by(side, index), "preference": preference})
+
+
+def drop(control: VppControl, prefix: str, *, add: bool = True) -> None:
+    """A route that leads nowhere."""
+    _tell_route(control, prefix, {**_path(_NONE), "type": _DROP}, add=add)
+
+
+def _by(side: Side, index: int) -> dict[str, Any]:
     return {**_path(index), "nh": {"address": {"ip4": side.next_hop}}}
 
 
@@ -198,9 +207,9 @@ def _path(index: int) -> dict[str, Any]:
 _LABEL = {"is_uniform": 0, "label": 0, "ttl": 0, "exp": 0}
 
 
-def _add_route(control: VppControl, prefix: IPv4Network, path: dict[str, Any]) -> None:
-    route = {"table_id": 0, "stats_index": 0, "prefix": str(prefix), "n_paths": 1, "paths": [path]}
-    control.call("ip_route_add_del", is_add=True, is_multipath=False, route=route)
+def _tell_route(control: VppControl, prefix: str, path: dict[str, Any], *, add: bool = True) -> None:
+    route = {"table_id": 0, "stats_index": 0, "prefix": prefix, "n_paths": 1, "paths": [path]}
+    control.call("ip_route_add_del", is_add=add, is_multipath=False, route=route)
 
 
 def commands(dut: Dut, names: list[str]) -> list[str]:

@@ -37,7 +37,6 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
         "src_mac": headers.src_mac,
         "dst_mac": headers.dst_mac,
         "vlan": headers.vlan,
-        "added_bytes": ports.added_bytes,
         "ip": headers.ip,
         "src_ip": headers.src_ip,
         "dst_ip": headers.dst_ip,

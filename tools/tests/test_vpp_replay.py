@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """VPP forwarders against what real VPPs said: recorded by `xdplab dev record vpp`, played back by `lab.papi`."""
 
+import re
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -286,6 +287,11 @@ def test_an_interruption_passes_through() -> None:
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Interrupting())
 
 
+def _without_number(line: str) -> str:
+    """Interfaces are numbered, and told of, in the order in which numbers became free: that of a tunnel did last."""
+    return re.sub(r" \d+ up ", " up ", line)
+
+
 BY_HAND = [path for path in RECORDINGS if '"said"' in path.read_text(encoding="utf-8")]
 
 
@@ -294,7 +300,8 @@ def test_the_commands_of_a_record_are_those_that_vpp_took_with_the_same_outcome(
     _, playback, found, _ = played(path, tmp_path)
     by_hand = playback.recorded["by_hand"]
     assert found["mode"]["vpp"]["cli"] == list(by_hand["said"])
-    assert sorted(by_hand["after"]) == sorted(by_hand["before"])  # interfaces are told of in the order they were made
+    after, before = (sorted(map(_without_number, by_hand[when])) for when in ("after", "before"))
+    assert after == before
     ports = [port["ifname"] for port in playback.recorded["ports"]]
     # it prints nothing but the name or number of what it has made
     made = [*ports, "vxlan_tunnel0", "ACL index:"]

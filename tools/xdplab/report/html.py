@@ -8,6 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
+from xdplab.analysis.columns import met_cells
+from xdplab.analysis.met_columns import told_of
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
@@ -55,6 +57,8 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             sweeps=sweeps,
             ways={} if sweeps else _ways(page),
             sections=[page.table(), page.pictures()] if own is None else own,
+            met={} if sweeps else met_cells(summaries),
+            met_told=told_of(summaries),
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),

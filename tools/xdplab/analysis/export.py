@@ -191,7 +191,7 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
     declared = {each.key: each for each in method.figures}
     for each in declared.values():
         if not part or any(one.was_searched(each.key) for one in side.by_repetition):
-            yield _row(side, each)
+            yield row_of(side, each)
     ranges = {f"{key}_{end}" for key in declared for end in ("low", "high")}
     for column in () if part else (*own_columns(method), *met_columns([side])):
         if column.key in {*declared, *ranges, *_OF_THE_POINT} or column.beside:
@@ -201,7 +201,8 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
             yield _of_column(side, column, float(value), method.figures[0])
 
 
-def _row(side: PointSummary, of: Figure) -> dict[str, Any]:
+def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
+    """What an `ExportRow` says of a figure: its value with lowest and highest repetition, bounds, doubts."""
     searched = [one for one in side.by_repetition if one.was_searched(of.key)]
     stands = [one for one in searched if not one.was_disturbed(of.key)] or searched
     known = [value for one in stands if (value := one.value(of.key)) is not None]
@@ -229,7 +230,7 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
     except InputError:
         known = None
     if known is not None:
-        return _row(side, known)
+        return row_of(side, known)
     searched = any(one.was_searched(first.key) for one in side.by_repetition)
     return {
         **_named(column.key, column.title, "", "", ""),

@@ -21,6 +21,7 @@ from xdplab.report.charts import distribution_chart
 from xdplab.report.contents import with_contents
 from xdplab.report.course import course_charts, rows_of
 from xdplab.report.page import Page, templates
+from xdplab.report.sizes import size_charts
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
@@ -59,6 +60,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             met={} if sweeps else met_cells(summaries),
             met_told=told_of(summaries),
+            sizes=[] if sweeps else [Page.chart(chart) for chart in size_charts(run, summaries, method.figures)],
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),

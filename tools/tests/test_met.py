@@ -117,6 +117,14 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
 
 
+def test_a_point_that_was_only_searched_for_has_the_counts_of_its_steps() -> None:
+    threads = {"core 1": COUNTED}
+    step = counting(lookups=threads).model_copy(update={"purpose": "search"})
+    steps, away = [step, step], step.model_copy(update={"status": "disturbed"})
+    assert told(*steps, away)[1]["frames"] == 2000
+    assert told(*steps, counting(repetition=1, lookups=threads))[1]["frames"] == 1000
+
+
 def test_nothing_is_said_of_cycles_where_a_thread_with_frames_does_not_count_them() -> None:
     threads = {"core 1": {**COUNTED, "cycles": 1_100_000}, "main": COUNTED}
     assert "cycles_per_frame" not in told(counting(lookups=threads))[1]
@@ -130,16 +138,6 @@ def test_frames_that_flows_in_xdp_took_are_told_beside_those_that_threads_saw() 
     _, _, without = told(counting(lookups={"core 1": COUNTED}))
     assert "XDP" not in without
     assert "where frames were met" not in told(counting())[2]
-
-
-def test_nodes_of_a_graph_have_a_column_each_and_their_names_are_escaped() -> None:
-    nodes = {"ip4-<b>": {"vectors": 100, "clocks": 4200.0}, "unused": {"vectors": 0, "clocks": 5.0}}
-    run, met, table = told(counting(nodes=nodes))
-    assert met == {"clocks_per_frame": {"ip4-<b>": 42.0}}
-    assert "ip4-<b>, clocks" in table
-    html = render(run, [counting(nodes=nodes)])
-    assert "ip4-&lt;b&gt;, clocks" in html
-    assert "ip4-<b>" not in html
 
 
 @pytest.mark.parametrize("wrong", [7, {"core 1": {"frames": -3}}, {"core 1": {"frames": 1, "unknown": 2}}])

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a forwarder met its frames and what they cost, by its own counters: Open vSwitch's caches, VPP's nodes."""
+"""Where a forwarder met its frames and what they cost, by its own counters."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from pydantic import TypeAdapter, ValidationError
 
 from xdplab.analysis.offload import offloaded
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.digits import percent, significant
-from xdplab.model.lookups import LOOKUPS, NODES, NodeWork, ThreadLookups
+from xdplab.model.lookups import LOOKUPS, ThreadLookups
 
 _THREADS = TypeAdapter(dict[str, ThreadLookups])
-_NODES = TypeAdapter(dict[str, NodeWork])
 #: Fields of `ThreadLookups` in which a look-up ends.
 ENDS = ("hardware", "simple", "emc", "smc", "megaflow", "upcalls", "lost")
 
 
 class Met(Model):
-    """Of the trials that stand for a point, over all threads, warm-ups counted. Shares are of look-ups."""
+    """Of the trials that stand for a point, or of a search's steps where none does; warm-ups counted, over all threads.
+
+    Shares are of look-ups.
+    """
 
     #: Frames that the threads received.
     frames: int = 0
@@ -46,8 +47,6 @@ class Met(Model):
     cycles_per_frame: float | None = None
     #: Of the frames that came to ports, those that flows in XDP took: threads have not seen them.
     xdp_share: float | None = None
-    #: Node of a graph -> ticks of the time stamp counter for each frame that it was handed, empty calls counted.
-    clocks_per_frame: dict[str, float] = {}
 
     def text(self) -> str:
         """For the line of a trial."""
@@ -70,12 +69,11 @@ def met_of(trials: Iterable[TrialRecord]) -> Met | None:
         InputError: a record is not one that xdplab wrote.
     """
     trials = list(trials)
-    threads = [one for trial in trials for one in _read(_THREADS, trial, LOOKUPS).values() if one.frames]
-    clocks = _clocks(trials)
+    threads = [one for trial in trials for one in _threads_of(trial).values() if one.frames]
     in_xdp = offloaded(trials)
     xdp_share = in_xdp.met / (in_xdp.met + in_xdp.left) if in_xdp else None
     if not threads:
-        return Met(clocks_per_frame=clocks, xdp_share=xdp_share) if clocks or xdp_share else None
+        return Met(xdp_share=xdp_share) if xdp_share else None
     sums = Counter({key: sum(getattr(one, key) for one in threads) for key in (*ENDS, "subtables", "frames")})
     lookups = sums["frames"] + sum(one.recirculated for one in threads)
     cycles = [one.cycles for one in threads]
@@ -87,26 +85,13 @@ def met_of(trials: Iterable[TrialRecord]) -> Met | None:
         subtables_per_hit=sums["subtables"] / sums["megaflow"] if sums["megaflow"] else None,
         cycles_per_frame=sum(known) / sums["frames"] if len(known) == len(cycles) else None,
         xdp_share=xdp_share,
-        clocks_per_frame=clocks,
     )
 
 
-def _clocks(trials: Sequence[TrialRecord]) -> dict[str, float]:
-    """Of nodes that were handed frames, those that took most first."""
-    vectors: Counter[str] = Counter()
-    clocks: Counter[str] = Counter()
-    for trial in trials:
-        for node, work in _read(_NODES, trial, NODES).items():
-            vectors[node] += work.vectors
-            clocks[node] += work.clocks
-    return {node: clocks[node] / vectors[node] for node, _ in clocks.most_common() if vectors[node]}
-
-
-def _read(form: TypeAdapter[Any], trial: TrialRecord, key: str) -> dict[str, Any]:
+def _threads_of(trial: TrialRecord) -> dict[str, ThreadLookups]:
     try:
-        found: dict[str, Any] = form.validate_python(trial.counted.get(key, {}))
+        return _THREADS.validate_python(trial.counted.get(LOOKUPS, {}))
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        where = ".".join(map(str, ("counted", key, *first["loc"])))
+        where = ".".join(map(str, ("counted", LOOKUPS, *first["loc"])))
         raise InputError(f"trials.jsonl, point {trial.point_id}: {where}: {first['msg']}") from None
-    return found

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of where frames were met and what they cost: a table of its own beside that of points, and in CSV."""
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +11,10 @@ from xdplab.model.digits import number, percent, significant
 
 #: Said below the table.
 TOLD = (
-    "By the forwarder's own counters, of all trials that stand for the point, warm-ups counted. Open vSwitch: shares "
-    "of look-ups in the netdev datapath; a recirculated frame is looked up again. Cycles: ticks of the time stamp "
-    "counter in iterations that had frames, which fewer frames share at a light load; its main thread counts none. "
-    "VPP: clocks for each frame that a node was handed, empty calls counted."
+    "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
+    "warm-ups counted. Open vSwitch: shares of look-ups in the netdev datapath; a recirculated frame is looked up "
+    "again. Cycles: ticks of the time stamp counter in iterations that had frames, which fewer frames share at a light "
+    "load, and which go on while the machine has taken the core away; the main thread counts none."
 )
 TOLD_XDP = " Frames that met a flow in XDP were seen by no thread: the other figures of their rows are of the rest."
 
@@ -45,22 +44,13 @@ MET_COLUMNS = (
 
 
 def met_columns(points: Sequence[PointSummary]) -> list[Column]:
-    """Those in which a point has more than nothing, and one for each node of a graph."""
-    nodes = dict.fromkeys(node for point in points if point.met for node in point.met.clocks_per_frame)
-    columns = [*MET_COLUMNS, *(_node(name) for name in nodes)]
-    return [column for column in columns if any(column.of(point) for point in points)]
+    """Those in which a point has more than nothing."""
+    return [column for column in MET_COLUMNS if any(column.of(point) for point in points)]
 
 
 def met_points(points: Sequence[PointSummary]) -> list[PointSummary]:
     """Those that have any of it."""
     return [point for point in points if point.met]
-
-
-def _node(name: str) -> Column:
-    def clocks(point: PointSummary) -> float | None:
-        return point.met.clocks_per_frame.get(name) if point.met else None
-
-    return Column("clocks_per_frame_in_" + re.sub(r"\W", "_", name), f"{name}, clocks", clocks, number)
 
 
 def told_of(points: Sequence[PointSummary]) -> str:

@@ -101,7 +101,7 @@ def _summary(
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,
         worst_flows=flows.worst,
-        met=met_of(chosen),
+        met=met_of(chosen or _steps(trials)),
         planned=run.study.repetitions,
         repetitions=len(figures),
         clean=len(clean),
@@ -122,6 +122,12 @@ def _summary(
         },
         **{f"{name}_all": known_median(figure.value(name) for figure in figures) for name in _PERCENTILES},
     )
+
+
+def _steps(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Of a point of which no single trial stands: those of its searches that were not disturbed, or all."""
+    steps = [trial for trial in trials if trial.result and trial.purpose == "search"]
+    return [trial for trial in steps if trial.status == "ok"] or steps
 
 
 def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 
 from xdplab.model.base import Amount, Model
 
-#: Keys of `TrialRecord.counted`: thread of a datapath -> `ThreadLookups`; node of a graph -> `NodeWork`.
-LOOKUPS, NODES = "lookups", "nodes"
+#: Key of `TrialRecord.counted`: thread of a datapath -> `ThreadLookups`.
+LOOKUPS = "lookups"
 
 
 class ThreadLookups(Model):
@@ -35,12 +35,3 @@ class ThreadLookups(Model):
     lost: Amount = 0
     #: Ticks of the time stamp counter in iterations that had frames; None of the main thread, whose are not counted.
     cycles: Amount | None = None
-
-
-class NodeWork(Model):
-    """Of a node of VPP's graph, all threads together (`show runtime`)."""
-
-    #: Frames that it was handed.
-    vectors: Amount = 0
-    #: Ticks of the time stamp counter that it took for them, and for being called with none.
-    clocks: Amount = 0

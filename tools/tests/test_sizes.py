@@ -42,6 +42,7 @@ def test_a_line_joins_points_that_differ_in_flows_only() -> None:
     assert len(found) == 1  # of p99 too few samples are known
     assert "By number of flows and of rules</h2>" in html
 
+    assert f"<h3>{chart.title}</h3>" in html
     assert ", 64 bytes, 100 flows" in html  # the tables say what the points are
 
 

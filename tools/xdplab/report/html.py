@@ -60,7 +60,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             met={} if sweeps else met_cells(summaries),
             met_told=told_of(summaries),
-            sizes=[] if sweeps else [Page.chart(chart) for chart in size_charts(run, summaries, method.figures)],
+            sizes={} if sweeps else _sizes(page),
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),
@@ -93,6 +93,12 @@ def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:
         by_title.setdefault(run.points[trial.point_id].forwarder.title, []).append(trial)
     found = {title: offloaded(own) for title, own in by_title.items()}
     return {title: one.text() for title, one in found.items() if one}
+
+
+def _sizes(page: Page) -> dict[str, Markup]:
+    """Title -> chart."""
+    found = size_charts(page.run, page.summaries, page.method.figures)
+    return {chart.title: Page.chart(chart) for chart in found}
 
 
 def _direct_plot(run: RunRecord) -> Markup | None:

@@ -11,6 +11,7 @@ import pytest
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.columns import met_cells
 from xdplab.analysis.export import export_rows
 from xdplab.analysis.met import ENDS
 from xdplab.analysis.trace import way_of
@@ -115,6 +116,14 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     assert (exported["cycles_per_frame"].value, exported["emc_share"].unit) == (1000.0, "1")
     (line,) = [each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 1" in each]
     assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
+
+
+def test_points_that_differ_in_a_knob_or_a_size_are_told_apart() -> None:
+    other = point("fake:seed=1", frame_bytes=512).model_copy(update={"knobs": {"gro": True}})
+    run = run_record(OURS, other)
+    points = summarise(run, [counting(each, lookups={"core 1": COUNTED}) for each in (OURS, other)])
+    cells = met_cells(points)
+    assert (cells["knobs"], cells["bytes"]) == (["-", "gro=True"], ["64", "512"])
 
 
 def test_a_point_that_was_only_searched_for_has_the_counts_of_its_steps() -> None:

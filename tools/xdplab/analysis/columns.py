@@ -91,13 +91,17 @@ def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
     return method.columns or tuple(figure_column(each) for each in method.figures)
 
 
+_KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str)
+_BYTES = Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str)
+
+
 def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
     """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
     return [
         *_named(points),
         Column("mode", "mode", lambda point: point.mode or None, str),
-        Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str),
-        Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str),
+        _KNOBS,
+        _BYTES,
         *own_columns(method),
         Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
         Column("status", "status", lambda point: point.status, str),
@@ -133,9 +137,10 @@ def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, l
 def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
     """The same of where frames were met; {} where no forwarder tells it."""
     met = met_points(points)
-    return (
-        {each.title: [each.shown(point) for point in met] for each in (*_named(met), *met_columns(met))} if met else {}
-    )
+    knobs = [_KNOBS] if any(point.knobs for point in met) else []
+    sizes = [_BYTES] if len({point.frame_bytes for point in met}) > 1 else []
+    shown = [*_named(met), *knobs, *sizes, *met_columns(met)] if met else []
+    return {each.title: [each.shown(point) for point in met] for each in shown}
 
 
 def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:

@@ -114,6 +114,7 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     assert (float(first["megaflow_share"]), second["megaflow_share"]) == (0.166, "")
     exported = {row.figure: row for row in export_rows(run, points) if row.point_id == OURS.id}
     assert (exported["cycles_per_frame"].value, exported["emc_share"].unit) == (1000.0, "1")
+    assert (exported["cycles_per_frame"].unit, exported["met_frames"].unit) == ("cycles/frame", "frames")
     (line,) = [each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 1" in each]
     assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
 

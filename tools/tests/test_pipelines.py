@@ -317,18 +317,3 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     assert "p50 at 0.2 kpps, by work: bridge: ovs-afxdp 3 times as fast (99% interval " in told.sentence
     assert "cannot be told apart in nat" in told.sentence
     assert "nothing is said of meter: 0 clean of 5 paired repetitions" in told.sentence
-
-
-def test_the_answer_tells_numbers_of_flows_apart() -> None:
-    loads = [(kind, flows) for kind in ("bridge", "nat") for flows in (1, 500)]
-    points = [
-        point(name, flows=flows).model_copy(update={"pipeline": TEXT.validate_python(kind)})
-        for kind, flows in loads
-        for name in ("ovs-afxdp", "ovs-afpacket")
-    ]
-    took = [2.0, 4.0, 6.0, 2.0] * 2
-    trials = [each for at, us in zip(points, took, strict=True) for each in measured(at, us)]
-    run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
-    told = answer(run, summarise(run, trials), trials).sentence
-    assert "bridge, 1 flow: ovs-afxdp 2 times as fast" in told
-    assert "bridge, 500 flows: ovs-afpacket 3 times as fast" in told

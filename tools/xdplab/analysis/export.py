@@ -37,6 +37,7 @@ _UNITS = {
     "bytes": Unit("bytes", "bytes", 1.0),
     "ratio": Unit("1", "ratio", 1.0),
     "share": Unit("1", "ratio", 1.0),
+    "frames": Unit("frames", "frames", 1.0),
 }
 #: What each row says of its point.
 _OF_THE_POINT = {"offered_pps", "achieved_pps", "loss_ratio"}
@@ -247,5 +248,5 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
 
 def _named(key: str, name: str, better: str, per: str, unit: str) -> dict[str, Any]:
     found = split_key(key)[1]
-    return {"figure": key, "name": re.sub(r"\s+", " ", name), "better": better,
-            "unit": found.text if found else f"{unit}{per}"}  # fmt: skip
+    text = found.text if found else f"{unit}{per}" or (key.replace("_per_", "/") if "_per_" in key else "")
+    return {"figure": key, "name": re.sub(r"\s+", " ", name), "better": better, "unit": text}

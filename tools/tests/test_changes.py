@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Method `changes` on simulated boxes: what a change costs; changes that fail, do not happen, miss the traffic."""
 
+import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.ovs_changes import no_further_queue
 from xdplab.methods.changes import WITHOUT, carry_out
 from xdplab.methods.changes.figures import repetition_figures
 from xdplab.model import PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
@@ -195,6 +197,17 @@ def test_a_change_that_misses_the_traffic_is_made_again_and_then_told(monkeypatc
     takes_s["s"] = 0.0
     found = carry_out.with_change(session, asked.model_copy(update={"duration_s": 1.0}), "port-added", 1)
     assert found.figures["steps"] == {"added": {"count": 1, "s": pytest.approx(0.0, abs=1.0)}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "why"), [(2, None), (1, "port b0 has 1 receive queue; `queues` of the testbed file adds some")]
+)
+def test_a_queue_is_added_where_the_port_has_one_more_in_its_namespace(queues: int, why: str | None) -> None:
+    """Files below /sys are those of this process's namespace: what is there is asked of netlink."""
+    told = SimpleNamespace(stdout=json.dumps([{"ifname": "b0", "num_rx_queues": queues}]))
+    host = SimpleNamespace(run=lambda argv: told)
+    dut: Any = SimpleNamespace(host=host, ports=[SimpleNamespace(ifname="b0")])
+    assert no_further_queue(dut, 1) == (why and f"change queue-added: {why}")
 
 
 def test_rules_in_openflow_are_what_the_specification_says() -> None:

@@ -8,26 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab.papi import DATA, Client, Playback
+from lab.papi import DATA, Client, Playback, changed, forwarder_of
 from lab.startup import contradictions
 
-from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.forwarders.vpp_program import rendered
 from xdplab.forwarders.vpp_record import Recorder
-from xdplab.model import ForwarderSpec, Interrupted, PointFailed, Unsupported, XdplabError
+from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
 NEWEST = DATA / "26.10"
-
-
-def forwarder_of(playback: Playback) -> VppForwarder[Any]:
-    made = make_forwarder(ForwarderSpec(name=playback.recorded["forwarder"], options=playback.recorded["options"]))
-    assert isinstance(made, VppForwarder)
-    made.connect = playback.connect
-    return made
 
 
 def played(path: Path, rundir: Path) -> tuple[VppForwarder[Any], Playback, dict[str, Any], str]:
@@ -131,17 +123,6 @@ def test_a_server_that_is_gone_ends_the_point_with_the_signal(tmp_path: Path) ->
     assert playback.left == []
 
 
-def changed(path: Path, message: str, **fields: Any) -> Playback:
-    """A recording in which the answer to one request is another one."""
-    playback = Playback(path)
-    for step in playback.left:
-        if step.get("message", {}).get("name") == message:
-            answer = step["answer"]
-            for row in answer if isinstance(answer, list) else [answer]:
-                row.update(fields)
-    return playback
-
-
 @pytest.mark.parametrize(
     ("message", "fields", "error", "words"),
     [
@@ -169,57 +150,6 @@ def test_a_plugin_that_is_missing_is_named_with_its_package(tmp_path: Path) -> N
     playback.left.insert(at + 1, {"message": {"name": "af_xdp_create_v3"}, "answer": "absent"})
     with pytest.raises(Unsupported, match=r"has no af_xdp plugin \(FD.io's package vpp-plugin-core\)"):
         forwarder_of(playback).start(playback.dut(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "plugin"),
-    [
-        ("vxlan", "vxlan_add_del_tunnel_v3", "vxlan"),
-        ("meter", "policer_add", "policer"),
-        ("acl", "acl_add_replace", "acl"),
-        ("conntrack", "acl_add_replace", "acl"),
-        ("nat", "nat44_ed_plugin_enable_disable", "nat"),
-    ],
-)
-def test_a_pipeline_without_its_plugin_names_the_package_before_a_port_is_touched(
-    kind: str, message: str, plugin: str, tmp_path: Path
-) -> None:
-    playback = Playback(NEWEST / f"afxdp-{kind}.json")
-    at = next(i for i, step in enumerate(playback.left) if step.get("message", {}).get("name") == "show_version")
-    playback.left[at + 1 :] = [{"message": {"name": message}, "answer": "absent"}]
-    words = rf"^pipeline {kind}: VPP 26.10\S* has no {plugin} plugin \(FD.io's package vpp-plugin-core\)$"
-    with pytest.raises(Unsupported, match=words):
-        forwarder_of(playback).start(playback.dut(tmp_path))
-    assert playback.left == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "fields", "words"),
-    [
-        ("acl", "acl_dump", {"count": 2}, "an access list of 3 rules was given, VPP has 2"),
-        ("acl", "acl_interface_list_dump", {"acls": []}, "access lists .* were set, VPP has"),
-        ("conntrack", "acl_interface_list_dump", {"n_input": 2}, "access lists .* were set, VPP has"),
-        ("nat", "nat44_interface_dump", {"flags": 0x10}, "translation between .* was set, VPP has"),
-        ("mirror", "sw_interface_span_dump", {"state": 1}, "copies .* were asked for, VPP makes"),
-        ("vxlan", "l2_xconnect_dump", {"tx_sw_if_index": 9}, "cross-connects .* were set, VPP has"),
-    ],
-)
-def test_what_a_pipeline_is_in_vpp_is_read_back(
-    kind: str, message: str, fields: dict[str, Any], words: str, tmp_path: Path
-) -> None:
-    playback = changed(NEWEST / f"afxdp-{kind}.json", message, **fields)
-    with pytest.raises(PointFailed, match=words):
-        forwarder_of(playback).start(playback.dut(tmp_path))
-
-
-def test_rules_of_an_access_list_are_counted_as_vpp_counts_them(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "afxdp-acl.json")
-    forwarder = forwarder_of(playback)
-    forwarder.start(playback.dut(tmp_path))
-    forwarder.counters()
-    hits = forwarder.rule_hits()
-    assert set(hits) == {"forth", "back"}
-    assert all(50 <= number <= 200 for number in hits.values())
 
 
 def test_an_older_vpp_lacks_multi_buffer(tmp_path: Path) -> None:

@@ -54,11 +54,10 @@ def test_each_test_runs_with_flows_in_xdp_on_demand(ovs_check: ModuleType, tree:
     assert offloaded[8:] == plain[8:]
 
 
-def test_the_test_of_what_sockets_count_does_not_run_with_flows_in_xdp(ovs_check: ModuleType, tree: Path) -> None:
+def test_only_tests_of_system_afxdp_run_unless_all_are_asked_for(ovs_check: ModuleType, tree: Path) -> None:
     suite = ovs_check.generate(tree, "suite")
-    assert ovs_check.system_tests(suite, everything=False, offload=False) == ["1", "2"]
-    assert ovs_check.system_tests(suite, everything=False, offload=True) == ["1"]
-    assert ovs_check.system_tests(suite, everything=True, offload=True) == ["1", "3"]
+    assert ovs_check.system_tests(suite, everything=False) == ["1", "2"]
+    assert ovs_check.system_tests(suite, everything=True) == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(

@@ -151,13 +151,14 @@ class Traffic:
         began = time.monotonic()
         while not self._over.wait(0.001):
             due = min(int((time.monotonic() - began) * self.pps), self.sent + 128)  # a veth's ring takes 256
-            for number in range(self.sent, self.sent if self.paused else due):
+            due = self.sent if self.paused else due
+            for number in range(self.sent, due):
                 turn, port = divmod(number, len(self.wires))
                 flow, size = turn % self.flows, self.sizes[turn // self.flows % len(self.sizes)]
                 stamp = STAMP.pack(MARK, port, flow, number, time.monotonic_ns())
                 with suppress(OSError):  # the link is down
                     self.wires[port].send(ready[flow, size] + stamp + filler(number, size))
-            self.sent = self.sent if self.paused else due
+            self.sent = due
             if self.sent < int((time.monotonic() - began) * self.pps) - 1000:  # nobody catches up after a pause
                 began = time.monotonic() - self.sent / self.pps
             self._read()

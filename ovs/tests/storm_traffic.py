@@ -95,7 +95,8 @@ def look(frame: bytes, at: int) -> Shape | str:
     length = len(frame) - start
     if checksum(frame[start : start + 20]) or (head[0], head[2], head[6]) != (0x45, length, 17):
         return f"its IP header is {frame[start : start + 20].hex()}, of {length} bytes"
-    if head[10:] != (FIRST_PORT + flow, 9, length - 20, 0):
+    translated = head[8] != Shape().src  # source NAT takes another port when a connection that ends has this one
+    if head[11:] != (9, length - 20, 0) or (head[10] != FIRST_PORT + flow and not translated):
         return f"its UDP header is {frame[start + 20 : at].hex()}, of {length - 20} bytes"
     body = frame[at + STAMP.size :]
     if body != filler(number, len(body)):

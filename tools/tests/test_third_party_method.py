@@ -62,7 +62,7 @@ def test_without_the_distribution_its_study_and_its_run_are_refused_in_one_line(
 def test_sources_that_are_newer_than_what_is_installed_say_so(
     cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xdplab.model.plugins.entry_points", lambda **_: ())
+    monkeypatch.setattr("xdplab.model.plugins.entries", lambda _: [])
     cli("run", study(tmp_path)).refused("no method is installed", "run ci/setup")
 
 

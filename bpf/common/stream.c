@@ -30,6 +30,7 @@ static const struct field stream_fields[] = {
 	{ AT(stream, dst_mac), .type = FIELD_MAC, .required = true },
 	{ AT(stream, vlan), .type = FIELD_INT, .min = 1, .max = 4094,
 	  .nullable = true },
+	{ AT(stream, added_bytes), .type = FIELD_INT, .max = 255 },
 	{ AT(stream, ip), .type = FIELD_INT, .min = 4, .max = 6 },
 	{ SIZED(stream, src_ip), .type = FIELD_STRING, .required = true },
 	{ SIZED(stream, dst_ip), .type = FIELD_STRING, .required = true },

@@ -20,7 +20,8 @@ struct stream {
 	long long frame_bytes; /* with FCS */
 	unsigned char src_mac[6];
 	unsigned char dst_mac[6];
-	long long vlan; /* 0 = untagged */
+	long long vlan;	       /* 0 = untagged */
+	long long added_bytes; /* in front of it where it is received */
 	long long ip;
 	char src_ip[INET6_ADDRSTRLEN];
 	char dst_ip[INET6_ADDRSTRLEN];

@@ -311,11 +311,13 @@ static __always_inline int is_ours(const __u8 *trailer)
 /*
  * The frame's length tells it from a lookalike.  A tag may have been moved
  * out of the data: by the stack before tc ingress, or by VLAN offload of a
- * forwarder that sends through the stack.
+ * forwarder that sends through the stack.  What the switch put in front of the
+ * frame is part of it, the trailer stays at its end.
  */
 static __always_inline int is_length(const struct rx_stream *s, __u32 len)
 {
-	return len == s->len || len + s->tag_bytes == s->len;
+	return len == s->len || len + s->tag_bytes == s->len ||
+	       len == s->len + s->added_bytes;
 }
 
 static __always_inline void count_port(int reflected)

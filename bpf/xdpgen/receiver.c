@@ -27,6 +27,7 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 			continue;
 		entry->len = stream_kernel_bytes(s);
 		entry->tag_bytes = s->vlan ? 4 : 0;
+		entry->added_bytes = s->added_bytes;
 		entry->slot = r->wanted.slots++;
 		entry->flows = s->flows;
 		entry->first_flow = r->wanted.flows;

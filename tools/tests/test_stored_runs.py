@@ -27,6 +27,7 @@ METHODS = sorted(path.name for path in STORED.iterdir())
 #: In the report of each: a heading of its own, and a figure.
 WORDS = {
     "breakdown": ("Where a frame's time goes", "redirect to end"),
+    "changes": (">Changes under load</h2>", "effective blocked time"),
     "functions": ("Modes in order, and the published order", "firewall, af_xdp-poll"),
     "micro": (">Rates</h2>", "NETDEV_XDP_ACT_XSK_ZEROCOPY"),
     "rfc2544": ("Throughput (RFC 2544 §26.1)", "Forwarding rate at overload"),
@@ -93,6 +94,8 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
         ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),
         ("functions", ("firewall", "xdp"), "{'traffic': 'dropped'}, firewall, xdp (native): {'mpps'"),
         ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),
+        ("changes", ("rules",), "installed/s "),
+        ("changes", ("port-added",), "skipped: port-added is not part of this study"),
         ("micro", ("anything",), "skipped: anything: method micro has no parts"),
     ],
 )

@@ -224,7 +224,10 @@ def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
     value = figures.value(metric)
     if value is None:  # searched, and no load was found good
         return 0.0, figures.at_most.get(metric, math.inf)
-    match figures.limited_by.get(metric) if figure(metric).more else None:
+    limit = figures.limited_by.get(metric)
+    if not figure(metric).more:  # of latencies a limit is a doubt (`doubts_of`)
+        return (0.0 if limit == "below-minimum" else value), value
+    match limit:
         case "tester" | "budget":
             return value, figures.at_most.get(metric, math.inf)
         case "below-minimum":

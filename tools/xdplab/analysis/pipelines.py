@@ -31,13 +31,13 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
         offered = {one.offered_pps for one in summaries if one.offered_pps}
         at = f" at {significant(min(offered) / 1e3)} kpps" if metric.at_load and len(offered) == 1 else ""
         about += f", {metric.name}{at}"
-    sentence = f"{about}, by work: {'; '.join(_parts({work: told.get(work, one) for work, one in found.items()}))}."
+    sentence = f"{about}, by work: {'; '.join(parts({work: told.get(work, one) for work, one in found.items()}))}."
     return Answer(sentence=sentence, said=any(one.known for one in told.values()), comparison=first)
 
 
-def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
-    """Each pipeline by itself; those that cannot be told apart, or of which nothing can be said, together."""
-    parts: list[str] = []
+def parts(found: Mapping[str, Comparison | str]) -> list[str]:
+    """Each piece of work by itself; those that cannot be told apart, or of which nothing can be said, together."""
+    told: list[str] = []
     alike: list[str] = []
     unsaid: dict[str, list[str]] = {}
     for work, one in found.items():
@@ -47,14 +47,14 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
         elif one.better is None:
             alike.append(f"{work} ({one.text()})")
         else:
-            parts.append(f"{work}: {_ahead(one)}")
-    parts += [f"cannot be told apart in {', '.join(alike)}"] if alike else []
+            told.append(f"{work}: {_ahead(one)}")
+    told += [f"cannot be told apart in {', '.join(alike)}"] if alike else []
     if len(unsaid) > 1:
         often = max(unsaid, key=lambda each: len(unsaid[each]))
         works = ", ".join(work for each in unsaid.values() for work in each)
         why = f"{often} (so {', '.join(unsaid[often])}; the others for other reasons)"
-        return [*parts, f"nothing is said of {works}: {why}"]
-    return [*parts, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
+        return [*told, f"nothing is said of {works}: {why}"]
+    return [*told, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
 
 
 def _ahead(found: Comparison) -> str:

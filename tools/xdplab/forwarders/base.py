@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from xdplab.forwarders.changes import OF_FLOWS, Change
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.hosts.together import together
@@ -78,6 +79,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     cumulative: ClassVar[bool] = False
     #: Pipelines that it can do.
     pipelines: ClassVar[tuple[str, ...]] = (CROSS.kind,)
+    #: Changes under load that it can carry out, of `changes.KINDS`; every one can be restarted.
+    changes: ClassVar[tuple[str, ...]] = ()
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
 
@@ -182,6 +185,23 @@ class Forwarder(ABC, Generic[OptionsT]):
     def rule_hits(self) -> dict[str, int]:
         """Frames that met each rule of its pipeline, by the rule's name in `forwarders/work.py`, up to now."""
         return {}
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """None, or why it cannot carry out a change under load on this machine."""
+        if kind in (*self.changes, "restart"):
+            return None
+        if kind == "new-flows":
+            why = f"change new-flows: {self.name} looks at no flow in pipeline {dut.pipeline}, only in "
+            return None if dut.pipeline.kind in OF_FLOWS else why + " and ".join(OF_FLOWS)
+        return f"{self.name}: change {kind}: it can do {', '.join((*self.changes, 'restart'))}"
+
+    def change(self, kind: str, count: int) -> Change:
+        """Get ready for a change of a kind that it can, with so many rules where it is of rules; it runs."""
+        raise NotImplementedError
+
+    def flows_met(self) -> int | None:
+        """Flows that were new to it, up to now; None: it does not tell."""
+        return None
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

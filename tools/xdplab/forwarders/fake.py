@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated box, for testing every layer without root and for judging search methods."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.changes import Change, Step, counted
 from xdplab.model import Model, PointFailed
 from xdplab.model.forwarder import Role
 
@@ -39,6 +41,14 @@ class Box(Model):
     #: Share of frames lost at any load.
     loss_floor: float = Field(default=0.0, ge=0, lt=1)
     seed: int = 0
+    #: What a change under load takes for each rule, for how long nothing is forwarded at its beginning, and how many
+    #: times as long frames take in such a trial.
+    change_us: float = Field(default=10.0, gt=0)
+    change_blocks_s: float = Field(default=0.0, ge=0)
+    change_slows: float = Field(default=1.0, gt=0)
+    #: Test hooks: it takes a change and does nothing; it dies of one.
+    change_ignored: bool = False
+    change_crashes: bool = False
     #: Test hooks: die in the middle of the n-th trial; refuse to start; be unsupported with this reason.
     crash_at_trial: int = 0
     fail_to_start: bool = False
@@ -51,12 +61,16 @@ class FakeForwarder(Forwarder[Box]):
     name: ClassVar[str] = "fake"
     options_model: ClassVar[type[Model]] = Box
     simulated: ClassVar[bool] = True
+    changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule", "port-added", "new-flows")
 
     def __init__(self, options: Box) -> None:
         super().__init__(options)
         self.box = options
         self._crashed = False
         self._received = 0
+        self._rules = 0
+        #: Whether a change fell into the trial that is played next.
+        self.changed = False
 
     def supported(self, dut: Dut) -> str | None:
         """As its option says."""
@@ -75,6 +89,26 @@ class FakeForwarder(Forwarder[Box]):
         if role not in ("rxdrop", "l2fwd"):
             return super().in_role(role, frame_bytes)  # type: ignore[return-value] # it raises
         return self
+
+    def change(self, kind: str, count: int) -> Change:
+        """As many rules as were asked for, or one of what else there is, a restart among it."""
+        number = count if kind.startswith("rule") else 1
+
+        def act(wanted: int) -> float:
+            self.changed = True
+            if self.box.change_crashes:
+                self.crash()
+                raise PointFailed("fake: died of a change, as its option change_crashes asked for")
+            self._rules = 0 if self.box.change_ignored else wanted
+            return number * self.box.change_us / 1e6
+
+        steps = (("installed", number), ("removed", 0))
+        told = [Step(n, number, partial(act, w), counted("rules", w, lambda: self._rules)) for n, w in steps]
+        return Change(told)
+
+    def flows_met(self) -> int:
+        """As if each frame were of a new one."""
+        return 0 if self.box.change_ignored else self._received
 
     def tally(self, frames: int) -> None:
         """Told by the fake tester: as many came in."""

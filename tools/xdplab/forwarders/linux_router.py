@@ -4,15 +4,27 @@
 import json
 import secrets
 from collections.abc import Iterator, Mapping
+from functools import partial
+from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
-from xdplab.forwarders.base import Dut, Forwarder, NoOptions
+from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.changes import SPARE, Change, Step, counted, spare_addresses
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
-from xdplab.model import MissingProgram
+from xdplab.model import MissingProgram, Model
 from xdplab.model.pipeline import ROUTED
 
 _TABLE = "xdplab"
+#: Of rules that come and go: frames are looked at there that come from their network, which are none.
+_SPARE_TABLE = "xdplab-spare"
+_SPARE_CHAINS = f"""add table ip {_SPARE_TABLE}
+add chain ip {_SPARE_TABLE} spare
+add chain ip {_SPARE_TABLE} forward {{ type filter hook forward priority filter - 1; policy accept; }}
+add rule ip {_SPARE_TABLE} forward ip saddr {SPARE} jump spare
+"""
+#: Who sets a route (rt_protos of iproute2): a number that nobody has.
+_OTHER = "99"
 #: Of a port: forwards, and takes frames from anywhere (Documentation/networking/ip-sysctl.rst).
 _SYSCTLS = {"forwarding": "1", "rp_filter": "0"}
 #: Of connection tracking (nf_conntrack_zones_common.h: 16 bits), but the one that everything else is in.
@@ -21,14 +33,27 @@ _ZONES = 0xFFFF
 _COUNTERS = ("forth", "back")
 
 
-class LinuxRouter(Forwarder[NoOptions]):
+_FLOWTABLE = "flowtable known {{\nhook ingress priority filter\ndevices = {{ {devices} }}\n}}"
+_CONNECTIONS = "/proc/net/nf_conntrack"
+
+
+class RouterOptions(Model):
+    """What of the kernel is used beside routes and rules."""
+
+    #: Connections that are known pass by nftables' flowtable, before rules and routes are looked at.
+    flowtable: bool = False
+
+
+class LinuxRouter(Forwarder[RouterOptions]):
     """Routes of a namespace, in softirq context."""
 
     name: ClassVar[str] = "linux-router"
+    options_model: ClassVar[type[Model]] = RouterOptions
     in_kernel: ClassVar[bool] = True
     pipelines: ClassVar[tuple[str, ...]] = ROUTED
+    changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")
 
-    def __init__(self, options: NoOptions) -> None:
+    def __init__(self, options: RouterOptions) -> None:
         super().__init__(options)
         self._dut: Dut | None = None
         self._found: dict[str, str] = {}
@@ -37,13 +62,11 @@ class LinuxRouter(Forwarder[NoOptions]):
         """In a namespace of the run, which goes with all that is set there."""
         if any(port.lasting for port in dut.ports):
             return "linux-router sets routes and rules of a whole host, which only a namespace of the run loses again"
-        if dut.pipeline.kind == "route":
+        if not self._takes_nft(dut):
             return None
-        try:
-            dut.host.run(["nft", "list", "tables"])
-        except MissingProgram:
-            return f"pipeline {dut.pipeline.kind} takes nft: apt install nftables"
-        return None
+        if self.options.flowtable and dut.pipeline.kind == "acl":
+            return "flowtable=true: a connection that is known meets no access list any more"
+        return _no_nft(dut.host, f"pipeline {dut.pipeline.kind}") or self._no_flowtable(dut)
 
     def start(self, dut: Dut) -> None:
         """Addresses, neighbours, routes, rules."""
@@ -56,7 +79,7 @@ class LinuxRouter(Forwarder[NoOptions]):
                 dut.host.write(path, value)
         routes = [line for side in both for line in _routes(dut, side)]
         dut.host.run(["ip", "-batch", "-"], stdin="\n".join([*routes, f"route add blackhole {TRAP}"]) + "\n")
-        rules = "\n".join(_rules(dut, *both))
+        rules = "\n".join(_rules(dut, *both, flowtable=self.options.flowtable))
         if rules:
             dut.host.run(["nft", "-f", "-"], stdin=f"table ip {_TABLE} {{\n{rules}\n}}\n", timeout_s=120.0)
 
@@ -65,7 +88,7 @@ class LinuxRouter(Forwarder[NoOptions]):
         if self._dut is None:
             return
         dut, self._dut = self._dut, None
-        if dut.pipeline.kind != "route":
+        if self._takes_nft(dut):
             dut.host.run(["nft", "delete", "table", "ip", _TABLE], check=False)
         dut.host.run(["ip", "route", "delete", "blackhole", str(TRAP)], check=False)
         for side in sides(dut):
@@ -77,19 +100,90 @@ class LinuxRouter(Forwarder[NoOptions]):
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""
-        return {"label": "kernel router"}
+        return {"label": "kernel router, flowtable" if self.options.flowtable else "kernel router"}
+
+    def ineffective(self) -> str | None:
+        """A flowtable must have taken a connection of the traffic."""
+        if not self.options.flowtable or self._dut is None:
+            return None
+        told = self._dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
+        return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if told.returncode else None
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
         return {port.role: link_counters(self._dut.host, port.ifname) for port in self._dut.ports} if self._dut else {}
 
     def rule_hits(self) -> dict[str, int]:
-        """By named counters; routes have none."""
-        if self._dut is None or self._dut.pipeline.kind == "route":
+        """By named counters; routes have none, and a connection in a flowtable meets no rule."""
+        if self._dut is None or self._dut.pipeline.kind == "route" or self.options.flowtable:
             return {}
         told = json.loads(self._dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
         found = {each["counter"]["name"]: each["counter"]["packets"] for each in told["nftables"] if "counter" in each}
         return {name: found[name] for name in _COUNTERS}
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """Rules in one transaction are those of nftables."""
+        return super().cannot_change(kind, dut) or (_no_nft(dut.host, f"change {kind}") if kind == "rules" else None)
+
+    def flows_met(self) -> int | None:
+        """Connections that are known."""
+        assert self._dut is not None
+        return int(self._dut.host.read("/proc/sys/net/netfilter/nf_conntrack_count"))
+
+    def change(self, kind: str, count: int) -> Change:
+        """Rules of nftables behind one for their network, routes one after another, or the routes in use."""
+        assert self._dut is not None
+        host, numbers = self._dut.host, list(spare_addresses(count))
+        if kind == "hit-rule":
+            return self._same_routes(self._dut)
+        if kind == "rules":
+            rules = "\n".join(f"add rule ip {_SPARE_TABLE} spare ip saddr {IPv4Address(each)} drop" for each in numbers)
+
+            def act(text: str) -> None:
+                host.run(["nft", "-f", "-"], stdin=text, timeout_s=120.0)
+
+            def there() -> int:
+                return host.run(["nft", "list", "chain", "ip", _SPARE_TABLE, "spare"]).stdout.count(" drop")
+
+            act(_SPARE_CHAINS)
+            told = (("installed", rules, count), ("removed", f"flush chain ip {_SPARE_TABLE} spare", 0))
+            steps = [Step(n, count, partial(act, t + "\n"), counted("rules", left, there)) for n, t, left in told]
+            return Change(steps, lambda: _forget(host), often=True)
+
+        def batch(verb: str) -> None:
+            lines = [f"route {verb} blackhole {IPv4Address(each)}" for each in numbers]
+            host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n", timeout_s=120.0)
+
+        def routes() -> int:
+            return host.run(["ip", "route", "show", "root", str(SPARE)]).stdout.count("blackhole")
+
+        ways = (("installed", "add", count), ("removed", "delete", 0))
+        steps = [Step(n, count, partial(batch, v), counted("routes", left, routes)) for n, v, left in ways]
+        return Change(steps, lambda: _flush(host), often=True)
+
+    def _same_routes(self, dut: Dut) -> Change:
+        """The routes in use, each replaced by one that differs in who has set it (`proto`)."""
+        networks = [(str(side.network), f"via {side.next_hop} dev {side.ifname} onlink") for side in sides(dut)]
+
+        def to(proto: str) -> None:
+            lines = [f"route replace {network} {way} proto {proto}" for network, way in networks]
+            dut.host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+        def theirs() -> int:
+            return len(dut.host.run(["ip", "route", "show", "proto", _OTHER]).stdout.splitlines())
+
+        ways = (("replaced", _OTHER, len(networks)), ("replaced-back", "boot", 0))
+        found = [Step(n, len(networks), partial(to, p), counted("new routes", left, theirs)) for n, p, left in ways]
+        return Change(found, lambda: to("boot"), often=True)
+
+    def _takes_nft(self, dut: Dut) -> bool:
+        return dut.pipeline.kind != "route" or self.options.flowtable
+
+    def _no_flowtable(self, dut: Dut) -> str | None:
+        table = f"table ip {_TABLE} {{\n{_FLOWTABLE.format(devices='lo')}\n}}\n"
+        if self.options.flowtable and dut.host.run(["nft", "--check", "-f", "-"], stdin=table, check=False).returncode:
+            return "flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE)"
+        return None
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
@@ -98,6 +192,22 @@ class LinuxRouter(Forwarder[NoOptions]):
             return {"nft": host.run(["nft", "--version"]).stdout.split()[1]}
         except MissingProgram:
             return {"nft": "not installed"}
+
+
+def _no_nft(host: Host, what: str) -> str | None:
+    try:
+        host.run(["nft", "list", "tables"])
+    except MissingProgram:
+        return f"{what} takes nft: apt install nftables"
+    return None
+
+
+def _forget(host: Host) -> None:
+    host.run(["nft", "delete", "table", "ip", _SPARE_TABLE], check=False)
+
+
+def _flush(host: Host) -> None:
+    host.run(["ip", "route", "flush", "root", str(SPARE), "type", "blackhole"], check=False)
 
 
 def link_counters(host: Host, ifname: str) -> dict[str, Any]:
@@ -113,10 +223,14 @@ def _routes(dut: Dut, side: Side) -> Iterator[str]:
         yield f"route add {prefix} via {side.next_hop} dev {side.ifname} onlink"
 
 
-def _rules(dut: Dut, here: Side, there: Side) -> Iterator[str]:
+def _rules(dut: Dut, here: Side, there: Side, *, flowtable: bool) -> Iterator[str]:
     """What stands within the table; each frame of the traffic is counted once."""
     kind = dut.pipeline.kind
+    if flowtable:
+        yield _FLOWTABLE.format(devices=f'"{here.ifname}", "{there.ifname}"')
     if kind == "route":
+        if flowtable:
+            yield "chain forward {\ntype filter hook forward priority filter\nip protocol udp flow add @known\n}"
         return
     yield from (f"counter {name} {{ }}" for name in _COUNTERS)
     yield "chain forward {"
@@ -131,6 +245,8 @@ def _rules(dut: Dut, here: Side, there: Side) -> Iterator[str]:
                     f"udp dport {rule.udp_dst} {count}accept"
                 )
     else:
+        if flowtable:
+            yield "ct state established flow add @known"
         yield f'iifname "{here.ifname}" ct state new,established counter name forth accept'
         yield f'iifname "{there.ifname}" ct state established counter name back accept'
     yield "}"

@@ -25,6 +25,7 @@ from xdplab.forwarders.ovs_readback import (
     port_configs,
     rxq_places,
 )
+from xdplab.forwarders.ovs_tunnel import open_tunnel
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
@@ -304,6 +305,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
+        open_tunnel(self._dut, _BRIDGE, self._vsctl, self._control)
         made = tables(self._dut, (names[0], names[-1]), self.options)
         for meter in made.meters:
             self._ofctl("add-meter", meter)

@@ -1,18 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of a bridge's ports over OpenFlow 1.5, as `ovs-ofctl dump-ports` asks for them, without starting that.
+"""A bridge's ports and rules over OpenFlow 1.5, without a start of ovs-ofctl, which takes longer than what is asked.
 
-Sources: OpenFlow Switch Specification 1.5.1, sections 7.1.1, 7.3.5.1, 7.3.5.7, 7.3.5.8; for the statistics that a kind
-of port has for itself include/openflow/intel-ext.h of Open vSwitch.
+Sources: OpenFlow Switch Specification 1.5.1, sections 7.1.1, 7.3.5.1, 7.3.5.7, 7.3.5.8, and for rules 7.2.3, 7.2.4,
+7.3.4.1, 7.3.5.2, 7.3.9; for the statistics that a kind of port has for itself include/openflow/intel-ext.h of Open
+vSwitch.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from xdplab.model import XdplabError
 
 _VERSION = 6
-_HELLO, _ERROR, _REQUEST, _REPLY, _BARRIER, _BARRIER_REPLY = 0, 1, 18, 19, 20, 21
-_PORT_STATS, _PORT_DESC, _ANY_PORT = 4, 13, 0xFFFFFFFF
+_HELLO, _ERROR, _FLOW_MOD, _REQUEST, _REPLY, _BARRIER, _BARRIER_REPLY, _BUNDLE, _BUNDLE_ADD = (
+    0,
+    1,
+    14,
+    18,
+    19,
+    20,
+    21,
+    33,
+    34,
+)
+_AGGREGATE, _PORT_STATS, _PORT_DESC, _ANY, _ANY_PORT = 2, 4, 13, 0xFFFFFFFF, 0xFFFFFFFF
+_OPEN, _COMMIT, _ATOMIC_IN_ORDER = 0, 4, 3
+_ADD, _DELETE_STRICT = 0, 4
+#: OXM of ETH_TYPE and IPV4_DST (openflow_basic), OXS of the number of rules.
+_ETH_TYPE, _IPV4_DST, _FLOW_COUNT = 0x80000A02, 0x80001804, 0x80020604
+_ALL_TABLES, _NO_BUFFER = 0xFF, 0xFFFFFFFF
 _ETHERNET, _EXPERIMENTER, _INTEL, _CUSTOM = 0, 0xFFFF, 0xAA01, 2
 _UNKNOWN = (1 << 64) - 1
 #: In the order of struct ofp_port_stats, and of its Ethernet property, by the names that ovs-ofctl has for them.
@@ -36,6 +53,58 @@ ASK = b"".join(
 END = _message(_BARRIER_REPLY, 4)
 
 
+def _rule(command: Literal["add", "delete"], address: int, cookie: int, priority: int) -> bytes:
+    """One of table 0 that drops what goes to an IPv4 address; without its header."""
+    number = _ADD if command == "add" else _DELETE_STRICT
+    head = struct.pack(">QQBBHHHIIIHH", cookie, 0, 0, number, 0, 0, priority, _NO_BUFFER, _ANY, _ANY, 0, 0)
+    match = struct.pack(">HHIHII", 1, 18, _ETH_TYPE, 0x0800, _IPV4_DST, address)
+    return head + match + bytes(-len(match) % 8)
+
+
+def rule_changes(
+    command: Literal["add", "delete"], addresses: Iterable[int], *, cookie: int, priority: int, bundle: bool
+) -> bytes:
+    """Rules by their IPv4 destination, in one atomic bundle or one after another; what is told ends with `END`."""
+    rules = [_rule(command, address, cookie, priority) for address in addresses]
+    if bundle:
+        added = [_message(_BUNDLE_ADD, 2, struct.pack(">IxxH", 1, 3) + _message(_FLOW_MOD, 2, each)) for each in rules]
+        control = [_message(_BUNDLE, 2, struct.pack(">IHH", 1, way, _ATOMIC_IN_ORDER)) for way in (_OPEN, _COMMIT)]
+        told = [control[0], *added, control[1]]
+    else:
+        told = [_message(_FLOW_MOD, 2, each) for each in rules]
+    return b"".join((_message(_HELLO, 1), *told, _message(_BARRIER, 4)))
+
+
+def ask_rules(cookie: int) -> bytes:
+    """How many rules have a cookie."""
+    wanted = struct.pack(">B3xII4xQQHH4x", _ALL_TABLES, _ANY, _ANY, cookie, (1 << 64) - 1, 1, 4)
+    request = _message(_REQUEST, 2, struct.pack(">HH4x", _AGGREGATE, 0) + wanted)
+    return _message(_HELLO, 1) + request + _message(_BARRIER, 4)
+
+
+def refuse_errors(answer: bytes) -> None:
+    """Raises XdplabError where one of its messages is an error."""
+    for kind, body in _messages(answer):
+        if kind == _ERROR:
+            raise XdplabError(
+                "OpenFlow: the bridge refuses it: type {}, code {}".format(*struct.unpack_from(">HH", body))
+            )
+
+
+def rule_count(answer: bytes) -> int:
+    """Of an answer to `ask_rules`.
+
+    Raises:
+        XdplabError: it is an error, or no such answer.
+    """
+    refuse_errors(answer)
+    for kind, body in _messages(answer):
+        at = body.find(struct.pack(">I", _FLOW_COUNT)) if kind == _REPLY else -1
+        if at >= 0:
+            return int(struct.unpack_from(">I", body, at + 4)[0])
+    raise XdplabError("OpenFlow: the bridge's answer cannot be understood")
+
+
 def port_counters(answer: bytes) -> dict[str, dict[str, int]]:
     """Port -> its counters, of an answer to `ASK`; those a port has not got are left out.
 
@@ -43,11 +112,9 @@ def port_counters(answer: bytes) -> dict[str, dict[str, int]]:
         XdplabError: it is an error, or no such answer.
     """
     try:
+        refuse_errors(answer)
         names, counters = {}, {}
         for kind, body in _messages(answer):
-            if kind == _ERROR:
-                kind, code = struct.unpack_from(">HH", body)
-                raise XdplabError(f"OpenFlow: the bridge refuses it: type {kind}, code {code}")
             if kind != _REPLY:
                 continue
             (what,) = struct.unpack_from(">H", body)

@@ -5,8 +5,8 @@ import re
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders.base import Dut, ProbeTarget
-from xdplab.forwarders.ovs import OvsForwarder
 from xdplab.forwarders.ovs_builds import build_facts
+from xdplab.forwarders.ovs_changes import OvsChanging, no_further_queue
 from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
 from xdplab.hosts.kernel import why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported
@@ -20,7 +20,7 @@ _WHY_NOT = ("xdp-flows", "xdp-flow-output")
 PmdOptionsT = TypeVar("PmdOptionsT", bound=PmdOptions)
 
 
-class OvsPmd(OvsForwarder[PmdOptionsT]):
+class OvsPmd(OvsChanging[PmdOptionsT]):
     """What forwarders with PMD threads share: on which CPUs they poll."""
 
     def supported(self, dut: Dut) -> str | None:
@@ -76,6 +76,7 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
 
     name: ClassVar[str] = "ovs-afxdp"
     options_model: ClassVar[type[Model]] = OvsAfxdpOptions
+    changes: ClassVar[tuple[str, ...]] = (*OvsChanging.changes, "queue-added")
 
     def __init__(self, options: OvsAfxdpOptions) -> None:
         super().__init__(options)
@@ -99,6 +100,13 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
             if reason:
                 return reason
         return super().supported(dut)
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """A queue that is added must be there."""
+        if kind == "queue-added" and self._by_main_thread:
+            return f"change queue-added: type={self.options.type} shows no queues"
+        reason = super().cannot_change(kind, dut)
+        return no_further_queue(dut, self.options.n_rxq) if kind == "queue-added" and not reason else reason
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages for the UMEMs are reserved and given back by the run."""
@@ -161,7 +169,7 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         return self.options.type == "afxdp-nonpmd"
 
 
-class OvsAfpacket(OvsForwarder[OvsOptions]):
+class OvsAfpacket(OvsChanging[OvsOptions]):
     """The same daemon and datapath with system ports: AF_PACKET, served by the main thread."""
 
     name: ClassVar[str] = "ovs-afpacket"

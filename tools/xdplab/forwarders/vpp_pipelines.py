@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines in VPP, through its API; what is set is read back where VPP tells it."""
 
-from ipaddress import IPv4Network
 from typing import Any
 
 from xdplab.forwarders.base import Dut
@@ -85,8 +84,22 @@ def _route(control: VppControl, dut: Dut, indexes: list[int]) -> None:
         }  # fmt: skip
         control.call("ip_neighbor_add_del", is_add=True, neighbor=neighbor)
         for prefix in prefixes(dut.pipeline, side):
-            _add_route(control, prefix, {**_path(index), "nh": {"address": {"ip4": side.next_hop}}})
-    _add_route(control, TRAP, {**_path(0xFFFFFFFF), "type": _DROP})
+            _tell_route(control, str(prefix), _by(side, index))
+    drop(control, str(TRAP))
+
+
+def route(control: VppControl, side: Side, index: int, preference: int) -> None:
+    """The traffic's route to a side again."""
+    _tell_route(control, str(side.network), {**_by(side, index), "preference": preference})
+
+
+def drop(control: VppControl, prefix: str, *, add: bool = True) -> None:
+    """A route that leads nowhere."""
+    _tell_route(control, prefix, {**_path(0xFFFFFFFF), "type": _DROP}, add=add)
+
+
+def _by(side: Side, index: int) -> dict[str, Any]:
+    return {**_path(index), "nh": {"address": {"ip4": side.next_hop}}}
 
 
 def _path(index: int) -> dict[str, Any]:
@@ -99,9 +112,9 @@ def _path(index: int) -> dict[str, Any]:
 _LABEL = {"is_uniform": 0, "label": 0, "ttl": 0, "exp": 0}
 
 
-def _add_route(control: VppControl, prefix: IPv4Network, path: dict[str, Any]) -> None:
-    route = {"table_id": 0, "stats_index": 0, "prefix": str(prefix), "n_paths": 1, "paths": [path]}
-    control.call("ip_route_add_del", is_add=True, is_multipath=False, route=route)
+def _tell_route(control: VppControl, prefix: str, path: dict[str, Any], *, add: bool = True) -> None:
+    route = {"table_id": 0, "stats_index": 0, "prefix": prefix, "n_paths": 1, "paths": [path]}
+    control.call("ip_route_add_del", is_add=add, is_multipath=False, route=route)
 
 
 def commands(dut: Dut, names: list[str]) -> list[str]:

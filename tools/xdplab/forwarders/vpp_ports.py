@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.vpp import Interface, VppForwarder
+from xdplab.forwarders.vpp import Interface
+from xdplab.forwarders.vpp_changes import VppChanging
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
 from xdplab.forwarders.vpp_options import VppOptions
 from xdplab.forwarders.vpp_program import numbers
@@ -39,11 +40,12 @@ class VppAfxdpOptions(VppOptions):
         return self.rx_queue_size
 
 
-class VppAfxdp(VppForwarder[VppAfxdpOptions]):
+class VppAfxdp(VppChanging[VppAfxdpOptions]):
     """VPP with interfaces of its af_xdp plugin, polled by a worker on the forwarder's CPU."""
 
     name: ClassVar[str] = "vpp-afxdp"
     options_model: ClassVar[type[Model]] = VppAfxdpOptions
+    changes: ClassVar[tuple[str, ...]] = (*VppChanging.changes, "port-added")
     plugin: ClassVar[str] = "af_xdp"
     creates: ClassVar[str] = "af_xdp_create_v3"
 
@@ -126,7 +128,7 @@ class VppAfpacketOptions(VppOptions):
     tx_frames: int = Field(default=0, ge=0, le=65536)
 
 
-class VppAfpacket(VppForwarder[VppAfpacketOptions]):
+class VppAfpacket(VppChanging[VppAfpacketOptions]):
     """VPP with host interfaces: mapped rings of AF_PACKET.
 
     They are not deleted at the end but go with the process: deleting one takes the kernel's link down
@@ -187,7 +189,7 @@ class VppDpdkOptions(VppOptions):
         return self.rx_queue_size
 
 
-class VppDpdk(VppForwarder[VppDpdkOptions]):
+class VppDpdk(VppChanging[VppDpdkOptions]):
     """VPP with DPDK's virtual devices net_af_xdp or net_af_packet, where its dpdk plugin was built with them."""
 
     name: ClassVar[str] = "vpp-dpdk"

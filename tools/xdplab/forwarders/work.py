@@ -14,6 +14,8 @@ from xdplab.model import Pipeline
 
 #: Tag of `vlan` on the far side.
 VLAN = 100
+#: Of `vxlan`: the network's number, and the UDP port of RFC 7348 section 5.
+VNI, VXLAN_PORT = 5000, 4789
 #: What the tester's side is translated to by `nat` (RFC 5737).
 NAT_ADDRESS = "203.0.113.1"
 #: Frames per second that `meter` lets pass: more than any port brings.

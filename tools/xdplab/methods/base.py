@@ -96,6 +96,10 @@ class Session(Trials, Protocol):
         """What is measured."""
 
     @property
+    def number(self) -> int:
+        """Of the repetition, from 0 on: for what is done in turns."""
+
+    @property
     def forwarder(self) -> Forwarder[Any]:
         """The forwarder that runs."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xdplab.analysis.summary import PointSummary
 
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: it may do better. `budget`: time ran out first.
-#: `below-minimum`: the lowest load was too much.
+#: `below-minimum`: the lowest load was too much; of a time, it is too short for the load to tell.
 LimitedBy = Literal["forwarder", "tester", "below-minimum", "budget"]
 
 

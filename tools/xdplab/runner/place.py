@@ -31,7 +31,7 @@ def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
 
 def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     """The tester's; with a pipeline that routes, frames are addressed to the forwarder."""
-    ports = testbed.tester_ports(point.path)
+    ports = dataclasses.replace(testbed.tester_ports(point.path), added_bytes=point.pipeline.added_bytes)
     if not point.pipeline.routed:
         return ports
     first, last = (port.mac for port in ports_of(testbed, point))

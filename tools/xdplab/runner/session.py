@@ -62,6 +62,7 @@ class PointSession:
         self._repetition = repetition
         self._method = method
         self.point = repetition.point
+        self.number = repetition.number
         self._testbed = testbed
         self._tester = tester
         self._rx_program = rx_program

@@ -41,6 +41,8 @@ class TesterPorts:
     far: bool = False
     #: The forwarder's addresses next to `first` and `last`, where frames are addressed to it.
     routers: tuple[str, str] | None = None
+    #: Bytes that the forwarder puts in front of a frame on its way to `last`.
+    added_bytes: int = 0
 
 
 def ports_of_path(ports: dict[str, Port], path: Path) -> TesterPorts:

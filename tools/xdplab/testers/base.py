@@ -52,6 +52,8 @@ class Tester(ABC):
     loses_by_itself: ClassVar[bool] = False
     #: True when it sends one thing at a time and waits for it: it has round trips without a load beside them, no rates.
     closed_loop: ClassVar[bool] = False
+    #: True when it recognises its frames inside others (`TesterPorts.added_bytes`).
+    knows_tunnelled: ClassVar[bool] = False
     #: RFC 2544 clauses it has no figures for, and why.
     cannot: ClassVar[Mapping[str, str]] = {}
     #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.

@@ -22,6 +22,7 @@ class FakeTester(Tester):
 
     name: ClassVar[str] = "fake"
     rx_programs: ClassVar[tuple[str, ...]] = ("none",)
+    knows_tunnelled: ClassVar[bool] = True
     simulated: ClassVar[bool] = True
 
     def __init__(self) -> None:
@@ -44,12 +45,16 @@ class FakeTester(Tester):
         stalled = bool(rng.random() < trial.duration_s / box.stall_every_s) if box.stall_every_s else False
         # a trial of bursts is over with their last frame, as with the real testers
         elapsed_s = max(fluid.last_sent_s) if all(stream.count for stream in trial.streams) else trial.duration_s
+        changed = False
+        if forwarder is not None and forwarder.changed:
+            changed, forwarder.changed = True, False
+            box = box.model_copy(update={"base_latency_us": box.base_latency_us * box.change_slows})
         share = 1 - box.loss_floor
         if box.knee_ratio:
             load = sum(fluid.sent) / elapsed_s / capacity
             share *= 1 - KNEE_LOSS * min(1.0, math.exp((load - 1) / box.knee_ratio))
         streams = tuple(
-            _stream(trial, index, fluid, share, box.stall_frames if stalled and index == 0 else 0, box, rng)
+            _stream(trial, index, fluid, share, box.stall_frames if stalled and index == 0 else 0, box, rng, changed)
             for index in range(len(trial.streams))
         )
         if forwarder is not None:
@@ -71,8 +76,9 @@ def _stream(
     stall_frames: int,
     box: Box,
     rng: np.random.Generator,
+    changed: bool,
 ) -> StreamResult:
-    """Of what came through the buffer, `share` leaves it, and `stall_frames` less."""
+    """Of what came through the buffer, `share` leaves it, and `stall_frames` less, and what a change blocks."""
     stream = trial.streams[index]
     start_s = stream.start_ns / 1e9
     sent = round(fluid.sent[index])
@@ -85,6 +91,8 @@ def _stream(
     full = received < sent
     # a stream with a count is over with its last frame, the others with the trial
     sending_s = (fluid.last_sent_s[index] if stream.count else trial.duration_s) - start_s
+    blocked = min(received, round(box.change_blocks_s * sent / sending_s)) if changed else 0
+    received -= blocked
     return StreamResult(
         kind=stream.kind,
         direction=stream.direction,
@@ -99,6 +107,7 @@ def _stream(
         rx_pps=received / sending_s,
         latency=_latency(received, full, box, rng) if stream.kind == "latency" and received else None,
         on_schedule=sent,
+        longest_gap_ns=round((blocked + 1) * 1e9 * sending_s / sent) if changed and sent else None,
     )
 
 
@@ -124,5 +133,10 @@ def _latency(received: int, full: bool, box: Box, rng: np.random.Generator) -> L
     )
 
 
+#: What a change does to it is no part of its chance.
+_OF_CHANGES = {name for name in Box.model_fields if name.startswith("change_")}
+
+
 def _seed(box: Box, trial: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{box.model_dump_json()}:{trial}".encode()).digest()[:8], "big")
+    told = box.model_dump_json(exclude=_OF_CHANGES)
+    return int.from_bytes(hashlib.sha256(f"{told}:{trial}".encode()).digest()[:8], "big")

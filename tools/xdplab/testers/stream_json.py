@@ -43,6 +43,7 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
         "udp_src": headers.udp_src,
         "udp_dst": headers.udp_dst,
         "flows": stream.flows,
+        **({"added_bytes": ports.added_bytes} if ports.added_bytes else {}),
     }
 
 

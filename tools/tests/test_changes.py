@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Method `changes` on simulated boxes: what a change costs; changes that fail, do not happen, miss the traffic."""
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from lab import studies
+from lab.command import Done
+from lab.records import point, result, run_record, stream, trial
+from test_robot_suite import robot
+
+from xdplab import app
+from xdplab.analysis import answer, summarise
+from xdplab.cli.progress import ConsoleListener
+from xdplab.forwarders import ovs_openflow
+from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.ovs_changes import no_further_queue
+from xdplab.methods.changes import WITHOUT, carry_out
+from xdplab.methods.changes.figures import repetition_figures
+from xdplab.model import PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
+from xdplab.testers.fake import FakeTester
+
+CHANGES: dict[str, Any] = {"name": "changes"}
+
+
+def measured(results: Path, **changes: Any) -> dict[tuple[str, str], Any]:
+    """(forwarder, change) -> its summary, of a simulated study of 10,000 frames per second."""
+    given = {"method": CHANGES, "traffic": {"probe_pps": 10_000}, "repetitions": 3, "answer": None, **changes}
+    with ConsoleListener() as listener:
+        folder, _ = app.run_study(app.prepare(studies.study(**given)), listener, results)
+    found = summarise(folder.load(), folder.trials())
+    return {(each.forwarder, str(each.levels["change"])): each for each in found}
+
+
+def values(summary: Any, key: str) -> list[float]:
+    return [one.values[key] for one in summary.by_repetition]
+
+
+def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path) -> None:
+    slow = {"name": "fake", "label": "slow", "options": {"change_blocks_s": 0.1, "change_us": 50, "change_slows": 4}}
+    found = measured(results, forwarders=["fake", slow], answer=["fake", "slow"])
+    for kind in ("rules", "rule-stream", "hit-rule", "port-added", "restart"):
+        assert values(found["slow", kind], "blocked_us") == pytest.approx([100_000.0] * 3, abs=1000)
+        assert values(found["slow", kind], "gap_us") == pytest.approx([100_000.0] * 3, abs=1000)
+        assert values(found["slow", kind], "lost") == [1000] * 3
+        assert values(found["fake", kind], "lost") == values(found["fake", kind], "blocked_us") == [0] * 3
+    for kind in ("rules", "rule-stream"):
+        assert values(found["slow", kind], "installed_per_s") == pytest.approx([20_000.0] * 3)
+        assert values(found["fake", kind], "removed_per_s") == pytest.approx([100_000.0] * 3)
+    assert found["slow", "rules"].p50_us > 2 * found["slow", "rules"].beside[WITHOUT].p50_us
+    assert found["slow", "rules"].beside[WITHOUT].loss_ratio == 0
+    for name in ("fake", "slow"):
+        assert found[name, "queue-added"].reason == (
+            "fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, new-flows, restart"
+        )
+    folder = studies.only_run(results)
+    told = answer(folder.load(), list(found.values()), folder.trials()).sentence
+    assert "rules (rules installed): fake 5 times as much" in told
+    assert "restart (longest gap): fake at least " in told  # it lost nothing: its gap is a bound
+    html = folder.report.read_text(encoding="utf-8")
+    assert "below 0.1" in html
+    assert "slow, rules" in html
+    assert "times as" not in html.partition("<table")[2]  # a ratio of one figure under the head of another
+
+
+def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> None:
+    quick = {"name": "fake", "label": "quick", "options": {"seed": 1}}
+    found = measured(
+        results, forwarders=["fake", quick], answer=["fake", "quick"], method={**CHANGES, "kinds": ["hit-rule"]}
+    )
+    assert (
+        "nothing is said of hit-rule: neither lost a frame"
+        in answer(studies.only_run(results).load(), list(found.values())).sentence
+    )
+
+
+def test_each_frame_of_a_new_flow_is_one_by_the_forwarders_own_count(results: Path) -> None:
+    blind = {"name": "fake", "label": "blind", "options": {"change_ignored": True}}
+    found = measured(results, forwarders=["fake", blind], method={**CHANGES, "kinds": ["new-flows"]}, repetitions=1)
+    assert values(found["fake", "new-flows"], "new_flows_per_s") == [10_000]
+    assert found["fake", "new-flows"].beside[WITHOUT].samples == 10_000
+    assert "the flows were not new to it: it met 0 new ones, and 10000 came" in found["blind", "new-flows"].reason
+    trials = studies.only_run(results).trials()
+    asked = {trial.clause: trial.asked.streams[0].flows for trial in trials if trial.asked}
+    assert asked == {WITHOUT: 1, "new-flows": 10_000}
+
+
+def test_more_new_flows_than_there_are_ports_are_refused(tmp_path: Path, cli: Callable[..., Done]) -> None:
+    path = studies.study_file(tmp_path, method={**CHANGES, "kinds": ["new-flows"]}, traffic={"probe_pps": 20_000})
+    cli("run", path).refused("method.kinds: new-flows: 20,000 frames are more than the 10,000 flows that there are")
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("change_ignored", "the change was taken and did not happen: 0 rules are there, not 1000"),
+        ("change_crashes", "fake was ended by its option"),
+    ],
+)
+def test_a_change_that_does_not_happen_fails_its_point_and_no_other(
+    results: Path, monkeypatch: pytest.MonkeyPatch, option: str, why: str
+) -> None:
+    monkeypatch.setattr(carry_out, "_SEEN_S", 0.01)
+    bad = {"name": "fake", "label": "bad", "options": {option: True}}
+    found = measured(results, forwarders=["fake", bad], method={**CHANGES, "kinds": ["rules"]}, repetitions=1)
+    assert found["bad", "rules"].status in ("failed", "partial")
+    assert why in found["bad", "rules"].reason
+    assert not values_of(found["bad", "rules"], "installed_per_s")
+    assert {found[key].status for key in found if key != ("bad", "rules")} == {"ok"}
+
+
+def values_of(summary: Any, key: str) -> list[float]:
+    return [one.values[key] for one in summary.by_repetition if key in one.values]
+
+
+def test_a_frame_that_arrives_twice_fails_the_point(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = FakeTester.run
+
+    def twice(self: FakeTester, context: Any, asked: TrialSpec) -> TrialResult:
+        told = real(self, context, asked)
+        streams = tuple(each.model_copy(update={"duplicated": 2 * (asked.warmup_s > 0)}) for each in told.streams)
+        return told.model_copy(update={"streams": streams})
+
+    monkeypatch.setattr(FakeTester, "run", twice)
+    found = measured(results, forwarders=["fake"], method={**CHANGES, "kinds": ["rules"]}, repetitions=1)
+    assert "2 frames arrived twice" in found["fake", "rules"].reason
+
+
+def changed(kind: str = "rules", lost: int = 0, figures: dict[str, Any] | None = None, **fields: Any) -> TrialRecord:
+    """10,000 frames in a second, so many of which were lost."""
+    of_stream = {key: fields.pop(key) for key in ("longest_gap_ns", "trailing_lost") if key in fields}
+    one = stream([1000] * (10_000 - lost), sent=10_000, **of_stream)
+    return trial(point(), clause=kind, result=result(one, **fields), figures=figures or {})
+
+
+def test_the_suites_own_part_of_a_restart_is_not_the_forwarders() -> None:
+    found = repetition_figures(changed("restart", 3000, longest_gap_ns=300_000_000, restart_own_ns=50_000_000))
+    assert (found.values["gap_us"], found.values["blocked_us"]) == pytest.approx((250_000.0, 250_000.0))
+
+
+def test_what_a_change_costs_is_told_for_one_of_several() -> None:
+    steps = {"installed": {"count": 4000, "s": 0.1}, "removed": {"count": 4000, "s": 0.05}}
+    found = repetition_figures(changed("rules", 400, {"rounds": 4, "steps": steps}, longest_gap_ns=20_000_000))
+    assert found.values == pytest.approx(
+        {"lost": 400, "gap_us": 20_000, "blocked_us": 10_000, "change_us": 37_500, "installed_per_s": 40_000,
+         "removed_per_s": 80_000}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"trailing_lost": 5, "longest_gap_ns": 7}, "no frame came through behind the change"),
+        ({"longest_gap_ns": 10_000_000, "restart_own_ns": 50_000_000}, "frames came through meanwhile"),
+        ({"longest_gap_ns": 30_000_000}, "the tester itself sent nothing for 20 ms"),
+    ],
+)
+def test_a_gap_that_is_not_the_forwarders_is_no_fact(told: dict[str, Any], why: str) -> None:
+    record = changed("restart", 300, **told)
+    assert record.result is not None
+    stalled = record.model_copy(update={"result": record.result.model_copy(update={"longest_gap_ns": 20_000_000})})
+    assert repetition_figures(stalled).doubts == {"gap_us": why}
+    whole = run_record(point(), study={"method": CHANGES})
+    assert summarise(whole, [stalled])[0].by_repetition[0].doubts == {"gap_us": why}
+
+
+def test_a_change_that_misses_the_traffic_is_made_again_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry_out, "LEAD_S", 0.3)
+    asked = TrialSpec(streams=(), duration_s=0.05)
+    undone: list[int] = []
+    takes_s = {"s": 0.1}
+
+    class Session:
+        dut = SimpleNamespace(ports=[SimpleNamespace(simulated=False)])
+        client = SimpleNamespace(host=None)
+
+        class forwarder:  # noqa: N801
+            @staticmethod
+            def change(kind: str, count: int) -> Change:
+                step = Step("added", count, lambda: carry_out.time.sleep(takes_s["s"]), lambda: "")
+                return Change([step], lambda: undone.append(1))
+
+        @staticmethod
+        def send(spec: TrialSpec) -> TrialResult:
+            carry_out.time.sleep(spec.duration_s)
+            return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=())
+
+    session: Any = Session()
+    with pytest.raises(PointFailed, match=r"the change took .* s, longer than the traffic: give method\.duration_s"):
+        carry_out.with_change(session, asked, "port-added", 1)
+    assert len(undone) == 3
+    takes_s["s"] = 0.0
+    found = carry_out.with_change(session, asked.model_copy(update={"duration_s": 1.0}), "port-added", 1)
+    assert found.figures["steps"] == {"added": {"count": 1, "s": pytest.approx(0.0, abs=1.0)}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "why"), [(2, None), (1, "port b0 has 1 receive queue; `queues` of the testbed file adds some")]
+)
+def test_a_queue_is_added_where_the_port_has_one_more_in_its_namespace(queues: int, why: str | None) -> None:
+    """Files below /sys are those of this process's namespace: what is there is asked of netlink."""
+    told = SimpleNamespace(stdout=json.dumps([{"ifname": "b0", "num_rx_queues": queues}]))
+    host = SimpleNamespace(run=lambda argv: told)
+    dut: Any = SimpleNamespace(host=host, ports=[SimpleNamespace(ifname="b0")])
+    assert no_further_queue(dut, 1) == (why and f"change queue-added: {why}")
+
+
+def test_rules_in_openflow_are_what_the_specification_says() -> None:
+    (hello, rule, barrier) = split(ovs_openflow.rule_changes("add", [0x64400001], cookie=5, priority=9, bundle=False))
+    assert (hello[1], rule[1], barrier) == (0, 14, ovs_openflow.END[:1] + b"\x14" + ovs_openflow.END[2:])
+    assert len(rule) == 8 + 40 + 24
+    assert struct.unpack_from(">Q8xBB4xH", rule, 8) == (5, 0, 0, 9)
+    assert rule[48:66] == bytes.fromhex("0001 0012 80000a02 0800 80001804 64400001")
+    whole = split(ovs_openflow.rule_changes("delete", [1, 2], cookie=5, priority=9, bundle=True))
+    assert [message[1] for message in whole] == [0, 33, 34, 34, 33, 20]
+    assert whole[2][16:18] == b"\x06\x0e"
+    assert whole[2][16 + 25] == 4  # OFPFC_DELETE_STRICT
+
+
+def test_how_many_rules_there_are_is_read_and_a_refusal_is_told() -> None:
+    stats = struct.pack(">HH", 0, 12) + struct.pack(">II", 0x80020604, 1234) + bytes(4)
+    reply = struct.pack(">BBHIHHI", 6, 19, 16 + len(stats), 2, 2, 0, 0) + stats
+    assert ovs_openflow.rule_count(reply + ovs_openflow.END) == 1234
+    refused = struct.pack(">BBHIHH", 6, 1, 12, 2, 5, 1) + ovs_openflow.END
+    with pytest.raises(XdplabError, match="the bridge refuses it: type 5, code 1"):
+        ovs_openflow.rule_count(refused)
+    with pytest.raises(XdplabError, match="cannot be understood"):
+        ovs_openflow.rule_count(ovs_openflow.END)
+
+
+def split(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        length = int.from_bytes(data[2:4], "big")
+        found.append(data[:length])
+        data = data[length:]
+    return found
+
+
+def test_the_suite_has_a_row_for_each_change(tmp_path: Path) -> None:
+    asked = {"FORWARDERS": "fake", "PIPELINE": "cross", "KINDS": "rules queue-added restart", "DURATION": "0.5"}
+    code, tests = robot(tmp_path, "changes.robot", **asked)
+    assert code == 0
+    for name in ("Rules In One Transaction", "Restart", "Latency Beside The Change"):
+        assert tests[name][0] == "PASS"
+    reason = (
+        "unsupported: fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, new-flows, restart"
+    )
+    assert tests["Queue Added"] == ("SKIP", reason)
+    assert tests["Port Added"] == ("SKIP", "port-added is not part of this study")

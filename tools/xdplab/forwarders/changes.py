@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a forwarder may be told while frames run through it (method `changes`)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
+from typing import Literal, get_args
+
+from xdplab.hosts import Host
+from xdplab.testbed import Port
+
+Kind = Literal["rules", "rule-stream", "hit-rule", "port-added", "queue-added", "restart", "new-flows"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+#: Pipelines in which each flow is looked at, so that there is a first frame of it.
+OF_FLOWS = ("conntrack", "nat")
+#: Shared address space (RFC 6598): no frame of a tester and no rule of a pipeline is of it.
+SPARE = IPv4Network("100.64.0.0/10")
+#: As many rules as it has room for, one for each address.
+MOST_RULES = 1 << 20
+#: A port that is added, and its other end.
+SPARE_LINKS = ("xdplab-p", "xdplab-q")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a change that is timed by itself."""
+
+    #: What is so behind it: `installed`, `removed`, `replaced`, `added`.
+    name: str
+    #: How many rules, ports, queues.
+    count: int
+    #: Does it; returns how long that took in s where it is known better than by the clock.
+    act: Callable[[], float | None]
+    #: Reads back: "", or what is not as it should be.
+    missing: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Steps that end where they began; `undo` does so from any of them, and a second time."""
+
+    steps: Sequence[Step]
+    undo: Callable[[], None] = lambda: None
+    #: It may be done over and over while frames run.
+    often: bool = False
+
+
+def spare_addresses(count: int) -> Iterator[int]:
+    """Of as many rules, as numbers."""
+    first = int(SPARE[0])
+    return iter(range(first, first + count))
+
+
+def counted(what: str, wanted: int, there: Callable[[], int]) -> Callable[[], str]:
+    """Reads back a number."""
+
+    def missing() -> str:
+        found = there()
+        return "" if found == wanted else f"{found} {what} are there, not {wanted}"
+
+    return missing
+
+
+def add_spare_link(host: Host, like: Port) -> Port:
+    """A port that no frame comes to, and that is up."""
+    remove_spare_link(host)
+    name, peer = SPARE_LINKS
+    host.run(["ip", "link", "add", name, "type", "veth", "peer", "name", peer])
+    for each in SPARE_LINKS:
+        host.run(["ip", "link", "set", each, "mtu", str(like.mtu), "up"])
+    mac = host.read(f"/sys/class/net/{name}/address")
+    return replace(like, role="spare", ifname=name, mac=mac)
+
+
+def remove_spare_link(host: Host) -> None:
+    """Both ends; none is no error."""
+    host.run(["ip", "link", "delete", SPARE_LINKS[0]], check=False)

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes under load: how fast rules come and go, and what the frames suffer that run through meanwhile.
+
+Two trials of the same length in each repetition, one with the change and one without, in turns of which comes first.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from xdplab.analysis.answer import Answer
+from xdplab.analysis.columns import LOAD_COLUMNS, figure_column, median_of
+from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.summary import PointSummary
+from xdplab.forwarders import Dut
+from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
+from xdplab.methods.base import Method, Part, Session
+from xdplab.methods.changes.answer import answer_by_change
+from xdplab.methods.changes.carry_out import LEAD_S, with_change, with_new_flows
+from xdplab.methods.changes.figures import (
+    BLOCKED,
+    FIGURES,
+    GAP,
+    INSTALLED,
+    LOST,
+    NEW,
+    REMOVED,
+    TOOK,
+    repetition_figures,
+)
+from xdplab.methods.column import Column
+from xdplab.methods.figure import P50, P99, Figure
+from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    MethodSpec,
+    Point,
+    PointFailed,
+    RunRecord,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialSpec,
+)
+from xdplab.model.design import Scalar
+from xdplab.model.digits import number
+from xdplab.testbed import Port
+
+if TYPE_CHECKING:
+    from xdplab.report.page import Page, Section
+
+_ONCE = ("port-added", "queue-added", "restart")
+#: UDP source ports that a tester counts through.
+MOST_FLOWS = 10_000
+#: Clause of the trial beside.
+WITHOUT = "without a change"
+
+
+class ChangesSpec(MethodSpec):
+    """Method `changes`: what a change costs that is made under load."""
+
+    name: Literal["changes"]
+    #: What is changed; each is a point.
+    kinds: tuple[Kind, ...] = Field(default=KINDS[:-1], min_length=1)
+    #: Rules that are installed and removed by `rules` and `rule-stream`.
+    rules: int = Field(default=1000, ge=1, le=MOST_RULES)
+    #: Traffic before a trial that is not counted.
+    quiet_s: float = Field(default=0.2, ge=0.05, le=60)
+    #: Length of a trial; what can be done over and over is done so until it ends.
+    duration_s: float = Field(default=1.0, ge=2 * LEAD_S, le=3600)
+    #: The same with what is done once: a port, a queue, a restart, behind which frames must come through again.
+    once_s: float = Field(default=3.0, ge=2 * LEAD_S, le=3600)
+    #: How long late frames are waited for at the most.
+    drain_s: float = Field(default=0.05, ge=0.01, le=LEAD_S / 2)
+
+
+def _text(key: str, per: float) -> Column:
+    """Of a value that is compared with nothing."""
+    titles = {LOST: "lost", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
+    return Column(key, titles[key], lambda point: median_of(point, key), lambda value: number(value / per))
+
+
+def _gap(point: PointSummary) -> str:
+    value = median_of(point, GAP.key)
+    bound = "below " if value and all(one.limited_by.get(GAP.key) for one in point.by_repetition) else ""
+    return "-" if value is None else bound + GAP.told(value)
+
+
+def _without(key: str, title: str) -> Column:
+    def of(point: PointSummary) -> float | None:
+        value: float | None = getattr(point.beside[WITHOUT], key) if WITHOUT in point.beside else None
+        return value
+
+    return Column(f"{key.removesuffix('_us')}_without_us", title, of)
+
+
+class Changes(Method[ChangesSpec]):
+    """A trial with a change, and one without."""
+
+    name: ClassVar[str] = "changes"
+    spec_model: ClassVar[type[MethodSpec]] = ChangesSpec
+    figures: ClassVar[tuple[Figure, ...]] = (*FIGURES, P50, P99)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("change", "change", lambda point: point.levels.get("change"), str, left=True),
+        figure_column(INSTALLED, "installed/s"),
+        figure_column(REMOVED, "removed/s"),
+        Column(GAP.key, "gap ms", lambda point: median_of(point, GAP.key), words=_gap, main=True),
+        _text(TOOK, 1e3),
+        _text(NEW, 1),
+        _text(LOST, 1),
+        _text(BLOCKED, 1e3),
+        *(each for each in LOAD_COLUMNS if each.key in ("p50_us", "p99_us")),
+        _without("p50_us", "p50 µs without"),
+        _without("p99_us", "p99 µs without"),
+    )
+    beside: ClassVar[tuple[str, ...]] = (WITHOUT,)
+    repeats_whole: ClassVar[bool] = True
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """Both, as long as the kinds are on average."""
+        return [self.spec.quiet_s + fmean(map(self._length_s, self.spec.kinds))] * 2
+
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """Probes and load."""
+        return (traffic.probes_per_s + (traffic.stated_load_pps or 0.0)) * len(traffic.directions)
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """Each change."""
+        return [{"change": kind} for kind in self.spec.kinds]
+
+    def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
+        """As the forwarder says."""
+        return self.forwarder(point).cannot_change(_kind(point.levels), dut)
+
+    def _length_s(self, kind: Kind) -> float:
+        return self.spec.once_s if kind in _ONCE else self.spec.duration_s
+
+    def check(self, study: StudySpec) -> None:
+        """There are as many flows as frames that are the first of theirs."""
+        pps = study.traffic.probe_pps
+        if "new-flows" in self.spec.kinds and isinstance(pps, float) and pps * self.spec.duration_s > MOST_FLOWS:
+            raise InputError(
+                f"study {study.name}: method.kinds: new-flows: {pps * self.spec.duration_s:,.0f} frames are more than "
+                f"the {MOST_FLOWS:,} flows that there are: lower traffic.probe_pps or method.duration_s"
+            )
+
+    def _new_flows(self, traffic: TrafficSpec) -> tuple[TrialSpec, TrialSpec]:
+        """Frames of one flow, and of a flow each, with nothing before them."""
+        frames = min(MOST_FLOWS, round(traffic.probes_per_s * self.spec.duration_s))
+        known, new = (probe_streams(traffic.model_copy(update={"flows": flows})) for flows in (1, frames))
+        given = {"duration_s": self.spec.duration_s, "drain_s": self.spec.drain_s}
+        return TrialSpec(streams=known, **given), TrialSpec(streams=new, **given)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """The two trials."""
+        spec, kind = self.spec, _kind(session.point.levels)
+        streams = (*probe_streams(traffic), *load_streams(traffic, traffic.stated_load_pps))
+        length_s = self._length_s(kind)
+        asked = TrialSpec(streams=streams, duration_s=length_s, warmup_s=spec.quiet_s, drain_s=spec.drain_s)
+        asked, news = self._new_flows(traffic) if kind == "new-flows" else (asked, asked)
+        simulated = session.dut.ports[0].simulated
+        for changed in (True, False) if session.number % 2 else (False, True):
+            if not changed:
+                result = session.trial(asked, clause=WITHOUT)
+            elif kind == "new-flows":
+                result = session.counted(news, lambda: with_new_flows(session, news), kind).result
+            elif kind == "restart" and not simulated:  # a simulated restart takes no time that its tester would see
+                result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
+            else:
+                result = session.counted(asked, lambda: with_change(session, asked, kind, spec.rules), kind).result
+            twice = sum(stream.duplicated for stream in result.streams)
+            if twice:
+                raise PointFailed(f"{twice} frames arrived twice{', during the change' * changed}")
+
+    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
+        """Of the trials with the change."""
+        own = [trial for trial in trials if trial.purpose == "measure" and trial.result and trial.clause != WITHOUT]
+        return [repetition_figures(trial) for trial in own]
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """A change, by its kind."""
+        points = [point for point in summaries if point.levels.get("change") in name]
+        told = []
+        for point in points:
+            shown = [f"{each.title} {each.shown(point)}" for each in self.columns[1:] if each.of(point) is not None]
+            told += [f"{point.forwarder}: {', '.join(shown)}"] if shown else []
+        return Part(told, points=points)
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer | None:
+        """Who is ahead at each change."""
+        return answer_by_change(run.study.answer, summaries, (*FIGURES, P50))
+
+    def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
+        """What frames took beside a change, over what they took without it."""
+        told = beside_it(summaries)
+        return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in told.values()]
+
+    def sections(self, page: "Page") -> "list[Section]":
+        """The table of points, latencies with and without, distributions."""
+        if not page.measured:
+            return []
+        told = [(one.point, _slower(one)) for one in beside_it(page.measured).values()]
+        return [page.section(self, "report.html.j2", told=told, lead_s=LEAD_S), page.pictures()]
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """What the figures follow."""
+        return [
+            "Effective blocked time after the reconfiguration tests of FD.io CSIT (report 19.08): frames lost over the "
+            "load; deviating in the load, which is the study's and not the throughput that was searched."
+        ]
+
+
+def beside_it(summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
+    """Point id -> its p50 without the change against that with it; one family (Holm)."""
+    found = {}
+    for point in summaries:
+        without = point.beside.get(WITHOUT)
+        if without is None:
+            continue
+        title = f"{point.forwarder}, {point.levels['change']}"
+        ours, theirs = (
+            each.model_copy(update={"forwarder": name})
+            for name, each in ((f"{title} ({WITHOUT})", without), (title, point))
+        )
+        one = compare_points(ours, theirs)
+        if one is not None:
+            found[point.point_id] = one.model_copy(update={"point": title})
+    return corrected(found)
+
+
+def _slower(found: Comparison) -> str:
+    """The ratio, or why there is none."""
+    if found.hindrances:
+        return f"cannot be said: {found.hindrances[0]}"
+    if found.better is None:
+        return f"{found.text()}: cannot be told apart"
+    beside = "".join(f" ({each})" for each in found.remarks)
+    return f"{found.text()}{beside}" + ("; the first attempts do not say so" if found.depends_on_repeats else "")
+
+
+def _kind(levels: Mapping[str, Scalar]) -> Kind:
+    return next(kind for kind in KINDS if kind == levels["change"])

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two forwarders at each change, by the first figure that it has; all of them one family (Holm)."""
+
+from collections.abc import Sequence
+
+from xdplab.analysis.answer import Answer, metric_of, pair_of
+from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.pipelines import parts
+from xdplab.analysis.summary import PointSummary
+from xdplab.methods.changes.figures import GAP, LOST
+from xdplab.methods.figure import Figure
+from xdplab.methods.registry import figure
+
+
+def answer_by_change(
+    wanted: tuple[str, str] | None, summaries: Sequence[PointSummary], figures: Sequence[Figure]
+) -> Answer | None:
+    """One sentence; None where the study names no two forwarders.
+
+    It has no `comparison`: the ratios of a table are all of one figure, and changes have several.
+    """
+    if wanted is None:
+        return None
+    found: dict[str, Comparison | str] = {}
+    several = len({one.pipeline for one in summaries}) > 1
+    groups: dict[str, list[PointSummary]] = {}
+    for one in summaries:
+        of = f"{one.levels.get('change')}{f', {one.pipeline}' if several else ''}"
+        groups.setdefault(of, []).append(one)
+    for kind, points in groups.items():
+        pair = pair_of(*wanted, points)
+        ours, theirs = (one if one and one.repetitions else None for one in pair)
+        if ours is None or theirs is None:
+            lacking = [one.reason for one in pair if one and not one.repetitions and one.reason]
+            found[kind] = f"not measured for both{f' ({lacking[0]})' if lacking else ''}"
+            continue
+        metric = metric_of(ours, theirs, figures)
+        if metric == GAP.key and not any(one.value(LOST) for side in (ours, theirs) for one in side.by_repetition):
+            found[kind] = "neither lost a frame"
+            continue
+        compared = compare_points(ours, theirs, metric)
+        title = f"{kind} ({figure(metric).name})"
+        found[title] = compared or "the two were never measured in the same repetition"
+    told = corrected({kind: one for kind, one in found.items() if isinstance(one, Comparison)})
+    words = "; ".join(parts({kind: told.get(kind, one) for kind, one in found.items()}))
+    return Answer(
+        sentence=f"{wanted[0]} against {wanted[1]}, by change under load: {words}.",
+        said=any(one.known for one in told.values()),
+    )

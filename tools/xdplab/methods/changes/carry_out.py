@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial in which the forwarder carries out a change; what it does is read back before anything is a figure."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.process import wait_until
+from xdplab.hosts import SshHost
+from xdplab.methods.base import Counted, Session
+from xdplab.model import PointFailed, TrialSpec, XdplabError
+
+#: From the beginning of the trial to that of the change.
+LEAD_S = 0.2
+#: How long a step may take to be seen, once the forwarder has said that it is done.
+_SEEN_S = 2.0
+#: Of the flows that came through, as many were new at the least: one may have been seen before, and one may end.
+_NEW_SHARE = 0.98
+#: How often a trial is taken in which the change missed the traffic: a machine that stood still.
+_ATTEMPTS = 3
+
+
+def with_change(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
+    """One trial.
+
+    Raises:
+        PointFailed: the change failed, did not happen, or was never within the traffic.
+    """
+    for _ in range(_ATTEMPTS):
+        found, late = _once(session, asked, session.forwarder.change(kind, rules))
+        if not late:
+            return found
+    raise PointFailed(f"{late}: give method.duration_s, or repeat on a quieter machine")
+
+
+def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
+    """One trial in which each frame is the first of its flow.
+
+    Raises:
+        PointFailed: they were not new to the forwarder, by what it tells.
+    """
+    before = session.forwarder.flows_met()
+    result = session.send(asked)
+    after = session.forwarder.flows_met()
+    if before is None or after is None:
+        return Counted(result, {"told": f"{result.received} new flows came through"})
+    met = after - before
+    if met < _NEW_SHARE * result.received:
+        raise PointFailed(f"the flows were not new to it: it met {met} new ones, and {result.received} came through")
+    return Counted(result, {"told": f"{met} new flows", "flows_met": met})
+
+
+def _once(session: Session, asked: TrialSpec, change: Change) -> tuple[Counted, str]:
+    """The trial, and why the change was not within its traffic."""
+    simulated = session.dut.ports[0].simulated  # a simulated trial takes no time, and knows what was changed before it
+    began = time.monotonic()
+    last = began + asked.warmup_s + asked.duration_s
+    try:
+        if simulated:
+            done = _rounds(change, began, began)
+            result, ended = session.send(asked), time.monotonic()
+        else:
+            with ThreadPoolExecutor(1) as pool:  # it ends before anything is undone
+                changing = pool.submit(_rounds, change, began + asked.warmup_s + LEAD_S, last - LEAD_S)
+                result, ended = session.send(asked), time.monotonic()
+                done = changing.result()
+    except BaseException:
+        with suppress(XdplabError):  # what went wrong is told, not what came of it
+            change.undo()
+        raise
+    change.undo()
+    first_s, last_s, figures = done
+    found = Counted(result, figures)
+    if simulated:
+        return found, ""
+    begin_s, end_s = ended - result.elapsed_s, began + asked.warmup_s + result.elapsed_s  # the latest, and the soonest
+    if "started_ns" in result.detail and not isinstance(session.client.host, SshHost):  # by the same clock
+        begin_s = result.detail["started_ns"] / 1e9
+        end_s = begin_s + result.elapsed_s
+    if first_s < begin_s:
+        return found, "the change began before the traffic that is counted"
+    late = f"the change took {last_s - first_s:.3g} s, longer than the traffic"
+    return found, late if last_s > end_s else ""
+
+
+def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float, dict[str, Any]]:
+    """When the first step began and the last had ended, and what was done; times of `time.monotonic`."""
+    time.sleep(max(0.0, begin_s - time.monotonic()))
+    steps = {step.name: {"count": 0, "s": 0.0} for step in change.steps}
+    first_s, rounds = time.monotonic(), 0
+    while not rounds or (change.often and time.monotonic() < end_s):
+        for step in change.steps:
+            steps[step.name]["s"] += _timed(step.act)
+            steps[step.name]["count"] += step.count
+            _be_sure(step)
+        rounds += 1
+    last_s = time.monotonic()
+    told = ", ".join(f"{name} {each['count']} in {each['s'] * 1e3:.4g} ms" for name, each in steps.items())
+    return first_s, last_s, {"told": told, "rounds": rounds, "steps": steps}
+
+
+def _timed(act: Callable[[], float | None]) -> float:
+    began = time.monotonic()
+    told = act()
+    return time.monotonic() - began if told is None else told
+
+
+def _be_sure(step: Step) -> None:
+    if not (missing := step.missing()):
+        return
+    try:
+        wait_until(lambda: not step.missing(), _SEEN_S, step.name)
+    except PointFailed:
+        raise PointFailed(f"the change was taken and did not happen: {step.missing() or missing}") from None

@@ -143,6 +143,17 @@ def test_the_suites_own_part_of_a_restart_is_not_the_forwarders() -> None:
     assert (found.values["gap_us"], found.values["blocked_us"]) == pytest.approx((250_000.0, 250_000.0))
 
 
+def test_nothing_is_said_of_the_time_in_which_the_tester_stood_still() -> None:
+    """With no frame lost a gap is below the longest time between two frames that were sent."""
+    found = [repetition_figures(changed("hit-rule", longest_gap_ns=1)), repetition_figures(changed("hit-rule"))]
+    record = changed("hit-rule")
+    assert record.result is not None
+    stood = record.model_copy(update={"result": record.result.model_copy(update={"longest_gap_ns": 20_000_000})})
+    found.append(repetition_figures(stood))
+    assert [one.values["gap_us"] for one in found] == pytest.approx([100.0, 100.0, 20_000.0])
+    assert {one.limited_by["gap_us"] for one in found} == {"below-minimum"}
+
+
 def test_what_a_change_costs_is_told_for_one_of_several() -> None:
     steps = {"installed": {"count": 4000, "s": 0.1}, "removed": {"count": 4000, "s": 0.05}}
     found = repetition_figures(changed("rules", 400, {"rounds": 4, "steps": steps}, longest_gap_ns=20_000_000))

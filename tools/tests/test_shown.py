@@ -3,19 +3,24 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lab.records import encoded, point, run_record, trial
+from robot.api import SkipExecution
 
 from xdplab.analysis import PointSummary, summarise
 from xdplab.analysis.columns import figure_column, range_columns
+from xdplab.analysis.published import reproduction
 from xdplab.methods import figure
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
+from xdplab.model.published import published_figure
 from xdplab.report import plots, render
 from xdplab.report.words import describe
 from xdplab.results import RunFolder
+from xdplab.robot import library
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 STORED = Path(__file__).parent / "data" / "stored"
@@ -90,3 +95,51 @@ def test_what_probes_cost_is_not_said_without_clean_pairs() -> None:
     clean, bad = (render(folder.load(), found) for found in (quiet, folder.trials()))
     assert "not said" in seen(bad)
     assert "not said" not in seen(clean)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Robot's log and console say."""
+    lines: list[str] = []
+    for name in ("info", "console", "write"):
+        monkeypatch.setattr(library.logger, name, lambda text, **_: lines.append(text))
+    return lines
+
+
+def test_robot_says_no_ratio_that_may_not_be_said(told: list[str]) -> None:
+    folder, points = stored("rfc2544")
+    document, wanted = published_figure("xsknf-measurements/pass-through")
+    names = (wanted.ratios[0].of, wanted.ratios[0].to)
+    alike = {"knobs": points[0].knobs, "levels": points[0].levels, "setting": points[0].setting}
+    both = []
+    for name, one in zip(names, points, strict=False):
+        bad = [each.model_copy(update={"disturbed": True, "clean_metrics": ()}) for each in one.by_repetition]
+        both.append(one.model_copy(update={"forwarder": name, "clean": 0, "by_repetition": tuple(bad), **alike}))
+    run = folder.load()
+    (row,) = reproduction(document, wanted, run, both).rows
+    assert row.mpps == {}
+    assert all("disturbed" in why for why in row.missing.values())
+    suite = library.XdplabLibrary()
+    suite._run, suite._summaries = run, both
+    with pytest.raises(SkipExecution, match="not said: 0 clean of 3 paired repetitions"):
+        suite.published_figure_stands_beside_ours("xsknf-measurements/pass-through")
+    assert any("not said: 0 clean" in line for line in told)
+    assert not any(re.search(r"\d \([\d.]+ to [\d.]+\)", line) for line in told)
+
+
+def test_robot_passes_nothing_that_has_no_figure(told: list[str]) -> None:
+    folder, points = stored("rfc2544")
+    gone = {"status": "not measured", "reason": "not come to it", "repetitions": 0, "by_repetition": ()}
+    suite = library.XdplabLibrary()
+    suite._run, suite._summaries = folder.load(), [points[0].model_copy(update=gone)]
+    for asked, name in ((suite.case_was_measured, points[0].forwarder), (suite.work_was_measured, "cross")):
+        with pytest.raises(AssertionError, match="not measured: not come to it"):
+            asked(name)
+    suite._summaries = points
+    suite.case_was_measured(points[0].forwarder)
+    assert not any("{'" in line for line in told)
+    weight = {"permutation": 0.123456789012345, "p": 1.2345678901e-87, "why": "", "undecided": False, "matters": True}
+    one = SimpleNamespace(factor="busy", verdict="matters", **weight)
+    suite._sweeps = [SimpleNamespace(title="t", importance=[one])]  # type: ignore[list-item]
+    suite.setting_matters("busy")
+    assert told[-1] == "busy: matters, importance 0.123, p < 0.0001"

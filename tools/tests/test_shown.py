@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables, pictures, exports and Robot's log say no more than the analysis does."""
 
+import csv
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,10 @@ from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
 
 from xdplab.analysis import PointSummary, summarise
-from xdplab.analysis.columns import figure_column, range_columns
+from xdplab.analysis.columns import figure_column, range_columns, rows_of
 from xdplab.analysis.published import reproduction
-from xdplab.methods import figure
+from xdplab.cli.tables import csv_text
+from xdplab.methods import figure, make_method
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model.published import published_figure
@@ -143,3 +145,40 @@ def test_robot_passes_nothing_that_has_no_figure(told: list[str]) -> None:
     suite._sweeps = [SimpleNamespace(title="t", importance=[one])]  # type: ignore[list-item]
     suite.setting_matters("busy")
     assert told[-1] == "busy: matters, importance 0.123, p < 0.0001"
+
+
+def limited(one: PointSummary, by: str, at_most: float | None = None, **given: Any) -> PointSummary:
+    """The point with another limit of its NDR, the machine quiet."""
+    told = {"disturbed": False, "doubts": {}, "limited_by": {"ndr_pps": by}}
+    told["at_most"] = {} if at_most is None else {"ndr_pps": at_most}
+    found = [each.model_copy(update={**told, "values": {**each.values, **given}}) for each in one.by_repetition]
+    return one.model_copy(update={"by_repetition": tuple(found), "clean": len(found)})
+
+
+def rates() -> tuple[RunFolder, list[PointSummary]]:
+    """At least, below, between, not known, exact, not looked for."""
+    folder, (one, *_) = stored("rfc2544")
+    absent = [each.model_copy(update={"values": {}}) for each in one.by_repetition]
+    return folder, [
+        limited(one, "tester"),
+        limited(one, "below-minimum", 2000.0, ndr_pps=0.0),
+        limited(one, "budget", 1_500_000.0),
+        limited(one, "forwarder", ndr_pps=None),
+        limited(one, "forwarder"),
+        one.model_copy(update={"by_repetition": tuple(absent)}),
+    ]
+
+
+def test_csv_and_json_keep_that_a_rate_is_a_bound() -> None:
+    folder, points = rates()
+    method = make_method(folder.load().study.method)
+    rows = list(csv.DictReader(csv_text(method, points).splitlines()))
+    assert [row["ndr_pps_bound"] for row in rows] == ["at least", "below", "at least", "not known", "exact", ""]
+    assert [row["ndr_pps_below"] for row in rows] == ["", "2000.0", "1500000.0", "", "", ""]
+    assert rows[0]["clean"] == str(points[0].clean)
+    disturbed = {"disturbed": True, "clean_metrics": ()}
+    found = tuple(each.model_copy(update=disturbed) for each in points[0].by_repetition)
+    bad = points[0].model_copy(update={"by_repetition": found})
+    (row,) = rows_of(method, [bad])
+    assert row["doubts"].startswith("the machine disturbed each of its")
+    assert rows_of(method, points)[4]["doubts"] == ""

@@ -102,6 +102,13 @@ class Rate(Model):
         """Whether it is the forwarder's own, and a fact."""
         return not (self.at_least or self.below_pps or self.doubt or self.pps is None)
 
+    @property
+    def bound(self) -> str:
+        """What its value is of the true one: `exact`, `at least`, `below`, `not known`."""
+        if self.pps is None:
+            return "not known"
+        return "below" if self.below_pps and not self.pps else "at least" if self.at_least else "exact"
+
     def text(self, per: float = 1e6, unit: str = "", digits: int = 3) -> str:
         """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`."""
         if self.pps is None:

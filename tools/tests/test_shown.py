@@ -19,7 +19,9 @@ from xdplab.methods import figure, make_method
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model.published import published_figure
-from xdplab.report import plots, render
+from xdplab.report import bars, plots, render
+from xdplab.report.bars import rate_plot
+from xdplab.report.exports import FORMS
 from xdplab.report.words import describe
 from xdplab.results import RunFolder
 from xdplab.robot import library
@@ -52,7 +54,8 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(made[1])
         return made
 
-    monkeypatch.setattr(plots, "new_plot", kept)
+    for module in (plots, bars):
+        monkeypatch.setattr(module, "new_plot", kept)
     return found
 
 
@@ -159,7 +162,7 @@ def rates() -> tuple[RunFolder, list[PointSummary]]:
     """At least, below, between, not known, exact, not looked for."""
     folder, (one, *_) = stored("rfc2544")
     absent = [each.model_copy(update={"values": {}}) for each in one.by_repetition]
-    return folder, [
+    found = [
         limited(one, "tester"),
         limited(one, "below-minimum", 2000.0, ndr_pps=0.0),
         limited(one, "budget", 1_500_000.0),
@@ -167,6 +170,7 @@ def rates() -> tuple[RunFolder, list[PointSummary]]:
         limited(one, "forwarder"),
         one.model_copy(update={"by_repetition": tuple(absent)}),
     ]
+    return folder, [each.model_copy(update={"point_id": str(number)}) for number, each in enumerate(found)]
 
 
 def test_csv_and_json_keep_that_a_rate_is_a_bound() -> None:
@@ -182,3 +186,33 @@ def test_csv_and_json_keep_that_a_rate_is_a_bound() -> None:
     (row,) = rows_of(method, [bad])
     assert row["doubts"].startswith("the machine disturbed each of its")
     assert rows_of(method, points)[4]["doubts"] == ""
+
+
+def test_exports_say_of_a_rate_what_the_table_says() -> None:
+    folder, points = rates()
+    run = folder.load()
+    rows = [
+        row for row in csv.DictReader(FORMS["csv"](run, points).decode().splitlines()) if row["figure"] == "ndr_pps"
+    ]
+    assert [row["text"].split(" (")[0] for row in rows] == [
+        "at least 1,238 kpps", "below 2 kpps", "1,238 to 1,500 kpps", "not known", "1,238 kpps", ""
+    ]  # fmt: skip
+    assert [row["searched"] for row in rows] == ["true"] * 5 + ["false"]
+    lines = [line for line in FORMS["junit"](run, points).decode().splitlines() if rows[0]["name"] in line]
+    for row, line in zip(rows, lines, strict=False):
+        assert f"{row['name']} {row['text']}" in line
+    assert len(lines) == 5
+
+
+def test_a_bar_is_as_long_as_the_table_says(axes: list[Any]) -> None:
+    (one, *_), mpps = stored("functions")[1], figure("mpps")
+    first, *others = one.by_repetition
+    quiet = {"disturbed": False, "clean_metrics": (), "limited_by": {"mpps": "tester"}}
+    bound = one.model_copy(update={"by_repetition": (first.model_copy(update=quiet), *others)})
+    for drawn, length, hollow in ((one, figure_column(mpps).of(one), True), (bound, first.value("mpps"), False)):
+        rate_plot([drawn], mpps, {drawn.point_id: "x"})
+        (bar,) = axes[-1].patches
+        assert bar.get_width() == pytest.approx(length)
+        assert (bar.get_facecolor()[3] == 0) is hollow
+        words = [text.get_text() for text in axes[-1].texts]
+        assert words == ([] if hollow else [f" at least {length:.4g}"])

@@ -5,7 +5,8 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from lab import dials, studies
@@ -13,7 +14,7 @@ from lab.card import Machine
 from lab.command import Done
 from lab.outsider import distribution
 
-from xdplab.hosts import LocalHost
+from xdplab.hosts import Host, LocalHost
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported
 from xdplab.testbed import Port, TestbedLock, embedded, state
@@ -59,7 +60,7 @@ def killed_run(**settings: str) -> TestbedLock:
 @pytest.fixture
 def other_run() -> Iterator[None]:
     """It has settings of this machine."""
-    lock = SystemLock()
+    lock = SystemLock(LocalHost())
     lock.acquire()
     yield
     lock.release()
@@ -164,11 +165,18 @@ def test_a_port_that_cannot_be_put_back_is_not_in_the_way_of_the_next(knob: str,
 @pytest.mark.usefixtures("other_run")
 def test_settings_of_the_machine_wait_for_the_run_that_has_them(folder: Path, results: Path, cli: Cli) -> None:
     """Refused before traffic, although the first point has none."""
-    cli("run", study(folder, dial_one=["unset", 7])).refused("settings of this machine: in use by process")
+    cli("run", study(folder, dial_one=["unset", 7])).refused("settings of local: in use by process")
     assert not list(results.glob("*/run.json"))
     lock = killed_run(dial_one="5")
-    cli("restore", "--testbed", "fake").refused("settings of this machine: in use by process")
+    cli("restore", "--testbed", "fake").refused("settings of local: in use by process")
     assert (held(folder), lock.state()["settings"]) == (["1", "2"], {"dial_one": "5"})
+
+
+@pytest.mark.usefixtures("other_run")
+def test_settings_of_another_machine_are_another_matter() -> None:
+    lock = SystemLock(cast(Host, SimpleNamespace(name="dut", read=lambda path: "another boot id")))
+    lock.acquire()
+    lock.release()
 
 
 def test_a_testbed_of_any_name_is_not_in_its_own_way(folder: Path, cli: Cli) -> None:

@@ -172,7 +172,7 @@ def _put_back(testbed: Testbed) -> list[str]:
     for name in left:
         with _collected(reasons, name):
             knobs[name] = make_knob(name)
-    system = SystemLock()
+    system = SystemLock(testbed.system)
     try:
         if any(knob.scope == "system" for knob in knobs.values()):
             system.acquire()

@@ -35,7 +35,7 @@ from xdplab.runner.resume import resumed
 from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
 from xdplab.runner.unsupported import unsupported
-from xdplab.testbed import Testbed
+from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
@@ -97,7 +97,7 @@ class StudyRun:
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._journaled = bool(earlier_trials)
-        self._system = SystemLock()
+        self._locks: list[TestbedLock] = []
         self._points = {point.id: point for point in plan.points}
 
     def execute(self) -> RunOutcome:
@@ -122,7 +122,7 @@ class StudyRun:
                     error = exc
                 finally:
                     with deferred():  # raises what it held back, once everything has been put back
-                        for put_back in (self._team.close, self._testbed.down, self._system.release):
+                        for put_back in (self._team.close, self._testbed.down, *(lock.release for lock in self._locks)):
                             try:
                                 put_back()
                             except XdplabError as exc:
@@ -178,7 +178,8 @@ class StudyRun:
         self._leave_out(unsupported(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if _of_the_machine(self._plan, supported):
-            self._system.acquire()
+            self._locks.append(SystemLock(self._testbed.system))
+            self._locks[-1].acquire()
         redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
         earlier = _calibrations(self._earlier)
         note, progress = self._listener.note, self._listener.progress
@@ -287,9 +288,8 @@ class StudyRun:
 
 def _of_the_machine(plan: Plan, points: Iterable[Point]) -> bool:
     """Whether one of them has a setting of the machine."""
-    wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs} for point in points]
-    names = {name for knobs in wanted for name, value in knobs.items() if value != UNSET}
-    return any(make_knob(name).scope == "system" for name in names)
+    wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs}.items() for point in points]
+    return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})
 
 
 def _described(plan: Plan) -> dict[str, dict[str, str]]:

@@ -183,11 +183,11 @@ class TestbedLock:
 
 
 class SystemLock(TestbedLock):
-    """The lock on settings of the machine: two testbeds of one machine must not save each other's values."""
+    """The lock on settings of a machine: two testbeds of one machine must not save each other's values."""
 
-    def __init__(self) -> None:
-        super().__init__("system_settings")  # no testbed can be called so
-        self._title = "settings of this machine"
+    def __init__(self, machine: Host) -> None:
+        super().__init__(f"system_{machine.read(_BOOT_ID)}")  # no testbed can be called so
+        self._title = f"settings of {machine.name}"
 
 
 def _locked(file: TextIO) -> bool:

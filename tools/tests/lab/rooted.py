@@ -3,8 +3,8 @@
 
 import json
 import os
-import re
 import platform
+import re
 import secrets
 import signal
 import subprocess

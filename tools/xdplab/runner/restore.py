@@ -2,7 +2,7 @@
 """Settings are remembered before they are changed, so that they can be put back after any end of a run."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from xdplab.hosts.signals import deferred, interruptible
@@ -172,17 +172,16 @@ def _put_back(testbed: Testbed) -> list[str]:
     for name in left:
         with _collected(reasons, name):
             knobs[name] = make_knob(name)
-    system = SystemLock(testbed.system)
-    try:
+    with ExitStack() as stack:
         if any(knob.scope == "system" for knob in knobs.values()):
-            system.acquire()
+            machine = SystemLock(testbed.system)
+            machine.acquire()
+            stack.callback(machine.release)
         for name, knob in reversed(knobs.items()):  # in the reverse order of how they were set
             with _collected(reasons, name):
                 knob.restore(context, left[name])
                 done.append(f"{name} back to {left.pop(name)}")
                 testbed.lock.remember(settings=left)
-    finally:
-        system.release()
     if reasons:
         raise XdplabError(
             f"{testbed.lock.path}: could not be put back: {'; '.join(reasons)}; `xdplab restore` tries again, or put "

@@ -61,6 +61,5 @@ def _ahead(found: Comparison) -> str:
     """Who is ahead how far, and what has to be said beside it."""
     times, often, spread = found.ahead()
     words = "as much" if figure(found.metric).more else "as fast"
-    beside = [*found.remarks, *(["this depends on repeats"] if found.depends_on_repeats else [])]
     told = f"{found.point if found.better else found.reference} {times} {words}{often}{spread}"
-    return told + "".join(f" ({each})" for each in beside)
+    return told + "".join(f" ({each})" for each in found.beside)

@@ -89,6 +89,11 @@ class Comparison(Model):
         return f"{significant(ratio.ratio)} times", "", f" ({ratio.confidence:.0%} interval {ratio.spread()})"
 
     @property
+    def beside(self) -> list[str]:
+        """What has to be said beside how far one is ahead."""
+        return [*self.remarks, *(["this depends on repeats"] if self.depends_on_repeats else [])]
+
+    @property
     def figure(self) -> str:
         """The ratio, or the bound of it; `not said` where there is a hindrance."""
         known = self.interval

@@ -86,6 +86,12 @@ class RepetitionFigures(Model):
         return self.values.get(metric)
 
 
+def standing(repetitions: Sequence[RepetitionFigures], metric: str) -> list[RepetitionFigures]:
+    """Those that a figure is of: where it was looked for and left undisturbed, or all of those when none was."""
+    searched = [one for one in repetitions if one.was_searched(metric)]
+    return [one for one in searched if not one.was_disturbed(metric)] or searched
+
+
 class Rate(Model):
     """What the repetitions say of a figure of which more is better: the median of those left undisturbed, or of all."""
 
@@ -128,10 +134,9 @@ def known_median(values: Iterable[float | None]) -> float | None:
 
 def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
     """None where it was not looked for."""
-    searched = [one for one in figures if one.was_searched(metric)]
-    if not searched:
+    stands = standing(figures, metric)
+    if not stands:
         return None
-    stands = [one for one in searched if not one.was_disturbed(metric)] or searched
     known = [value for one in stands if (value := one.value(metric)) is not None]
     value = median(known) if known else None
     below = [one.at_most[metric] for one in stands if metric in one.at_most]

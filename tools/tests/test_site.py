@@ -18,8 +18,8 @@ from lab.tags import Tags
 from xdplab.analysis import summarise
 from xdplab.analysis.environments import environments
 from xdplab.analysis.trend import all_trends
-from xdplab.model import ForwarderSpec, RunRecord
-from xdplab.report import assets
+from xdplab.model import ForwarderSpec, RunRecord, TrialRecord
+from xdplab.report import assets, site
 from xdplab.results import RunFolder
 
 DATA = Path(__file__).parent / "data"
@@ -181,6 +181,32 @@ def test_a_folder_with_something_else_is_left_alone_and_a_site_is_written_anew(
     assert "Not in this site: sockets: " in (place / "index.html").read_text(encoding="utf-8")
 
 
+def test_reports_are_drawn_here_and_a_run_that_cannot_be_is_left_out(
+    place: Path, cli: Callable[..., Done], results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (results / "first" / "report.html").write_text("<script>of another machine</script>", encoding="utf-8")
+    record = at(9).model_copy(update={"environment": environment(topology={})})
+    stored(results, "without-topology", record)
+    draw, broken = site.render, {RunFolder(results / "search").load().run_id}
+
+    def render(run: RunRecord, trials: list[TrialRecord]) -> str:
+        if run.run_id in broken or not broken:
+            raise ZeroDivisionError("nothing to divide by")
+        return draw(run, trials)
+
+    monkeypatch.setattr(site, "render", render)
+    done = cli("site", place)
+    assert "not in it: search: its report cannot be drawn: nothing to divide by" in done.out
+    assert done.out.endswith(f"3 runs: {place / 'index.html'}\n")
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    assert not [path for path, data in before.items() if b"of another machine" in data]
+    assert any(b"unknown number of CPUs" in data for data in before.values())
+    assert b"Not in this site: search: " in before[place / "index.html"]
+    broken.clear()
+    cli("site", place).refused("no run can be drawn")
+    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+
+
 def opened(page: str, folder: Path) -> tuple[str, list[str], str]:
     """What a browser without a network made of a page, what the page asked of one, and what it complained of."""
     log = folder / "net.json"
@@ -238,7 +264,6 @@ def test_a_point_beyond_the_rows_that_are_shown_can_be_chosen(
     folder.head(run_record(*many))
     for each in many:
         folder.append(trial(each))
-    (results / "many" / "report.html").write_text("its report", encoding="utf-8")
     assert cli("site", tmp_path / "site").code == 0
     dom, *_ = opened(f"{(tmp_path / 'site' / 'index.html').as_uri()}#1.{many[-1].id}", tmp_path)
     assert f'data-point="{many[-1].id}"' not in dom

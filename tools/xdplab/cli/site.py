@@ -29,7 +29,7 @@ def site(
     from xdplab.report.site import write_site
 
     found, left_out = read_runs("site", runs or (), results or results_folder())
-    page = write_site(folder, found, left_out)
-    for name, reason in left_out.items():
+    page, not_drawn = write_site(folder, found, left_out)
+    for name, reason in {**left_out, **not_drawn}.items():
         print(plain(f"not in it: {name}: {reason}"))
-    print(f"{len(found)} runs: {page}")
+    print(f"{len(found) - len(not_drawn)} runs: {page}")

@@ -6,12 +6,14 @@ It opens from disk: what the page needs later is loaded as a script from beside 
 
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from jinja2 import TemplateError
 from markupsafe import Markup
 
 from xdplab.analysis import PointSummary
@@ -82,34 +84,49 @@ class _Kind:
     points: list[_Point]
 
 
-def write_site(place: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> Path:
-    """Write it into `place`, in the place of one that is there; `left_out`: folder -> why it is not in it.
+def write_site(place: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+    """Write it into `place`, in the place of one that is there, which stays as it is until the new one is whole.
+
+    `left_out`: folder -> why it is not in it. Given back are its page, and such reasons for runs that cannot be drawn.
 
     Raises:
-        InputError: `place` has something else in it.
+        InputError: `place` has something else in it, or no run can be drawn.
     """
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()) and not (place / _MARK).is_file():
         raise InputError(f"site: {place}: neither empty nor a site of xdplab's; choose another folder")
     (place / _MARK).touch()
-    shown = [SiteRun(number, run) for number, run in enumerate(runs, start=1)]
-    for name in ("data", "runs"):
-        shutil.rmtree(place / name, ignore_errors=True)
-    (place / "data").mkdir()
-    for run in shown:
-        folder, own = RunFolder(run.read.folder), place / "runs" / str(run.number)
-        own.mkdir(parents=True)
-        trials = folder.trials()
-        if folder.report.is_file():
-            shutil.copyfile(folder.report, own / "report.html")
-        else:
-            (own / "report.html").write_text(render(run.read.record, trials), encoding="utf-8")
-        curves = json.dumps(_curves(run, trials), separators=(",", ":"))
-        (place / "data" / f"{run.number}.js").write_text(f'xdplabRun("{run.number}",{curves});\n', encoding="utf-8")
-    (place / "site.js").write_text(assets.text("site.js"), encoding="utf-8")
-    page = place / "index.html"
-    page.write_text(_page(shown, left_out), encoding="utf-8")
-    return page
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=place) as made:
+        new, shown, missing = Path(made), list[SiteRun](), dict[str, str]()
+        for name in ("data", "runs"):
+            (new / name).mkdir()
+        for read in runs:
+            run = SiteRun(len(shown) + 1, read)
+            try:
+                _write_run(new, run)
+            except (InputError, TemplateError, ArithmeticError, LookupError, ValueError) as exc:
+                missing[run.name] = f"its report cannot be drawn: {exc or type(exc).__name__}"
+            else:
+                shown.append(run)
+        if not shown:
+            raise InputError(f"site: no run can be drawn: {'; '.join(map(': '.join, missing.items()))}")
+        (new / "site.js").write_text(assets.text("site.js"), encoding="utf-8")
+        (new / "index.html").write_text(_page(shown, {**left_out, **missing}), encoding="utf-8")
+        for name in ("data", "runs"):
+            shutil.rmtree(place / name, ignore_errors=True)
+        for path in new.iterdir():
+            path.replace(place / path.name)
+    return place / "index.html", missing
+
+
+def _write_run(place: Path, run: SiteRun) -> None:
+    """Its report, drawn here from its record: whatever page lies in its folder may be another's. And its curves."""
+    trials = RunFolder(run.read.folder).trials()
+    report, curves = render(run.read.record, trials), json.dumps(_curves(run, trials), separators=(",", ":"))
+    own = place / "runs" / str(run.number)
+    own.mkdir()
+    (own / "report.html").write_text(report, encoding="utf-8")
+    (place / "data" / f"{run.number}.js").write_text(f'xdplabRun("{run.number}",{curves});\n', encoding="utf-8")
 
 
 def _page(runs: Sequence[SiteRun], left_out: Mapping[str, str]) -> str:

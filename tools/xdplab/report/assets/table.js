@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table with data-sort: a heading sorts (again: the other way), by `data-value` of a cell or the first number in it; a field
-// above filters rows. Of long tables only so many rows stand in the page at a time, so that 10,000 stay quick.
+// A table with data-sort: a heading sorts (again: the other way), by the number a cell begins with, also as a bound, or by its
+// words; what is not known comes last. A field above filters rows. Of long tables only so many rows stand in the page at a time, so that 10,000 stay quick.
 "use strict";
 (() => {
 	const SHOWN = 200, FEW = 12;
 
 	const valueOf = (cell) => {
-		const text = cell ? (cell.dataset.value ?? cell.textContent).trim() : "";
-		const found = text.replaceAll(",", "").match(/^[^\d-]{0,3}(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)/i);
+		const text = cell ? cell.textContent.trim() : "";
+		const found = text.replaceAll(",", "").match(/^(?:at least |below |[^\d-]{0,3})(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)/i);
 		return { text: text.toLowerCase(), number: found ? Number(found[1]) : NaN };
 	};
 
@@ -50,7 +50,7 @@
 			column = index;
 			if (!values.has(index)) values.set(index, new Map(groups.map((rows) => [rows, valueOf(rows[0].cells[index])])));
 			const of = values.get(index), sign = falling ? -1 : 1;
-			const nothing = (value) => value.text === "" || value.text === "–" || value.text === "-";
+			const nothing = (value) => /^(?:[–-]?$|not |reference$)/.test(value.text);
 			order = [...groups].sort((one, other) => {
 				const a = of.get(one), b = of.get(other);
 				if (nothing(a) || nothing(b)) return nothing(a) - nothing(b);

@@ -75,6 +75,29 @@ def test_a_run_folder_is_private_and_latest_points_at_the_newest(tmp_path: Path)
     assert find_run("latest", tmp_path).path == second.path
 
 
+@pytest.mark.parametrize("before", ["", "calibrates", "drawn again"])
+def test_a_refused_run_leaves_latest_as_it_was(
+    tmp_path: Path, results: Path, cli: Callable[..., Done], before: str
+) -> None:
+    if before:
+        runs = [new_run(results, f"fake-study-{number}") for number in range(2)]
+        for run in runs[: 1 if before == "calibrates" else 2]:  # that one has no trials yet
+            run.head(run_record(A))
+            run.append(trial(A))
+        if before == "drawn again":
+            os.utime(runs[0].path, (2**31, 2**31))
+    cli("run", studies.study_file(tmp_path, traffic={"probe_pps": 6e6})).refused("calibrated top rate")
+    latest = results / "latest"
+    assert (latest.resolve() == runs[1].path.resolve()) if before else not latest.is_symlink()
+
+
+def test_a_run_that_was_forgotten_meanwhile_is_not_latest_again(tmp_path: Path) -> None:
+    first, second = (new_run(tmp_path, "fake-study") for _ in range(2))
+    first.forget()
+    second.forget()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("cut", [1, 2, 40, "all but one"])
 def test_half_a_last_line_is_left_out_and_mended(run: RunFolder, cut: int | str) -> None:
     data = journal(run).read_bytes()

@@ -2,6 +2,7 @@
 """A run folder on disk. A trial is safe once `append` has returned: it is on the disk before the next one starts."""
 
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from xdplab.results.writing import append_whole, give_back, write_whole
 class RunFolder:
     """`results/<run>/`; also the `Journal` that a run writes to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, latest_before: Path | None = None) -> None:
         self.path = path
         self._trials = path / "trials.jsonl"
+        #: What `latest` pointed at before this run was made.
+        self._latest_before = latest_before
 
     @property
     def name(self) -> str:
@@ -76,6 +79,17 @@ class RunFolder:
             if whole < len(data):
                 os.truncate(self._trials, whole)
 
+    def forget(self) -> None:
+        """Remove a run in which nothing was measured; where `latest` points at it, it points again where it did."""
+        latest = self.path.parent / "latest"
+        if latest.is_symlink() and latest.readlink() == Path(self.name):
+            before = self._latest_before
+            if before is not None and (latest.parent / before).is_dir():  # not itself forgotten meanwhile
+                _point(latest, before)
+            else:
+                latest.unlink()
+        shutil.rmtree(self.path, ignore_errors=True)
+
 
 def new_run(results: Path, study: str) -> RunFolder:
     """A new folder `results/<study>-<time>`, private to the user, with `results/latest` pointing at it.
@@ -99,13 +113,19 @@ def new_run(results: Path, study: str) -> RunFolder:
             continue
         except OSError as exc:
             raise InputError(f"{path}: {exc.strerror}; choose another folder with --results") from None
-        link = results / f".latest.{os.getpid()}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.name)
-        give_back(link)
-        link.replace(latest)
-        return RunFolder(path)
+        before = latest.readlink() if latest.is_symlink() else None
+        _point(latest, Path(path.name))
+        return RunFolder(path, before)
     raise InputError(f"{results}: no free name for a run of {study}")
+
+
+def _point(latest: Path, run: Path) -> None:
+    """Make `latest` a link to a run, at once."""
+    link = latest.with_name(f".latest.{os.getpid()}")
+    link.unlink(missing_ok=True)
+    link.symlink_to(run)
+    give_back(link)
+    link.replace(latest)
 
 
 def find_run(name: str, results: Path) -> RunFolder:

@@ -7,6 +7,8 @@ Documentation    Which port type for which work: bridging, routing, access lists
 ...              Open vSwitch's three kinds of ports, in VPP and in the kernel.
 ...
 ...              [Cfg] suites/studies/pipelines.yaml: every forwarder at every pipeline, interleaved in random order.
+...              STUDY is pipelines.yaml (latency at a light load), pipelines-rate.yaml (forwarding rate at overload) or
+...              pipeline-sizes.yaml (that rate by number of flows and of rules; its work is the last row's).
 ...              [Ver] Each row passes when every forwarder that can do the work did it to the byte, before and after it
 ...              was measured, and counted each frame by the rule it met; what none can do here is skipped.
 ...              [Ref] RFC 2544 section 26.2 for latency; docs/pipelines.md says what each pipeline is.
@@ -22,6 +24,8 @@ Test Tags        pipelines    rfc2544-26.2
 
 
 *** Variables ***
+${STUDY}          pipelines.yaml    # or pipelines-rate.yaml, pipeline-sizes.yaml
+${CLAUSES}        ${EMPTY}    # with pipelines-rate.yaml, e.g. "throughput": minutes for each point
 ${TESTBED}        embedded
 ${PATH}           ${EMPTY}    # through is the only path of pipelines
 ${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
@@ -58,14 +62,16 @@ Run The Study
     [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
     ${forwarders}    Evaluate    $FORWARDERS.split()
     ${pipelines}    Evaluate    $PIPELINES.split()
+    ${clauses}    Evaluate    $CLAUSES.split()
     Run Study
-    ...    pipelines.yaml
+    ...    ${STUDY}
     ...    testbed=${TESTBED}
     ...    path=${PATH}
     ...    traffic.line_rate_bps=${LINE_RATE}
     ...    tester=${TESTER}
     ...    forwarders=${forwarders}
     ...    pipeline=${pipelines}
+    ...    method.clauses=${clauses}
     ...    traffic.probe_pps=${RATE}
     ...    traffic.flows=${FLOWS}
     ...    traffic.frame_bytes=${FRAME_SIZE}

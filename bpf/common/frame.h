@@ -6,6 +6,49 @@
 #include "gen.h"
 #include "trailer.h"
 
+static __always_inline __u32 gen_address(const struct gen_range *r, __u32 turn)
+{
+	return turn ? r->first + r->jump + (turn - 1) * r->step : r->first;
+}
+
+static __always_inline __u32 gen_words(__u32 address)
+{
+	return (address >> 16) + (address & 0xffff);
+}
+
+/*
+ * Flow @flow has targets in turns, then sources, then ports: write its
+ * addresses.  Returns the number of its port and adds to @sum, or -1.
+ */
+static __always_inline __s64 gen_write_addresses(const struct gen_stream *s,
+						 __u32 flow, __u8 *data,
+						 __u8 *end, __u32 *sum)
+{
+	__u32 dst, src, words;
+	__u8 *at;
+
+	dst = to_be(32, gen_address(&s->dst, flow % s->dst.count));
+	flow /= s->dst.count;
+	src = to_be(32, gen_address(&s->src, flow % s->src.count));
+	flow /= s->src.count;
+	words = gen_words(dst) + gen_words(src);
+	at = data + (s->dst_off & 63);
+	if (at + 4 > end)
+		return -1;
+	trailer_at(__u32, at, 0) = dst;
+	at = data + (s->src_off & 63);
+	if (at + 4 > end)
+		return -1;
+	trailer_at(__u32, at, 0) = src;
+	at = data + (s->check_off & 63);
+	if (at + 2 > end)
+		return -1;
+	if (s->check_off)
+		trailer_at(__u16, at, 0) = ~csum_fold64(s->ip_sum + words);
+	*sum += words;
+	return flow;
+}
+
 /*
  * Write the frame of @s up to its trailer.  The kernel does not reset the
  * contents of a recycled frame: everything a switch may change, and what
@@ -13,13 +56,14 @@
  * changing words so far, or -1 if the frame is shorter than it must be.
  */
 static __always_inline __s64 gen_write_head(const struct gen_stream *s,
-					    __u8 *data, __u8 *end)
+					    __u32 flow, __u8 *data, __u8 *end)
 {
 	const __u64 *from = (const __u64 *)s->template;
 	__u64 *to = (__u64 *)data;
 	__u8 *port = data + (s->udp_src_off & 63);
-	__u16 src = to_be(16, s->udp_src + s->flow);
-	__u32 i;
+	__s64 turn = flow;
+	__u32 sum = 0, i;
+	__u16 src;
 
 	if (data + GEN_SHORT > end || port + 2 > end)
 		return -1;
@@ -44,8 +88,14 @@ static __always_inline __s64 gen_write_head(const struct gen_stream *s,
 		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
 			to[i] = from[i];
 	}
+	if (s->ranged)
+		turn = gen_write_addresses(s, flow, data, end, &sum);
+	if (turn < 0)
+		return -1;
+	src = to_be(16, s->udp_src + turn);
 	*(__u16 *)port = src;
-	return s->odd ? __builtin_bswap16(src) : src;
+	sum = csum_fold64(sum + src);
+	return s->odd ? __builtin_bswap16(sum) : sum;
 }
 
 /* The first word after the magic, as it lies in memory. */

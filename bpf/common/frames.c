@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <arpa/inet.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -24,12 +25,18 @@ static __u64 sum_words(const void *data, size_t bytes)
 
 static __u8 *put_ethernet(const struct stream *s, __u8 *p)
 {
-	__be16 words[2] = { htons(ETH_P_8021Q), htons(s->vlan) };
+	__u16 marks = s->pcp << 13 | s->dei << 12;
+	__be16 outer[2] = { htons(ETH_P_8021AD), htons(marks | s->outer_vlan) };
+	__be16 words[2] = { htons(ETH_P_8021Q), htons(marks | s->vlan) };
 	__be16 type = htons(s->ip == 4 ? ETH_P_IP : ETH_P_IPV6);
 
 	memcpy(p, s->dst_mac, ETH_ALEN);
 	memcpy(p + ETH_ALEN, s->src_mac, ETH_ALEN);
 	p += 2 * ETH_ALEN;
+	if (s->outer_vlan) {
+		memcpy(p, outer, sizeof(outer));
+		p += sizeof(outer);
+	}
 	if (s->vlan) {
 		memcpy(p, words, sizeof(words));
 		p += sizeof(words);
@@ -38,29 +45,43 @@ static __u8 *put_ethernet(const struct stream *s, __u8 *p)
 	return p + sizeof(type);
 }
 
-/* Both return the sum of the addresses for the UDP pseudo header. */
-static __u64 put_ipv4(const struct stream *s, __u8 *p, int udp_bytes)
+/*
+ * Both return the sum of the addresses for the UDP pseudo header, without those
+ * that are written into each frame.
+ */
+static __u64 put_ipv4(const struct stream *s, struct gen_stream *g, __u8 *p,
+		      int udp_bytes)
 {
 	struct iphdr ip = {
 		.version = 4,
 		.ihl = 5,
+		.tos = s->dscp << 2,
 		.tot_len = htons(sizeof(ip) + udp_bytes),
 		.frag_off = htons(0x4000), /* don't fragment */
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
 	};
 
-	inet_pton(AF_INET, s->src_ip, &ip.saddr);
-	inet_pton(AF_INET, s->dst_ip, &ip.daddr);
+	g->src_off = p - g->template + offsetof(struct iphdr, saddr);
+	g->dst_off = p - g->template + offsetof(struct iphdr, daddr);
+	g->check_off = p - g->template + offsetof(struct iphdr, check);
+	g->ip_sum = sum_words(&ip, sizeof(ip));
+	if (!g->ranged) {
+		inet_pton(AF_INET, s->src_ip, &ip.saddr);
+		inet_pton(AF_INET, s->dst_ip, &ip.daddr);
+	}
 	ip.check = ~csum_fold64(sum_words(&ip, sizeof(ip)));
 	memcpy(p, &ip, sizeof(ip));
 	return sum_words(&ip.saddr, 8);
 }
 
-static __u64 put_ipv6(const struct stream *s, __u8 *p, int udp_bytes)
+static __u64 put_ipv6(const struct stream *s, struct gen_stream *g, __u8 *p,
+		      int udp_bytes)
 {
 	struct ipv6hdr ip = {
 		.version = 6,
+		.priority = s->dscp >> 2,
+		.flow_lbl = { (s->dscp & 3) << 6 },
 		.payload_len = htons(udp_bytes),
 		.nexthdr = IPPROTO_UDP,
 		.hop_limit = 64,
@@ -68,6 +89,10 @@ static __u64 put_ipv6(const struct stream *s, __u8 *p, int udp_bytes)
 
 	inet_pton(AF_INET6, s->src_ip, &ip.saddr);
 	inet_pton(AF_INET6, s->dst_ip, &ip.daddr);
+	g->src_off = p - g->template + offsetof(struct ipv6hdr, saddr) + 12;
+	g->dst_off = p - g->template + offsetof(struct ipv6hdr, daddr) + 12;
+	if (g->ranged)
+		ip.saddr.s6_addr32[3] = ip.daddr.s6_addr32[3] = 0;
 	memcpy(p, &ip, sizeof(ip));
 	return sum_words(&ip.saddr, 32);
 }
@@ -86,10 +111,13 @@ void frame_template(const struct stream *s, struct gen_stream *g)
 	g->len = stream_kernel_bytes(s);
 	g->odd = g->len & 1;
 	g->udp_src_off = udp_off;
+	g->ranged = s->src_addresses > 1 || s->dst_addresses > 1;
+	g->src = stream_sources(s);
+	g->dst = stream_targets(s);
 
 	ip = put_ethernet(s, g->template);
-	sum = s->ip == 4 ? put_ipv4(s, ip, udp_bytes) :
-			   put_ipv6(s, ip, udp_bytes);
+	sum = s->ip == 4 ? put_ipv4(s, g, ip, udp_bytes) :
+			   put_ipv6(s, g, ip, udp_bytes);
 	sum += htons(IPPROTO_UDP) + udp.len + sum_words(&udp, sizeof(udp));
 	sum += g->odd ? __builtin_bswap16(magic) : magic;
 	udp.check = ~csum_fold64(sum);
@@ -104,13 +132,16 @@ static void set_schedule(const struct stream *s, struct gen_stream *g,
 	long double interval;
 
 	g->paced = s->pps > 0;
+	g->poisson = s->departures == DEPARTURES_POISSON;
+	g->burst = s->burst;
 	g->count = s->count;
 	if (!g->paced)
 		return;
 	interval = 1e9L / s->pps;
 	g->int_ns = interval;
 	g->int_frac = (interval - g->int_ns) * 4294967296.0L;
-	g->max_late_ns = interval * timing->max_burst;
+	/* the last frame of a burst waits for the others */
+	g->max_late_ns = interval * (timing->max_burst + s->burst - 1);
 }
 
 /* Where other streams of the thread leave a trailer inside this frame. */
@@ -152,7 +183,7 @@ void gen_init(struct gen_thread *t, struct gen_stream *streams,
 		memset(g, 0, sizeof(*g));
 		g->id = s->id;
 		g->udp_src = s->udp_src;
-		g->flows = s->flows;
+		g->choice = stream_choice(wanted, index[i]);
 		frame_template(s, g);
 		set_schedule(s, g, timing);
 	}
@@ -190,7 +221,8 @@ __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns)
 	/* GEN_NEVER when the stream came to its end */
 	if (!g->paced || g->due_ns >= end_ns || g->due_ns < trial_ns)
 		return 0;
-	return ceil((end_ns - g->due_ns) / interval);
+	return ceil((end_ns - g->due_ns) / (interval * g->burst)) * g->burst -
+	       g->seq % g->burst;
 }
 
 __u64 gen_trial_end(const struct gen_thread *t,

@@ -17,6 +17,9 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 		  const struct stream *wanted, const int *index,
 		  const struct gen_timing *timing, __u64 start_ns);
 
+/* GEN_GAP_CELLS entries, as gen_gap() takes them. */
+const __u32 *gen_gaps(void);
+
 /* Frames the schedule asked for but that the end of the trial cut off. */
 __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns);
 
@@ -35,7 +38,10 @@ __u64 gen_trial_end(const struct gen_thread *t,
  */
 double gen_sending_s(const struct gen_stream *g, __u64 end_ns);
 
-/* Write a stream's headers and checksums (udp source port left zero). */
+/*
+ * Write a stream's headers and checksums (udp source port left zero, and of
+ * addresses in turns what differs).
+ */
 void frame_template(const struct stream *s, struct gen_stream *g);
 
 #endif

@@ -7,16 +7,13 @@
 #define XDPLAB_GEN_H
 
 #include <linux/types.h>
+#include "choice.h"
 #include "trailer.h"
-
-#ifndef __always_inline
-#define __always_inline inline __attribute__((always_inline))
-#endif
 
 #define GEN_STREAMS   16   /* power of two */
 #define GEN_CPUS      1024 /* power of two; higher CPU numbers fold */
 #define GEN_NEVER     (~0ULL)
-#define GEN_TEMPLATE  72 /* longest header is 66, then zeroes */
+#define GEN_TEMPLATE  72 /* longest header is 70, then zeroes */
 #define GEN_SHORT     56 /* part that fits every frame of >= 60 bytes */
 #define GEN_MAX_FRAME 4095
 /*
@@ -26,6 +23,16 @@
  */
 #define GEN_LEAD_NS    100
 #define GEN_LEAD_LOOKS 16
+/*
+ * Gaps of a Poisson process, in 2^-GEN_GAP_BITS of their mean: the quantiles of
+ * the exponential distribution, linear in between.  Beyond the last but one it
+ * begins anew, for it has no memory.  What lies in between is a little more
+ * than the curve: entries are scaled so that the mean is 1 (gaps.c).
+ */
+#define GEN_GAP_BITS	  24
+#define GEN_GAP_CELL_BITS 10
+#define GEN_GAP_CELLS	  (1 << GEN_GAP_CELL_BITS)
+#define GEN_GAP_DRAWS	  4
 
 enum gen_stage { GEN_WARMUP, GEN_TRIAL, GEN_DONE };
 
@@ -35,6 +42,14 @@ struct gen_lateness {
 	__u64 sum_ns;
 	__u64 max_ns;
 	__u64 min_inv; /* ~min, so that zeroed memory is empty */
+};
+
+/* Addresses in turns: @first, then from @first + @jump on each @step more. */
+struct gen_range {
+	__u32 first;
+	__u32 count;
+	__u32 jump;
+	__u32 step;
 };
 
 struct gen_stream {
@@ -51,12 +66,21 @@ struct gen_stream {
 	__u64 last_ns;	/* last departure */
 	/* frame */
 	__u32 seq;
-	__u32 flow;
-	__u32 flows;
+	__u32 flow; /* whose turn it is */
+	struct choice choice;
+	struct gen_range src; /* the lowest 32 bits */
+	struct gen_range dst;
+	__u32 ip_sum; /* IPv4, without addresses */
 	__u16 udp_src;
 	__u16 len; /* without FCS */
-	__u16 udp_src_off;
+	__u8 udp_src_off;
+	__u8 src_off;
+	__u8 dst_off;
+	__u8 check_off; /* 0: IPv6 */
+	__u8 ranged;	/* addresses differ from flow to flow */
 	__u8 paced;
+	__u8 poisson;
+	__u32 burst; /* frames that are due together */
 	__u8 id;
 	__u8 odd; /* trailer at an odd offset */
 	__u8 scrubs;
@@ -201,6 +225,39 @@ static __always_inline void gen_step(struct gen_stream *s, __u64 k)
 	s->due_frac = frac;
 }
 
+/* A gap for the bits of @draw; @gaps: GEN_GAP_CELLS quantiles. */
+static __always_inline __u64 gen_gap(const volatile __u32 *gaps, __u64 draw)
+{
+	__u64 gap = 0, low, high;
+	__u32 cell = 0, i;
+
+	for (i = 0; i < GEN_GAP_DRAWS; i++) {
+		cell = draw & (GEN_GAP_CELLS - 1);
+		draw >>= GEN_GAP_CELL_BITS;
+		if (cell != GEN_GAP_CELLS - 1)
+			break;
+		gap += gaps[GEN_GAP_CELLS - 1];
+	}
+	if (cell >= GEN_GAP_CELLS - 1)
+		return gap;
+	low = gaps[cell];
+	high = gaps[cell + 1];
+	return gap + low + ((high - low) * (draw & 0xffff) >> 16);
+}
+
+/* The same by one interval of a Poisson process. */
+static __always_inline void gen_step_poisson(struct gen_stream *s,
+					     const volatile __u32 *gaps)
+{
+	__u64 gap = gen_gap(gaps, choice_draw(~s->choice.seed, s->seq));
+	__u64 ns = s->int_ns * gap;
+	__u64 frac = s->due_frac + (s->int_frac * gap >> GEN_GAP_BITS);
+
+	frac += ns << (64 - GEN_GAP_BITS) >> 32;
+	s->due_ns += (ns >> GEN_GAP_BITS) + (frac >> 32);
+	s->due_frac = frac;
+}
+
 /*
  * Is a frame due?  If so it is the next one of @s = streams[t->pick].  A
  * stream that is late by more than max_burst intervals loses whole intervals.
@@ -243,7 +300,8 @@ static __always_inline enum gen_answer gen_due(struct gen_thread *t,
 
 /* The frame of @s is written: schedule its next one; gen_choose() comes next. */
 static __always_inline void gen_advance(const struct gen_thread *t,
-					struct gen_stream *s, __u64 now)
+					struct gen_stream *s,
+					const volatile __u32 *gaps, __u64 now)
 {
 	__u64 leaves = s->paced && s->due_ns > now ? s->due_ns : now;
 	__u32 stage = t->stage & 1;
@@ -253,14 +311,18 @@ static __always_inline void gen_advance(const struct gen_thread *t,
 	s->last_ns = leaves;
 	s->seq++;
 	s->flow++;
-	if (s->flow >= s->flows)
+	if (s->flow >= s->choice.flows)
 		s->flow = 0;
 	s->sent[stage]++;
 	s->stage_sent++;
-	if (s->paced)
-		gen_step(s, 1);
-	else
+	if (!s->paced)
 		s->due_ns = now;
+	else if (s->poisson)
+		gen_step_poisson(s, gaps);
+	else if (s->burst == 1)
+		gen_step(s, 1);
+	else if (s->seq % s->burst == 0)
+		gen_step(s, s->burst);
 	if (s->stage_sent == s->count || s->due_ns >= t->stage_end_ns[stage])
 		s->due_ns = GEN_NEVER;
 }

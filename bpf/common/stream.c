@@ -9,6 +9,11 @@
 #include "util.h"
 
 static const char *const kind_names[] = { "latency", "load", NULL };
+static const char *const departure_names[] = { "paced", "poisson", NULL };
+static const char *const choice_names[] = { "round-robin", "uniform", "zipf",
+					    NULL };
+
+#define MAX_FLOWS 100000
 
 #define AT(type, member) .key = #member, .offset = offsetof(struct type, member)
 #define SIZED(type, member) \
@@ -22,6 +27,9 @@ static const struct field stream_fields[] = {
 	{ AT(stream, rx_port), .type = FIELD_INT, .max = 31, .required = true },
 	{ AT(stream, pps), .type = FIELD_NUMBER, .min = 0.001, .max = 1e8,
 	  .required = true, .nullable = true },
+	{ AT(stream, departures), .type = FIELD_ENUM,
+	  .names = departure_names },
+	{ AT(stream, burst), .type = FIELD_INT, .min = 1, .max = 10000 },
 	{ AT(stream, start_ns), .type = FIELD_INT, .max = 1e12 },
 	{ AT(stream, count), .type = FIELD_INT, .max = 1e15 },
 	{ AT(stream, frame_bytes), .type = FIELD_INT, .min = 64,
@@ -30,17 +38,36 @@ static const struct field stream_fields[] = {
 	{ AT(stream, dst_mac), .type = FIELD_MAC, .required = true },
 	{ AT(stream, vlan), .type = FIELD_INT, .min = 1, .max = 4094,
 	  .nullable = true },
+	{ AT(stream, outer_vlan), .type = FIELD_INT, .min = 1, .max = 4094,
+	  .nullable = true },
+	{ AT(stream, pcp), .type = FIELD_INT, .max = 7 },
+	{ AT(stream, dei), .type = FIELD_BOOL },
+	{ AT(stream, dscp), .type = FIELD_INT, .max = 63 },
+	{ AT(stream, added_bytes), .type = FIELD_INT, .max = 255 },
 	{ AT(stream, ip), .type = FIELD_INT, .min = 4, .max = 6 },
 	{ SIZED(stream, src_ip), .type = FIELD_STRING, .required = true },
 	{ SIZED(stream, dst_ip), .type = FIELD_STRING, .required = true },
 	{ AT(stream, udp_src), .type = FIELD_INT, .min = 1, .max = 65535 },
 	{ AT(stream, udp_dst), .type = FIELD_INT, .min = 1, .max = 65535 },
-	{ AT(stream, flows), .type = FIELD_INT, .min = 1, .max = 10000 },
+	{ AT(stream, src_addresses), .type = FIELD_INT, .min = 1,
+	  .max = MAX_FLOWS },
+	{ AT(stream, dst_addresses), .type = FIELD_INT, .min = 1,
+	  .max = MAX_FLOWS },
+	{ SIZED(stream, src_next), .type = FIELD_STRING, .nullable = true },
+	{ SIZED(stream, dst_next), .type = FIELD_STRING, .nullable = true },
+	{ AT(stream, src_step), .type = FIELD_INT, .min = 1, .max = 65536 },
+	{ AT(stream, dst_step), .type = FIELD_INT, .min = 1, .max = 65536 },
+	{ AT(stream, flows), .type = FIELD_INT, .min = 1, .max = MAX_FLOWS },
+	{ AT(stream, flow_choice), .type = FIELD_ENUM, .names = choice_names },
+	{ AT(stream, zipf_exponent), .type = FIELD_NUMBER, .max = 10 },
+	{ AT(stream, flow_seed), .type = FIELD_INT, .max = 4294967295.0 },
 };
 
 int stream_header_bytes(const struct stream *s)
 {
-	return ETH_HLEN + (s->vlan ? 4 : 0) + (s->ip == 4 ? 20 : 40) + 8;
+	int tags = !!s->vlan + !!s->outer_vlan;
+
+	return ETH_HLEN + 4 * tags + (s->ip == 4 ? 20 : 40) + 8;
 }
 
 int streams_read(const json_t *array, struct stream *streams)
@@ -54,7 +81,17 @@ int streams_read(const json_t *array, struct stream *streams)
 	for (i = 0; i < json_array_size(array); i++) {
 		snprintf(where, sizeof(where), "streams[%zu]", i);
 		streams[i] = (struct stream){
-			.ip = 4, .udp_src = 10000, .udp_dst = 20000, .flows = 1
+			.burst = 1,
+			.ip = 4,
+			.udp_src = 10000,
+			.udp_dst = 20000,
+			.src_addresses = 1,
+			.dst_addresses = 1,
+			.src_step = 1,
+			.dst_step = 1,
+			.flows = 1,
+			.zipf_exponent = 1,
+			.flow_seed = 1,
 		};
 		err = fields_read(json_array_get(array, i), where,
 				  stream_fields, ARRAY_SIZE(stream_fields),
@@ -63,6 +100,37 @@ int streams_read(const json_t *array, struct stream *streams)
 			return err;
 	}
 	return i;
+}
+
+static int check_range(const char *where, const char *key,
+		       struct gen_range range, int family, const char *next)
+{
+	unsigned char address[16];
+	__u64 last = range.first;
+
+	if (*next && inet_pton(family, next, address) != 1)
+		return bad_value(where, key[0] == 's' ? "src_next" : "dst_next",
+				 family == AF_INET ? "must be an IPv4 address" :
+						     "must be an IPv6 address");
+	last = (__u32)(range.first + range.jump);
+	last += (range.count - 1ULL) * range.step;
+	if (range.count > 1 && last > (1ULL << 32))
+		return bad_value(where, key,
+				 "the last of them exceeds 32 bits: fewer");
+	return 0;
+}
+
+/* Addresses and ports tell flows apart. */
+static int check_flows(const struct stream *s, const char *where)
+{
+	long long pairs = s->src_addresses * s->dst_addresses;
+	long long ports = (s->flows + pairs - 1) / pairs;
+
+	if (s->udp_src + ports - 1 > 65535)
+		return bad_value(
+			where, "flows",
+			"udp_src + flows / (src_addresses x dst_addresses) - 1 exceeds 65535");
+	return 0;
 }
 
 static int check_addresses(const struct stream *s, const char *where)
@@ -80,9 +148,36 @@ static int check_addresses(const struct stream *s, const char *where)
 		return bad_value(where, "dst_ip",
 				 s->ip == 4 ? "must be an IPv4 address" :
 					      "must be an IPv6 address");
-	if (s->udp_src + s->flows - 1 > 65535)
-		return bad_value(where, "flows",
-				 "udp_src + flows - 1 exceeds 65535");
+	return check_range(where, "src_addresses", stream_sources(s), family, s->src_next) ?:
+		       check_range(where, "dst_addresses", stream_targets(s), family, s->dst_next) ?:
+		       check_flows(s, where);
+}
+
+static int check_departures(const struct stream *s, const char *where)
+{
+	const char *key = s->burst > 1 ? "burst" : "departures";
+
+	if (s->burst == 1 && s->departures == DEPARTURES_PACED)
+		return 0;
+	if (s->burst > 1 && s->departures == DEPARTURES_POISSON)
+		return bad_value(where, key, "needs departures \"paced\"");
+	if (!s->pps)
+		return bad_value(where, key, "needs pps, the mean rate");
+	if (s->pps < 1)
+		return bad_value(where, key, "needs pps of 1 or more");
+	return 0;
+}
+
+static int check_tags(const struct stream *s, const char *where)
+{
+	if (s->vlan)
+		return 0;
+	if (s->outer_vlan)
+		return bad_value(where, "outer_vlan",
+				 "needs vlan, the tag behind it");
+	if (s->pcp || s->dei)
+		return bad_value(where, s->pcp ? "pcp" : "dei",
+				 "needs vlan, the tag that has it");
 	return 0;
 }
 
@@ -117,6 +212,8 @@ int stream_check(const struct stream *streams, int index,
 			return bad_value(where, "id", "is there twice");
 	if (s->start_ns >= timing->duration_s * 1e9)
 		return bad_value(where, "start_ns", "must be below duration_s");
-	return check_addresses(s, where) ?:
+	return check_addresses(s, where)	  ?:
+		       check_tags(s, where)	  ?:
+		       check_departures(s, where) ?:
 		       check_size(s, where, ifname, mtu, largest);
 }

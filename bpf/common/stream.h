@@ -3,11 +3,13 @@
 #ifndef XDPLAB_STREAM_H
 #define XDPLAB_STREAM_H
 
+#include <stdbool.h>
 #include <netinet/in.h>
 #include <jansson.h>
 #include "gen.h"
 
 enum stream_kind { STREAM_LATENCY, STREAM_LOAD };
+enum stream_departures { DEPARTURES_PACED, DEPARTURES_POISSON };
 
 struct stream {
 	long long id;
@@ -15,18 +17,35 @@ struct stream {
 	long long tx_port;
 	long long rx_port;
 	double pps; /* 0 = as fast as possible */
+	int departures;
+	long long burst; /* frames that leave together */
 	long long start_ns;
 	long long count;
 	long long frame_bytes; /* with FCS */
 	unsigned char src_mac[6];
 	unsigned char dst_mac[6];
-	long long vlan; /* 0 = untagged */
+	long long vlan;	      /* 0 = untagged */
+	long long outer_vlan; /* in front of it (802.1ad), 0 = none */
+	long long pcp;	      /* of both tags */
+	bool dei;
+	long long added_bytes; /* in front of it where it is received */
 	long long ip;
+	long long dscp;
 	char src_ip[INET6_ADDRSTRLEN];
 	char dst_ip[INET6_ADDRSTRLEN];
 	long long udp_src;
 	long long udp_dst;
+	/* further addresses: from *_next on (default: the next), *_step apart */
+	long long src_addresses;
+	long long dst_addresses;
+	char src_next[INET6_ADDRSTRLEN];
+	char dst_next[INET6_ADDRSTRLEN];
+	long long src_step;
+	long long dst_step;
 	long long flows;
+	int flow_choice; /* enum choice_kind */
+	double zipf_exponent;
+	long long flow_seed;
 };
 
 /* When streams run, and how they keep to their schedule. */
@@ -46,6 +65,32 @@ static inline int stream_kernel_bytes(const struct stream *s)
 {
 	return s->frame_bytes - 4;
 }
+
+/* Entries that the choice among a stream's flows has in a table. */
+static inline __u32 stream_columns(const struct stream *s)
+{
+	return s->flow_choice == CHOICE_ZIPF && s->flows > 1 ? s->flows : 0;
+}
+
+/* Of the first @count streams: where the entries of the next one begin. */
+static inline __u32 streams_columns(const struct stream *streams, int count)
+{
+	__u32 sum = 0;
+
+	while (count--)
+		sum += stream_columns(&streams[count]);
+	return sum;
+}
+
+/* How one of the streams chooses among its flows. */
+struct choice stream_choice(const struct stream *streams, int index);
+
+/* The table of @count streams, to be freed, or NULL. */
+struct choice_column *streams_choices(const struct stream *streams, int count);
+
+/* The range of a stream's sources or targets. */
+struct gen_range stream_sources(const struct stream *s);
+struct gen_range stream_targets(const struct stream *s);
 
 /*
  * Read an array of 1 to GEN_STREAMS streams.  Returns their number, or

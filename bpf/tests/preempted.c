@@ -99,7 +99,7 @@ int main(int argc, char **argv)
 				    .sa_flags = SA_SIGINFO };
 
 	rx_preempted = argc > 1 && atoi(argv[1]);
-	trial.streams[0].flows = 1;
+	trial.streams[0].choice.flows = 1;
 	sigaction(SIGTRAP, &action, NULL);
 	do {
 		step++;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """What leaves the sender: sizes, headers, checksums, flows, trailer."""
 
+import ipaddress
 import struct
 
 import pytest
@@ -37,6 +38,48 @@ STREAMS = [
     )
 ]
 
+#: Address 0 is the first, the others lie elsewhere and apart, as rules of a switch do; over a carry of both checksums.
+TARGETS = {"dst_ip": "10.0.255.254", "dst_addresses": 3, "dst_next": "10.255.255.240", "dst_step": 32}
+SOURCES = {"src_ip": "192.168.255.255", "src_addresses": 2}
+MORE = [
+    stream(id=n, pps=400.0) | more
+    for n, more in enumerate(
+        [
+            {"frame_bytes": 64, "flows": 60} | TARGETS | SOURCES,
+            {"frame_bytes": 75, "flows": 60, "udp_src": 60000, "dscp": 46} | TARGETS,
+            {"frame_bytes": 68, "flows": 4, "vlan": 9, "pcp": 5, "dei": True} | SOURCES,
+            {"frame_bytes": 72, "vlan": 4094, "outer_vlan": 77, "pcp": 7, "dscp": 63},
+            {"frame_bytes": 93, "flows": 6, "vlan": 1, "outer_vlan": 4094, "dei": True, "dscp": 41, "src_addresses": 3}
+            | V6,
+            {"frame_bytes": 1518, "flows": 100000, "dst_addresses": 100000, "vlan": 3, "outer_vlan": 2},
+        ]
+    )
+]
+
+
+def address_of(cfg, end, number):
+    first, following = cfg[f"{end}_ip"], cfg.get(f"{end}_next")
+    beyond = ipaddress.ip_address(following) if following else ipaddress.ip_address(first) + 1
+    return str(beyond + (number - 1) * cfg.get(f"{end}_step", 1)) if number else first
+
+
+def headers_of(cfg, flow):
+    """Targets in turns, then sources, then ports."""
+    rest, target = divmod(flow, cfg.get("dst_addresses", 1))
+    port, source = divmod(rest, cfg.get("src_addresses", 1))
+    return address_of(cfg, "src", source), address_of(cfg, "dst", target), cfg.get("udp_src", 10000) + port
+
+
+def tags_of(packet):
+    """(ethertype in front, identifier, priority, drop eligible) of each tag."""
+    found, layer = [], packet
+    while isinstance(layer.payload, scapy.Dot1Q | scapy.Dot1AD):
+        tag = layer.payload
+        word = int.from_bytes(bytes(tag)[:2], "big")
+        found.append((layer.type, word & 0xFFF, word >> 13, bool(word & 0x1000)))
+        layer = tag
+    return found
+
 
 def is_checksum_right(packet):
     """Scapy recomputes what is deleted."""
@@ -54,11 +97,13 @@ def check_frame(frame, cfg, position):
     assert len(frame) == cfg["frame_bytes"] - 4
     assert (packet.src, packet.dst) == (cfg["src_mac"], cfg["dst_mac"])
     assert (magic, ident, seq, epoch & 1) == (MAGIC, cfg["id"], position, 1)
-    assert (packet[scapy.Dot1Q].vlan if scapy.Dot1Q in packet else None) == cfg.get("vlan")
+    marks = cfg.get("pcp", 0), cfg.get("dei", False)
+    tags = [(0x88A8, cfg.get("outer_vlan"), *marks), (0x8100, cfg.get("vlan"), *marks)]
+    assert tags_of(packet) == [tag for tag in tags if tag[1]]
     ip = packet[scapy.IPv6 if cfg.get("ip") == 6 else scapy.IP]
-    assert (ip.src, ip.dst) == (cfg["src_ip"], cfg["dst_ip"])
+    assert (ip.tc if cfg.get("ip") == 6 else ip.tos) == cfg.get("dscp", 0) << 2
     udp = packet[scapy.UDP]
-    assert udp.sport == cfg.get("udp_src", 10000) + seq % cfg.get("flows", 1)
+    assert (ip.src, ip.dst, udp.sport) == headers_of(cfg, seq % cfg.get("flows", 1))
     assert udp.dport == cfg.get("udp_dst", 20000)
     payload = bytes(udp.payload)
     assert udp.len == 8 + len(payload)
@@ -67,18 +112,20 @@ def check_frame(frame, cfg, position):
 
 
 @pytest.mark.parametrize("sender", ["live", "xsk"])
-def test_formats(middle, tmp_path, sender):
+@pytest.mark.parametrize("streams", [STREAMS, MORE], ids=["one address", "tags and addresses"])
+def test_formats(middle, tmp_path, sender, streams):
     middle.exec("a", "ip", "link", "set", "a0", "mtu", "1504")
     ports = [middle.port("a0"), middle.port("c0")]
     with middle.forwarder(tmp_path, capture=1000) as report:
-        result = xdpgen(config(ports, *STREAMS, sender=sender))
+        result = xdpgen(config(ports, *streams, sender=sender))
     middle.exec("a", "ip", "link", "set", "a0", "mtu", "1500")
     assert result["sender"] == sender
-    for cfg, got in zip(STREAMS, result["streams"], strict=True):
-        assert counts(got) == clean(60), cfg
+    for cfg, got in zip(streams, result["streams"], strict=True):
+        sent = round(cfg["pps"] * 0.3)
+        assert counts(got) == clean(sent), cfg
         assert (got["latency"] is None) == (cfg["kind"] == "load")
         frames = report["captured"][str(cfg["id"])]
-        assert len(frames) == 60
+        assert len(frames) == sent
         for position, frame in enumerate(frames):
             check_frame(bytes.fromhex(frame), cfg, position)
 
@@ -87,7 +134,7 @@ def test_formats(middle, tmp_path, sender):
 def test_formats_reach_every_receiver(direct, receiver):
     """On a direct link, so that a VLAN tag is in the data for XDP."""
     ports = [direct.port("a0"), direct.port("c0", **receiver)]
-    streams = [s for s in STREAMS if s["frame_bytes"] <= 1518]
+    streams = [*(s for s in STREAMS if s["frame_bytes"] <= 1518), MORE[3] | {"id": 15, "pps": 200.0}]
     result = xdpgen(config(ports, *streams))
     assert [counts(got) for got in result["streams"]] == [clean(60)] * len(streams)
 

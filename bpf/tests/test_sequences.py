@@ -19,7 +19,8 @@ STEP = (1 << 30) + 64
 def test_a_lap_of_the_frames_sequence_in_xsk(tmp_path):
     program = tmp_path / "sequences"
     argv = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-fno-strict-aliasing", f"-I{BPF}/common", f"-I{BPF}/xsk"]
-    subprocess.run([*argv, "-o", program, SOURCE, BPF / "xsk" / "account.c"], check=True)
+    sources = [SOURCE, *(BPF / name for name in ("xsk/account.c", "common/choice.c", "common/stream_flows.c"))]
+    subprocess.run([*argv, "-o", program, *sources, "-lm"], check=True)
     # the last of the lap comes twice, the one before it late
     frames = [0, STEP, 2 * STEP, 3 * STEP, LAP - 1, LAP - 2, LAP - 1, LAP, LAP + 1, LAP + 4]
     told = subprocess.run([program, *map(str, frames)], check=True, capture_output=True, text=True).stdout

@@ -40,6 +40,8 @@ struct config {
 	int num_ports;
 	struct stream streams[GEN_STREAMS];
 	int num_streams;
+	struct choice_column *columns; /* of all streams, and one more */
+	__u32 num_columns;
 	struct gen_timing timing;
 	double drain_s;
 	long long batch; /* 0 = automatic */

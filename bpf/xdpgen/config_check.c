@@ -14,6 +14,9 @@
  */
 #define MAX_KERNEL_BYTES 3300
 
+/* A result of as many takes some 0.4 MB. */
+#define MAX_FLOW_FIGURES 10000
+
 static int find_port(struct port *port, const char *where)
 {
 	int ns, err;
@@ -76,6 +79,9 @@ static int check_stream(struct config *cfg, int index)
 	if (cfg->ports[s->rx_port].rx == RX_NONE)
 		return bad_value(where, "rx_port",
 				 "this port has rx \"none\": use xdp or tc");
+	if (cfg->flow_figures && s->flows > MAX_FLOW_FIGURES)
+		return bad_value(where, "flows",
+				 "10000 at the most with flow_figures");
 	port = &cfg->ports[s->tx_port];
 	return stream_check(cfg->streams, index, &cfg->timing, port->ifname,
 			    port->mtu, MAX_KERNEL_BYTES);

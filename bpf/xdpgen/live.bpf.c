@@ -13,6 +13,8 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+const volatile __u32 gaps[GEN_GAP_CELLS]; /* gen_gaps() */
+
 struct gen_thread gen;
 struct gen_stream streams[GEN_STREAMS];
 
@@ -32,6 +34,15 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } lateness SEC(".maps");
+
+/* Of streams whose flows are drawn by Zipf's law. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, __u32);
+	__type(value, struct choice_column);
+} choices SEC(".maps");
 
 /* Wakes the main thread when the last departure is done. */
 struct {
@@ -66,6 +77,24 @@ static __always_inline void account_late(void)
 	slot = bpf_map_lookup_elem(&lateness, &key);
 	if (slot)
 		(*slot)++;
+}
+
+/* The flow of the next frame. */
+static __always_inline __u32 next_flow(const struct gen_stream *s)
+{
+	const struct choice_column *column;
+	__u64 draw;
+	__u32 i, key;
+
+	if (s->choice.kind == CHOICE_TURNS)
+		return s->flow;
+	draw = choice_draw(s->choice.seed, s->seq);
+	i = choice_uniform(draw, s->choice.flows);
+	if (s->choice.kind == CHOICE_UNIFORM)
+		return i;
+	key = s->choice.first + i;
+	column = bpf_map_lookup_elem(&choices, &key);
+	return column ? choice_resolve(column, i, draw) : 0;
 }
 
 static __always_inline void tell_done(void)
@@ -126,7 +155,8 @@ int live_send(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	data = (__u8 *)(long)ctx->data;
-	sum = gen_write_head(s, data, (__u8 *)(long)ctx->data_end);
+	sum = gen_write_head(s, next_flow(s), data,
+			     (__u8 *)(long)ctx->data_end);
 	trailer = data + ((s->len - TRAILER_BYTES) & GEN_MAX_FRAME);
 	if (sum < 0 || trailer + TRAILER_BYTES > (__u8 *)(long)ctx->data_end) {
 		gen.errors++;
@@ -137,7 +167,7 @@ int live_send(struct xdp_md *ctx)
 	due = s->due_ns;
 	paced = s->paced;
 	trial = gen.stage == GEN_TRIAL;
-	gen_advance(&gen, s, now);
+	gen_advance(&gen, s, gaps, now);
 	choose_next();
 
 	/* top rate has no schedule: one look at the clock (20 ns) is enough */
@@ -185,7 +215,7 @@ int live_redirect_err(struct redirect_err_args *args)
 	streams[index].seq--;
 	/* as it was before that one: the sequence tells the flow */
 	if (!streams[index].flow)
-		streams[index].flow = streams[index].flows;
+		streams[index].flow = streams[index].choice.flows;
 	streams[index].flow--;
 	return 0;
 }

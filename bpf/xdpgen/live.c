@@ -8,7 +8,7 @@
 #include <linux/if_ether.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include "gen.h"
+#include "frames.h"
 #include "hdr_index.h"
 #include "tx_drops.h"
 #include "live.skel.h"
@@ -21,6 +21,8 @@ struct live_state {
 	struct tx_drops_bpf *drops; /* NULL: nobody looks */
 	void *lateness;
 	size_t lateness_bytes;
+	struct choice_column *choices;
+	size_t choices_bytes;
 	unsigned char frame[GEN_MAX_FRAME];
 };
 
@@ -68,6 +70,21 @@ static int map_lateness(struct sender *s, struct live_state *live)
 		return -errno;
 	}
 	s->lateness = live->lateness;
+	return 0;
+}
+
+static int map_choices(struct sender *s, struct live_state *live)
+{
+	live->choices_bytes =
+		(s->cfg->num_columns + 1) * sizeof(*live->choices);
+	live->choices =
+		mmap(NULL, live->choices_bytes, PROT_READ | PROT_WRITE,
+		     MAP_SHARED, bpf_map__fd(live->skel->maps.choices), 0);
+	if (live->choices == MAP_FAILED) {
+		live->choices = NULL;
+		return -errno;
+	}
+	memcpy(live->choices, s->cfg->columns, live->choices_bytes);
 	return 0;
 }
 
@@ -136,8 +153,11 @@ static int load(struct sender *s, struct live_state *live)
 	skel = live->skel = live_bpf__open();
 	if (!skel)
 		return -errno;
+	memcpy((void *)skel->rodata->gaps, gen_gaps(),
+	       sizeof(skel->rodata->gaps));
 	watch_cards(s, live);
 	err = bpf_map__set_max_entries(skel->maps.lateness, s->count * HDR_COUNTS) ?:
+		      bpf_map__set_max_entries(skel->maps.choices, s->cfg->num_columns + 1) ?:
 		      share_queues(live) ?:
 					   live_bpf__load(skel);
 	if (err)
@@ -150,7 +170,7 @@ static int load(struct sender *s, struct live_state *live)
 	/* a kernel without raw tracepoints: errors just stay uncounted */
 	skel->links.live_redirect_err =
 		bpf_program__attach(skel->progs.live_redirect_err);
-	return map_lateness(s, live);
+	return map_lateness(s, live) ?: map_choices(s, live);
 }
 
 static void live_close(struct sender *s)
@@ -161,6 +181,8 @@ static void live_close(struct sender *s)
 		return;
 	if (live->lateness)
 		munmap(live->lateness, live->lateness_bytes);
+	if (live->choices)
+		munmap(live->choices, live->choices_bytes);
 	tx_drops_bpf__destroy(live->drops);
 	live_bpf__destroy(live->skel);
 	free(live);
@@ -232,6 +254,7 @@ static int live_again(struct sender *s)
 	int i;
 
 	memset(live->lateness, 0, live->lateness_bytes);
+	memcpy(live->choices, s->cfg->columns, live->choices_bytes);
 	memset(skel->bss->redirect_errors, 0,
 	       sizeof(skel->bss->redirect_errors));
 	skel->bss->redirect_errno = 0;

@@ -37,6 +37,8 @@ const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
 const volatile __u8 rx_preempted; /* one frame by another of the same CPU */
 const volatile __u8 rx_by_flow;	  /* count each flow by itself, too */
 
+const volatile __u8 rx_draws; /* flows of a stream do not take turns */
+
 struct rx_trial trial;
 struct rx_gaps gaps[GEN_STREAMS];
 
@@ -78,6 +80,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct rx_flow);
 } by_flow SEC(".maps");
+
+/* Of streams whose flows are drawn by Zipf's law. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set before load */
+	__type(key, __u32);
+	__type(value, struct choice_column);
+} choices SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -165,17 +176,31 @@ static __always_inline enum arrival window_mark(__u32 slot, __u32 seq)
 	return RACE;
 }
 
+static __always_inline __u32 drawn_flow(const struct choice *c, __u32 seq)
+{
+	__u64 draw = choice_draw(c->seed, seq);
+	__u32 i = choice_uniform(draw, c->flows), key = c->first + i;
+	const struct choice_column *column;
+
+	if (c->kind == CHOICE_UNIFORM)
+		return i;
+	column = bpf_map_lookup_elem(&choices, &key);
+	return column ? choice_resolve(column, i, draw) : 0;
+}
+
 /*
- * Flows take turns, so the sequence tells the flow, whatever the switch has
- * done to addresses and ports.  Its number in the maps of flows.
+ * The sequence tells the flow, whatever the switch has done to addresses and
+ * ports.  Its number in the maps of flows.
  */
 static __always_inline __u32 flow_of(const struct rx_stream *s, __u32 seq)
 {
 	__u32 flow = s->first_flow;
 
-	if (s->flows > 1)
+	if (rx_draws && s->choice.kind != CHOICE_TURNS)
+		flow += drawn_flow(&s->choice, seq);
+	else if (s->choice.flows > 1)
 		flow += whole_seq(gaps[s->slot & (GEN_STREAMS - 1)].next, seq) %
-			s->flows;
+			s->choice.flows;
 	return flow;
 }
 
@@ -311,11 +336,13 @@ static __always_inline int is_ours(const __u8 *trailer)
 /*
  * The frame's length tells it from a lookalike.  A tag may have been moved
  * out of the data: by the stack before tc ingress, or by VLAN offload of a
- * forwarder that sends through the stack.
+ * forwarder that sends through the stack.  What the switch put in front of the
+ * frame is part of it, the trailer stays at its end.
  */
 static __always_inline int is_length(const struct rx_stream *s, __u32 len)
 {
-	return len == s->len || len + s->tag_bytes == s->len;
+	return len == s->len || len + s->tag_bytes == s->len ||
+	       len == s->len + s->added_bytes;
 }
 
 static __always_inline void count_port(int reflected)

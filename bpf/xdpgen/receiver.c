@@ -16,7 +16,7 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 {
 	int i;
 
-	r->wanted = (struct rx_room){};
+	r->wanted = (struct rx_room){ .choices = cfg->num_columns + 1 };
 	for (i = 0; i < GEN_STREAMS; i++)
 		r->table[i] = (struct rx_stream){ .slot = RX_NO_SLOT };
 	for (i = 0; i < cfg->num_streams; i++) {
@@ -27,8 +27,9 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 			continue;
 		entry->len = stream_kernel_bytes(s);
 		entry->tag_bytes = s->vlan ? 4 : 0;
+		entry->added_bytes = s->added_bytes;
 		entry->slot = r->wanted.slots++;
-		entry->flows = s->flows;
+		entry->choice = stream_choice(cfg->streams, i);
 		entry->first_flow = r->wanted.flows;
 		r->wanted.flows += s->flows;
 		entry->histogram = RX_NO_LATENCY;
@@ -66,9 +67,11 @@ static int load(struct receiver *r)
 	/* one NAPI is not run by two threads, preempted or not */
 	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
 	skel->rodata->rx_by_flow = r->by_flow;
+	skel->rodata->rx_draws = r->draws;
 	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * RX_WINDOW_WORDS) ?:
 		      bpf_map__set_max_entries(skel->maps.next_expected, r->room.flows) ?:
 		      bpf_map__set_max_entries(skel->maps.by_flow, r->by_flow ? r->room.flows : 1) ?:
+		      bpf_map__set_max_entries(skel->maps.choices, r->room.choices) ?:
 		      bpf_map__set_max_entries(skel->maps.latency,
 					       r->room.histograms * HDR_COUNTS);
 	return err ?: receiver_bpf__load(skel);
@@ -110,8 +113,9 @@ static int map_all(struct receiver *r)
 	return map_values(r->skel->maps.window, &r->values[RX_WINDOW]) ?:
 		       map_values(r->skel->maps.next_expected, &r->values[RX_NEXT_EXPECTED]) ?:
 		       map_values(r->skel->maps.by_flow, &r->values[RX_BY_FLOW]) ?:
-		       map_values(r->skel->maps.latency,
-				  &r->values[RX_LATENCY]);
+		       map_values(r->skel->maps.latency, &r->values[RX_LATENCY]) ?:
+		       map_values(r->skel->maps.choices,
+				  &r->values[RX_CHOICES]);
 }
 
 static int load_anew(struct receiver *r)
@@ -122,6 +126,7 @@ static int load_anew(struct receiver *r)
 		.slots = max(r->wanted.slots, 1),
 		.flows = max(r->wanted.flows, 1),
 		.histograms = max(r->wanted.histograms, 1),
+		.choices = r->wanted.choices,
 	};
 	r->skel = receiver_bpf__open();
 	if (!r->skel)
@@ -163,12 +168,23 @@ static int forget(struct receiver *r)
 	return 0;
 }
 
+static bool any_draws(const struct config *cfg)
+{
+	int i;
+
+	for (i = 0; i < cfg->num_streams; i++)
+		if (stream_choice(cfg->streams, i).kind != CHOICE_TURNS)
+			return true;
+	return false;
+}
+
 static bool fits(const struct receiver *r, const struct config *cfg)
 {
 	return r->wanted.slots <= r->room.slots &&
 	       r->wanted.flows <= r->room.flows &&
 	       r->wanted.histograms <= r->room.histograms &&
-	       r->by_flow == cfg->flow_figures;
+	       r->wanted.choices <= r->room.choices &&
+	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg);
 }
 
 static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
@@ -179,9 +195,12 @@ static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
 	if (r->skel && !fits(r, cfg))
 		receiver_close(r);
 	r->by_flow = cfg->flow_figures;
+	r->draws = any_draws(cfg);
 	err = r->skel ? forget(r) : load_anew(r);
 	if (err)
 		return err;
+	memcpy(r->values[RX_CHOICES].at, cfg->columns,
+	       r->wanted.choices * sizeof(*cfg->columns));
 	trial = &r->skel->bss->trial;
 	memcpy(trial->streams, r->table, sizeof(r->table));
 	trial->epoch = epoch;

@@ -12,6 +12,7 @@ struct rx_room {
 	int slots;
 	int flows;
 	int histograms;
+	int choices;
 };
 
 /* What programs write, as it is mapped here. */
@@ -20,6 +21,7 @@ enum rx_array {
 	RX_NEXT_EXPECTED,
 	RX_BY_FLOW,
 	RX_LATENCY,
+	RX_CHOICES,
 	RX_ARRAYS
 };
 
@@ -37,6 +39,7 @@ struct receiver {
 	struct rx_room wanted; /* by the trial */
 	struct rx_room room;   /* in the maps */
 	bool by_flow;
+	bool draws;
 	int cpus;
 };
 

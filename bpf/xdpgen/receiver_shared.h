@@ -21,11 +21,12 @@ enum rx_reflect {
 /* Per stream id. */
 struct rx_stream {
 	__u16 len;
-	__u8 slot;	/* RX_NO_SLOT: not received on this port */
-	__u8 histogram; /* RX_NO_LATENCY: load stream */
-	__u8 tag_bytes; /* 4 with a VLAN tag */
-	__u32 flows;
-	__u32 first_flow; /* of them, in the map of flows */
+	__u8 slot;	  /* RX_NO_SLOT: not received on this port */
+	__u8 histogram;	  /* RX_NO_LATENCY: load stream */
+	__u8 tag_bytes;	  /* 4 with a VLAN tag */
+	__u8 added_bytes; /* by the switch, in front of the frame */
+	__u32 first_flow; /* of its own, in the map of flows */
+	struct choice choice;
 };
 
 /* Constant while the programs are attached. */

@@ -84,29 +84,44 @@ static void add_flow(json_t *columns[], const struct rx_flow *flow, __u64 sent,
 			      timed ? integer(flow->max_ns) : json_null());
 }
 
-/*
- * A column for each figure with an entry for each flow, or null.  Flows take
- * turns, so @sent by all tells how many each was given.
- */
+/* The sequences that were sent tell how many frames each flow was given. */
+static __u64 *sent_by_flow(const struct choice *c,
+			   const struct choice_column *columns, __u64 sent)
+{
+	__u64 *by_flow = calloc(c->flows, sizeof(*by_flow)), i;
+
+	if (by_flow && c->kind == CHOICE_TURNS)
+		for (i = 0; i < c->flows; i++)
+			by_flow[i] = sent / c->flows + (i < sent % c->flows);
+	else if (by_flow)
+		for (i = 0; i < sent; i++)
+			by_flow[choice_flow(c, columns, i)]++;
+	return by_flow;
+}
+
+/* A column for each figure with an entry for each flow, or null. */
 static json_t *flow_figures(const struct receiver *r, const struct stream *cfg,
-			    __u64 sent)
+			    const struct choice *choice,
+			    const struct choice_column *choices, __u64 sent)
 {
 	static const char *const names[] = { "sent",   "received", "lost",
 					     "min_ns", "mean_ns",  "max_ns" };
 	const struct rx_flow *flows = receiver_flows(r, cfg->id);
 	json_t *columns[ARRAY_SIZE(names)], *json;
-	__u64 count = cfg->flows, i;
+	__u64 *by_flow, i;
 
-	if (!flows)
+	by_flow = flows ? sent_by_flow(choice, choices, sent) : NULL;
+	if (!by_flow)
 		return json_null();
 	json = json_object();
 	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		columns[i] = json_array();
 		json_object_set_new(json, names[i], columns[i]);
 	}
-	for (i = 0; i < count; i++)
-		add_flow(columns, &flows[i], sent / count + (i < sent % count),
+	for (i = 0; i < choice->flows; i++)
+		add_flow(columns, &flows[i], by_flow[i],
 			 cfg->kind == STREAM_LATENCY);
+	free(by_flow);
 	return json;
 }
 
@@ -145,7 +160,8 @@ static json_t *sender_stream_json(const struct run *run, const struct sender *s,
 			    sender_sees_drops(s, i) ? integer(dropped) :
 						      json_null());
 	json_object_set_new(json, "flow_figures",
-			    flow_figures(r, cfg, f.numbered));
+			    flow_figures(r, cfg, &s->streams[i].choice,
+					 run->cfg.columns, f.numbered));
 	return json;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <sys/random.h>
@@ -87,7 +88,8 @@ static bool same_senders(const struct config *a, const struct config *b)
 {
 	int i;
 
-	if (a->sender != b->sender || a->num_streams != b->num_streams)
+	if (a->sender != b->sender || a->num_streams != b->num_streams ||
+	    a->num_columns != streams_columns(b->streams, b->num_streams))
 		return false;
 	for (i = 0; i < a->num_streams; i++)
 		if (a->streams[i].tx_port != b->streams[i].tx_port)
@@ -123,7 +125,13 @@ int run_open(struct run *run, const struct config *cfg)
 		run_close(run);
 	else if (!again)
 		close_senders(run);
+	free(run->cfg.columns);
 	run->cfg = *cfg;
+	run->cfg.num_columns = streams_columns(cfg->streams, cfg->num_streams);
+	run->cfg.columns = streams_choices(cfg->streams, cfg->num_streams);
+	if (!run->cfg.columns)
+		err = fail(-ENOMEM, "cannot allocate: %u flows",
+			   run->cfg.num_columns);
 	run->error[0] = '\0';
 	/* frames of an earlier run that are still on their way do not count */
 	if (getrandom(&run->epoch, 1, 0) != 1)
@@ -148,6 +156,8 @@ void run_close(struct run *run)
 	close_senders(run);
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_close(&run->receivers[i]);
+	free(run->cfg.columns);
+	run->cfg.columns = NULL;
 }
 
 /* Each frame that was sent: duplicates do not make up for it. */

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include "frame.h"
+#include "frames.h"
 #include "hdr_index.h"
 #include "io.h"
 #include "sender.h"
@@ -145,8 +146,9 @@ static void send_frame(struct sender *s, struct io *io, __u32 pick, __u64 now)
 
 	io->ops->get(io, &frame, 1);
 	frame.len = g->len;
-	sum = gen_write_head(g, frame.data, frame.data + frame.len);
-	gen_advance(gen, g, now);
+	sum = gen_write_head(g, choice_flow(&g->choice, s->cfg->columns, seq),
+			     frame.data, frame.data + frame.len);
+	gen_advance(gen, g, gen_gaps(), now);
 	gen_choose(gen, s->streams);
 	if (paced)
 		while ((left = now_ns()) < due)

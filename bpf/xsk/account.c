@@ -19,6 +19,7 @@ int account_open(struct account *a, const struct stream *streams, int count,
 		if (!in)
 			return -ENOMEM;
 		in->stream = &streams[i];
+		in->choice = stream_choice(streams, i);
 		a->by_id[streams[i].id] = in;
 		in->next_of_flow =
 			calloc(streams[i].flows, sizeof(*in->next_of_flow));
@@ -57,10 +58,12 @@ static bool is_new(struct arrivals *in, __u64 seq)
 	return true;
 }
 
-/* RFC 4737: a later one of its flow has been here before it; flows take turns. */
-static void account_order(struct arrivals *in, __u64 seq)
+/* RFC 4737: a later one of its flow has been here before it. */
+static void account_order(const struct account *a, struct arrivals *in,
+			  __u64 seq)
 {
-	__u64 *next = &in->next_of_flow[seq % in->stream->flows];
+	__u64 *next =
+		&in->next_of_flow[choice_flow(&in->choice, a->choices, seq)];
 
 	if ((__s64)(seq - *next) < 0)
 		in->out_of_order++;
@@ -128,7 +131,7 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 		return got;
 	got.kind = ARRIVAL_COUNTED;
 	in->received++;
-	account_order(in, seq);
+	account_order(a, in, seq);
 	account_gap(in, seq, got.sent_ns);
 	if (in->stream->kind == STREAM_LATENCY)
 		distribution_add(&in->latency, now - got.sent_ns);

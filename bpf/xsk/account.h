@@ -15,6 +15,7 @@
 
 struct arrivals {
 	const struct stream *stream;
+	struct choice choice;
 	__u64 warmup;
 	__u64 received;
 	__u64 duplicated;
@@ -35,6 +36,7 @@ struct account {
 	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
 	__u64 since_ns; /* what was sent earlier is of another run */
 	struct arrivals *by_id[GEN_STREAMS];
+	const struct choice_column *choices; /* of all streams, or NULL */
 	__u64 other; /* frames that are not of these streams */
 };
 

@@ -77,11 +77,11 @@ static int send_batch(struct worker *w, __u64 now)
 	}
 	batch_begin(&p->traffic->in_flight, p->stage == GEN_WARMUP, g->seq, n);
 	for (i = 0; i < n; i++) {
-		__u64 left = traffic_write(g, &frames[i], epoch, g->seq, 0);
+		__u64 left = traffic_write(p->traffic, g, &frames[i], epoch,
+					   g->seq, 0);
 
 		PROBE3(sent, g->id, g->seq, left);
 		g->seq++;
-		g->flow = g->flow + 1 < g->flows ? g->flow + 1 : 0;
 	}
 	io->ops->tx(io, frames, n);
 	g->sent[p->stage] += n;

@@ -98,8 +98,8 @@ static int send_one(struct worker *w, __u32 pick, __u64 now)
 		return io_kick(io); /* late, then, or skipped */
 	}
 	io->ops->get(io, &frame, 1);
-	left = traffic_write(g, &frame, epoch, seq, paced ? due : 0);
-	gen_advance(gen, g, now);
+	left = traffic_write(t, g, &frame, epoch, seq, paced ? due : 0);
+	gen_advance(gen, g, gen_gaps(), now);
 	gen_choose(gen, t->streams);
 	io->ops->tx(io, &frame, 1);
 	io->unkicked++;

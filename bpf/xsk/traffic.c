@@ -26,10 +26,12 @@ struct traffic *traffic_open(const struct options *o)
 		t->index[i] = i;
 	gen_init(&t->gen, t->streams, o->streams, t->index, o->num_streams,
 		 &o->timing, epoch);
+	t->choices = streams_choices(o->streams, o->num_streams);
 	t->lateness = calloc(o->num_streams, sizeof(*t->lateness));
 	err = account_open(&t->account, o->streams, o->num_streams, epoch,
 			   now_ns());
-	if (!t->lateness || err)
+	t->account.choices = t->choices;
+	if (!t->lateness || !t->choices || err)
 		goto out_memory;
 	if (!samples_open(&t->samples, o->samples, o->samples_max))
 		return t;
@@ -47,11 +49,12 @@ void traffic_close(struct traffic *t)
 	samples_close(&t->samples);
 	account_close(&t->account);
 	free(t->lateness);
+	free(t->choices);
 	free(t);
 }
 
-__u64 traffic_write(struct gen_stream *g, struct frame *f, __u8 epoch,
-		    __u32 seq, __u64 due)
+__u64 traffic_write(const struct traffic *t, struct gen_stream *g,
+		    struct frame *f, __u8 epoch, __u32 seq, __u64 due)
 {
 	__u16 id_word = gen_id_word(g->id, epoch);
 	__u64 now;
@@ -60,7 +63,8 @@ __u64 traffic_write(struct gen_stream *g, struct frame *f, __u8 epoch,
 	/* the chunk may have held somebody else's frame */
 	if (g->len > GEN_TEMPLATE)
 		memset(f->data + GEN_TEMPLATE, 0, g->len - GEN_TEMPLATE);
-	sum = gen_write_head(g, f->data, f->data + g->len);
+	sum = gen_write_head(g, choice_flow(&g->choice, t->choices, seq),
+			     f->data, f->data + g->len);
 	f->len = g->len;
 	do
 		now = now_ns();

@@ -12,6 +12,7 @@
 struct traffic {
 	struct gen_thread gen;
 	struct gen_stream streams[GEN_STREAMS];
+	struct choice_column *choices;
 	int index[GEN_STREAMS];
 	struct distribution *lateness; /* per stream; probe */
 	struct account account;
@@ -30,8 +31,8 @@ void traffic_close(struct traffic *t);
  * Write frame @seq of a stream; the last thing is the departure time.
  * Returns that time.  @due: wait for it (0 = leave at once).
  */
-__u64 traffic_write(struct gen_stream *g, struct frame *f, __u8 epoch,
-		    __u32 seq, __u64 due);
+__u64 traffic_write(const struct traffic *t, struct gen_stream *g,
+		    struct frame *f, __u8 epoch, __u32 seq, __u64 due);
 
 /* Take what has arrived at @io.  Returns how many frames, or -errno. */
 int traffic_receive(struct traffic *t, struct io *io);

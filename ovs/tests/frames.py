@@ -84,10 +84,11 @@ def wait_readable(wires: Sequence[Wire], timeout_s: float) -> None:
 
 
 @contextmanager
-def ports(prefix: str, count: int) -> Iterator[tuple[str, list[Wire]]]:
+def ports(prefix: str, count: int, queues: int = 1) -> Iterator[tuple[str, list[Wire]]]:
     """Namespace with the ports d0, d1 ... of a switch, and their far ends t0, t1 ...; nothing else sends there.
 
-    The far ends keep NAPI (by GRO), without which the kernel takes no frame that XDP redirects to a veth.
+    The far ends keep NAPI (by GRO), without which the kernel takes no frame that XDP redirects to a veth. With more
+    than one of the ports' `queues` they send to two of them, by flow.
     """
     switch, tester = f"{prefix}-d", f"{prefix}-t"
     wires: list[Wire] = []
@@ -98,8 +99,11 @@ def ports(prefix: str, count: int) -> Iterator[tuple[str, list[Wire]]]:
                 run("ip", "netns", "exec", name, "sysctl", "-qw", f"net.ipv6.conf.{which}.disable_ipv6=1")
         for index in range(count):
             near, far = ["name", f"d{index}", "netns", switch], ["name", f"t{index}", "netns", tester]
-            one = ["numtxqueues", "1", "numrxqueues", "1"]
-            run("ip", "link", "add", *far, *one, "type", "veth", "peer", *near, *one)
+            many = [["numtxqueues", str(number), "numrxqueues", str(number)] for number in (min(queues, 2), queues)]
+            run("ip", "link", "add", *far, *many[0], "type", "veth", "peer", *near, *many[1])
+            for number, name, link in ((queues, switch, f"d{index}"), (min(queues, 2), tester, f"t{index}")):
+                if queues > 1:
+                    run("ip", "netns", "exec", name, "ethtool", "-L", link, "rx", str(number), "tx", str(number))
             for name, link in ((tester, f"t{index}"), (switch, f"d{index}")):
                 run("ip", "netns", "exec", name, "ethtool", "-K", link, "tx", "off", "txvlan", "off", "gro", "on")
                 run("ip", "-n", name, "link", "set", link, "arp", "off", "up")

@@ -229,7 +229,7 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
             raise StormError(f"left after the end: {'; '.join(left)}")
         judge = whole.judge
         looks = f"{whole.checks[True]} of {whole.checks.total()} looks saw offloaded frames"
-        frames = f"{traffic.sent} frames sent, {judge.judged} judged, {judge.overtaken} overtaken"
+        frames = f"{traffic.sent} frames sent, {judge.judged.total()} judged, {judge.overtaken} overtaken"
         return f"{dict(whole.kinds)}, {looks}, {frames}"
 
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 
 from lab import PORTS, Switch
-from storm_traffic import FIRST_PORT
+from storm_traffic import FIRST_PORT, Named
 
 FLOWS = 16  # by each port
 #: How a flow is matched, so that there are several masks.
@@ -28,13 +28,13 @@ class Rules:
         self.plant = plant
         self.random = random.Random(seed)  # noqa: S311 (a test)
         self.switch = switch
-        self.named: dict[tuple[int, int], int | None] = {}
+        self.named: dict[tuple[int, int], Named] = {}
         self.texts: dict[tuple[int, int], str] = {}
         self.forget()
 
     def forget(self) -> None:
         """The table is empty, as after a start."""
-        self.named = {(port, flow): None for port in range(len(PORTS)) for flow in range(FLOWS)}
+        self.named = {(port, flow): Named() for port in range(len(PORTS)) for flow in range(FLOWS)}
         self.texts = {}
 
     def _match(self, entry: tuple[int, int]) -> str:
@@ -42,7 +42,7 @@ class Rules:
         return f"priority=10,in_port={entry[0] + 1},{how.format(tp=FIRST_PORT + entry[1])}"
 
     def _name(self, entry: tuple[int, int], out: int | None) -> None:
-        self.named[entry] = out
+        self.named[entry] = Named() if out is None else Named(frozenset({out}))
         # in_port: OpenFlow gives no frame back by `output` of the port that it came from
         port = "in_port" if out == entry[0] else f"output:{out + 1}" if out is not None else ""
         does = f"{self.random.choice(BEFORE)}{port}" if port else "drop"
@@ -54,7 +54,7 @@ class Rules:
         entry = self.random.choice(list(self.named))
         if entry in self.texts and self.random.random() < 0.25:
             del self.texts[entry]
-            self.named[entry] = None
+            self.named[entry] = Named()
             self.switch.ofctl("del-flows", "--strict", self._match(entry))
             return f"flow {entry} deleted"
         self._name(entry, self.random.choice((0, 1, 0, 1, None)))

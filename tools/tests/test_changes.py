@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Method `changes` on simulated boxes: what a change costs; changes that fail, do not happen, miss the traffic."""
 
+import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.ovs_changes import no_further_queue
 from xdplab.methods.changes import WITHOUT, carry_out
 from xdplab.methods.changes.figures import repetition_figures
 from xdplab.model import PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
@@ -141,6 +143,17 @@ def test_the_suites_own_part_of_a_restart_is_not_the_forwarders() -> None:
     assert (found.values["gap_us"], found.values["blocked_us"]) == pytest.approx((250_000.0, 250_000.0))
 
 
+def test_nothing_is_said_of_the_time_in_which_the_tester_stood_still() -> None:
+    """With no frame lost a gap is below the longest time between two frames that were sent."""
+    found = [repetition_figures(changed("hit-rule", longest_gap_ns=1)), repetition_figures(changed("hit-rule"))]
+    record = changed("hit-rule")
+    assert record.result is not None
+    stood = record.model_copy(update={"result": record.result.model_copy(update={"longest_gap_ns": 20_000_000})})
+    found.append(repetition_figures(stood))
+    assert [one.values["gap_us"] for one in found] == pytest.approx([100.0, 100.0, 20_000.0])
+    assert {one.limited_by["gap_us"] for one in found} == {"below-minimum"}
+
+
 def test_what_a_change_costs_is_told_for_one_of_several() -> None:
     steps = {"installed": {"count": 4000, "s": 0.1}, "removed": {"count": 4000, "s": 0.05}}
     found = repetition_figures(changed("rules", 400, {"rounds": 4, "steps": steps}, longest_gap_ns=20_000_000))
@@ -195,6 +208,17 @@ def test_a_change_that_misses_the_traffic_is_made_again_and_then_told(monkeypatc
     takes_s["s"] = 0.0
     found = carry_out.with_change(session, asked.model_copy(update={"duration_s": 1.0}), "port-added", 1)
     assert found.figures["steps"] == {"added": {"count": 1, "s": pytest.approx(0.0, abs=1.0)}}
+
+
+@pytest.mark.parametrize(
+    ("queues", "why"), [(2, None), (1, "port b0 has 1 receive queue; `queues` of the testbed file adds some")]
+)
+def test_a_queue_is_added_where_the_port_has_one_more_in_its_namespace(queues: int, why: str | None) -> None:
+    """Files below /sys are those of this process's namespace: what is there is asked of netlink."""
+    told = SimpleNamespace(stdout=json.dumps([{"ifname": "b0", "num_rx_queues": queues}]))
+    host = SimpleNamespace(run=lambda argv: told)
+    dut: Any = SimpleNamespace(host=host, ports=[SimpleNamespace(ifname="b0")])
+    assert no_further_queue(dut, 1) == (why and f"change queue-added: {why}")
 
 
 def test_rules_in_openflow_are_what_the_specification_says() -> None:

@@ -222,7 +222,9 @@ def _of_ovs(point: Point) -> bool:
     return point.forwarder.name == "ovs-afxdp"
 
 
-@pytest.mark.parametrize("study", ["ovs-offload-flows", "ovs-offload-masks", "ovs-offload-misses", "ovs-offload"])
+@pytest.mark.parametrize(
+    "study", [*(f"ovs-offload-{name}" for name in ("flows", "latency", "masks", "misses")), "ovs-offload"]
+)
 def test_the_studies_are_bounded_in_time(study: str) -> None:
     """Minutes of traffic; half of the time of a run is for daemons that start and stop."""
     made = app.prepare(app.read_study(project_root() / "suites" / "studies" / f"{study}.yaml")).plan

@@ -4,6 +4,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -84,8 +85,9 @@ def test_the_tag_that_the_kernel_took_out_is_put_back(modules: SimpleNamespace) 
 
 
 def test_a_frame_astray_or_twice_is_seen_and_only_when_it_is_certain(modules: SimpleNamespace) -> None:
-    arrival = modules.storm_traffic.Arrival
-    named = {(0, 1): 1, (0, 2): None}
+    traffic = modules.storm_traffic
+    arrival = partial(traffic.Arrival, shape=traffic.Shape())
+    named = {(0, 1): traffic.Named(frozenset({1})), (0, 2): traffic.Named()}
     cases = [
         ("right", arrival(1, (0, 1), 1, 150, 160), 0),
         ("by another port", arrival(0, (0, 1), 2, 150, 160), 1),
@@ -107,5 +109,45 @@ def test_a_frame_astray_or_twice_is_seen_and_only_when_it_is_certain(modules: Si
 def test_a_frame_that_a_later_one_of_its_flow_overtook_is_counted(modules: SimpleNamespace) -> None:
     judge = modules.storm_traffic.Judge()
     for number, flow in ((5, 1), (9, 1), (7, 1), (6, 2), (8, 1)):
-        judge.judge([modules.storm_traffic.Arrival(1, (0, flow), number, 150, 160)], None, {})
+        shape = modules.storm_traffic.Shape()
+        judge.judge([modules.storm_traffic.Arrival(1, (0, flow), number, 150, 160, shape)], None, {})
     assert (judge.overtaken, judge.wrong) == (2, [])
+
+
+def test_a_frame_may_leave_by_all_ports_that_are_named_and_by_no_more_at_once(modules: SimpleNamespace) -> None:
+    traffic = modules.storm_traffic
+    arrival = partial(traffic.Arrival, entry=(0, 1), sent_ns=150, got_ns=160, shape=traffic.Shape())
+    for most, wrong in ((2, 0), (1, 1)):  # a group of all, or one that selects
+        judge = traffic.Judge(most=3)
+        named = {(0, 1): traffic.Named(frozenset({1, 2}), most)}
+        judge.judge([arrival(1, number=1), arrival(2, number=1), arrival(2, number=2)], 100, named)
+        assert len(judge.wrong) == wrong
+    judge.judge([arrival(1, number=3)], 100, {(0, 1): traffic.Named(frozenset({1}), 1, traffic.Shape(ttl=5))})
+    assert "should look like" in judge.wrong[-1]
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_frame_that_is_damaged_anywhere_behind_its_addresses_is_seen(modules: SimpleNamespace, tagged: bool) -> None:
+    traffic = modules.storm_traffic
+    number, size = 77, 40
+    head = traffic.headers(3, size, tagged)
+    stamp = traffic.STAMP.pack(traffic.MARK, 0, 3, number, 1)
+    whole = head + stamp + traffic.filler(number, size)
+    assert traffic.look(whole, len(head)) == traffic.Shape(tags=(traffic.TAG,) if tagged else ())
+    tag = {14, 15} if tagged else set()  # another tag is another shape
+    for at in (*range(12, len(head)), *range(len(head) + len(stamp), len(whole))):
+        damaged = whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]
+        seen = traffic.look(damaged, len(head))
+        assert isinstance(seen, str) != (at in tag), at
+    assert isinstance(traffic.look(whole[:-1], len(head)), str)
+
+
+def test_source_nat_may_take_another_port(modules: SimpleNamespace) -> None:
+    traffic = modules.storm_traffic
+    head = bytearray(traffic.headers(3))
+    stamp = traffic.STAMP.pack(traffic.MARK, 0, 3, 77, 1)
+    head[34:36] = b"\x10\x10"
+    assert isinstance(traffic.look(bytes(head) + stamp, len(head)), str)
+    head[24:26], head[26:30] = b"\0\0", b"\x0a\x4d\x09\x09"
+    head[24:26] = modules.diff_packets.checksum(bytes(head[14:34])).to_bytes(2, "big")
+    assert traffic.look(bytes(head) + stamp, len(head)) == traffic.Shape(src=b"\x0a\x4d\x09\x09")

@@ -23,7 +23,10 @@ def headers(draw: st.DrawFn) -> Headers:
     address = v4 if version == 4 else v6
     vlan = draw(st.none() | st.integers(1, 4094))
     addresses = draw(address), draw(address)
-    return Headers(draw(macs), draw(macs), *addresses, draw(ports), draw(ports), version, vlan, draw(vxlans))
+    outer, marks = (draw(st.none() | st.integers(1, 4094)), draw(st.integers(0, 7))) if vlan else (None, 0)
+    dei = bool(vlan) and draw(st.booleans())
+    fixed = draw(macs), draw(macs), *addresses, draw(ports), draw(ports), version, vlan, draw(vxlans)
+    return Headers(*fixed, outer, marks, dei, draw(st.integers(0, 63)))
 
 
 def ones_complement(data: bytes) -> int:

@@ -2,30 +2,36 @@
 """Pipelines as text, as plans, as tables; what the proof says of frames that come out wrong; the answer by work."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path as FilePath
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 from lab import studies
 from lab.claims import LATENCY, measured
 from lab.records import point, run_record
 from pydantic import TypeAdapter, ValidationError
+from scapy.layers.l2 import Ether
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders import work
 from xdplab.forwarders.base import Dut
+from xdplab.forwarders.linux_router import LinuxRouter, RouterOptions, _rules
 from xdplab.forwarders.ovs_options import OvsOptions
 from xdplab.forwarders.ovs_pipelines import rule_hits, tables
-from xdplab.model import CpuLayout, InputError, Path, Pipeline, PointFailed, StreamSpec, Unsupported
+from xdplab.model import CpuLayout, InputError, Path, Pipeline, Point, PointFailed, StreamSpec, Unsupported
 from xdplab.model.pipeline import KINDS, PipelineText
 from xdplab.runner import make_plan
-from xdplab.runner.work_proof import Frame, WorkProof, _exchange
+from xdplab.runner.frame_exchange import Frame, exchange, in_tunnel, settled
+from xdplab.runner.plan import _check_pipeline
+from xdplab.runner.work_proof import WorkProof
 from xdplab.testbed import TesterPorts
 from xdplab.testers import make_tester
 from xdplab.testers.headers import headers_of
 
+POINT: dict[str, Any] = {"forwarder": "ovs-afxdp", "path": "through", "knobs": {}, "traffic": {}}
 TEXT: TypeAdapter[Pipeline] = TypeAdapter(PipelineText)
 
 
@@ -81,6 +87,7 @@ def test_each_pipeline_is_a_point_and_the_one_that_always_was_keeps_its_id() -> 
         ("route:10", {"traffic": {"ip": 6}}, "traffic.ip: 6"),
         ("vlan", {"traffic": {"vlan": 5}}, "traffic.vlan"),
         ("acl:5", {"path": "hairpin"}, "path hairpin: its frames come back by themselves"),
+        ("vxlan", {"traffic": {"bidirectional": True}}, "traffic.bidirectional: the other side cannot begin"),
     ],
 )
 def test_traffic_that_does_not_fit_is_refused_before_anything_runs(
@@ -131,13 +138,34 @@ def test_open_vswitch_is_told_every_pipeline(kind: str) -> None:
     marked = [rule for rule in made.flows if "cookie=1," in rule or "cookie=2," in rule]
     expected = {"cross": 0, "conntrack": 3, "nat": 3}
     assert len(marked) == expected.get(kind, 2)
-    assert len(made.flows) == {"route": 15, "acl": 18 + 3, "conntrack": 7, "nat": 7}.get(kind, 2)
+    assert len(made.flows) == {"route": 15, "acl": 18 + 3, "vxlan": 4, "conntrack": 7, "nat": 7}.get(kind, 2)
     assert (len(made.groups), len(made.meters)) == (2 * (kind == "group"), int(kind == "meter"))
 
 
 def test_options_that_make_other_rules_are_not_dropped_in_silence() -> None:
     with pytest.raises(Unsupported, match="rules=flows: these are rules of pipeline cross, not of nat"):
         tables(dut("nat"), ("p0", "p1"), OvsOptions(rules="flows"))
+
+
+@pytest.mark.parametrize(("kind", "adds"), [("route", "ip protocol udp"), ("conntrack", "ct state established")])
+def test_a_flowtable_is_over_both_ports_and_takes_connections(kind: str, adds: str) -> None:
+    asked = dut(kind)
+    rules = "\n".join(_rules(asked, *work.sides(asked), flowtable=True))
+    assert 'devices = { "b0", "b1" }' in rules
+    assert f"{adds} flow add @known" in rules
+    assert "flow" not in "\n".join(_rules(asked, *work.sides(asked), flowtable=False))
+
+
+def test_a_kernel_without_flowtables_says_so_and_one_that_takes_none_too() -> None:
+    asked = dut("conntrack")
+    done = SimpleNamespace(returncode=1, complaint="Error: Could not process rule")
+    host: Any = SimpleNamespace(run=lambda argv, **_: done)
+    router = LinuxRouter(RouterOptions(flowtable=True))
+    there = replace(asked, host=host, ports=tuple(SimpleNamespace(lasting=False) for _ in asked.ports))  # type: ignore[misc]
+    assert (router.supported(there) or "").startswith("flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW")
+    assert "meets no access list" in (router.supported(replace(there, pipeline=dut("acl:5").pipeline)) or "")
+    router._dut = there
+    assert "not in force" in (router.ineffective() or "")
 
 
 def test_rules_are_counted_by_their_cookie() -> None:
@@ -190,13 +218,77 @@ GOOD, BAD = (Frame("a frame", 0, bytes(100), {1: (b"\1" * 100,)}), Frame("a stra
 def test_a_frame_that_comes_out_wrong_is_told_of(
     table: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xdplab.runner.work_proof._ANSWER_S", 0.05)
+    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 0.05)
     switch = Switch(table)
     if not why:
-        assert _exchange(switch.probes, [BAD, GOOD], Pipeline()) == [(1, b"\1" * 100)]
+        assert exchange(switch.probes, [BAD, GOOD], Pipeline()) == [(1, b"\1" * 100)]
         return
     with pytest.raises(PointFailed, match=why):
-        _exchange(switch.probes, [BAD, GOOD], Pipeline())
+        exchange(switch.probes, [BAD, GOOD], Pipeline())
+
+
+def test_a_tunnel_leaves_less_room_for_a_frame_and_not_every_tester_sees_into_it() -> None:
+    tester = make_tester("fake")
+    make_plan(studies.study(pipeline="vxlan", traffic={"frame_bytes": 1468}), studies.a_testbed(), tester)
+    with pytest.raises(InputError, match=r"1469 does not fit: .* to 1468 bytes .*, of which VXLAN takes 50"):
+        make_plan(studies.study(pipeline="vxlan", traffic={"frame_bytes": 1469}), studies.a_testbed(), tester)
+    fake = SimpleNamespace(name="trex", knows_tunnelled=False)
+    point = Point.model_validate({**POINT, "pipeline": "vxlan"})
+    with pytest.raises(InputError, match="pipeline vxlan: tester trex does not know its frames in a tunnel"):
+        _check_pipeline(point, cast("Any", fake))
+
+
+OUTER = ("02:00:00:00:00:01", "02:00:00:00:00:03", "198.19.255.254", "198.19.255.253")
+
+
+@pytest.mark.parametrize(
+    ("changes", "same"),
+    [
+        ({"UDP": {"sport": 61000}}, True),
+        ({"UDP": {"sport": 61000, "chksum": None}}, True),
+        ({"IP": {"ttl": 254, "id": 7, "flags": 0}}, True),
+        ({"UDP": {"chksum": 5}}, False),
+        ({"UDP": {"len": 9}}, False),
+        ({"IP": {"chksum": 5}}, False),
+        ({"IP": {"flags": "MF"}}, False),
+        ({"IP": {"tos": 4}}, False),
+        ({"IP": {"dst": "198.19.255.252"}}, False),
+        ({"VXLAN": {"vni": work.VNI + 1}}, False),
+        ({"VXLAN": {"flags": 0}}, False),
+        ({"Ether": {"src": "02:00:00:00:00:09"}}, False),
+    ],
+)
+def test_of_a_tunnel_only_what_its_sender_may_choose_may_differ(changes: dict[str, Any], same: bool) -> None:
+    inner = WorkProof(dut("vxlan"))._udp(*work.sides(dut("vxlan")))
+    right = in_tunnel(inner, *OUTER, work.VNI)
+    packet = right.copy()
+    for layer, fields in changes.items():
+        for name, value in fields.items():
+            setattr(packet[layer], name, value)
+    assert settled(bytes(right)) == bytes(right)
+    assert (settled(bytes(packet)) == bytes(right)) is same
+
+
+@pytest.mark.parametrize(
+    ("checksum", "why"), [(None, ""), (7, "a new connection sent on side 0: it came out on side 1")]
+)
+def test_a_translation_may_choose_the_port_but_no_checksum(
+    checksum: int | None, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 0.05)
+    proof = WorkProof(dut("nat"))
+    seen: list[tuple[int, bytes]] = []
+    rounds: Iterator[list[Frame]] = proof._rounds(seen)
+    first = next(rounds)
+    out = Ether(first[0].out[1][0])
+    out["UDP"].sport, out["UDP"].chksum = 1024, checksum
+    switch = Switch({first[0].data.hex(): [(1, bytes(out).hex())]})
+    if why:
+        with pytest.raises(PointFailed, match=why):
+            exchange(switch.probes, first, proof._pipeline, proof._settled)
+        return
+    seen[:] = exchange(switch.probes, first, proof._pipeline, proof._settled)
+    assert Ether(next(rounds)[-1].data)["UDP"].dport == 1024
 
 
 def test_a_group_that_takes_one_bucket_only_fails() -> None:

@@ -115,6 +115,22 @@ def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [("", "frames copied; none damaged, twice or astray, none lost"), ("damage", "damaged: its UDP header is")],
+)
+def test_a_storm_of_pipeline_changes_finds_what_is_planted_and_nothing_else(plant: str, words: str) -> None:
+    """Some of what `ovs/README.md` gives the command for."""
+    patched()
+    storm = project_root() / "ovs" / "tests" / "pipeline_storm.py"
+    build = Path(find_build("patched", STOCK_DAEMON).vswitchd).parent
+    argv = [sys.executable, str(storm), "--build", str(build), "--changes", "12", "--pause", "0.05"]
+    done = subprocess.run([*argv, *(["--plant", plant] if plant else [])], capture_output=True, text=True, check=False)
+    assert done.returncode == (1 if plant else 0), done.stderr
+    assert words in (done.stderr if plant else done.stdout)
+
+
+@pytest.mark.timeout(120)
 def test_what_a_change_of_one_option_loses_is_counted_to_the_frame() -> None:
     """At 1,000 frames a second the rings bridge a quarter of a second of a loaded machine; a new socket does not."""
     patched()

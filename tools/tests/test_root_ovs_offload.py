@@ -124,6 +124,20 @@ def test_new_flows_are_installed_with_and_without_offload() -> None:
     assert all(value > 0 for name, found in rows.items() for value in found if name != "lost")
 
 
+def test_the_cost_of_a_miss_is_told_for_each_number_of_masks() -> None:
+    done = run("miss_cost.py", "--build", folder(OFFLOADING), "--frames", "1000", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    rows = {words[0]: float(words[1]) for words in map(str.split, done.stdout.splitlines()[1:])}
+    assert list(rows) == ["without", "0", "1", "8", "64"]
+    assert all(value > 0 for value in rows.values())
+
+
+def test_a_miss_costs_nothing_where_there_is_no_flow_table() -> None:
+    done = run("miss_cost.py", "--build", folder("patched"), "--frames", "1000", "--repetitions", "1")
+    assert done.returncode == 2
+    assert "this build has no flows in XDP" in done.stderr
+
+
 def test_a_build_that_offloads_nothing_does_not_pass() -> None:
     done = run("offload_diff.py", "--build", folder("patched"), "--packets", "150")
     assert done.returncode == 1

@@ -11,6 +11,7 @@ from lab.rooted import Lab
 from xdplab import testbed
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.ovs import OvsForwarder
+from xdplab.forwarders.ovs_tunnel import TUNNEL
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
 from xdplab.runner.place import dut_of
 from xdplab.runner.work_proof import WorkProof
@@ -18,9 +19,9 @@ from xdplab.testbed import EmbeddedTestbed
 
 pytestmark = pytest.mark.root
 
-WORK = ["bridge", "vlan", "meter", "mirror", "group", "route:50", "acl:50x8", "conntrack", "nat"]
+WORK = ["bridge", "vlan", "vxlan", "meter", "mirror", "group", "route:50", "acl:50x8", "conntrack", "nat"]
 #: What these forwarders say that they do not do, or what this kernel has not got.
-CANNOT = ("does not do pipeline", "CONFIG_BRIDGE_VLAN_FILTERING")
+CANNOT = ("does not do pipeline", "CONFIG_BRIDGE_VLAN_FILTERING", "CONFIG_VXLAN")
 
 
 @pytest.mark.parametrize("forwarder", ["ovs-afxdp", "linux-bridge", "linux-router"])
@@ -36,6 +37,15 @@ def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarde
     measured = [work for work, row in rows.items() if row["status"] == "ok"]
     assert len(measured) >= {"linux-bridge": 1, "linux-router": 4}.get(forwarder, len(WORK))
     lab.assert_nothing_left()
+
+
+def test_a_flowtable_carries_connections_where_the_kernel_has_it(lab: Lab) -> None:
+    done = lab.run(forwarders=["linux-router:flowtable=true", "linux-router"], pipeline="conntrack", tester="xdpgen")
+    assert done.complaints == [], done.err
+    rows = {row["forwarder"]: row for row in lab.rows()}
+    assert rows["linux-router"]["status"] == "ok"
+    row = rows["linux-router:flowtable=true"]
+    assert row["status"] == "ok" or "this kernel has no flowtables (CONFIG_NF_FLOW_TABLE)" in row["reason"]
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +70,29 @@ FAULTS = [
     (Pipeline(kind="nat"), ("mod-flows", "table=1,ip,ct_state=+trk+new-inv", "ct(commit,table=2)"), "a new connection"),
     (Pipeline(kind="bridge"), ("mod-flows", "", "FLOOD,in_port"), "where it must not"),
     (Pipeline(kind="mirror"), ("mod-flows", "", "{c},{a}"), "sent on side 0"),
+    (Pipeline(kind="vxlan"), ("mod-flows", "in_port={a}", "output:{c}"), "a plain frame sent on side 0: it came out"),
+    (Pipeline(kind="vxlan"), ("mod-flows", "ip,in_port=LOCAL", "set_field:192.0.2.9->ip_dst,output:{c}"), "a plain"),
+    (Pipeline(kind="vxlan"), ("add-flow", "priority=1,in_port={c}", "output:{a}"), "a frame outside the tunnel came"),
+    (Pipeline(kind="vxlan"), ("set", "Interface", TUNNEL, "options:key=6"), "a plain frame sent on side 0: it came"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("pipeline", "fault", "why"),
     FAULTS,
-    ids=["wrong next hop", "missing rule", "leak", "new connection", "untranslated", "flood", "no copy"],
+    ids=[
+        "wrong next hop",
+        "missing rule",
+        "leak",
+        "new connection",
+        "untranslated",
+        "flood",
+        "no copy",
+        "not in the tunnel",
+        "another end",
+        "leak of a tunnel",
+        "another VNI",
+    ],
 )
 def test_a_wrong_rule_fails_the_proof(
     bench: EmbeddedTestbed, tmp_path: FilePath, pipeline: Pipeline, fault: tuple[str, ...], why: str
@@ -83,8 +109,11 @@ def test_a_wrong_rule_fails_the_proof(
         bridge = f"unix:{dut.rundir}/xdplab0.mgmt"
         a, c = (port.ifname for port in dut.ports)
         command, *rest = [word.format(a=a, c=c) for word in fault]
-        told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
-        subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, bridge, *told], check=True)
+        if command == "set":
+            forwarder._vsctl(command, *rest)
+        else:
+            told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
+            subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, bridge, *told], check=True)
         with pytest.raises(PointFailed, match=why):
             WorkProof(dut).carry_out(tmp_path)
     finally:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import time
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from lab.rooted import Lab
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp import Interface, VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
-from xdplab.model import ForwarderSpec, Path as Way, TestbedSpec
+from xdplab.model import ForwarderSpec, Path as Way, Point, PointFailed, TestbedSpec, Unsupported
+from xdplab.runner.place import dut_of
+from xdplab.runner.work_proof import WorkProof
 from xdplab.testbed import open_testbed
 from xdplab.tools import project_root
 
@@ -26,6 +29,7 @@ with_vpp = pytest.mark.skipif(
     not (os.environ.get("XDPLAB_VPP") or shutil.which("vpp")),
     reason="VPP is optional: FD.io's packages vpp and vpp-plugin-core, or XDPLAB_VPP=PATH, make this test run",
 )
+POINT: dict[str, Any] = {"path": Way.THROUGH, "knobs": {}, "traffic": {}}
 MODES = {
     "vpp-afxdp": "native copy",
     "vpp-afxdp:zero_copy=copy,rx_mode=interrupt,rx_queue_size=2048,tx_queue_size=1024": "native copy",
@@ -133,6 +137,57 @@ def test_vpp_sends_frames_back_by_the_port_they_came_from(lab: Lab) -> None:
         ("reflect", "ok", "round trip"),
     ]
     lab.assert_nothing_left()
+
+
+@with_vpp
+def test_every_pipeline_is_done_to_the_byte(lab: Lab) -> None:
+    work = ["bridge", "vlan", "vxlan", "meter", "mirror", "group", "route:50", "acl:50x8", "conntrack", "nat"]
+    done = lab.run(forwarders=["vpp-afxdp"], pipeline=work, tester="xdpgen", traffic={"probe_pps": 1000})
+    assert done.complaints == [], done.err
+    rows = {row["pipeline"]: row for row in lab.rows()}
+    assert list(rows) == work
+    assert {name: row["reason"] for name, row in rows.items() if row["status"] not in ("ok", "unsupported")} == {}
+    for name, row in rows.items():
+        if row["status"] == "unsupported":
+            assert "has no" in row["reason"] or name == "group", row["reason"]
+    lab.assert_nothing_left()
+
+
+#: Pipeline, what is done to VPP by its command line, and what the proof says of it.
+FAULTS = [
+    ("acl:5", "set acl-plugin interface {a} input acl 0 del", "a frame from elsewhere came out|came out on side 1"),
+    ("conntrack", "set acl-plugin interface {a} output acl 1 del", "a new connection from the other side came out"),
+    ("nat", "nat44 forwarding enable", "a new connection from the other side came out"),
+    ("vxlan", "set interface l2 xconnect {c} {a}", "sent on side 1"),
+    ("mirror", "set interface span {c} disable", "a frame sent on side 0: nothing of it came out"),
+]
+
+
+@with_vpp
+@pytest.mark.parametrize(("pipeline", "fault", "why"), FAULTS, ids=[row[0] for row in FAULTS])
+def test_a_wrong_rule_in_vpp_fails_the_proof(pipeline: str, fault: str, why: str, tmp_path: Path) -> None:
+    spec = ForwarderSpec.model_validate("vpp-afxdp")
+    point = Point.model_validate({**POINT, "forwarder": spec, "pipeline": pipeline})
+    forwarder = make_forwarder(spec)
+    assert isinstance(forwarder, VppForwarder)
+    controls: list[VppControl] = []
+    forwarder.connect = lambda *sockets: controls.append(VppControl(*sockets)) or controls[-1]
+    testbed = open_testbed(TestbedSpec(name=f"faults-{os.getpid()}", kind="embedded"))
+    try:
+        testbed.up()
+        dut = replace(dut_of(testbed, point, testbed.layout), rundir=tmp_path)
+        try:
+            forwarder.start(dut)
+        except Unsupported as exc:
+            pytest.skip(str(exc))
+        WorkProof(dut).carry_out(tmp_path)
+        a, c = (row["name"] for row in forwarder.mode()["vpp"]["interfaces"])
+        assert "rror" not in controls[0].cli(fault.format(a=a, c=c))
+        with pytest.raises(PointFailed, match=why):
+            WorkProof(dut).carry_out(tmp_path)
+    finally:
+        forwarder.stop()
+        testbed.down()
 
 
 def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: Lab, tmp_path: Path) -> None:

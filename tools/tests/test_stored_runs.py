@@ -90,7 +90,7 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
     [
         ("rfc2544", ("throughput",), "bounds"),
         ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
-        ("tracing", ("perf",), "us at p50"),
+        ("tracing", ("perf",), "too disturbed to say"),
         ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),
         ("functions", ("firewall", "xdp"), "{'traffic': 'dropped'}, firewall, xdp (native): {'mpps'"),
         ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),

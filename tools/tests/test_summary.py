@@ -43,9 +43,10 @@ def test_undisturbed_repetitions_stand_for_a_point_and_both_figures_stay() -> No
 
 
 def test_figures_over_all_repetitions_move_with_the_disturbed_ones() -> None:
-    found = row(*(trial(A, n, [9_000], status="disturbed") for n in range(2)), trial(A, 2, [2_000]))
+    slow, fast = [9_000] * 1188 + [9_100] * 12, [2_000]
+    found = row(*(trial(A, n, slow, status="disturbed") for n in range(2)), trial(A, 2, fast))
     assert found.p50_us == pytest.approx(2, rel=0.002)
-    for figure in (found.p50_us_all, found.p99_us_all, found.p999_us_all):
+    for figure in (found.p50_us_all, found.p99_us_all):
         assert figure == pytest.approx(9, rel=0.002)
 
 

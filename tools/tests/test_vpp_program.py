@@ -124,7 +124,7 @@ VARIABLES: dict[str, Any] = {
     "page_size": "4K",
     "main_cpu": 0,
     "worker_cpus": [1],
-    "plugin": "af_xdp",
+    "plugins": ["af_xdp"],
     "vdevs": [],
 }
 
@@ -142,7 +142,7 @@ def test_startup_conf_keeps_everything_in_the_run_directory_and_pins_the_threads
 
 
 def test_startup_conf_of_dpdk_has_its_vdevs_and_hugepages_only_when_asked() -> None:
-    dpdk = {"vdevs": ["net_af_packet0,iface=b0-x"], "queues": 1, "rx_desc": 512, "tx_desc": 256, "plugin": "dpdk"}
+    dpdk = {"vdevs": ["net_af_packet0,iface=b0-x"], "queues": 1, "rx_desc": 512, "tx_desc": 256, "plugins": ["dpdk"]}
     small = sections(rendered("startup.conf.j2", **{**VARIABLES, **dpdk}))
     large = sections(rendered("startup.conf.j2", **{**VARIABLES, **dpdk, "page_size": "2M", "worker_cpus": []}))
     assert "vdev net_af_packet0,iface=b0-x" in small["dpdk"]

@@ -18,6 +18,7 @@ from xdplab.analysis.distribution import Distribution, distribution
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import RepetitionFigures, not_reached
 from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.process import how_it_ended
 from xdplab.knobs import Knob, KnobContext
@@ -50,6 +51,7 @@ from xdplab.tools import project_root
 __all__ = [
     "Answer",
     "Box",
+    "Change",
     "Column",
     "Comparison",
     "Counted",
@@ -75,6 +77,7 @@ __all__ = [
     "Run",
     "RunRecord",
     "Session",
+    "Step",
     "StreamResult",
     "StreamSpec",
     "StudySpec",

@@ -41,6 +41,8 @@ netdev_sent                0.0/sec     0.000/sec        0.0000/sec   total: 4
 afxdp_cq_empty             0.4/sec     0.033/sec        0.0006/sec   total: 17
 106 events never hit
 """
+#: Of this daemon two threads, of which that on core 1 had frames of pipeline `conntrack`.
+STATS_SHOW = (Path(__file__).parents[1] / "data" / "ovs-3.1.0-pmd-stats-show.txt").read_text(encoding="ascii")
 #: What `grep` finds in the daemon of 3.1.0, among the keys that xdplab writes.
 STOCK_KEYS = ("xdp-mode", "n_rxq", "use-need-wakeup", "pmd-maxsleep", "pmd-rxq-affinity", "tx-flush-interval",
               "emc-insert-inv-prob", "hw-offload")  # fmt: skip
@@ -176,6 +178,9 @@ class OvsHost:
             "dpif-netdev/pmd-rxq-show": RXQ_SHOW,
             "netdev-afxdp/show": self.show,
             "coverage/show": COVERAGE,
+            "list-commands": "dpif-netdev/pmd-stats-show [dp]\ndpif-netdev/pmd-stats-clear [dp]\n",
+            "dpif-netdev/pmd-stats-show": STATS_SHOW,
+            "dpif-netdev/pmd-stats-clear": "",
             "exit": "",
         }
         return answers[method]

@@ -16,10 +16,11 @@ from pydantic import TypeAdapter
 from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
 from lab.startup import contradictions
-from xdplab.forwarders import Dut
+from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl
 from xdplab.hosts import Completed
-from xdplab.model import CpuLayout, Path as Way
+from xdplab.model import CpuLayout, ForwarderSpec, Path as Way
 from xdplab.model.pipeline import PipelineText
 from xdplab.testbed import Port
 
@@ -183,3 +184,21 @@ class PlayedProcess:
 
 def _reply(message: str, row: dict[str, Any]) -> Any:
     return namedtuple(f"{message}_reply", [*row, "context"])(**row, context=7)
+
+
+def forwarder_of(playback: Playback) -> VppForwarder[Any]:
+    made = make_forwarder(ForwarderSpec(name=playback.recorded["forwarder"], options=playback.recorded["options"]))
+    assert isinstance(made, VppForwarder)
+    made.connect = playback.connect
+    return made
+
+
+def changed(path: Path, message: str, **fields: Any) -> Playback:
+    """A recording in which the answer to one request is another one."""
+    playback = Playback(path)
+    for step in playback.left:
+        if step.get("message", {}).get("name") == message:
+            answer = step["answer"]
+            for row in answer if isinstance(answer, list) else [answer]:
+                row.update(fields)
+    return playback

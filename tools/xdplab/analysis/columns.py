@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from xdplab.analysis.figures import rate_of
+from xdplab.analysis.met_columns import met_columns, met_points
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Column, Figure, Method, method_class, method_names
 from xdplab.model.digits import number, percent, ratio
@@ -61,6 +62,8 @@ def range_columns(figure: Figure) -> tuple[Column, Column]:
     """The lowest and the highest of all repetitions."""
 
     def values(point: PointSummary) -> list[float]:
+        if median_of(point, figure.key) is None:
+            return []
         return [value for one in point.by_repetition if (value := one.value(figure.key)) is not None]
 
     return (
@@ -70,7 +73,10 @@ def range_columns(figure: Figure) -> tuple[Column, Column]:
 
 
 def median_of(point: PointSummary, key: str) -> float | None:
-    """Over the clean repetitions, or over all when there are none."""
+    """Over the clean repetitions, or over all when there are none; None for a percentile that they do not carry."""
+    if key in PointSummary.model_fields:
+        carried: float | None = getattr(point, key)
+        return carried
     known = [(one, value) for one in point.by_repetition if (value := one.value(key)) is not None]
     stands = [pair for pair in known if not pair[0].was_disturbed(key)] or known
     return median(value for _, value in stands) if stands else None
@@ -90,21 +96,39 @@ def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
     return method.columns or tuple(figure_column(each) for each in method.figures)
 
 
+_KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str)
+_BYTES = Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str)
+
+
 def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
     """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
-    several_jobs = len({point.pipeline for point in points}) > 1
-    several_paths = len({point.path for point in points}) > 1
     return [
-        Column("forwarder", "forwarder", lambda point: point.forwarder, str),
-        *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
-        *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
+        *_named(points),
         Column("mode", "mode", lambda point: point.mode or None, str),
-        Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str),
-        Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str),
+        _KNOBS,
+        _BYTES,
         *own_columns(method),
         Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
         Column("status", "status", lambda point: point.status, str),
     ]
+
+
+def _named(points: Sequence[PointSummary]) -> list[Column]:
+    """What a point is called, and what tells it from others of that name."""
+    several_jobs = len({point.pipeline for point in points}) > 1
+    several_paths = len({point.path for point in points}) > 1
+    several_flows = len({point.udp_flows for point in points}) > 1
+    return [
+        Column("forwarder", "forwarder", lambda point: point.forwarder, str),
+        *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
+        *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
+        *([Column("udp_flows", "flows", lambda point: point.udp_flows, "{:,}".format)] if several_flows else []),
+    ]
+
+
+def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
+    """All of CSV: those of the table of points, and of where frames were met, which JSON has in `met`."""
+    return [*columns_of(method, points), *met_columns(points)]
 
 
 def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
@@ -113,6 +137,15 @@ def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, l
     table = {each.title: [each.shown(point) for point in points] for each in shown}
     always = {"forwarder", "status"}
     return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
+
+
+def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
+    """The same of where frames were met; {} where no forwarder tells it."""
+    met = met_points(points)
+    knobs = [_KNOBS] if any(point.knobs for point in met) else []
+    sizes = [_BYTES] if len({point.frame_bytes for point in met}) > 1 else []
+    shown = [*_named(met), *knobs, *sizes, *met_columns(met)] if met else []
+    return {each.title: [each.shown(point) for point in met] for each in shown}
 
 
 def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:

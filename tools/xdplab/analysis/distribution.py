@@ -143,12 +143,14 @@ def distribution(trials: Iterable[TrialRecord]) -> Distribution:
 
 def carried(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
     """The percentile, where the trials hold enough independent samples above their own; else None."""
+    return carried_by(((distribution([trial]), _probe_pps(trial)) for trial in trials), percent, value_us)
+
+
+def carried_by(parts: Iterable[tuple[Distribution, float]], percent: float, value_us: float | None) -> float | None:
+    """The same of distributions, each with the frames per second that it is of."""
     if percent < 99 or value_us is None:
         return value_us
-    above = 0.0
-    for trial in trials:
-        found = distribution([trial])
-        above += found.independent_above(found.percentile_us(percent) or 0.0, _probe_pps(trial))
+    above = sum(found.independent_above(found.percentile_us(percent) or 0.0, pps) for found, pps in parts)
     return value_us if above >= MIN_ABOVE else None
 
 

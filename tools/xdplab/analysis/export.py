@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from xdplab.analysis.columns import median_of, own_columns
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
+from xdplab.analysis.met_columns import met_columns
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Column, Figure, Method, figure, make_method
 from xdplab.model import InputError, Model, RunRecord
@@ -36,6 +37,7 @@ _UNITS = {
     "bytes": Unit("bytes", "bytes", 1.0),
     "ratio": Unit("1", "ratio", 1.0),
     "share": Unit("1", "ratio", 1.0),
+    "frames": Unit("frames", "frames", 1.0),
 }
 #: What each row says of its point.
 _OF_THE_POINT = {"offered_pps", "achieved_pps", "loss_ratio"}
@@ -190,9 +192,9 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
     declared = {each.key: each for each in method.figures}
     for each in declared.values():
         if not part or any(one.was_searched(each.key) for one in side.by_repetition):
-            yield _row(side, each)
+            yield row_of(side, each)
     ranges = {f"{key}_{end}" for key in declared for end in ("low", "high")}
-    for column in () if part else own_columns(method):
+    for column in () if part else (*own_columns(method), *met_columns([side])):
         if column.key in {*declared, *ranges, *_OF_THE_POINT} or column.beside:
             continue
         value = column.of(side)
@@ -200,13 +202,13 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
             yield _of_column(side, column, float(value), method.figures[0])
 
 
-def _row(side: PointSummary, of: Figure) -> dict[str, Any]:
+def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
+    """What an `ExportRow` says of a figure: its value with lowest and highest repetition, bounds, doubts."""
     searched = [one for one in side.by_repetition if one.was_searched(of.key)]
     stands = [one for one in searched if not one.was_disturbed(of.key)] or searched
     known = [value for one in stands if (value := one.value(of.key)) is not None]
     rate = rate_of(side.by_repetition, of.key) if of.more else None
-    # a percentile is no figure where too few independent samples lie above it, however many repetitions have one
-    value = getattr(side, of.key) if of.key in PointSummary.model_fields else median_of(side, of.key)
+    value = median_of(side, of.key)
     told = known if value is not None else []
     return {
         **_named(of.key, of.name, of.better, "" if of.per == 1 else f" / {of.per:g}", of.unit),
@@ -228,7 +230,7 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
     except InputError:
         known = None
     if known is not None:
-        return _row(side, known)
+        return row_of(side, known)
     searched = any(one.was_searched(first.key) for one in side.by_repetition)
     return {
         **_named(column.key, column.title, "", "", ""),
@@ -245,5 +247,5 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
 
 def _named(key: str, name: str, better: str, per: str, unit: str) -> dict[str, Any]:
     found = split_key(key)[1]
-    return {"figure": key, "name": re.sub(r"\s+", " ", name), "better": better,
-            "unit": found.text if found else f"{unit}{per}"}  # fmt: skip
+    text = found.text if found else f"{unit}{per}" or (key.replace("_per_", "/") if "_per_" in key else "")
+    return {"figure": key, "name": re.sub(r"\s+", " ", name), "better": better, "unit": text}

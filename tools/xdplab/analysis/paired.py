@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable
 
-from xdplab.analysis.distribution import distribution
+from xdplab.analysis.distribution import carried, distribution
 from xdplab.analysis.stats import MIN_PAIRS
 from xdplab.model import TrialRecord
 
@@ -32,7 +32,9 @@ def _undisturbed(pair: tuple[TrialRecord, ...]) -> bool:
 
 
 def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
-    """p50 and p99 of each trial in us."""
+    """p50 and p99 of each trial in us; no p99 where the trials together do not carry one."""
+    trials = list(trials)
     merged = [distribution([trial]) for trial in trials]
-    found = {name: [one.percentile_us(float(name[1:-3])) for one in merged] for name in ("p50_us", "p99_us")}
+    known = {"p50_us": 50.0, **({"p99_us": 99.0} if carried(trials, 99, 0.0) is not None else {})}
+    found = {name: [one.percentile_us(percent) for one in merged] for name, percent in known.items()}
     return {name: [value for value in values if value is not None] for name, values in found.items()}

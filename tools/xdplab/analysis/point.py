@@ -7,6 +7,7 @@ from pydantic import SerializeAsAny
 
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.flows import FlowSummary
+from xdplab.analysis.met import Met
 from xdplab.methods import PointFigures
 from xdplab.model import Model, Shown
 
@@ -30,6 +31,8 @@ class PointSummary(Model):
     quantity: str
     #: Size of a frame with its 4-byte FCS, or `imix`.
     frame_bytes: int | str
+    #: UDP flows of the frames: source ports times address pairs.
+    udp_flows: int = 1
     #: What the forwarder did with the frames, as studies write it.
     pipeline: str = "cross"
     #: Knob -> value that was asked for.
@@ -108,6 +111,8 @@ class PointSummary(Model):
     worst_flows: tuple[FlowSummary, ...] = ()
     #: Frames that the tester's own card dropped; they are not in what was sent.
     tx_drops: int = 0
+    #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
+    met: Met | None = None
     #: The same of what is measured in the same repetitions beside (`Method.beside`).
     beside: dict[str, "PointSummary"] = {}
 
@@ -115,7 +120,8 @@ class PointSummary(Model):
     def settings(self) -> list[str]:
         """What tells it from other points of its forwarder, path and frame size, each as `name=value`."""
         pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
-        return [f"{key}={value}" for key, value in {**pipeline, **self.levels, **self.knobs}.items()]
+        flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
+        return [f"{key}={value}" for key, value in {**pipeline, **flows, **self.levels, **self.knobs}.items()]
 
     @property
     def repeats(self) -> str:

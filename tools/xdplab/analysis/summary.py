@@ -13,6 +13,7 @@ from typing import Any
 from xdplab.analysis.distribution import Distribution, carried, distribution
 from xdplab.analysis.figures import RepetitionFigures, known_median
 from xdplab.analysis.flows import flows_of
+from xdplab.analysis.met import met_of
 from xdplab.analysis.point import PointSummary as PointSummary  # imported from here by who reads summaries
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, PointFigures, make_method
@@ -82,6 +83,7 @@ def _summary(
         path=point.path.value,
         quantity=point.path.quantity,
         frame_bytes=point.traffic.frame_bytes,
+        udp_flows=point.traffic.flows * point.traffic.address_pairs,
         pipeline=str(point.pipeline),
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",
@@ -99,6 +101,7 @@ def _summary(
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,
         worst_flows=flows.worst,
+        met=met_of(chosen or _steps(trials)),
         planned=run.study.repetitions,
         repetitions=len(figures),
         clean=len(clean),
@@ -117,8 +120,17 @@ def _summary(
             name: carried(chosen, percent, known_median(figure.value(name) for figure in stands))
             for name, percent in _PERCENTILES.items()
         },
-        **{f"{name}_all": known_median(figure.value(name) for figure in figures) for name in _PERCENTILES},
+        **{
+            f"{name}_all": carried(measured, percent, known_median(figure.value(name) for figure in figures))
+            for name, percent in _PERCENTILES.items()
+        },
     )
+
+
+def _steps(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Of a point of which no single trial stands: those of its searches that were not disturbed, or all."""
+    steps = [trial for trial in trials if trial.result and trial.purpose == "search"]
+    return [trial for trial in steps if trial.status == "ok"] or steps
 
 
 def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import figure_text
 from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.met import met_of
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.summary import PointSummary, counted
 from xdplab.methods import Figure, make_method
@@ -63,6 +64,8 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     frames = f"{result.sent} frames sent, {result.received} received, {result.lost} lost in {result.elapsed_s:.3f} s"
     told = f"; {trial.figures['told']}" if "told" in trial.figures else ""
     told += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
+    met = met_of([trial])
+    told += f"; {met.text()}" if met and met.text() else ""
     used = "; stands for the point" if stands else "; set aside" if trial.purpose == "measure" else ""
     return f"{where}{what}: {frames}{told}; {status}{used}"
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
-from xdplab.analysis.columns import cells_of, columns_of, figure_text
+from xdplab.analysis.columns import cells_of, data_columns, figure_text, met_cells
+from xdplab.analysis.met_columns import told_of
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Stretch
 from xdplab.methods import Method, figure
@@ -30,8 +31,7 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
     """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
     points = list(summaries)
-    kept = {title.replace("µ", "u"): cells for title, cells in cells_of(method, points).items()}
-    rows = [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
+    rows = _rows(cells_of(method, points))
     notes = reason_lines((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason)
     for point in points:
         notes += method.notes(point)
@@ -45,13 +45,21 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     dead = overhead(trials)
     if dead:
         notes.append(dead_time(dead))
-    return "\n".join([columns(rows), *notes])
+    met = met_cells(points)
+    beside = ["", "where frames were met", columns(_rows(met)), told_of(points)] if met else []
+    return "\n".join([columns(rows), *notes, *beside])
+
+
+def _rows(cells: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Columns as rows below their heads, in letters that every terminal has."""
+    kept = {title.replace("µ", "u"): values for title, values in cells.items()}
+    return [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
 
 
 def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
     """One line per point under the keys of all columns; units are those of the keys."""
     out = io.StringIO()
-    shown = columns_of(method, summaries)
+    shown = data_columns(method, summaries)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([each.key for each in shown])
     writer.writerows([[each.of(point) for each in shown] for point in summaries])

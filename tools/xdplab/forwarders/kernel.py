@@ -11,13 +11,14 @@ from xdplab.forwarders.base import Dut, Forwarder, NoOptions
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Step, add_spare_link, counted, remove_spare_link
 from xdplab.forwarders.linux_router import link_counters
 from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
-from xdplab.forwarders.work import VLAN
+from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host, Running
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.tools import bpf_program, not_built
 
 #: Not `br0`, which a machine may have.
 _BRIDGE = "xdplab0"
+_TUNNEL = "xdplab-vxlan"
 
 
 class XdpOptions(Model):
@@ -114,16 +115,22 @@ class LinuxBridge(Forwarder[NoOptions]):
     name: ClassVar[str] = "linux-bridge"
     in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
-    own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, *SPARE_LINKS)
+    own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
     changes: ClassVar[tuple[str, ...]] = ("port-added",)
-    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan")
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan")
 
     def __init__(self, options: NoOptions) -> None:
         super().__init__(options)
         self._dut: Dut | None = None
 
+    def supported(self, dut: Dut) -> str | None:
+        """A tunnel gives a port an address, which goes with a namespace of the run."""
+        if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
+            return "linux-bridge: a tunnel takes routes of a whole host, which only a namespace of the run loses again"
+        return None
+
     def start(self, dut: Dut) -> None:
-        """`cross`: a bridge without learning floods every frame, which with two ports is forwarding."""
+        """`cross`, and a tunnel: a bridge without learning floods every frame, which with two ports is forwarding."""
         self._dut = dut
         host, kind = dut.host, dut.pipeline.kind
         tagging = ["vlan_filtering", "1", "vlan_default_pvid", "0"] if kind == "vlan" else []
@@ -132,22 +139,49 @@ class LinuxBridge(Forwarder[NoOptions]):
             raise Unsupported("this kernel's bridges know no VLANs (CONFIG_BRIDGE_VLAN_FILTERING)")
         if made.returncode:
             raise PointFailed(f"{self.name}: {made.complaint}")
-        for port in dut.ports:
-            host.run(["ip", "link", "set", port.ifname, "master", _BRIDGE])
-            learning = "off" if kind == "cross" else "on"
+        ports = [port.ifname for port in dut.ports]
+        for ifname in ports if kind != "vxlan" else [ports[0], self._tunnel(dut)]:
+            host.run(["ip", "link", "set", ifname, "master", _BRIDGE])
+            learning = "off" if kind in ("cross", "vxlan") else "on"
             options = ["learning", learning, "hairpin", "on" if dut.hairpin else "off"]
-            host.run(["bridge", "link", "set", "dev", port.ifname, *options])
+            host.run(["bridge", "link", "set", "dev", ifname, *options])
         if kind == "vlan":
-            access, trunk = (port.ifname for port in dut.ports)
+            access, trunk = ports
             host.run(["bridge", "vlan", "add", "dev", access, "vid", str(VLAN), "pvid", "untagged"])
             host.run(["bridge", "vlan", "add", "dev", trunk, "vid", str(VLAN)])
         host.run(["ip", "link", "set", _BRIDGE, "up"])
 
     def stop(self) -> None:
         """Remove the bridge; its ports become free."""
-        if self._dut is not None:
-            self._dut.host.run(["ip", "link", "delete", _BRIDGE], check=False)
-            self._dut = None
+        if self._dut is None:
+            return
+        dut, self._dut = self._dut, None
+        dut.host.run(["ip", "link", "delete", _BRIDGE], check=False)
+        if dut.pipeline.kind == "vxlan":
+            _, there = sides(dut)
+            dut.host.run(["ip", "link", "delete", _TUNNEL], check=False)
+            dut.host.run(["ip", "neigh", "delete", there.next_hop, "dev", there.ifname], check=False)
+            dut.host.run(["ip", "address", "delete", f"{there.address}/32", "dev", there.ifname], check=False)
+
+    def _tunnel(self, dut: Dut) -> str:
+        """The device that stands for the other side; it learns nothing and asks for no address."""
+        _, there = sides(dut)
+        ends = ["local", there.address, "remote", there.next_hop, "dstport", str(VXLAN_PORT)]
+        made = dut.host.run(
+            ["ip", "link", "add", _TUNNEL, "type", "vxlan", "id", str(VNI), *ends, "nolearning"], check=False
+        )
+        if made.returncode and "nknown device type" in made.complaint:
+            raise Unsupported("this kernel has no VXLAN (CONFIG_VXLAN)")
+        if made.returncode:
+            raise PointFailed(f"{self.name}: {made.complaint}")
+        lines = [
+            f"addr replace {there.address}/32 dev {there.ifname}",
+            f"neigh replace {there.next_hop} lladdr {there.peer_mac} dev {there.ifname} nud permanent",
+            f"route replace {there.next_hop}/32 dev {there.ifname} src {there.address}",
+            f"link set {_TUNNEL} up",
+        ]
+        dut.host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        return _TUNNEL
 
     def change(self, kind: str, count: int) -> Change:
         """A port that is added."""

@@ -8,11 +8,11 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
-from xdplab.forwarders.base import Dut, Forwarder, NoOptions
+from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.changes import SPARE, Change, Step, counted, spare_addresses
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
-from xdplab.model import MissingProgram
+from xdplab.model import MissingProgram, Model
 from xdplab.model.pipeline import ROUTED
 
 _TABLE = "xdplab"
@@ -33,15 +33,27 @@ _ZONES = 0xFFFF
 _COUNTERS = ("forth", "back")
 
 
-class LinuxRouter(Forwarder[NoOptions]):
+_FLOWTABLE = "flowtable known {{\nhook ingress priority filter\ndevices = {{ {devices} }}\n}}"
+_CONNECTIONS = "/proc/net/nf_conntrack"
+
+
+class RouterOptions(Model):
+    """What of the kernel is used beside routes and rules."""
+
+    #: Connections that are known pass by nftables' flowtable, before rules and routes are looked at.
+    flowtable: bool = False
+
+
+class LinuxRouter(Forwarder[RouterOptions]):
     """Routes of a namespace, in softirq context."""
 
     name: ClassVar[str] = "linux-router"
+    options_model: ClassVar[type[Model]] = RouterOptions
     in_kernel: ClassVar[bool] = True
     pipelines: ClassVar[tuple[str, ...]] = ROUTED
     changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")
 
-    def __init__(self, options: NoOptions) -> None:
+    def __init__(self, options: RouterOptions) -> None:
         super().__init__(options)
         self._dut: Dut | None = None
         self._found: dict[str, str] = {}
@@ -50,7 +62,11 @@ class LinuxRouter(Forwarder[NoOptions]):
         """In a namespace of the run, which goes with all that is set there."""
         if any(port.lasting for port in dut.ports):
             return "linux-router sets routes and rules of a whole host, which only a namespace of the run loses again"
-        return None if dut.pipeline.kind == "route" else _no_nft(dut.host, f"pipeline {dut.pipeline.kind}")
+        if not self._takes_nft(dut):
+            return None
+        if self.options.flowtable and dut.pipeline.kind == "acl":
+            return "flowtable=true: a connection that is known meets no access list any more"
+        return _no_nft(dut.host, f"pipeline {dut.pipeline.kind}") or self._no_flowtable(dut)
 
     def start(self, dut: Dut) -> None:
         """Addresses, neighbours, routes, rules."""
@@ -63,7 +79,7 @@ class LinuxRouter(Forwarder[NoOptions]):
                 dut.host.write(path, value)
         routes = [line for side in both for line in _routes(dut, side)]
         dut.host.run(["ip", "-batch", "-"], stdin="\n".join([*routes, f"route add blackhole {TRAP}"]) + "\n")
-        rules = "\n".join(_rules(dut, *both))
+        rules = "\n".join(_rules(dut, *both, flowtable=self.options.flowtable))
         if rules:
             dut.host.run(["nft", "-f", "-"], stdin=f"table ip {_TABLE} {{\n{rules}\n}}\n", timeout_s=120.0)
 
@@ -72,7 +88,7 @@ class LinuxRouter(Forwarder[NoOptions]):
         if self._dut is None:
             return
         dut, self._dut = self._dut, None
-        if dut.pipeline.kind != "route":
+        if self._takes_nft(dut):
             dut.host.run(["nft", "delete", "table", "ip", _TABLE], check=False)
         dut.host.run(["ip", "route", "delete", "blackhole", str(TRAP)], check=False)
         for side in sides(dut):
@@ -84,15 +100,22 @@ class LinuxRouter(Forwarder[NoOptions]):
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""
-        return {"label": "kernel router"}
+        return {"label": "kernel router, flowtable" if self.options.flowtable else "kernel router"}
+
+    def ineffective(self) -> str | None:
+        """A flowtable must have taken a connection of the traffic."""
+        if not self.options.flowtable or self._dut is None:
+            return None
+        told = self._dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
+        return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if told.returncode else None
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
         return {port.role: link_counters(self._dut.host, port.ifname) for port in self._dut.ports} if self._dut else {}
 
     def rule_hits(self) -> dict[str, int]:
-        """By named counters; routes have none."""
-        if self._dut is None or self._dut.pipeline.kind == "route":
+        """By named counters; routes have none, and a connection in a flowtable meets no rule."""
+        if self._dut is None or self._dut.pipeline.kind == "route" or self.options.flowtable:
             return {}
         told = json.loads(self._dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
         found = {each["counter"]["name"]: each["counter"]["packets"] for each in told["nftables"] if "counter" in each}
@@ -153,6 +176,15 @@ class LinuxRouter(Forwarder[NoOptions]):
         found = [Step(n, len(networks), partial(to, p), counted("new routes", left, theirs)) for n, p, left in ways]
         return Change(found, lambda: to("boot"), often=True)
 
+    def _takes_nft(self, dut: Dut) -> bool:
+        return dut.pipeline.kind != "route" or self.options.flowtable
+
+    def _no_flowtable(self, dut: Dut) -> str | None:
+        table = f"table ip {_TABLE} {{\n{_FLOWTABLE.format(devices='lo')}\n}}\n"
+        if self.options.flowtable and dut.host.run(["nft", "--check", "-f", "-"], stdin=table, check=False).returncode:
+            return "flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE)"
+        return None
+
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
         """Of what sets it up."""
@@ -191,10 +223,14 @@ def _routes(dut: Dut, side: Side) -> Iterator[str]:
         yield f"route add {prefix} via {side.next_hop} dev {side.ifname} onlink"
 
 
-def _rules(dut: Dut, here: Side, there: Side) -> Iterator[str]:
+def _rules(dut: Dut, here: Side, there: Side, *, flowtable: bool) -> Iterator[str]:
     """What stands within the table; each frame of the traffic is counted once."""
     kind = dut.pipeline.kind
+    if flowtable:
+        yield _FLOWTABLE.format(devices=f'"{here.ifname}", "{there.ifname}"')
     if kind == "route":
+        if flowtable:
+            yield "chain forward {\ntype filter hook forward priority filter\nip protocol udp flow add @known\n}"
         return
     yield from (f"counter {name} {{ }}" for name in _COUNTERS)
     yield "chain forward {"
@@ -209,6 +245,8 @@ def _rules(dut: Dut, here: Side, there: Side) -> Iterator[str]:
                     f"udp dport {rule.udp_dst} {count}accept"
                 )
     else:
+        if flowtable:
+            yield "ct state established flow add @known"
         yield f'iifname "{here.ifname}" ct state new,established counter name forth accept'
         yield f'iifname "{there.ifname}" ct state established counter name back accept'
     yield "}"

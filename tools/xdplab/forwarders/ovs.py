@@ -12,19 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
-from xdplab.forwarders import ovs_openflow
+from xdplab.forwarders import ovs_openflow, ovs_readback
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
+from xdplab.forwarders.ovs_lookups import LookupCounts
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
 from xdplab.forwarders.ovs_pipelines import rule_hits, tables
-from xdplab.forwarders.ovs_readback import (
-    afxdp_show,
-    busy_polling,
-    coverage_totals,
-    ovsdb_map,
-    port_configs,
-    rxq_places,
-)
+from xdplab.forwarders.ovs_tunnel import open_tunnel
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import MEND_TUN, thread_ids, why_no_tap
@@ -98,6 +92,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def start(self, dut: Dut) -> None:
         """Database, daemon, bridge, ports, flows; each step is checked."""
         self._dut = dut
+        self._lookups = LookupCounts()
         self._facts = build_facts(dut.host, self.build)
         database = self._path("conf.db")
         dut.host.run([self.build.ovsdb_tool, "create", database, self.build.schema])
@@ -146,13 +141,17 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         return self._threads(r"^pmd-c")
 
     def counters(self) -> dict[str, Any]:
-        """Statistics of each port, and how often the code of netdev-afxdp met what it counts (`coverage`)."""
+        """Statistics of each port, events of netdev-afxdp (`coverage`), and where threads met frames (`lookups`)."""
         assert self._dut is not None
         told = self._dut.host.exchange(self._dut.rundir / f"{_BRIDGE}.mgmt", ovs_openflow.ASK, ovs_openflow.END)
         ports = ovs_openflow.port_counters(told)
         coverage = self._control("coverage/show")
         ports.pop(_BRIDGE, None)
-        return {**ports, "coverage": coverage_totals(coverage, "afxdp_")}
+        return {
+            **ports,
+            "coverage": ovs_readback.coverage_totals(coverage, "afxdp_"),
+            **self._lookups.read(self._control),
+        }
 
     def rule_hits(self) -> dict[str, int]:
         """By the cookie, once the datapath's counts have been taken over (`revalidator/wait`)."""
@@ -166,7 +165,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def mode(self) -> dict[str, Any]:
         """What the build is, what each port tells of itself, and which core polls which queue."""
-        places = [place.model_dump() for place in rxq_places(self._control("dpif-netdev/pmd-rxq-show"))]
+        places = [place.model_dump() for place in ovs_readback.rxq_places(self._control("dpif-netdev/pmd-rxq-show"))]
         build = {key: self._facts[key] for key in ("name", "version", "key") if key in self._facts}
         return {"build": build, "ovs": self._told(), "rxqs": places}
 
@@ -218,14 +217,14 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         """Port -> what it tells of itself: configuration, status, and `netdev-afxdp/show` where a build has it."""
         assert self._dut is not None
         names = [self.interface(index, self._dut)[0] for index in range(len(self._dut.ports))]
-        configs = port_configs(self._control("dpctl/show"))
-        statuses = {name: ovsdb_map(status) for name, status in self._interfaces("status").items()}
+        configs = ovs_readback.port_configs(self._control("dpctl/show"))
+        statuses = {name: ovs_readback.ovsdb_map(status) for name, status in self._interfaces("status").items()}
         told: dict[str, dict[str, Any]] = {name: {**configs.get(name, {}), **statuses.get(name, {})} for name in names}
         if _SHOW in self._knows(self._dut.host):
-            shown = afxdp_show(self._control(_SHOW))
+            shown = ovs_readback.afxdp_show(self._control(_SHOW))
             for name in names:
                 show = shown.get(name, {})
-                told[name] |= {**busy_polling(told[name], show), "show": show}
+                told[name] |= {**ovs_readback.busy_polling(told[name], show), "show": show}
         return told
 
     def _path(self, name: str) -> str:
@@ -304,6 +303,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
+        open_tunnel(self._dut, _BRIDGE, self._vsctl, self._control)
         made = tables(self._dut, (names[0], names[-1]), self.options)
         for meter in made.meters:
             self._ofctl("add-meter", meter)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open vSwitch, changed while frames run through it: over OpenFlow 1.5 and its database."""
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -149,6 +150,9 @@ class OvsChanging(OvsForwarder[OvsOptionsT]):
 def no_further_queue(dut: Dut, queues: int) -> str | None:
     """None, or why the first port has no queue to add."""
     port = dut.ports[0]
-    if dut.host.exists(f"/sys/class/net/{port.ifname}/queues/rx-{queues}"):
+    (link,) = json.loads(dut.host.run(["ip", "-json", "-d", "link", "show", "dev", port.ifname]).stdout)
+    there = int(link["num_rx_queues"])
+    if there > queues:
         return None
-    return f"change queue-added: port {port.ifname} has {queues} receive queues; `queues` of the testbed file adds some"
+    number = f"{there} receive queue{'s' * (there != 1)}"
+    return f"change queue-added: port {port.ifname} has {number}; `queues` of the testbed file adds some"

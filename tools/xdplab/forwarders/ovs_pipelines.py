@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs_options import OvsOptions
 from xdplab.forwarders.ovs_rules import rules
+from xdplab.forwarders.ovs_tunnel import TUNNEL
 from xdplab.forwarders.work import (
     BUCKET_MACS,
     METER_PPS,
     NAT_ADDRESS,
     TRAP,
     VLAN,
+    VXLAN_PORT,
     Side,
     acl_rules,
     prefixes,
@@ -63,6 +65,8 @@ def _tables(pipeline: Pipeline, here: Side, there: Side, ports: tuple[str, str])
                     f"cookie={BACK},in_port={ports[1]},dl_vlan={VLAN},actions=pop_vlan,output:{ports[0]}",
                 ]
             )
+        case "vxlan":
+            return Tables(list(_tunnel(there, ports)))
         case "meter":
             meter = f"meter=1,pktps,band=type=drop,rate={METER_PPS}"
             flows = [
@@ -116,6 +120,15 @@ def _routes(pipeline: Pipeline, ways: Ways, name: dict[int, str], table: int) ->
                 f"table={table},cookie={number},priority={100 + prefix.prefixlen},ip,dl_dst={source.mac},"
                 f"nw_dst={prefix},actions={rewrite},output:{name[target.index]}"
             )
+
+
+def _tunnel(there: Side, ports: tuple[str, str]) -> Iterator[str]:
+    """What the tunnel's port makes leaves from the bridge's own (LOCAL), and what it takes is addressed to that one."""
+    outer = f"udp,tp_dst={VXLAN_PORT},actions=output"
+    yield f"cookie={FORTH},in_port={ports[0]},actions=output:{TUNNEL}"
+    yield f"cookie={BACK},in_port={TUNNEL},actions=output:{ports[0]}"
+    yield f"in_port=LOCAL,nw_src={there.address},{outer}:{ports[1]}"
+    yield f"in_port={ports[1]},dl_dst={there.mac},nw_dst={there.address},{outer}:LOCAL"
 
 
 def _acl(pipeline: Pipeline, source: Side, target: Side, cookie: int, name: dict[int, str]) -> Iterator[str]:

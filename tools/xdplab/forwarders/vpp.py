@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from xdplab.forwarders import vpp_pipelines
+from xdplab.forwarders import vpp_filters, vpp_pipelines
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.vpp_control import VppControl, VppRefused
 from xdplab.forwarders.vpp_options import VppOptions
@@ -122,6 +122,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
         if self.creates and not self._control.has(self.creates):
             raise Unsupported(f"VPP {version} has no {self.plugin} plugin (FD.io's package {self.package})")
         self.require(self._control, version)
+        vpp_pipelines.require(self._control, dut.pipeline.kind, version, VppForwarder.package)
         indexes = self.attach(self._control, dut)
         self._interfaces = [
             Interface(port.ifname, index, self._read(index)["interface_name"])
@@ -181,6 +182,12 @@ class VppForwarder(Forwarder[VppOptionsT]):
         found: dict[str, Any] = {each.name: self._control.interface_statistics(each.index) for each in self._interfaces}
         return {**found, "errors": self._control.errors()}
 
+    def rule_hits(self) -> dict[str, int]:
+        """Of access lists."""
+        assert self._control is not None
+        assert self._dut is not None
+        return vpp_filters.rule_hits(self._control, self._dut)
+
     def log_tail(self) -> tuple[str, ...]:
         """Its last lines."""
         return self._process.log_tail() if self._process else ()
@@ -206,7 +213,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
             "page_size": self.options.page_size,
             "main_cpu": main,
             "worker_cpus": workers,
-            "plugin": self.plugin,
+            "plugins": [self.plugin, *vpp_pipelines.plugins(dut.pipeline.kind)],
             "vdevs": [],
             **self.startup(dut),
         }

@@ -150,6 +150,11 @@ class VppControl:
                     found[name] = int(value)
             return found
 
+    def list_matches(self, number: int, rule: int) -> int:
+        """Packets that met a rule of an access list, over all threads."""
+        with _as_point_failed("read the statistics"):
+            return int(self._settled_reader()[f"/acl/{number}/matches"][:, rule].sum_packets())
+
     def errors(self) -> dict[str, int]:
         """Error counters that are not 0: `/err/NODE/ERROR` without its first part."""
         with _as_point_failed("read the statistics"):

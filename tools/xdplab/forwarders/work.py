@@ -7,13 +7,16 @@ What a table has beside leads nowhere near it, but costs a look: 10.0.0.0/8.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 from xdplab.forwarders.base import Dut
 from xdplab.model import Pipeline
+from xdplab.testbed import RuleAddresses
 
 #: Tag of `vlan` on the far side.
 VLAN = 100
+#: Of `vxlan`: the network's number, and the UDP port of RFC 7348 section 5.
+VNI, VXLAN_PORT = 5000, 4789
 #: What the tester's side is translated to by `nat` (RFC 5737).
 NAT_ADDRESS = "203.0.113.1"
 #: Frames per second that `meter` lets pass: more than any port brings.
@@ -64,6 +67,24 @@ def sides(dut: Dut) -> tuple[Side, Side]:
         for index, (port, peer) in enumerate(zip(dut.ports, dut.peers, strict=True))
     )
     return one, other
+
+
+def other_rules(pipeline: Pipeline) -> tuple[RuleAddresses, RuleAddresses] | None:
+    """An address for each of `prefixes`, or of `acl_rules`, but the traffic's, in each direction; None: there is none.
+
+    The first station of a prefix, the only one of the narrowest rule.
+    """
+    first, count = int(_DECOYS[0]), pipeline.rules
+    if count == 1:
+        return None
+    if pipeline.kind == "acl":
+        sources = RuleAddresses("source", count, str(IPv4Address(first + _ACL_STEP)), _ACL_STEP)
+        return sources, sources
+    step = 1 << (32 - _DECOY_BITS)
+    there, here = (
+        RuleAddresses("target", count, str(IPv4Address(first + side * step + 1)), 2 * step) for side in (1, 0)
+    )
+    return there, here
 
 
 def prefixes(pipeline: Pipeline, side: Side) -> Iterator[IPv4Network]:

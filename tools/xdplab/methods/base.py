@@ -168,6 +168,10 @@ class Method(ABC, Generic[SpecT]):
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """Traffic seconds of each trial that a repetition takes, for estimates."""
 
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """True when it sends the load of a profile as `streams.load_streams` has it."""
+        return False
+
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Highest load, in frames per second over all directions, that it asks for whatever the tester can send.
 

@@ -2,7 +2,6 @@
 """The streams of a traffic profile. Their phases are spread so that no two depart together."""
 
 import itertools
-from typing import Any
 
 from xdplab.model import StreamSpec, TrafficSpec
 
@@ -18,7 +17,7 @@ def probe_streams(traffic: TrafficSpec, pps: float | None = None) -> tuple[Strea
             frame_bytes=traffic.smallest,
             direction=direction,
             start_ns=round(1e9 / rate * index / count),
-            **_headers(traffic),
+            **traffic.headers,
         )
         for index, direction in enumerate(traffic.directions)
     )
@@ -42,9 +41,10 @@ def load_streams(traffic: TrafficSpec, pps: float | None, count: int = 0, start_
                 frame_bytes=size,
                 direction=direction,
                 pair=pair,
+                departures=traffic.departures,
                 count=round(count * part),
                 start_ns=start_ns + round(1e9 / (pps * part) * (index + 0.5) / len(parts)),
-                **_headers(traffic),
+                **traffic.headers,
             )
         )
     return tuple(streams)
@@ -54,11 +54,7 @@ def burst_streams(traffic: TrafficSpec, count: int) -> tuple[StreamSpec, ...]:
     """`count` frames per direction back to back, as fast as the tester can."""
     return tuple(
         StreamSpec(
-            kind="load", pps=None, frame_bytes=traffic.smallest, direction=direction, count=count, **_headers(traffic)
+            kind="load", pps=None, frame_bytes=traffic.smallest, direction=direction, count=count, **traffic.headers
         )
         for direction in traffic.directions
     )
-
-
-def _headers(traffic: TrafficSpec) -> dict[str, Any]:
-    return {"flows": traffic.flows, "vlan": traffic.vlan, "ip": traffic.ip}

@@ -22,6 +22,7 @@ from xdplab.model.errors import (
 )
 from xdplab.model.flow_figures import FlowFigures as FlowFigures
 from xdplab.model.forwarder import ForwarderSpec as ForwarderSpec
+from xdplab.model.headers import FlowSpec as FlowSpec
 from xdplab.model.inventory import HostSpec as HostSpec, PortSpec as PortSpec, SshAddress as SshAddress
 from xdplab.model.method import MethodSpec as MethodSpec
 from xdplab.model.pipeline import Pipeline as Pipeline

@@ -11,13 +11,14 @@ from xdplab.model.base import Model
 from xdplab.model.errors import meant
 
 Kind = Literal[
-    "cross", "bridge", "vlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat"
+    "cross", "bridge", "vlan", "vxlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat"
 ]  # fmt: skip
 #: Kind -> what it does. Those of `SIZED` take a number.
 KINDS: dict[str, str] = {
     "cross": "what comes in by one port leaves by the other, unchanged and without a look at it",
     "bridge": "a learning bridge (IEEE 802.1D): floods what it has not learned, then sends to the port of the address",
     "vlan": "an access port on the tester's side, a trunk on the other: a tag is pushed there, popped back",
+    "vxlan": "the end of a tunnel (RFC 7348): frames of the tester's side leave in VXLAN, and those in VXLAN leave it",
     "meter": "`cross` through a meter, or a policer, that lets everything pass",
     "mirror": "`cross` with a copy to the port that the frame came by: two outputs",
     "group": "`cross` through a select group of two buckets, which leave their number in the source address",
@@ -32,7 +33,9 @@ SIZED = {"route": 100_000, "acl": 10_000}
 #: That rewrite the addresses of Ethernet and TTL: frames are addressed to the switch.
 ROUTED = ("route", "acl", "conntrack", "nat")
 #: In which the other side cannot begin, or sends frames of another form.
-ONE_WAY = ("vlan", "conntrack", "nat")
+ONE_WAY = ("vlan", "vxlan", "conntrack", "nat")
+#: Kind -> bytes that a frame of the tester's side grows by: a tag; Ethernet, IPv4, UDP and VXLAN.
+ADDED_BYTES = {"vlan": 4, "vxlan": 50}
 #: Masks that an access list may have.
 MAX_MASKS = 64
 _TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<rules>\d{1,7})(?:x(?P<masks>\d{1,3}))?)?")
@@ -58,6 +61,11 @@ class Pipeline(Model):
     def routed(self) -> bool:
         """True when frames are addressed to the switch itself."""
         return self.kind in ROUTED
+
+    @property
+    def added_bytes(self) -> int:
+        """By which a frame that leaves on the other side is longer than it came."""
+        return ADDED_BYTES.get(self.kind, 0)
 
     @property
     def one_way(self) -> bool:

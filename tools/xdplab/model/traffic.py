@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xdplab.model.base import Model
+from xdplab.model.headers import Departures, FlowSpec
 
 FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
 #: Frames per second; or a share of the tester's calibrated top rate on the direct link, as `80%`, at the most of what
@@ -19,7 +19,7 @@ Rate = Annotated[
 IMIX: dict[int, float] = {64: 7 / 12, 570: 4 / 12, 1518: 1 / 12}
 
 
-class TrafficSpec(Model):
+class TrafficSpec(FlowSpec):
     """One traffic profile. Frame sizes include the 4-byte FCS as in RFC 2544 §9."""
 
     #: Size of each frame, or `imix`: 64, 570 and 1518 bytes as 7 : 4 : 1.
@@ -34,14 +34,10 @@ class TrafficSpec(Model):
     load_of_line: float | None = Field(default=None, gt=0, le=1)
     #: That speed, also a bound of the top load; None: that of the testbed file's ports (`speed_mbps`).
     line_rate_bps: float | None = Field(default=None, gt=0)
-    #: UDP flows that the frames take in turns.
-    flows: int = Field(default=1, ge=1, le=10_000)
+    #: When frames of the load leave: `paced`, `poisson` or `burst:N`. Probes are paced.
+    departures: Departures = "paced"
     #: Source and destination address pairs; the load is shared between them.
     address_pairs: int = Field(default=1, ge=1, le=4)
-    #: VLAN id of the frames; None: no tag.
-    vlan: int | None = Field(default=None, ge=1, le=4094)
-    #: Version of IP.
-    ip: Literal[4, 6] = 4
     #: Whether both directions are loaded.
     bidirectional: bool = False
 

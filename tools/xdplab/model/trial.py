@@ -7,12 +7,13 @@ from pydantic import Field, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Shown
 from xdplab.model.flow_figures import FlowFigures
+from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram
 
 Purpose = Literal["measure", "search", "figures", "end"]
 
 
-class StreamSpec(Model):
+class StreamSpec(FlowSpec):
     """One stream of a trial. `pps=None` means as fast as the tester can."""
 
     #: `latency`: every frame carries the time of its departure; `load`: frames are counted only.
@@ -21,16 +22,12 @@ class StreamSpec(Model):
     pps: float | None
     #: Size of a frame with its 4-byte FCS.
     frame_bytes: int
-    #: UDP flows that the frames take in turns.
-    flows: int = 1
-    #: VLAN id of the frames' tag; None: no tag.
-    vlan: int | None = None
-    #: Version of IP.
-    ip: Literal[4, 6] = 4
     #: `forward`: from the path's first tester port; `backward`: from its last.
     direction: Literal["forward", "backward"] = "forward"
     #: When its first frame leaves, after the beginning of the trial.
     start_ns: int = 0
+    #: `paced`: evenly spaced; `poisson`: with exponential gaps; `burst:N`: N together, N intervals apart.
+    departures: Departures = "paced"
     #: Frames after which the stream ends; 0: with the trial.
     count: int = 0
     #: Which address pair.

@@ -8,6 +8,8 @@ from typing import Any
 from markupsafe import Markup
 
 from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
+from xdplab.analysis.columns import met_cells
+from xdplab.analysis.met_columns import told_of
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
@@ -19,6 +21,7 @@ from xdplab.report.charts import distribution_chart
 from xdplab.report.contents import with_contents
 from xdplab.report.course import course_charts, rows_of
 from xdplab.report.page import Page, templates
+from xdplab.report.sizes import size_charts
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
@@ -55,6 +58,9 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             sweeps=sweeps,
             ways={} if sweeps else _ways(page),
             sections=[page.table(), page.pictures()] if own is None else own,
+            met={} if sweeps else met_cells(summaries),
+            met_told=told_of(summaries),
+            sizes={} if sweeps else _sizes(page),
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),
@@ -87,6 +93,12 @@ def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:
         by_title.setdefault(run.points[trial.point_id].forwarder.title, []).append(trial)
     found = {title: offloaded(own) for title, own in by_title.items()}
     return {title: one.text() for title, one in found.items() if one}
+
+
+def _sizes(page: Page) -> dict[str, Markup]:
+    """Title -> chart."""
+    found = size_charts(page.run, page.summaries, page.method.figures)
+    return {chart.title: Page.chart(chart) for chart in found}
 
 
 def _direct_plot(run: RunRecord) -> Markup | None:

@@ -25,7 +25,6 @@ def points_in_log(method: Method[Any], points: Sequence[PointSummary], **beside:
     shown_points, more = points[:_ROWS], len(points[_ROWS:])
     reasons = [(point.forwarder, f"{point.status}: {point.reason}") for point in shown_points if point.reason]
     environment = templates()
-    environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
     shown = {"sentence": "", "picture": "", "report": "", "link": "", **beside}
     table = cells_of(method, shown_points)
     return environment.get_template("log.html.j2").render(table=table, reasons=reasons, more=more, **shown).strip()

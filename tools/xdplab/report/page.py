@@ -16,7 +16,7 @@ from xdplab.analysis.figures import Spread
 from xdplab.analysis.summary import counted
 from xdplab.methods import Column, Method
 from xdplab.model import RunRecord, TrialRecord
-from xdplab.model.digits import percent, ratio, significant
+from xdplab.model.digits import number, percent, ratio, significant
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.chart import Chart
@@ -106,8 +106,10 @@ def templates(package: str = "") -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters |= {"number": lambda value: "–" if value is None else number(value)}
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
     environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
+    environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
     environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
     return environment
 

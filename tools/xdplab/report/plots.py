@@ -17,6 +17,7 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from xdplab.analysis import PointSummary
+from xdplab.analysis.columns import median_of
 from xdplab.report.chart import Axis, Chart
 
 #: Okabe and Ito's palette, which colour-blind readers can tell apart, with line styles for more than eight lines.
@@ -33,17 +34,16 @@ _LEGEND_ROW = 0.2
 
 
 def repetition_plot(summaries: Sequence[PointSummary]) -> str:
-    """Each repetition's p50 (dot) and p99 (tick) by point: the spread that intervals rest on."""
+    """Each repetition's p50 (dot) and p99 (tick, where it is a figure) by point: what intervals rest on."""
     plot, axes = new_plot(0.9 + 0.36 * len(summaries))
     for row, summary in enumerate(reversed(summaries)):
         style = line_style(len(summaries) - 1 - row)
         for figures in summary.by_repetition:
-            p50, p99 = figures.value("p50_us"), figures.value("p99_us")
-            if p50 is None or p99 is None:
-                continue
             face = "none" if figures.was_disturbed("p50_us") else style["color"]
-            axes.plot(p50, row, "o", markersize=5, color=style["color"], markerfacecolor=face)
-            axes.plot(p99, row, "|", markersize=9, color=style["color"])
+            for key, mark, size in (("p50_us", "o", 5), ("p99_us", "|", 9)):
+                value = figures.value(key)
+                if value is not None and median_of(summary, key) is not None:
+                    axes.plot(value, row, mark, markersize=size, color=style["color"], markerfacecolor=face)
     axes.set_xscale("log")
     axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
     axes.set_ylim(-0.6, len(summaries) - 0.4)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials and times in words, for both front ends."""
 
-from xdplab.analysis.distribution import distribution
+from xdplab.analysis.distribution import carried, distribution
 from xdplab.model import TrialRecord
 
 
@@ -13,11 +13,11 @@ def describe(record: TrialRecord) -> str:
         text = str(record.figures["told"])
         return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
     latencies = distribution([record])
-    p50, p99 = latencies.percentile_us(50), latencies.percentile_us(99)
+    p50, p99 = latencies.percentile_us(50), carried([record], 99, latencies.percentile_us(99))
     lost = sum(stream.lost for stream in record.result.streams)
     text = f"lost {lost} of {record.result.sent}"
-    if p50 is not None and p99 is not None:
-        text = f"p50 {p50:.2f} us, p99 {p99:.2f} us, {text}"
+    told = {"p50": p50, "p99": p99}
+    text = ", ".join([*(f"{name} {value:.2f} us" for name, value in told.items() if value is not None), text])
     return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
 
 

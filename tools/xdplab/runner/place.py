@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.work import other_rules
 from xdplab.model import CpuLayout, Path, Point
 from xdplab.testbed import Port, Testbed, TesterPorts
 
@@ -31,11 +32,11 @@ def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
 
 def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     """The tester's; with a pipeline that routes, frames are addressed to the forwarder."""
-    ports = testbed.tester_ports(point.path)
+    ports = dataclasses.replace(testbed.tester_ports(point.path), added_bytes=point.pipeline.added_bytes)
     if not point.pipeline.routed:
         return ports
     first, last = (port.mac for port in ports_of(testbed, point))
-    return dataclasses.replace(ports, routers=(first, last))
+    return dataclasses.replace(ports, routers=(first, last), rules=other_rules(point.pipeline))
 
 
 def cannot(forwarder: Forwarder[Any], dut: Dut) -> str | None:

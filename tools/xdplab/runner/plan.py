@@ -94,7 +94,8 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
-        _check_pipeline(point)
+        _check_departures(point, method)
+        _check_pipeline(point, tester)
     if len(points) * study.repetitions > MAX_REPETITIONS:
         raise InputError(
             f"study {study.name}: {len(points)} points with {study.repetitions} repetitions each are more than the "
@@ -180,9 +181,24 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
         )
 
 
-def _check_pipeline(point: Point) -> None:
+def _check_departures(point: Point, method: Method[Any]) -> None:
+    """A load is sent whose departures these are."""
+    traffic = point.traffic
+    if traffic.departures != "paced" and not method.sends_load(traffic):
+        raise InputError(
+            f"traffic.departures: {traffic.departures}: it is of the load, and none is sent here; give load_pps, "
+            "load_share or load_of_line with method latency, or take method rfc2544"
+        )
+
+
+def _check_pipeline(point: Point, tester: Tester) -> None:
     """Frames of this profile can be what the pipeline works on."""
     traffic, pipeline = point.traffic, point.pipeline
+    if traffic.meets == "all" and traffic.flows < pipeline.rules:
+        raise InputError(
+            f"traffic.flows: {traffic.flows:,} flows do not meet all of pipeline {pipeline}: give {pipeline.rules:,} "
+            "or more, or meets: last"
+        )
     if pipeline.kind == "cross":
         return
     wrong = {
@@ -191,6 +207,8 @@ def _check_pipeline(point: Point) -> None:
         "traffic.vlan: its frames have no tag; leave it out": traffic.vlan is not None,
         "traffic.bidirectional: the other side cannot begin, or has other frames": traffic.bidirectional
         and pipeline.one_way,
+        f"tester {tester.name} does not know its frames in a tunnel; xdpgen does": pipeline.kind == "vxlan"
+        and not tester.knows_tunnelled,
     }
     for why, is_so in wrong.items():
         if is_so:
@@ -199,13 +217,15 @@ def _check_pipeline(point: Point) -> None:
 
 def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
     traffic = point.traffic
-    largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0)
-    smallest = tester.smallest_frame(traffic.ip, traffic.vlan)
+    outer = point.pipeline.added_bytes if point.pipeline.kind == "vxlan" else 0  # an MTU does not count a tag
+    largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0) - outer  # nor a second one, which Linux does
+    smallest = tester.smallest_frame(traffic.ip, traffic.tag_bytes)
     for size in traffic.sizes:
         if not smallest <= size <= largest:
             raise InputError(
                 f"frame_bytes: {size} does not fit: with these headers {tester.name} sends {smallest} to "
                 f"{largest} bytes (FCS counted) at an MTU of {testbed.mtu}"
+                f"{f', of which VXLAN takes {outer}' if outer else ''}"
             )
     streams = len(traffic.sizes) * traffic.address_pairs * len(traffic.directions) + len(traffic.directions)
     if streams > MAX_STREAMS:

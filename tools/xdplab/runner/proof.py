@@ -51,9 +51,8 @@ def prove_path(
             kind="load",
             pps=1000,
             frame_bytes=traffic.smallest,
-            vlan=traffic.vlan,
-            ip=traffic.ip,
             direction=direction,
+            **{**traffic.headers, "flows": 1},
         )
         for direction in _directions(point)
     )

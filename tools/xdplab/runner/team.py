@@ -7,6 +7,7 @@ from typing import Any
 from xdplab.methods import Method
 from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
 from xdplab.runner.calibrations import Calibrations, told
+from xdplab.runner.place import tester_ports_of
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Testbed
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
@@ -46,7 +47,11 @@ class Team:
     def missing(self, point: Point) -> str | None:
         """Why the tester of a point cannot measure it, or None."""
         tester = self._by_name[point.tester or self._first]
-        reason = tester.supported(self._testbed) or tester.supports_path(self._testbed.tester_ports(point.path))
+        reason = (
+            tester.supported(self._testbed)
+            or tester.supports_path(self._testbed.tester_ports(point.path))
+            or tester.supports_traffic(point.traffic, tester_ports_of(self._testbed, point))
+        )
         return f"tester {tester.name}: {reason}" if reason else None
 
     def take(self, point: Point) -> tuple[Tester, str, float]:
@@ -123,7 +128,7 @@ class Team:
         smallest = min(point.traffic.smallest for point in plan.points)
         several = len(self._by_name) > 1
         at_pps = plan.points[0].traffic.probes_per_s if several else DEFAULT_PPS
-        frame_bytes = max(smallest, tester.smallest_frame(4, None))
+        frame_bytes = max(smallest, tester.smallest_frame(4))
         asked = {"frame_bytes": frame_bytes, "at_pps": at_pps, "rx_program": choice.program}
         return kept.of(tester, asked, lambda: calibrate(tester, context, frame_bytes, at_pps=at_pps, progress=progress))
 

@@ -7,46 +7,24 @@ sent in front of one that must, by the same port: when that one is there, they w
 
 import itertools
 import secrets
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.work import BUCKET_MACS, NAT_ADDRESS, UDP_DST, VLAN, Side, acl_rules, prefixes, sides
-from xdplab.hosts import Conversation
-from xdplab.model import Pipeline, PointFailed, StreamSpec, TrialResult, TrialSpec
-from xdplab.testbed import Port
+from xdplab.forwarders.work import BUCKET_MACS, NAT_ADDRESS, UDP_DST, VLAN, VNI, Side, acl_rules, prefixes, sides
+from xdplab.model import PointFailed, StreamSpec, TrialResult, TrialSpec
+from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel, settled
 
-_PROBE = FilePath(__file__).parents[1] / "hosts" / "frame_probe.py"
-_ANSWER_S = 5.0
-#: What might come late, once what was sent last is there.
-_LATE_S = 0.05
 #: Stations and networks that nobody has routed, allowed or learned (RFC 5737, RFC 7042 section 2.1.2).
 _STRANGER = "192.0.2.1"
 _STATION = "00:00:5e:00:53:01"
 #: Source ports of a proof, of which each has some of its own: connections of the one before are still known.
 _UDP_SRC, _UDP_SRCS, _TURNS = 30_000, 100, 300
 _turns = itertools.count()
-_TTL = 64
 _FLOWS_OF_GROUP = 64
 _FRAME_BYTES = 100
-_ICMP = 1
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One that is sent, and where it must come out in which form; nowhere when `out` is empty."""
-
-    what: str
-    #: Index of the side that sends it.
-    side: int
-    data: bytes
-    #: Side -> the forms of which it must have one.
-    out: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 #: Frames of the trial that counts: each must meet the traffic's rule, and come out.
@@ -97,18 +75,36 @@ class WorkProof:
             PointFailed: a frame did not come out as it must; the first one, with both forms.
         """
         with ExitStack() as stack:
-            probes = [_Probe(port, self._mark, workdir, stack) for port in self._ports]
+            probes = [Probe(port, self._mark, workdir, stack) for port in self._ports]
             seen: list[tuple[int, bytes]] = []
             for frames in self._rounds(seen):
-                seen[:] = _exchange(probes, frames, self._pipeline)
+                seen[:] = exchange(probes, frames, self._pipeline, self._settled)
 
     def _rounds(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
         """Frames of each round; `seen` is what came out in the one before."""
         rounds: dict[str, Callable[..., Iterator[list[Frame]]]] = {
-            "bridge": self._bridge, "vlan": self._vlan, "group": self._group, "mirror": self._mirror,
-            "route": self._route, "acl": self._acl, "conntrack": self._stateful, "nat": self._stateful,
+            "bridge": self._bridge, "vlan": self._vlan, "vxlan": self._vxlan, "group": self._group,
+            "mirror": self._mirror, "route": self._route, "acl": self._acl,
+            "conntrack": self._stateful, "nat": self._stateful,
         }  # fmt: skip
         yield from rounds.get(self._pipeline.kind, self._cross)(seen)
+
+    def _settled(self, data: bytes) -> bytes:
+        """A frame as it is compared: a translation may have changed its source port, too (RFC 4787 section 4.2)."""
+        if self._pipeline.kind != "nat":
+            return settled(data)
+        from scapy.layers.inet import IP, UDP
+        from scapy.layers.l2 import Ether
+
+        packet = Ether(data)
+        if UDP not in packet or packet[IP].src != NAT_ADDRESS:
+            return data
+        del packet[UDP].chksum
+        if bytes(packet) != data:  # the checksum is wrong
+            return data
+        packet[UDP].sport = self._port
+        del packet[UDP].chksum
+        return bytes(packet)
 
     def _udp(self, source: Side, target: Side, **changes: Any) -> Any:
         """A packet from one side to the other, as scapy has it; `changes` are of its fields."""
@@ -120,7 +116,7 @@ class WorkProof:
         if "vlan" in changes:
             ether /= Dot1Q(vlan=changes["vlan"])
         src, dst = changes.get("src", str(source.network[1])), changes.get("dst", str(target.network[1]))
-        ip = IP(src=src, dst=dst, ttl=changes.get("ttl", _TTL), flags="DF", id=0)
+        ip = IP(src=src, dst=dst, ttl=changes.get("ttl", SETTLED_TTL), flags="DF", id=0)
         udp = UDP(sport=changes.get("sport", self._port), dport=changes.get("dport", UDP_DST))
         payload = self._mark + changes.get("number", next(self._number)).to_bytes(4, "big") + bytes(8)
         return ether / ip / udp / payload
@@ -172,6 +168,22 @@ class WorkProof:
                 bytes(self._udp(there, here, number=1, vlan=VLAN)),
                 {here.index: (bytes(self._udp(there, here, number=1)),)},
             ),
+        ]
+
+    def _vxlan(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        here, there = self._sides
+        plain, back = self._udp(here, there), self._udp(there, here)
+        out = in_tunnel(plain, there.mac, there.peer_mac, there.address, there.next_hop, VNI)
+        yield [Frame("a plain frame", here.index, bytes(plain), {there.index: (bytes(out),)})]
+
+        def tunnelled(packet: Any, to: str = there.address, vni: int = VNI) -> bytes:
+            return bytes(in_tunnel(packet, there.peer_mac, there.mac, there.next_hop, to, vni))
+
+        yield [
+            Frame("a frame outside the tunnel", there.index, bytes(self._udp(there, here))),
+            Frame("a frame of another VNI", there.index, tunnelled(self._udp(there, here), vni=VNI + 1)),
+            Frame("a frame to another end", there.index, tunnelled(self._udp(there, here), to=_STRANGER)),
+            Frame("a frame in the tunnel", there.index, tunnelled(back), {here.index: (bytes(back),)}),
         ]
 
     def _group(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
@@ -236,83 +248,6 @@ class WorkProof:
         back["IP"].dst, back["UDP"].dport = str(here.network[1]), self._port
         yield [
             self._refused("a new connection from the other side", there, here, sport=self._port),
-            self._refused("an answer to another port", there, here, dport=self._port + 9, **to),
+            self._refused("an answer to another port", there, here, dport=came["UDP"].sport + 9, **to),
             Frame("an answer", there.index, bytes(answer), {here.index: (bytes(back),)}),
         ]
-
-
-class _Probe:
-    """`hosts/frame_probe.py` on one of the tester's ports."""
-
-    def __init__(self, port: Port, mark: bytes, workdir: FilePath, stack: ExitStack) -> None:
-        host = port.host
-        argv = [host.python, "-I", "-S", host.program(_PROBE), port.ifname, mark.hex()]
-        self.port = port
-        self.process: Conversation = host.converse(argv, log=workdir / f"proof-{port.role}.log")
-        stack.callback(self.process.stop)
-        if self.receive(_ANSWER_S) != "ready":
-            raise PointFailed(f"proof: no probe on {port.role}: {' | '.join(self.process.log_tail(2))}")
-
-    def receive(self, timeout_s: float) -> str | None:
-        """The next line."""
-        try:
-            return self.process.receive(timeout_s)
-        except EOFError:
-            raise PointFailed(f"proof: the probe of {self.port.role} ended: {self.process.log_tail(2)}") from None
-
-
-def _exchange(probes: Sequence[_Probe], frames: Sequence[Frame], pipeline: Pipeline) -> list[tuple[int, bytes]]:
-    """Sends a round; what came out.
-
-    Raises:
-        PointFailed: not what must.
-    """
-    for frame in frames:
-        probes[frame.side].process.send(frame.data.hex())
-    wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
-    came = _come_out(probes, len(wanted))
-    unexpected = Counter(came)
-    for frame, side, forms in wanted:
-        found = next((form for form in forms if unexpected[side, form]), None)
-        if found is None:
-            raise PointFailed(f"{pipeline}: {frame.what} sent on side {frame.side}: {_difference(side, forms, came)}")
-        unexpected[side, found] -= 1
-    for (side, data), number in unexpected.items():
-        if number:
-            sent = next((each.what for each in frames if _payload(each.data) == _payload(data)), "something else")
-            raise PointFailed(f"{pipeline}: {sent} came out on side {side}, where it must not ({number}): {data.hex()}")
-    return came
-
-
-def _come_out(probes: Sequence[_Probe], wanted: int) -> list[tuple[int, bytes]]:
-    """Frames on each side, until nothing came any more after as many as are wanted."""
-    came: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + _ANSWER_S
-    while (late := len(came) >= wanted) or time.monotonic() < deadline:
-        before = len(came)
-        for side, probe in enumerate(probes):
-            while (line := probe.receive(_LATE_S)) and time.monotonic() < deadline:
-                if not _complaint(data := bytes.fromhex(line)):
-                    came.append((side, data))
-        if late and len(came) == before:
-            break
-    return came
-
-
-def _complaint(data: bytes) -> bool:
-    """An ICMP message that quotes one of our frames: a router may say that it does not forward it (RFC 1812)."""
-    return data[12:14] == b"\x08\x00" and data[23] == _ICMP
-
-
-def _payload(data: bytes) -> bytes:
-    """Mark and number."""
-    return data[-22:-8]
-
-
-def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, bytes]]) -> str:
-    """What came in the place of a frame."""
-    same = [(at, data) for at, data in came if _payload(data) == _payload(forms[0])]
-    if not same:
-        return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"
-    told = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)
-    return f"it came out {told}; it must be on side {side} as {forms[0].hex()}"

@@ -4,7 +4,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Protocol
+from typing import Literal, Protocol
 
 from xdplab.hosts import Host, LocalHost
 from xdplab.model import CpuLayout, InputError, Path, TestbedSpec
@@ -28,6 +28,17 @@ class Port:
 
 
 @dataclass(frozen=True)
+class RuleAddresses:
+    """Addresses by which a direction's frames meet the other rules of a pipeline; see `packets.Range`."""
+
+    of: Literal["source", "target"]
+    #: With the traffic's own, which is the first.
+    count: int
+    next: str
+    step: int
+
+
+@dataclass(frozen=True)
 class TesterPorts:
     """The tester's view of a path: frames leave at `first`; `last` receives them.
 
@@ -41,6 +52,10 @@ class TesterPorts:
     far: bool = False
     #: The forwarder's addresses next to `first` and `last`, where frames are addressed to it.
     routers: tuple[str, str] | None = None
+    #: For frames from `first` and from `last`; None: the pipeline has one rule.
+    rules: tuple[RuleAddresses, RuleAddresses] | None = None
+    #: Bytes that the forwarder puts in front of a frame on its way to `last`.
+    added_bytes: int = 0
 
 
 def ports_of_path(ports: dict[str, Port], path: Path) -> TesterPorts:

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple
 
 from xdplab.hosts import Host, LocalHost
-from xdplab.model import CpuLayout, Model, TrialResult, TrialSpec
+from xdplab.model import CpuLayout, Model, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
 
 
@@ -52,6 +52,8 @@ class Tester(ABC):
     loses_by_itself: ClassVar[bool] = False
     #: True when it sends one thing at a time and waits for it: it has round trips without a load beside them, no rates.
     closed_loop: ClassVar[bool] = False
+    #: True when it recognises its frames inside others (`TesterPorts.added_bytes`).
+    knows_tunnelled: ClassVar[bool] = False
     #: RFC 2544 clauses it has no figures for, and why.
     cannot: ClassVar[Mapping[str, str]] = {}
     #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.
@@ -65,12 +67,16 @@ class Tester(ABC):
         """None, or the reason why it cannot measure a path with these ports."""
         return None
 
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
+        """None, or the reason why it cannot send such frames, at such times, or choose among these flows."""
+        return None
+
     def choose_rx(self, redirects: bool) -> RxChoice:
         """The receive program for a run; `redirects`: one of its forwarders transmits by XDP redirect."""
         return RxChoice(self.rx_programs[0], "the only one")
 
-    def smallest_frame(self, ip: int, vlan: int | None) -> int:
-        """Smallest frame in bytes (with FCS) that can carry its trailer."""
+    def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
+        """Smallest frame in bytes (with FCS) that can carry its trailer; `tag_bytes`: length of its VLAN tags."""
         return 64
 
     @abstractmethod

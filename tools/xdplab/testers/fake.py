@@ -9,7 +9,8 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
-from xdplab.model import LatencySummary, PointFailed, StreamResult, TrialResult, TrialSpec
+from xdplab.model import LatencySummary, PointFailed, StreamResult, TrafficSpec, TrialResult, TrialSpec
+from xdplab.testbed import TesterPorts
 from xdplab.testers.base import Tester, TesterContext
 from xdplab.testers.fluid import Fluid, Sender, flow
 
@@ -22,10 +23,17 @@ class FakeTester(Tester):
 
     name: ClassVar[str] = "fake"
     rx_programs: ClassVar[tuple[str, ...]] = ("none",)
+    knows_tunnelled: ClassVar[bool] = True
     simulated: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._trials = 0
+
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
+        """A fluid has no frames that could be closer to each other."""
+        if traffic.departures != "paced":
+            return f"departures: {traffic.departures}: it simulates rates, not the gaps between frames"
+        return None
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """Play one trial."""

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 from xdplab.model import StreamSpec
 from xdplab.testbed import Port, TesterPorts
-from xdplab.testers.packets import Headers
+from xdplab.testers.packets import Headers, Range
 
 #: Addresses of RFC 2544 appendix C.2.2 (198.18.0.0/15) and, for IPv6, of RFC 5180 (2001:2::/48).
 _ADDRESSES = {4: ("198.18.{}.1", "198.19.{}.1"), 6: ("2001:2:0:{}::1", "2001:2:1:{}::1")}
@@ -23,6 +23,11 @@ def headers_of(stream: StreamSpec, ports: TesterPorts) -> Headers:
     source, target = ends_of(stream, ports)
     addresses = tuple(str(ip_address(address.format(stream.pair))) for address in _ADDRESSES[stream.ip])
     src_ip, dst_ip = addresses if stream.direction == "forward" else addresses[::-1]
+    sources, targets = Range(stream.src_addresses), Range(stream.dst_addresses)
+    rules = ports.rules[stream.direction != "forward"] if ports.rules and stream.meets == "all" else None
+    if rules is not None:
+        met = Range(rules.count, rules.next, rules.step)
+        sources, targets = (met, targets) if rules.of == "source" else (sources, met)
     router = ports.routers[stream.direction != "forward"] if ports.routers else None
     return Headers(
         src_mac=source.mac,
@@ -33,4 +38,10 @@ def headers_of(stream: StreamSpec, ports: TesterPorts) -> Headers:
         udp_dst=_UDP_DST,
         ip=stream.ip,
         vlan=stream.vlan,
+        outer_vlan=stream.outer_vlan,
+        pcp=stream.pcp,
+        dei=stream.dei,
+        dscp=stream.dscp,
+        sources=sources,
+        targets=targets,
     )

@@ -7,7 +7,7 @@ with its own older scapy can use it as well (`trex/profiles`).
 """
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 FCS_BYTES = 4
@@ -28,8 +28,25 @@ class Vxlan:
 
 
 @dataclass(frozen=True)
+class Range:
+    """Addresses of flows beside the first: number n, from 1 on, is `next` + (n - 1) x `step`."""
+
+    count: int = 1
+    #: None: the one after the first.
+    next: str | None = None
+    step: int = 1
+
+    def address(self, first: str, number: int) -> str:
+        """Number `number`, from 0 on."""
+        if not number:
+            return first
+        following = ipaddress.ip_address(self.next) if self.next else ipaddress.ip_address(first) + 1
+        return str(following + (number - 1) * self.step)
+
+
+@dataclass(frozen=True)
 class Headers:
-    """Ethernet, perhaps one VLAN tag, IPv4 or IPv6, UDP; perhaps all of it inside VXLAN."""
+    """Ethernet, perhaps a VLAN tag or two, IPv4 or IPv6, UDP, of the first flow; perhaps all of it inside VXLAN."""
 
     src_mac: str
     dst_mac: str
@@ -40,13 +57,35 @@ class Headers:
     ip: int = 4
     vlan: int | None = None
     vxlan: Vxlan | None = None
+    #: Of a tag in front (802.1ad).
+    outer_vlan: int | None = None
+    #: Of the tags.
+    pcp: int = 0
+    dei: bool = False
+    dscp: int = 0
+    #: Of the flows; not in a frame that was read back.
+    sources: Range = Range()
+    targets: Range = Range()
 
     @property
     def bytes(self) -> int:
         """Length of all headers."""
-        tag = 4 if self.vlan else 0
+        tags = 4 * bool(self.vlan) + 4 * bool(self.outer_vlan)
         outer = 14 + 20 + 8 + 8 if self.vxlan else 0
-        return outer + 14 + tag + {4: 20, 6: 40}[self.ip] + 8
+        return outer + 14 + tags + {4: 20, 6: 40}[self.ip] + 8
+
+    def of_flow(self, flow: int) -> "Headers":
+        """Those of flow `flow`, from 0 on: targets in turns, then sources, then ports."""
+        rest, target = divmod(flow, self.targets.count)
+        port, source = divmod(rest, self.sources.count)
+        return replace(
+            self,
+            src_ip=self.sources.address(self.src_ip, source),
+            dst_ip=self.targets.address(self.dst_ip, target),
+            udp_src=self.udp_src + port,
+            sources=Range(),
+            targets=Range(),
+        )
 
     @property
     def flow_offset(self) -> int:
@@ -102,25 +141,33 @@ def decode(data: bytes) -> Decoded:
         raise ValueError(f"no UDP in {packet.summary()}")
     version = 4 if packet.haslayer("IP") else 6
     network, udp = packet["IP" if version == 4 else "IPv6"], packet[UDP]
-    tag = packet["Dot1Q"].vlan if packet.haslayer("Dot1Q") else None
+    tag = packet["Dot1Q"] if packet.haslayer("Dot1Q") else None
+    outer_tag = packet["Dot1AD"].vlan if packet.haslayer("Dot1AD") else None
+    dscp = (network.tos if version == 4 else network.tc) >> 2
     src_ip, dst_ip = (str(ipaddress.ip_address(address)) for address in (network.src, network.dst))
-    headers = Headers(packet.src, packet.dst, src_ip, dst_ip, udp.sport, udp.dport, version, tag, outer)
+    headers = Headers(
+        packet.src, packet.dst, src_ip, dst_ip, udp.sport, udp.dport, version, tag.vlan if tag else None, outer,
+        outer_tag, tag.prio if tag else 0, bool(tag and _dei(tag)), dscp,
+    )  # fmt: skip
     return Decoded(headers, bytes(udp.payload)[: udp.len - 8], right)
 
 
 def _stack(headers: Headers, udp_checksum: bool) -> Any:
     from scapy.layers.inet import IP, UDP
     from scapy.layers.inet6 import IPv6
-    from scapy.layers.l2 import Dot1Q, Ether
+    from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
     from scapy.layers.vxlan import VXLAN
 
     packet: Any = Ether(src=headers.src_mac, dst=headers.dst_mac)
-    if headers.vlan:
-        packet /= Dot1Q(vlan=headers.vlan)
+    for kind, vlan in ((Dot1AD, headers.outer_vlan), (Dot1Q, headers.vlan)):
+        if vlan:
+            tag = kind(vlan=vlan, prio=headers.pcp)
+            tag.setfieldval(_dei_field(tag), int(headers.dei))
+            packet /= tag
     if headers.ip == 4:
-        packet /= IP(src=headers.src_ip, dst=headers.dst_ip, ttl=_TTL, flags="DF", id=0)
+        packet /= IP(src=headers.src_ip, dst=headers.dst_ip, ttl=_TTL, flags="DF", id=0, tos=headers.dscp << 2)
     else:
-        packet /= IPv6(src=headers.src_ip, dst=headers.dst_ip, hlim=_TTL)
+        packet /= IPv6(src=headers.src_ip, dst=headers.dst_ip, hlim=_TTL, tc=headers.dscp << 2)
     packet /= UDP(sport=headers.udp_src, dport=headers.udp_dst, chksum=None if udp_checksum else 0)
     if headers.vxlan is None:
         return packet
@@ -132,6 +179,15 @@ def _stack(headers: Headers, udp_checksum: bool) -> Any:
         / VXLAN(vni=outer.vni, flags="Instance")
         / packet
     )
+
+
+def _dei_field(tag: Any) -> str:
+    """Its name; up to scapy 2.5 it is that of the bit before 802.1Q-2005."""
+    return "dei" if any(field.name == "dei" for field in tag.fields_desc) else "id"
+
+
+def _dei(tag: Any) -> int:
+    return int(tag.getfieldval(_dei_field(tag)))
 
 
 def _checksums_right(packet: Any) -> bool:

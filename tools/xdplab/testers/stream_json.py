@@ -6,6 +6,7 @@ from typing import Any
 from xdplab.model import FlowFigures, LatencySummary, StreamResult, StreamSpec, TrialSpec
 from xdplab.testbed import TesterPorts
 from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import Headers
 
 #: A departure later than this is a stall of the machine: it is reported, and what it cost is skipped, not caught up.
 STALL_NS = 100_000
@@ -43,7 +44,32 @@ def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[st
         "udp_src": headers.udp_src,
         "udp_dst": headers.udp_dst,
         "flows": stream.flows,
+        **_beside(stream, headers, ports),
     }
+
+
+def _beside(stream: StreamSpec, headers: Headers, ports: TesterPorts) -> dict[str, Any]:
+    """What few streams have: a program that was built before it knew of these still serves all others."""
+    kind, _, burst = stream.departures.partition(":")
+    asked = {
+        "added_bytes": (ports.added_bytes, 0),
+        "departures": ("paced" if burst else kind, "paced"),
+        "burst": (int(burst or 1), 1),
+        "outer_vlan": (headers.outer_vlan, None),
+        "pcp": (headers.pcp, 0),
+        "dei": (headers.dei, False),
+        "dscp": (headers.dscp, 0),
+        "src_addresses": (headers.sources.count, 1),
+        "src_next": (headers.sources.next, None),
+        "src_step": (headers.sources.step, 1),
+        "dst_addresses": (headers.targets.count, 1),
+        "dst_next": (headers.targets.next, None),
+        "dst_step": (headers.targets.step, 1),
+        "flow_choice": (stream.flow_choice, "round-robin"),
+        "zipf_exponent": (1.0 if stream.zipf_exponent is None else stream.zipf_exponent, 1.0),
+        "flow_seed": (stream.flow_seed, 1),
+    }
+    return {name: value for name, (value, default) in asked.items() if value != default}
 
 
 def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:

@@ -14,16 +14,17 @@ from pydantic import Field
 
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import thread_use
-from xdplab.model import Missing, Model, PointFailed, StreamSpec, TrialResult, TrialSpec, XdplabError
+from xdplab.model import Missing, Model, PointFailed, StreamSpec, TrafficSpec, TrialResult, TrialSpec, XdplabError
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of
 from xdplab.testers.packets import build
 from xdplab.testers.trex_bridge import Bridge, bridge_command
+from xdplab.testers.trex_fields import fields_of, why_no_fields
 from xdplab.testers.trex_result import intended_frames, trial_result
 from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find, why_not_dedicated
 
-_TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 16, 4, 4
+_TRAILER_BYTES, _FCS_BYTES = 16, 4
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _ANSWER_TIMEOUT_S = 60.0
 _PLAIN, _WITH_NAPI = "af_packet", "af_packet, NAPI on"
@@ -101,9 +102,16 @@ class Trex(Tester):
             return RxChoice(_WITH_NAPI, "a forwarder of this run redirects by XDP, which needs NAPI at the receiver")
         return RxChoice(_PLAIN, "TRex reads Linux interfaces over AF_PACKET")
 
-    def smallest_frame(self, ip: int, vlan: int | None) -> int:
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
+        """Its field engine counts or draws evenly, and takes each address with each port; departures are paced."""
+        if traffic.departures != "paced":
+            return f"departures: {traffic.departures}: what xdplab asks of TRex is paced; tester: xdpgen or xsk"
+        stream = StreamSpec(kind="load", pps=None, frame_bytes=64, **traffic.headers)
+        return why_no_fields(headers_of(stream, ports), traffic)
+
+    def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
         """Headers, TRex's trailer and FCS."""
-        return max(64, _HEADER_BYTES[ip] + (_VLAN_BYTES if vlan else 0) + _TRAILER_BYTES + _FCS_BYTES)
+        return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """One trial over the bridge; a server that died is started anew for the next one."""
@@ -226,6 +234,7 @@ class Trex(Tester):
             "delay_us": stream.start_ns / 1000,
             "flows": stream.flows,
             "flow_offset": headers.flow_offset,
+            **fields_of(headers, stream),
         }
 
     def _switch_napi_on(self, ports: tuple[Port, Port]) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host, Running
-from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec
-from xdplab.testbed import Port, Testbed
+from xdplab.model import InputError, Model, PointFailed, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model.flow_figures import MAX_FLOWS
+from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
-_TRAILER_BYTES, _FCS_BYTES, _VLAN_BYTES = 18, 4, 4
+_TRAILER_BYTES, _FCS_BYTES = 18, 4
 #: What a trial may take beside its traffic.
 _GRACE_S = 10.0
 
@@ -34,6 +35,7 @@ class Xdpgen(Tester):
 
     name: ClassVar[str] = "xdpgen"
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
+    knows_tunnelled: ClassVar[bool] = True
     options_model: ClassVar[type[Model]] = XdpgenOptions
 
     def __init__(self, options: XdpgenOptions | None = None, *, sender: str = "auto") -> None:
@@ -52,9 +54,15 @@ class Xdpgen(Tester):
             return RxChoice("xdp", "a forwarder of this run redirects by XDP, which needs NAPI at the receiver")
         return RxChoice("tc", "no forwarder of this run needs NAPI at the receiver, so its core is spared it")
 
-    def smallest_frame(self, ip: int, vlan: int | None) -> int:
+    def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
+        """Figures of each flow are bounded, or a record would explode."""
+        if self.options.flow_figures and traffic.flows > MAX_FLOWS:
+            return f"flow_figures=true: of {MAX_FLOWS:,} flows at the most, and this traffic has {traffic.flows:,}"
+        return None
+
+    def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
         """Headers, trailer and FCS."""
-        return max(64, _HEADER_BYTES[ip] + (_VLAN_BYTES if vlan else 0) + _TRAILER_BYTES + _FCS_BYTES)
+        return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """A line to the process and one from it: it serves all trials until `rest`. See `bpf/README.md`."""

@@ -30,7 +30,7 @@ _PACED_BATCH, _TOP_BATCH = 1, 64
 #: Above this rate one system call per frame does not keep up.
 _PACED_MAX_PPS = 200_000.0
 #: Headers, trailer and FCS, by IP version.
-_SMALLEST, _SMALLEST_TAGGED = {4: 64, 6: 84}, {4: 68, 6: 88}
+_SMALLEST = {4: 64, 6: 84}
 #: Of the program's answer, by role.
 _DETAIL = ("sockets", "umems", "other", "tx_stuck", "batches", "timeouts")
 
@@ -77,9 +77,9 @@ class XskTester(Tester):
         """Its sockets."""
         return RxChoice(self.options.backend, "the only one")
 
-    def smallest_frame(self, ip: int, vlan: int | None) -> int:
+    def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
         """Headers, trailer and FCS."""
-        return _SMALLEST_TAGGED[ip] if vlan else _SMALLEST[ip]
+        return _SMALLEST[ip] + tag_bytes
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """One process for the whole trial, and one that reflects on path `reflect`.

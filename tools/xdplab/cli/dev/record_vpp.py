@@ -20,6 +20,7 @@ from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.forwarders.vpp_record import Recorder
+from xdplab.forwarders.work import VNI
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets
 from xdplab.model import (
@@ -52,6 +53,14 @@ _IN_USE = {
 #: How an interface is removed by hand, and what of VPP's view of the others is compared.
 _TAKE_OFF = {"af_xdp": "delete interface af_xdp {name}", "af_packet": "delete host-interface name {port}"}
 _SHOWN = r"l2 xconnect|queue \d+ \(|^(num )?[rt]xq|^flags|Linux PACKET| up "
+#: What of a pipeline stays when its interfaces go.
+_TAKE_BACK = {
+    "vxlan": [f"create vxlan tunnel src 198.19.255.254 dst 198.19.255.253 vni {VNI} del"],
+    "meter": ["policer del name xdplab"],
+    "acl": ["delete acl-plugin acl index 1", "delete acl-plugin acl index 0"],
+    "conntrack": ["delete acl-plugin acl index 1", "delete acl-plugin acl index 0"],
+    "nat": ["nat44 plugin disable"],
+}
 #: A host interface that does not exist.
 _NOT_THERE = "missing0"
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where VPP puts it
@@ -79,6 +88,12 @@ SCENARIOS = {
     "afxdp-bridge": Scenario("vpp-afxdp", pipeline="bridge"),
     "afxdp-vlan": Scenario("vpp-afxdp", pipeline="vlan"),
     "afxdp-route": Scenario("vpp-afxdp", pipeline="route:2"),
+    "afxdp-vxlan": Scenario("vpp-afxdp", pipeline="vxlan"),
+    "afxdp-meter": Scenario("vpp-afxdp", pipeline="meter"),
+    "afxdp-mirror": Scenario("vpp-afxdp", pipeline="mirror"),
+    "afxdp-acl": Scenario("vpp-afxdp", pipeline="acl:3x2"),
+    "afxdp-conntrack": Scenario("vpp-afxdp", pipeline="conntrack"),
+    "afxdp-nat": Scenario("vpp-afxdp", pipeline="nat"),
     "dpdk": Scenario("vpp-dpdk", {"port": "af_packet"}),
     "too-many-queues": Scenario("vpp-afxdp", {"n_rxq": 2}),
     "interface-missing": Scenario("vpp-afxdp", missing_port=True),
@@ -151,7 +166,8 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
             os.kill(forwarder.pids()[0], signal.SIGKILL)
             wait_until(lambda: forwarder.crashed() is not None, 5.0, "vpp: its end")
         forwarder.counters()
-        taken["by_hand"] = _by_hand(recorder, forwarder)
+        forwarder.rule_hits()
+        taken["by_hand"] = _by_hand(recorder, forwarder, dut)
 
     try:
         _noting_complaints(carry_out, taken)
@@ -178,13 +194,15 @@ def _in_use(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[
     }
 
 
-def _by_hand(recorder: Recorder, forwarder: VppForwarder[Any]) -> dict[str, Any]:
+def _by_hand(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[str, Any]:
     """The CLI commands of the record given to VPP in the place of the API: what it says, and what is there then."""
     if forwarder.plugin not in _TAKE_OFF:
         return {}
     before = _shown(recorder)
     for row in reversed(forwarder.mode()["vpp"]["interfaces"]):  # so that the names are given again
         recorder.aside(_TAKE_OFF[forwarder.plugin].format(**row))
+    for command in _TAKE_BACK.get(dut.pipeline.kind, ()):
+        recorder.aside(command)
     time.sleep(0.1)  # a closed AF_XDP socket keeps its queue for some 35 ms
     said = {command: recorder.aside(command).strip() for command in forwarder.mode()["vpp"]["cli"]}
     return {"said": said, "before": before, "after": _shown(recorder)}

@@ -63,6 +63,11 @@ class AtRate(Model):
     #: Batches that the recorder lost.
     full: int
 
+    @property
+    def said(self) -> bool:
+        """Whether enough pairs were clean for what the probes cost."""
+        return self.clean >= MIN_PAIRS
+
 
 class BreakdownFigures(PointFigures):
     """One entry per rate, in its order."""
@@ -129,7 +134,7 @@ def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
     last, less = [(one, less) for forwarder, one, less in found if forwarder == name][-1]
     words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in less.items())
     pairs = f"{last.clean} clean of {last.pairs} pairs of trials"
-    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if last.clean < MIN_PAIRS else ""
+    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if not last.said else ""
     sentence = (
         f"{few}{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words} (what the probes cost has "
         f"been taken off, an estimate), {pairs}."

@@ -120,6 +120,10 @@ class Changes(Method[ChangesSpec]):
     beside: ClassVar[tuple[str, ...]] = (WITHOUT,)
     repeats_whole: ClassVar[bool] = True
 
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """Where the profile says it."""
+        return traffic.stated_load_pps is not None
+
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """Both, as long as the kinds are on average."""
         return [self.spec.quiet_s + fmean(map(self._length_s, self.spec.kinds))] * 2

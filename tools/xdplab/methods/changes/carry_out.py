@@ -58,19 +58,19 @@ def _once(session: Session, asked: TrialSpec, change: Change) -> tuple[Counted, 
     simulated = session.dut.ports[0].simulated  # a simulated trial takes no time, and knows what was changed before it
     began = time.monotonic()
     last = began + asked.warmup_s + asked.duration_s
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            if simulated:
-                done = _rounds(change, began, began)
-                result, ended = session.send(asked), time.monotonic()
-            else:
+    try:
+        if simulated:
+            done = _rounds(change, began, began)
+            result, ended = session.send(asked), time.monotonic()
+        else:
+            with ThreadPoolExecutor(1) as pool:  # it ends before anything is undone
                 changing = pool.submit(_rounds, change, began + asked.warmup_s + LEAD_S, last - LEAD_S)
                 result, ended = session.send(asked), time.monotonic()
                 done = changing.result()
-        except BaseException:
-            with suppress(XdplabError):  # what went wrong is told, not what came of it
-                change.undo()
-            raise
+    except BaseException:
+        with suppress(XdplabError):  # what went wrong is told, not what came of it
+            change.undo()
+        raise
     change.undo()
     first_s, last_s, figures = done
     found = Counted(result, figures)

@@ -27,6 +27,8 @@ def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
     rounds = int(figures.get("rounds", 1))
     own_us = (result.restart_own_ns or 0) / 1e3
     interval_us = 1e6 * max((1 / stream.achieved_pps for stream in result.streams if stream.achieved_pps), default=0.0)
+    # while the sender stood still, nobody can say what the forwarder did
+    unseen_us = max(interval_us, result.longest_gap_ns / 1e3)
     gap_us = max(((stream.longest_gap_ns or 0) / 1e3 for stream in result.streams), default=0.0)
     back = all(stream.received and not stream.trailing_lost for stream in result.streams)
     values: dict[str, float | None] = {LOST: result.lost}
@@ -34,7 +36,7 @@ def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
     if trial.clause == "new-flows":
         values[NEW] = result.received / result.elapsed_s
     elif result.lost == 0:
-        values[GAP.key] = interval_us
+        values[GAP.key] = unseen_us
         values[BLOCKED] = 0.0
     elif not back or gap_us < own_us:
         values[GAP.key] = None
@@ -54,9 +56,9 @@ def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
         repetition=trial.repetition,
         disturbed=trial.status == "disturbed",
         values=values,
-        # frames that all came tell that a gap is shorter than the time between two of them
+        # frames that all came tell that a gap is shorter than the longest time between two that were sent
         limited_by={GAP.key: "below-minimum"} if gap and result.lost == 0 else {},
-        resolution={GAP.key: interval_us / gap} if gap else {},
+        resolution={GAP.key: unseen_us / gap} if gap else {},
         doubts=doubts,
         loss_ratio=0.0,
         achieved_pps=0.0,

@@ -50,6 +50,10 @@ class Latency(Method[LatencySpec]):
     closed_loop: ClassVar[bool] = True
     swept: ClassVar[bool] = True
 
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """Where there is one."""
+        return (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
+
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
         light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []
@@ -76,14 +80,7 @@ class Latency(Method[LatencySpec]):
 
     def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
         """Frames per second that come through when the tester's top rate is offered."""
-        flood = StreamSpec(
-            kind="load",
-            pps=None,
-            frame_bytes=traffic.frame_bytes,
-            flows=traffic.flows,
-            vlan=traffic.vlan,
-            ip=traffic.ip,
-        )
+        flood = StreamSpec(kind="load", pps=None, frame_bytes=traffic.frame_bytes, **traffic.headers)
         result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
         return result.received / result.elapsed_s
 

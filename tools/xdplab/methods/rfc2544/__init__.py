@@ -13,6 +13,7 @@ from xdplab.methods.figure import P50, P99, Figure, LimitedBy
 from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.cores import curves
 from xdplab.methods.rfc2544.disruption import recovery, reset
 from xdplab.methods.rfc2544.equal_load import at_equal_load, durations
 from xdplab.methods.rfc2544.figures import (
@@ -56,6 +57,10 @@ class Rfc2544(Method[Rfc2544Spec]):
     def one_way(self) -> bool:
         """Counters have no clock: only the latency at a load needs it."""
         return "latency" in self.spec.wanted or self.spec.equal_load.latency_pps is not None
+
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """In most of its clauses."""
+        return True
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
@@ -111,6 +116,10 @@ class Rfc2544(Method[Rfc2544Spec]):
     def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
         """By its name."""
         return unsupported_clauses(trials)
+
+    def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
+        """How the throughput grows with threads, where their number varies."""
+        return [line for curve in curves(run, summaries) for line in curve.lines]
 
     def notes(self, point: PointSummary) -> list[str]:
         """A bimodal rate, and why a throughput is doubted."""

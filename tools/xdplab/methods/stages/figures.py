@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from xdplab.analysis.distribution import Distribution
+from xdplab.analysis.distribution import Distribution, carried_by
 from xdplab.methods.figure import PointFigures
 from xdplab.methods.rates import counted_trials
 from xdplab.model import Model, TrialRecord
@@ -43,7 +43,7 @@ class StageRow(Model):
     rms_us: float
     #: Median of all frames; None where there are none.
     p50_us: float | None
-    #: 99th percentile of all frames.
+    #: 99th percentile of all frames; None where fewer than ten independent ones lie above it.
     p99_us: float | None
 
 
@@ -69,16 +69,23 @@ def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stag
 
 def stage_rows(trials: Sequence[TrialRecord]) -> dict[Stage, StageRow]:
     """Of the trials of one point."""
-    return {stage: _row([of_trial(trial, stage) for trial in trials]) for stage in STAGES}
+    return {stage: _row([(of_trial(trial, stage), _stamped_pps(trial)) for trial in trials]) for stage in STAGES}
 
 
-def _row(found: Sequence[StageSummary]) -> StageRow:
+def _stamped_pps(trial: TrialRecord) -> float:
+    """Every frame is measured."""
+    return sum(stream.achieved_pps for stream in trial.result.streams) if trial.result else 0.0
+
+
+def _row(told: Sequence[tuple[StageSummary, float]]) -> StageRow:
+    found = [stage for stage, _ in told]
     count = sum(stage.count for stage in found)
     mean = sum(stage.mean_ns * stage.count for stage in found) / count
     # the variance about the common mean, from each trial's own mean and RMS
     variance = sum((stage.rms_ns**2 + (stage.mean_ns - mean) ** 2) * stage.count for stage in found) / count
     low, high = min(stage.min_ns for stage in found), max(stage.max_ns for stage in found)
     whole = Distribution.merged(stage.hdr for stage in found)
+    parts = [(Distribution.merged([stage.hdr]), pps) for stage, pps in told]
     return StageRow(
         count=count,
         min_us=low / 1000,
@@ -87,5 +94,5 @@ def _row(found: Sequence[StageSummary]) -> StageRow:
         mean_us=mean / 1000,
         rms_us=variance**0.5 / 1000,
         p50_us=whole.percentile_us(50),
-        p99_us=whole.percentile_us(99),
+        p99_us=carried_by(parts, 99, whole.percentile_us(99)),
     )

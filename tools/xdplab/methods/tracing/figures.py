@@ -55,8 +55,10 @@ class Traced(Model):
     with_us: dict[str, float]
     #: The lowest p50 `without` and `with`: a busy machine only adds.
     lowest_us: dict[str, float]
-    #: Percentile -> what the way costs there.
+    #: Percentile -> what the way costs there; without p99 where the trials do not carry it.
     cost: dict[str, Cost]
+    #: Why no cost may be said; empty where it may.
+    doubt: str
     #: What it may cost at p50.
     goal_us: float
     #: `met`, `missed`, or why neither is said.
@@ -122,7 +124,7 @@ def _at_rate(
         return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}")
     without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
     costs: dict[str, Cost] = {}
-    for of in without:
+    for of in without.keys() & traced.keys():  # both sides carry it
         both = list(zip(traced[of], without[of], strict=True))
         # one process in turns: a level of the machine meets both sides alike
         ratio, difference = ratio_interval(both, depth=None), difference_interval(both, depth=None)
@@ -131,6 +133,7 @@ def _at_rate(
         costs[of.removesuffix("_us")] = Cost(ratio=ratio, difference_us=difference)
     frames = known_median(one.get("frames_per_batch") for one in stages)
     mean = costs["p50"].difference_us.mean
+    doubt = _doubt(pairs)
     alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= ALONE
     return Traced(
         way=way,
@@ -138,12 +141,13 @@ def _at_rate(
         pairs=len(pairs),
         clean=clean_pairs(pairs),
         disturbed=sum(trial.status != "ok" for pair in pairs for trial in pair),
-        without_us={name.removesuffix("_us"): median(values) for name, values in without.items()},
-        with_us={name.removesuffix("_us"): median(values) for name, values in traced.items()},
+        without_us={name.removesuffix("_us"): median(values) for name, values in without.items() if values},
+        with_us={name.removesuffix("_us"): median(values) for name, values in traced.items() if values},
         lowest_us={"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
         cost=costs,
         goal_us=spec.goal_us,
-        verdict=_doubt(pairs) or verdict(costs["p50"].difference_us, spec.goal_us),
+        doubt=doubt,
+        verdict=doubt or verdict(costs["p50"].difference_us, spec.goal_us),
         probe_us=mean / PROBES_ON_THE_WAY if alone and mean > 0 else None,
         frames_per_batch=frames,
         stages_us=_stages(stages),
@@ -195,9 +199,7 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
     words = []
     few = "" if any(one.clean >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
     for one in rows:
-        cost = one.cost["p50"].difference_us
-        spread = f" ({cost.low:.2f} to {cost.high:.2f})" if cost.low is not None else ""
-        words.append(f"{one.way} {cost.mean:.2f} µs{spread}, {one.verdict}")
+        words.append(f"{one.way} {one.doubt or f'{_told(one)}, {one.verdict}'}")
     at = f"{significant(rate / 1000)} kpps"
     sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
     return Answer(sentence=sentence, said=not few)
@@ -224,6 +226,11 @@ def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = ""
 
 
 def _cost(row: Traced) -> str:
+    told = row.doubt or f"costs {_told(row)} at p50: {row.verdict}"
+    return f"{significant(row.rate_pps / 1e3)} kpps: {told}"
+
+
+def _told(row: Traced) -> str:
     cost = row.cost["p50"].difference_us
-    spread = f" ({cost.low:.3f} to {cost.high:.3f})" if cost.low is not None else ""
-    return f"{row.rate_pps / 1e3:g} kpps: costs {cost.mean:.3f} us at p50{spread}: {row.verdict}"
+    spread = f" ({significant(cost.low)} to {significant(cost.high)})" if cost.low is not None and cost.high else ""
+    return f"{significant(cost.mean)} µs{spread}"

@@ -1,0 +1,358 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: T201
+"""Changes OpenFlow pipelines, ports, queues and PMD threads under traffic, all ports sharing one UMEM without copies.
+
+    ovs/tests/pipeline_storm.py --build "$(ovs/build --asan | tail -1)" --changes 1000 --seed 1
+    ovs/tests/pipeline_storm.py --build DIR --plant twice              # must find the fault that it plants itself
+
+Three AF_XDP ports and a VXLAN tunnel, whose outer frames take a fourth one by another bridge: four ports, by each of
+which numbered frames of 16 flows come in and go out all the time, half of them with a VLAN tag. A flow is sent to none
+to three ports: at once, by another table, by a controller that gives each frame back (`controller(pause)`), by
+connection tracking or source NAT, by a group (all, select, indirect) or a meter, with VLAN tags pushed, popped or set,
+or another TTL or destination. A change is one of: a flow, all flows, a group, the meter; a port or the tunnel removed
+or added; `n_rxq`, queues bound to a PMD thread or moved by rebalancing, the set of PMD threads; tracked connections
+flushed, or all flows of the datapath (`revalidator/purge`).
+
+No frame may ever come damaged, or twice by one port; once Open vSwitch has revalidated, none by a port that its flow
+does not name, by more ports than it names, or in another shape. Every `--check` changes all ports are there again, each
+flow must forward, and with the traffic stopped every frame of the UMEM must be accounted for. At the end frames must go
+from port to port without a copy. Exit code: 0 passed, 1 failed, 2 it could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from diff_packets import checksum
+from frames import Wire, ports
+from lab import QUEUES, StormError, Switch, run, wait_for
+from option_storm import lost_frames, statistics
+from storm_pipelines import FLOWS, KINDS, PORTS, Pipelines
+from storm_traffic import Judge, Traffic, headers
+
+LINKS = ("d0", "d1", "d2", "d3")
+TUNNEL, UNDERLAY = "vx0", "d3"
+HERE, THERE = "172.31.0.1", "172.31.0.2"
+HERE_MAC, THERE_MAC = "02:00:00:00:99:01", "02:00:00:00:99:02"
+VNI = 7
+# One UMEM for 16 queues with rings of 512.
+SHARED = ["shared-umem=storm", "tx-copy=auto", "umem-frames=32768"]
+SHARED += [f"xsk-{ring}-ring=512" for ring in ("rx", "tx", "fill", "comp")]
+WAYS = {"flow": 50, "flows": 6, "group": 10, "meter": 2, "port": 10, "queue": 12, "pmd": 4, "flush": 3, "purge": 3}
+PLANTS = ("stale", "twice", "shape", "damage")
+ANSWER_S = 30.0  # nobody waits longer, however loaded the machine is
+
+
+class VxlanWire:
+    """The far end of the tunnel: inner frames, on the wire of the underlay."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+
+    def send(self, frame: bytes) -> None:
+        """Sends a frame to the tunnel."""
+        length = 8 + 8 + len(frame)
+        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0, 64, 17, 0, *map(address, (THERE, HERE)))
+        head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
+        udp = struct.pack("!HHHHII", 49152 + sum(frame[34:36]), 4789, length, 0, 0x08 << 24, VNI << 8)
+        macs = bytes.fromhex((HERE_MAC + THERE_MAC).replace(":", ""))
+        self.wire.send(macs + b"\x08\0" + head + udp + frame)
+
+    def receive(self) -> Iterator[bytes]:
+        """Every inner frame that has come; raises StormError when an outer one is damaged."""
+        for frame in self.wire.receive():
+            outer = frame[14:50]
+            if frame[12:14] != b"\x08\0" or frame[36:38] != struct.pack("!H", 4789):
+                continue  # Open vSwitch asks for addresses by itself
+            length = len(frame) - 14
+            vni = (0x08 << 24, VNI << 8)
+            sizes = (*struct.unpack("!H", outer[2:4]), *struct.unpack("!H", outer[24:26]))
+            if checksum(outer[:20]) or sizes != (length, length - 20) or struct.unpack("!II", outer[28:]) != vni:
+                raise StormError(f"outer headers of the tunnel are {outer.hex()}, of {length} bytes")
+            yield frame[50:]
+
+
+def address(text: str) -> bytes:
+    """The bytes of an IPv4 address."""
+    return bytes(map(int, text.split(".")))
+
+
+class PipelineStorm:
+    """Changes, and what must hold after each."""
+
+    def __init__(self, asked: argparse.Namespace, switch: Switch, traffic: Traffic) -> None:
+        self.asked = asked
+        self.switch = switch
+        self.traffic = traffic
+        self.random = random.Random(asked.seed)  # noqa: S311 (a test)
+        self.rules = Pipelines(asked.seed, switch, asked.plant)
+        self.judge = Judge(most=PORTS - 1)
+        self.since_ns: int | None = None
+        self.done: list[str] = []
+        self.ways: Counter[str] = Counter()
+        self.judged: Counter[str] = Counter()
+        self.frames = 0
+        self.newest_ns: dict[tuple[int, int], int] = {}
+        self.missing: set[str] = {TUNNEL, *LINKS}
+
+    def add(self, port: str) -> None:
+        """Adds a port, or the tunnel."""
+        bridge = "br1" if port == UNDERLAY else "br0"
+        options = SHARED
+        if port == TUNNEL:
+            options = [f"remote_ip={THERE}", f"key={VNI}"]
+        number = LINKS.index(UNDERLAY if port == TUNNEL else port) + 1
+        kind = "vxlan" if port == TUNNEL else "afxdp"
+        self.switch.vsctl(
+            "add-port", bridge, port, "--", "set", "interface", port, f"type={kind}", f"ofport_request={number}",
+            *(f"options:{option}" for option in options), *([] if port == TUNNEL else ["options:n_rxq=2"]),
+        )  # fmt: skip
+        self.missing.discard(port)
+
+    def take(self, since_ns: int | None) -> None:
+        """Judges the frames that came until now; raises StormError when one was wrong."""
+        came = self.traffic.take()
+        self.judge.judge(came, since_ns, self.rules.named)
+        self.frames += len(came)
+        for frame in came:
+            self.newest_ns[frame.entry] = max(self.newest_ns.get(frame.entry, 0), frame.sent_ns)
+        if since_ns is not None:
+            self.judged.update(self.rules.kinds.get(frame.entry, "") for frame in came if frame.sent_ns > since_ns)
+        if self.judge.wrong:
+            raise StormError(
+                f"{len(self.judge.wrong)} frames were wrong, the first: {self.judge.wrong[0]}; {self.last()}"
+            )
+
+    def settle(self) -> None:
+        """From here on the datapath does what the flows say; see `offload_storm.py`."""
+        for _ in range(3):
+            self.switch.appctl("revalidator/wait")
+        self.take(None)
+        self.since_ns = time.monotonic_ns()
+
+    def change(self) -> None:
+        """One change."""
+        (way,) = self.random.choices(list(WAYS), list(WAYS.values()))
+        self.take(self.since_ns)
+        self.since_ns = None
+        self.ways[way] += 1
+        rules = {"flow": self.rules.change_one, "flows": self.rules.replace_all, "group": self.rules.change_group}
+        others = {"meter": self.rules.change_meter, "port": self.change_port, "queue": self.change_queue}
+        rest = {"pmd": self.change_pmd, "flush": self.change_flush, "purge": self.change_purge}
+        self.done.append({**rules, **others, **rest}[way]())
+        if self.asked.verbose:
+            print(self.done[-1], flush=True)
+        if not self.switch.alive():
+            raise StormError(f"ovs-vswitchd died; {self.last()}")
+        self.settle()
+        time.sleep(self.random.random() * self.asked.pause)
+
+    def change_port(self) -> str:
+        """Removes a port, the tunnel or its underlay, or adds it again."""
+        port = self.random.choice((*LINKS, TUNNEL))
+        if port in self.missing:
+            self.add(port)
+            return f"{port} added"
+        self.switch.vsctl("del-port", port)
+        self.missing.add(port)
+        return f"{port} removed"
+
+    def change_queue(self) -> str:
+        """More or fewer queues, or others on a PMD thread."""
+        port = self.random.choice(LINKS)
+        if port in self.missing:
+            self.add(port)
+            return f"{port} added"
+        what = self.random.choice((f"options:n_rxq={self.random.randint(2, QUEUES)}", "affinity", "rebalance"))
+        if what == "rebalance":
+            self.switch.appctl("dpif-netdev/pmd-rxq-rebalance")
+            return what
+        if what == "affinity":
+            cores = [self.random.randrange(2) for _ in range(2)]
+            what = f'other_config:pmd-rxq-affinity="0:{cores[0]},1:{cores[1]}"'
+        self.switch.vsctl("set", "interface", port, what)
+        return f"{port}: {what}"
+
+    def change_pmd(self) -> str:
+        """Other PMD threads."""
+        mask = self.random.choice((1, 2, 3))
+        self.switch.vsctl("set", "Open_vSwitch", ".", f"other_config:pmd-cpu-mask={mask}")
+        return f"pmd-cpu-mask={mask}"
+
+    def change_flush(self) -> str:
+        """Forgets all connections."""
+        self.switch.appctl("dpctl/flush-conntrack")
+        return "connections flushed"
+
+    def change_purge(self) -> str:
+        """Forgets all flows of the datapath."""
+        self.switch.appctl("revalidator/purge")
+        return "datapath emptied"
+
+    def check(self) -> None:
+        """All ports are there again; each flow must forward, and no frame of the UMEM may be missing."""
+        self.take(self.since_ns)
+        self.since_ns = None
+        for port in sorted(self.missing):
+            self.add(port)
+        self.switch.vsctl(
+            *" -- ".join(f"remove interface {port} other_config pmd-rxq-affinity" for port in LINKS).split()
+        )
+        self.switch.appctl("tnl/arp/set", "br1", THERE, THERE_MAC)
+        self.rules.replace_all(("output", "resubmit"), one_port=True)
+        self.settle()
+        self.wait_for_flows()
+        self.traffic.paused = True
+        try:
+            wait_for(lambda: not lost_frames(self.switch.show()), "", ANSWER_S)
+        except StormError:
+            lost = "; ".join(lost_frames(self.switch.show()))
+            raise StormError(f"frames lost: {lost}; {self.last()}") from None
+        self.traffic.paused = False
+        self.rules.replace_all()
+        self.settle()
+
+    def wait_for_flows(self) -> None:
+        """Returns when each flow has forwarded a frame that was sent after its rule was in force."""
+        deadline = time.monotonic() + ANSWER_S
+        while missing := [entry for entry in self.rules.named if self.newest_ns.get(entry, 0) <= (self.since_ns or 0)]:
+            self.take(self.since_ns)
+            if time.monotonic() > deadline:
+                raise StormError(f"flows {missing} forward nothing after {ANSWER_S:g} s; {self.last()}")
+            time.sleep(0.02)
+
+    def last(self) -> str:
+        """The last changes."""
+        return f"the last changes: {'; '.join(self.done[-8:])}"
+
+    def copied(self) -> int:
+        """Bytes that were copied to the UMEM to be sent."""
+        queues = [queue for port in self.switch.show().values() for queue in port["queues"]]
+        return sum(queue["counters"]["tx_copy_bytes"] for queue in queues if queue)
+
+    def check_copies(self) -> str:
+        """Frames from port to port must hardly ever be copied; returns how many bytes were, of how many frames."""
+        self.rules.replace_all(("output",), one_port=True)
+        self.settle()
+        self.wait_for_flows()
+        before, came = self.copied(), self.frames
+        time.sleep(1.0)
+        self.take(self.since_ns)
+        copied, came = self.copied() - before, self.frames - came
+        if came == 0 or copied > came * len(headers(0)):
+            raise StormError(f"{copied} bytes of {came} frames were copied; {self.last()}")
+        return f"{copied} bytes of the last {came} frames copied"
+
+    def run(self) -> str:
+        """All changes; what was seen at the end."""
+        self.rules.start()
+        self.check()
+        with statistics(self.switch):
+            while len(self.done) < self.asked.changes:
+                for _ in range(min(self.asked.check, self.asked.changes - len(self.done))):
+                    self.change()
+                self.check()
+            copies = self.check_copies()
+        if unseen := set(KINDS) - {"drop"} - set(self.judged):
+            raise StormError(
+                f"no frame of {', '.join(sorted(unseen))} was ever judged: too few changes, or nothing came"
+            )
+        self.traffic.stop()
+        self.take(self.since_ns)
+        tunnel = f"{self.judge.judged[LINKS.index(UNDERLAY)]} from the tunnel"
+        frames = f"{self.traffic.sent} frames sent, {self.judge.judged.total()} judged, {tunnel}"
+        return f"{dict(self.ways)}, {frames} {dict(self.judged)}, {copies}"
+
+
+@contextmanager
+def controller(switch: Switch) -> Iterator[None]:
+    """Gives back each frame that it gets."""
+    argv = [switch.build / "ovs-ofctl", "-O", "OpenFlow15", "-P", "nxt_packet_in2", "monitor"]
+    argv += [f"unix:{switch.folder}/br0.mgmt", "resume"]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(argv, env=switch.environment(), stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def storm(asked: argparse.Namespace, folder: Path) -> str:
+    """Everything; what was seen, in a line.
+
+    Raises:
+        StormError: something was wrong.
+    """
+    with ExitStack() as stack:
+        namespace, wires = stack.enter_context(ports(f"pipeline{os.getpid()}", len(LINKS), QUEUES))
+        settings = [f"other_config:{key}" for key in ("max-revalidator=100", "pmd-cpu-mask=3", "vlan-limit=2")]
+        switch = Switch(asked.build.resolve(), folder, namespace, ports=(), settings=settings)
+        stack.callback(switch.stop)
+        switch.start()
+        switch.vsctl("set-fail-mode", "br0", "secure")
+        switch.vsctl("add-br", "br1", "--", "set", "Bridge", "br1", "datapath_type=netdev",
+                     f'other_config:hwaddr="{HERE_MAC}"')  # fmt: skip
+        run("ip", "-n", namespace, "addr", "add", f"{HERE}/24", "dev", "br1")
+        run("ip", "-n", namespace, "link", "set", "br1", "up")
+        stack.enter_context(controller(switch))
+        far = [*wires[:-1], VxlanWire(wires[-1])]
+        traffic = stack.enter_context(Traffic(far, FLOWS, asked.pps, sizes=(0, 200, 700, 1300), tagged=True))
+        seen = PipelineStorm(asked, switch, traffic).run()
+        if code := switch.stop():
+            raise StormError(f"ovs-vswitchd ended with {code}")
+        return seen
+
+
+def main(argv: list[str]) -> int:
+    """Does what the command line says; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
+    parser.add_argument("--changes", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", type=int, default=20, help="changes between two looks at flows and frames")
+    parser.add_argument("--pause", type=float, default=0.2, metavar="S", help="longest pause after a change")
+    parser.add_argument("--pps", type=float, default=4000, help="frames sent in a second")
+    parser.add_argument("--plant", choices=PLANTS, help="must be found: flows not told, or wrong")
+    parser.add_argument("--verbose", action="store_true")
+    asked = parser.parse_args(argv)
+    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
+        print("pipeline_storm: needs root, and --build with the result of ovs/build", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
+    folder = Path(tempfile.mkdtemp(prefix="ovs-pipeline-"))
+    failures, seen, started = [], "", time.monotonic()
+    try:
+        seen = storm(asked, folder)
+    except (StormError, subprocess.TimeoutExpired) as error:
+        failures.append(str(error))
+    failures += [f"{path}: {path.read_text()[:2000]}" for path in folder.glob("asan.*")]
+    if failures:
+        for failure in failures:
+            print(f"pipeline_storm: {failure}", file=sys.stderr)
+        print(f"pipeline_storm: seed {asked.seed}; logs are in {folder}", file=sys.stderr)
+        return 1
+    shutil.rmtree(folder)
+    took_s = time.monotonic() - started
+    print(
+        f"{asked.changes} changes, seed {asked.seed}, {took_s:.0f} s: {seen}; none damaged, twice or astray, none lost"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where forwarders met frames: read from what real programs print, summed, and told alike wherever it is told."""
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.records import point, run_record, trial
+
+from xdplab.analysis import answer, summarise
+from xdplab.analysis.columns import met_cells
+from xdplab.analysis.export import export_rows
+from xdplab.analysis.met import ENDS
+from xdplab.analysis.trace import way_of
+from xdplab.cli.tables import csv_text, summary_table
+from xdplab.forwarders.ovs_lookups import LookupCounts, threads_told
+from xdplab.methods import make_method
+from xdplab.model import InputError, Point, RunRecord, TrialRecord
+from xdplab.report import render
+
+DATA = Path(__file__).parent / "data"
+STATS, PERF, MAIN = (
+    (DATA / f"ovs-{name}.txt").read_text(encoding="ascii")
+    for name in ("3.1.0-pmd-stats-show", "4.0.0-pmd-perf-show", "4.0.0-pmd-perf-show-main")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "thread", "told"),
+    [
+        (STATS, "core 1", {"frames": 15296, "recirculated": 30592, "emc": 23513, "megaflow": 22375,
+                           "subtables": 44302, "cycles": 512095877}),
+        (PERF, "core 1", {"frames": 18075, "recirculated": 36150, "emc": 28312, "megaflow": 25913,
+                          "subtables": 51826, "cycles": 18075 * 42752}),
+        (MAIN, "main", {"frames": 19813, "emc": 10945, "megaflow": 8868, "subtables": 8868}),
+    ],
+)  # fmt: skip
+def test_both_forms_are_read_and_each_lookup_ends_once(text: str, thread: str, told: dict[str, float]) -> None:
+    found = {name: one for name, one in threads_told(text).items() if one.frames}
+    assert {key: value for key, value in found[thread].model_dump().items() if value} == told
+    assert list(found) == [thread]  # the other one is idle
+    assert sum(told.get(key, 0) for key in ENDS) == told["frames"] + told.get("recirculated", 0)
+
+
+class Daemon:
+    """Counts between two looks, as a real one prints them; the second time more of its hits needed two look-ups."""
+
+    def __init__(self, *shows: str) -> None:
+        self.commands = "".join(f"dpif-netdev/{each}  [-pmd core] [dp]\n" for each in shows)
+        self.text = STATS
+
+    def __call__(self, command: str) -> str:
+        if command == "dpif-netdev/pmd-stats-clear":
+            self.text = STATS.replace(": 22375", ": 10").replace(": 1.98", ": 3.00").replace(": 15296", ": 5")
+        return self.commands if command == "list-commands" else self.text
+
+
+def test_counts_are_cleared_where_they_are_read_and_only_grow() -> None:
+    counts = LookupCounts()
+    ask = Daemon("pmd-stats-show", "pmd-stats-clear")
+    first, second = counts.read(ask)["lookups"], counts.read(ask)["lookups"]
+    assert list(first) == ["core 1"]
+    assert (first["core 1"]["megaflow"], first["core 1"]["subtables"]) == (22375, 44302)
+    assert (second["core 1"]["megaflow"], second["core 1"]["subtables"]) == (22385, 44332)
+    assert second["core 1"]["frames"] == 15301
+    assert LookupCounts().read(Daemon("show")) == {"lookups": {}}
+
+
+OURS = point("fake:seed=1", flows=300)
+OTHER = point("fake:seed=2")
+COUNTED = {"frames": 1000, "recirculated": 1000, "emc": 1500, "megaflow": 498, "subtables": 996, "upcalls": 2}
+
+
+def counting(at: Point = OURS, repetition: int = 0, **counted: Any) -> TrialRecord:
+    return trial(at, repetition, [1000] * 20, counted={"b0": {"rx_pkts": 9}, **counted})
+
+
+def told(*trials: TrialRecord) -> tuple[RunRecord, dict[str, Any], str]:
+    """The run, what JSON has of the first point, and the terminal's table."""
+    run = run_record(OURS, OTHER)
+    points = summarise(run, trials)
+    found = points[0].met
+    return (
+        run,
+        found.model_dump(exclude_defaults=True) if found else {},
+        summary_table(make_method(run.study.method), points),
+    )
+
+
+def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_export() -> None:
+    cycles = {"core 1": {**COUNTED, "cycles": 1_100_000}, "core 2": {"frames": 1000, "emc": 1000, "cycles": 900_000}}
+    trials = [counting(lookups=cycles), counting(repetition=1, lookups=cycles), trial(OTHER)]
+    run, met, table = told(*trials)
+    assert met == {
+        "frames": 4000, "lookups_per_frame": 1.5, "emc_share": 5 / 6, "megaflow_share": 0.166,
+        "hardware_share": 0.0, "simple_share": 0.0, "smc_share": 0.0, "lost_share": 0.0, "subtables_per_hit": 2.0,
+        "cycles_per_frame": 1000.0, "upcalls_share": 2 / 3000,
+    }  # fmt: skip
+    head, row = (re.split("  +", line) for line in table.partition("where frames were met\n")[2].splitlines()[:2])
+    assert head == [
+        "forwarder", "frames", "look-ups per frame", "EMC", "megaflows", "subtables per hit", "upcalls",
+        "cycles per frame",
+    ]  # fmt: skip
+    shown = ["4,000", "1.5", "83.3 %", "16.6 %", "2", "0.067 %", "1,000"]
+    assert row[1:] == shown
+    html = render(run, trials)
+    assert html.count("Where frames were met</h2>") == 1
+    assert "".join(f">{text}</td>" in html and "+" for text in shown) == "+" * len(shown)
+    points = summarise(run, trials)
+    first, second = csv.DictReader(io.StringIO(csv_text(make_method(run.study.method), points)))
+    assert (float(first["megaflow_share"]), second["megaflow_share"]) == (0.166, "")
+    exported = {row.figure: row for row in export_rows(run, points) if row.point_id == OURS.id}
+    assert (exported["cycles_per_frame"].value, exported["emc_share"].unit) == (1000.0, "1")
+    assert (exported["cycles_per_frame"].unit, exported["met_frames"].unit) == ("cycles/frame", "frames")
+    (line,) = [each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 1" in each]
+    assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
+
+
+def test_points_that_differ_in_a_knob_or_a_size_are_told_apart() -> None:
+    other = point("fake:seed=1", frame_bytes=512).model_copy(update={"knobs": {"gro": True}})
+    run = run_record(OURS, other)
+    points = summarise(run, [counting(each, lookups={"core 1": COUNTED}) for each in (OURS, other)])
+    cells = met_cells(points)
+    assert (cells["knobs"], cells["bytes"]) == (["-", "gro=True"], ["64", "512"])
+
+
+def test_a_point_that_was_only_searched_for_has_the_counts_of_its_steps() -> None:
+    threads = {"core 1": COUNTED}
+    step = counting(lookups=threads).model_copy(update={"purpose": "search"})
+    steps, away = [step, step], step.model_copy(update={"status": "disturbed"})
+    assert told(*steps, away)[1]["frames"] == 2000
+    assert told(*steps, counting(repetition=1, lookups=threads))[1]["frames"] == 1000
+
+
+def test_nothing_is_said_of_cycles_where_a_thread_with_frames_does_not_count_them() -> None:
+    threads = {"core 1": {**COUNTED, "cycles": 1_100_000}, "main": COUNTED}
+    assert "cycles_per_frame" not in told(counting(lookups=threads))[1]
+
+
+def test_frames_that_flows_in_xdp_took_are_told_beside_those_that_threads_saw() -> None:
+    port = {"rx_pkts": 1000, "xdp_flow_packets": 3000, "xdp_flow_misses": 1000}
+    _, met, table = told(counting(lookups={"core 1": COUNTED}, b1=port))
+    assert met["xdp_share"] == 0.75
+    assert "seen by no thread: the other figures of their rows are of the rest." in " ".join(table.split())
+    _, _, without = told(counting(lookups={"core 1": COUNTED}))
+    assert "XDP" not in without
+    assert "where frames were met" not in told(counting())[2]
+
+
+@pytest.mark.parametrize("wrong", [7, {"core 1": {"frames": -3}}, {"core 1": {"frames": 1, "unknown": 2}}])
+def test_a_record_that_is_not_ours_ends_in_one_line(wrong: Any) -> None:
+    with pytest.raises(InputError, match=rf"point {OURS.id}: counted\.lookups"):
+        told(counting(lookups=wrong))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Method `changes` on namespaces: what the forwarder shows behind each step, and a change that it takes in silence.
+
+How long anything takes is said by no test: the machine may be busy.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import studies
+
+from xdplab import app
+from xdplab.analysis import summarise
+from xdplab.cli.progress import ConsoleListener
+from xdplab.forwarders.ovs_changes import OvsChanging
+from xdplab.methods.changes import carry_out
+
+pytestmark = pytest.mark.root
+
+
+def measured(results: Path, forwarder: str, *kinds: str, **method: Any) -> dict[str, Any]:
+    """Change -> its summary, of one repetition."""
+    study = studies.study(
+        testbed="embedded", tester="xdpgen", forwarders=forwarder, answer=None, pipeline="route:3", repetitions=1,
+        traffic={"probe_pps": 2000}, disturbance={"max_repeats": 0},
+        method={"name": "changes", "kinds": kinds, "rules": 200, **method},
+    )  # fmt: skip
+    with ConsoleListener() as listener:
+        folder, _ = app.run_study(app.prepare(study), listener, results)
+    return {str(one.levels["change"]): one for one in summarise(folder.load(), folder.trials())}
+
+
+@pytest.mark.parametrize(("forwarder", "kinds"), [("ovs-afxdp", ("rules", "port-added")), ("linux-router", ("rules",))])
+def test_changes_are_seen_to_have_happened_and_it_works_behind_them(
+    results: Path, forwarder: str, kinds: tuple[str, ...]
+) -> None:
+    found = measured(results, forwarder, *kinds, duration_s=1.2, once_s=2.0)
+    assert {name: one.reason for name, one in found.items() if one.failed or not one.by_repetition} == {}
+    values = found["rules"].by_repetition[0].values
+    assert values["installed_per_s"] > 0
+    assert values["removed_per_s"] > 0
+
+
+def test_a_switch_that_takes_rules_and_has_none_is_found_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OvsChanging, "_told_to", lambda self, asked: lambda: None)
+    monkeypatch.setattr(carry_out, "_SEEN_S", 0.1)
+    found = measured(results, "ovs-afpacket", "rules", duration_s=0.5)
+    assert "the change was taken and did not happen: 0 rules are there, not 200" in found["rules"].reason

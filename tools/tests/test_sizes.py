@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures by number of flows and of rules: only points that differ in that number are joined, and what is known."""
+
+import json
+
+from lab.records import point, result as result_of, run_record, stream, trial
+
+from xdplab.analysis import summarise
+from xdplab.methods import make_method
+from xdplab.model import Point, TrialRecord
+from xdplab.report import render
+from xdplab.report.chart import Chart
+from xdplab.report.sizes import size_charts
+
+
+def at(made: Point, work: str) -> Point:
+    return Point.model_validate({**made.model_dump(), "pipeline": work})
+
+
+def charts(*trials: tuple[Point, int]) -> tuple[dict[str, Chart], str]:
+    """Of points with p50 in ns; and the report."""
+    run = run_record(*(each for each, _ in trials))
+    records = [
+        trial(each, repetition, [p50 + 100 * repetition] * 2000) for each, p50 in trials for repetition in range(3)
+    ]
+    found = size_charts(run, summarise(run, records), make_method(run.study.method).figures)
+    return {each.title: each for each in found}, render(run, records)
+
+
+def test_a_line_joins_points_that_differ_in_flows_only() -> None:
+    one, hundred = point("fake:seed=1"), point("fake:seed=1", flows=100)
+    several = point("fake:seed=1", flows=100, address_pairs=4)
+    other, larger = point("fake:seed=2", flows=100), point("fake:seed=2", flows=400, frame_bytes=512)
+    found, html = charts((hundred, 3000), (several, 9000), (one, 2000), (other, 4000), (larger, 1))
+    chart = found["p50 by number of flows, pipeline cross, path through"]
+    (line,) = chart.series  # one number of flows is no line
+    assert (line.name, list(line.x)) == ("fake:seed=1", [1, 100, 400])
+    assert [round(value or 0, 1) for value in line.y] == [2.1, 3.1, 9.1]
+    assert line.low is not None
+    assert line.high is not None
+    assert all(low < high for low, high in zip(line.low, line.high, strict=True))  # type: ignore[operator]
+    assert len(found) == 1  # of p99 too few samples are known
+    assert "By number of flows and of rules</h2>" in html
+
+    assert f"<h3>{chart.title}</h3>" in html
+    assert ", 64 bytes, 100 flows" in html  # the tables say what the points are
+
+
+def test_a_line_by_rules_joins_no_other_masks_flows_or_kinds() -> None:
+    made = point("fake:seed=1")
+    sizes = [at(made, work) for work in ("acl:10x2", "acl:1000x2", "acl:100", "route:7", "nat")]
+    found, _ = charts(
+        *((each, 1000 + 100 * place) for place, each in enumerate(sizes)),
+        (at(point("fake:seed=1", flows=9), "acl:20x2"), 1),
+    )
+    chart = found["p50 by number of rules, pipeline acl in 2 masks, 1 flow, path through"]
+    assert [list(line.x) for line in chart.series] == [[10, 1000]]
+    assert len(found) == 1
+
+
+def test_what_is_not_known_is_not_drawn_and_what_is_doubtful_is_named() -> None:
+    lossy, good, silent = (at(point("fake:seed=1"), f"route:{n}") for n in (1, 10, 100))
+    run = run_record(lossy, good, silent)
+    records: list[TrialRecord] = [trial(good, repetition, [1000] * 2000) for repetition in range(3)]
+    records += [trial(lossy, repetition, [1000] * 1000, sent=2000) for repetition in range(3)]
+    lost = result_of(stream([], sent=2000))
+    records += [trial(silent, 0, [1]).model_copy(update={"result": lost})]
+    (chart,) = (each for each in size_charts(run, summarise(run, records), make_method(run.study.method).figures)
+                if each.title.startswith("p50"))  # fmt: skip
+    assert list(chart.series[0].x) == [1, 10]
+    assert "Not to be taken for facts, see their tables: fake:seed=1 at 1." in chart.note
+    assert json.loads(chart.json())["x"]["log"]
+
+
+def test_a_run_of_one_size_has_no_such_chart() -> None:
+    found, html = charts((point("fake:seed=1"), 1000), (point("fake:seed=2"), 2000))
+    assert found == {}
+    assert "By number of flows" not in html

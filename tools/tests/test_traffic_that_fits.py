@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traffic that fits a pipeline: addresses that meet each rule, and departures of its load."""
+
+from ipaddress import IPv4Address
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from lab import studies
+from test_pipelines import dut
+
+from xdplab.forwarders import work
+from xdplab.forwarders.base import Dut
+from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.model import InputError, StreamSpec, TrafficSpec
+from xdplab.runner import make_plan
+from xdplab.testbed import TesterPorts
+from xdplab.testers import make_tester
+from xdplab.testers.headers import headers_of
+
+
+def frames_of(asked: Dut, flows: int, direction: Literal["forward", "backward"]) -> list[tuple[IPv4Address, ...]]:
+    """Source and target of each flow of a tester that shall meet all rules."""
+    end: Any = SimpleNamespace(mac="02:00:00:00:00:01")
+    ports = TesterPorts(end, end, rules=work.other_rules(asked.pipeline))
+    stream = StreamSpec(kind="load", pps=1, frame_bytes=64, flows=flows, meets="all", direction=direction)
+    each = [headers_of(stream, ports).of_flow(number) for number in range(flows)]
+    return [(IPv4Address(headers.src_ip), IPv4Address(headers.dst_ip)) for headers in each]
+
+
+@pytest.mark.parametrize("text", ["route:1", "route:100", "acl:1", "acl:100", "acl:100x64"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_traffic_that_meets_all_has_a_flow_for_each_rule_and_none_for_the_others(
+    text: str, direction: Literal["forward", "backward"]
+) -> None:
+    asked = dut(text)
+    source, target = work.sides(asked)[:: 1 if direction == "forward" else -1]
+    prefixes, rules = list(work.prefixes(asked.pipeline, target)), work.acl_rules(asked.pipeline, source, target)
+    met: list[list[Any]] = []
+    for src, dst in frames_of(asked, asked.pipeline.rules, direction):
+        if asked.pipeline.kind == "route":
+            met.append([prefix for prefix in prefixes if dst in prefix])
+            assert src in source.network
+        else:
+            met.append([rule for rule in rules if src in rule.source and dst in rule.target])
+            assert dst in target.network
+    assert {len(each) for each in met} == {1}
+    assert len({each[0] for each in met}) == asked.pipeline.rules
+
+
+def test_departures_are_of_a_load() -> None:
+    tester = make_tester("fake")
+    loaded = {"departures": "poisson", "load_pps": 1000}
+    assert make_plan(studies.study(traffic=loaded), studies.a_testbed(), tester)
+    with pytest.raises(InputError, match="it is of the load, and none is sent here"):
+        make_plan(studies.study(traffic={"departures": "poisson"}), studies.a_testbed(), tester)
+    sent = load_streams(TrafficSpec(departures="burst:32"), 1000.0)
+    assert {each.departures for each in sent} == {"burst:32"}
+    assert {each.departures for each in probe_streams(TrafficSpec(departures="burst:32"))} == {"paced"}
+
+
+def test_fewer_flows_than_rules_do_not_meet_all() -> None:
+    study = studies.study(pipeline="route:1000", traffic={"meets": "all", "flows": 999})
+    with pytest.raises(InputError, match="999 flows do not meet all of pipeline route:1000: give 1,000 or more"):
+        make_plan(study, studies.a_testbed(), make_tester(study.tester))

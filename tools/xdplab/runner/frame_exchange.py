@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames of a proof on both sides at once: sent, taken in, and compared to the byte with what must come out."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from xdplab.forwarders.work import VXLAN_PORT
+from xdplab.hosts import Conversation
+from xdplab.model import Pipeline, PointFailed
+from xdplab.testbed import Port
+
+_PROBE = FilePath(__file__).parents[1] / "hosts" / "frame_probe.py"
+_ANSWER_S = 5.0
+#: What might come late, once what was sent last is there.
+_LATE_S = 0.05
+_ICMP, _UDP = 1, 17
+_DF = 2
+#: Of a tunnel's outer header: what is compared in the place of what its sender may choose.
+SETTLED_TTL, _SETTLED_PORT = 64, 49152
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One that is sent, and where it must come out in which form; nowhere when `out` is empty."""
+
+    what: str
+    #: Index of the side that sends it.
+    side: int
+    data: bytes
+    #: Side -> the forms of which it must have one.
+    out: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+def in_tunnel(inner: Any, src_mac: str, dst_mac: str, src: str, dst: str, vni: int) -> Any:
+    """A packet of scapy in VXLAN (RFC 7348 section 5)."""
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+    from scapy.layers.vxlan import VXLAN
+
+    outer = IP(src=src, dst=dst, ttl=SETTLED_TTL, flags=_DF, id=0) / UDP(
+        sport=_SETTLED_PORT, dport=VXLAN_PORT, chksum=0
+    )
+    return Ether(src=src_mac, dst=dst_mac) / outer / VXLAN(flags=8, vni=vni) / inner
+
+
+def settled(data: bytes) -> bytes:
+    """A frame as it is compared: in VXLAN, with values of our own for what the sender may choose.
+
+    That is the outer UDP source port (a hash of the inner frame), whether there is a UDP checksum (the right one, or
+    zero), and of IPv4 the identification, DF and TTL. A frame with a wrong length or checksum outside stays as it is.
+    """
+    if data[12:14] != b"\x08\x00" or data[23:24] != bytes([_UDP]) or data[36:38] != VXLAN_PORT.to_bytes(2, "big"):
+        return data
+    from scapy.layers.inet import IP, UDP
+    from scapy.layers.l2 import Ether
+
+    packet = Ether(data)
+    ip, udp = packet[IP], packet[UDP]
+    del ip.len, ip.chksum, udp.len
+    if udp.chksum:
+        del udp.chksum
+    if bytes(packet) != data or int(ip.flags) & ~_DF or ip.frag:
+        return data
+    ip.ttl, ip.id, ip.flags, udp.sport, udp.chksum = SETTLED_TTL, 0, _DF, _SETTLED_PORT, 0
+    return bytes(packet)
+
+
+class Probe:
+    """`hosts/frame_probe.py` on one of the tester's ports."""
+
+    def __init__(self, port: Port, mark: bytes, workdir: FilePath, stack: ExitStack) -> None:
+        host = port.host
+        argv = [host.python, "-I", "-S", host.program(_PROBE), port.ifname, mark.hex()]
+        self.port = port
+        self.process: Conversation = host.converse(argv, log=workdir / f"proof-{port.role}.log")
+        stack.callback(self.process.stop)
+        if self.receive(_ANSWER_S) != "ready":
+            raise PointFailed(f"proof: no probe on {port.role}: {' | '.join(self.process.log_tail(2))}")
+
+    def receive(self, timeout_s: float) -> str | None:
+        """The next line."""
+        try:
+            return self.process.receive(timeout_s)
+        except EOFError:
+            raise PointFailed(f"proof: the probe of {self.port.role} ended: {self.process.log_tail(2)}") from None
+
+
+def exchange(
+    probes: Sequence[Probe],
+    frames: Sequence[Frame],
+    pipeline: Pipeline,
+    settle: Callable[[bytes], bytes] = settled,
+) -> list[tuple[int, bytes]]:
+    """Sends a round; what came out. `settle`: a frame in the form in which it is compared.
+
+    Raises:
+        PointFailed: not what must.
+    """
+    for frame in frames:
+        probes[frame.side].process.send(frame.data.hex())
+    wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
+    came = _come_out(probes, len(wanted))
+    unexpected = Counter((side, settle(data)) for side, data in came)
+    for frame, side, forms in wanted:
+        found = next((form for form in forms if unexpected[side, form]), None)
+        if found is None:
+            raise PointFailed(f"{pipeline}: {frame.what} sent on side {frame.side}: {_difference(side, forms, came)}")
+        unexpected[side, found] -= 1
+    for (side, data), number in unexpected.items():
+        if number:
+            sent = next((each.what for each in frames if _payload(each.data) == _payload(data)), "something else")
+            raise PointFailed(f"{pipeline}: {sent} came out on side {side}, where it must not ({number}): {data.hex()}")
+    return came
+
+
+def _come_out(probes: Sequence[Probe], wanted: int) -> list[tuple[int, bytes]]:
+    """Frames on each side, until nothing came any more after as many as are wanted."""
+    came: list[tuple[int, bytes]] = []
+    deadline = time.monotonic() + _ANSWER_S
+    while (late := len(came) >= wanted) or time.monotonic() < deadline:
+        before = len(came)
+        for side, probe in enumerate(probes):
+            while (line := probe.receive(_LATE_S)) and time.monotonic() < deadline:
+                if not _complaint(data := bytes.fromhex(line)):
+                    came.append((side, data))
+        if late and len(came) == before:
+            break
+    return came
+
+
+def _complaint(data: bytes) -> bool:
+    """An ICMP message that quotes one of our frames: a router may say that it does not forward it (RFC 1812)."""
+    return data[12:14] == b"\x08\x00" and data[23] == _ICMP
+
+
+def _payload(data: bytes) -> bytes:
+    """Mark and number."""
+    return data[-22:-8]
+
+
+def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, bytes]]) -> str:
+    """What came in the place of a frame."""
+    same = [(at, data) for at, data in came if _payload(data) == _payload(forms[0])]
+    if not same:
+        return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"
+    told = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)
+    return f"it came out {told}; it must be on side {side} as {forms[0].hex()}"

@@ -2,6 +2,7 @@
 """A trial is safe once it has been appended: half lines, bad lines, a full disk."""
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,26 @@ def test_half_a_last_line_is_left_out_and_mended(run: RunFolder, cut: int | str)
     run.mend()
     run.append(trial(A, 7))
     assert [record.repetition for record in run.trials()] == [0, 1, 7]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [("point_id", "strange", "of point 'strange', which run.json does not have"),
+     ("started", "yesterday", "not a trial record: started: "),
+     ("started", "2026-01-02T03:04:05", "a time with its offset from UTC is expected")],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["report", "show", "resume"])
+def test_a_trial_of_no_point_or_no_time_is_one_line(
+    run: RunFolder, cli: Callable[..., Done], field: str, value: str, words: str, command: str
+) -> None:
+    whole = trial(A, 3).model_dump(mode="json")
+    with journal(run).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**whole, field: value}) + "\n")
+    before = journal(run).read_bytes()
+    cli(*(["run", "--resume", run.path] if command == "resume" else [command, run.path])).refused(
+        "trials.jsonl:4: ", words
+    )
+    assert journal(run).read_bytes() == before
 
 
 def test_mending_leaves_a_whole_journal_alone(run: RunFolder) -> None:

@@ -6,7 +6,7 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord
+from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord, plain
 from xdplab.results.reading import head_as, read_head, read_trials
 from xdplab.results.writing import append_whole, give_back, write_whole
 
@@ -67,9 +67,16 @@ class RunFolder:
         """All whole lines of trials.jsonl: a last one that kill -9 cut off is left out, any other bad one is an error.
 
         Raises:
-            InputError: a line in the middle cannot be read.
+            InputError: a line in the middle cannot be read, or is of a point that run.json does not have.
         """
-        return read_trials(self._trials, TrialRecord)
+        found = read_trials(self._trials, TrialRecord)
+        points = read_head(self.path).get("points") if found and (self.path / "run.json").exists() else None
+        for number, trial in enumerate(found, start=1):
+            if isinstance(points, dict) and trial.point_id not in points:  # else it is for `load` to complain
+                raise InputError(
+                    f"{self._trials}:{number}: of point {plain(trial.point_id)!r}, which run.json does not have"
+                )
+        return found
 
     def mend(self) -> None:
         """Cut off half a last line, before a resumed run appends to it."""

@@ -9,9 +9,12 @@ import pytest
 from lab.rooted import Lab
 
 from xdplab import testbed
+from xdplab.analysis.met import ENDS
 from xdplab.forwarders import make_forwarder
-from xdplab.forwarders.ovs import OvsForwarder
+from xdplab.forwarders.ovs import VSWITCHD, OvsForwarder
+from xdplab.forwarders.ovs_builds import find_build, missing
 from xdplab.forwarders.ovs_tunnel import TUNNEL
+from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
 from xdplab.runner.place import dut_of
 from xdplab.runner.work_proof import WorkProof
@@ -37,6 +40,27 @@ def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarde
     measured = [work for work, row in rows.items() if row["status"] == "ok"]
     assert len(measured) >= {"linux-bridge": 1, "linux-router": 4}.get(forwarder, len(WORK))
     lab.assert_nothing_left()
+
+
+def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab: Lab) -> None:
+    builds = [
+        each for each in ("stock", "4.0.0-patched") if missing(LocalHost(), find_build(each, VSWITCHD), "") is None
+    ]
+    titles = [f"{kind}:build={build}" for build in builds for kind in ("ovs-afxdp", "ovs-afpacket")]
+    method = {"name": "latency", "duration_s": 0.2, "warmup_s": 0}
+    lab.run(forwarders=titles, pipeline="conntrack", tester="xdpgen", method=method, traffic={"flows": 50})
+    found = {each.point_id: each for each in lab.trials() if each.result}
+    rows = lab.rows()
+    assert [(row["forwarder"], row["status"], row["reason"]) for row in rows] == [(title, "ok", "") for title in titles]
+    for row in rows:
+        trial = found[row["point_id"]]
+        assert trial.result is not None
+        (thread,) = trial.counted["lookups"].values()
+        ends = sum(thread[end] for end in ENDS)
+        assert (ends, thread["recirculated"]) == (3 * thread["frames"], 2 * thread["frames"])
+        assert trial.result.received <= thread["frames"] <= trial.result.sent
+        assert row["met"]["frames"] == thread["frames"] > 0
+        assert bool(row["met"]["cycles_per_frame"]) == row["forwarder"].startswith("ovs-afxdp")
 
 
 def test_a_flowtable_carries_connections_where_the_kernel_has_it(lab: Lab) -> None:

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables, pictures, exports and Robot's log say no more than the analysis does."""
 
+import csv
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lab.records import encoded, point, run_record, trial
+from robot.api import SkipExecution
 
 from xdplab.analysis import PointSummary, summarise
-from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.methods import figure
+from xdplab.analysis.columns import figure_column, range_columns, rows_of
+from xdplab.analysis.published import reproduction
+from xdplab.cli.tables import csv_text
+from xdplab.methods import figure, make_method
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
-from xdplab.report import plots, render
+from xdplab.model.published import published_figure
+from xdplab.report import bars, plots, render
+from xdplab.report.bars import rate_plot
+from xdplab.report.exports import FORMS
 from xdplab.report.words import describe
 from xdplab.results import RunFolder
+from xdplab.robot import library
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 STORED = Path(__file__).parent / "data" / "stored"
@@ -45,7 +54,8 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(made[1])
         return made
 
-    monkeypatch.setattr(plots, "new_plot", kept)
+    for module in (plots, bars):
+        monkeypatch.setattr(module, "new_plot", kept)
     return found
 
 
@@ -90,3 +100,119 @@ def test_what_probes_cost_is_not_said_without_clean_pairs() -> None:
     clean, bad = (render(folder.load(), found) for found in (quiet, folder.trials()))
     assert "not said" in seen(bad)
     assert "not said" not in seen(clean)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Robot's log and console say."""
+    lines: list[str] = []
+    for name in ("info", "console", "write"):
+        monkeypatch.setattr(library.logger, name, lambda text, **_: lines.append(text))
+    return lines
+
+
+def test_robot_says_no_ratio_that_may_not_be_said(told: list[str]) -> None:
+    folder, points = stored("rfc2544")
+    document, wanted = published_figure("xsknf-measurements/pass-through")
+    names = (wanted.ratios[0].of, wanted.ratios[0].to)
+    alike = {"knobs": points[0].knobs, "levels": points[0].levels, "setting": points[0].setting}
+    both = []
+    for name, one in zip(names, points, strict=False):
+        bad = [each.model_copy(update={"disturbed": True, "clean_metrics": ()}) for each in one.by_repetition]
+        both.append(one.model_copy(update={"forwarder": name, "clean": 0, "by_repetition": tuple(bad), **alike}))
+    run = folder.load()
+    (row,) = reproduction(document, wanted, run, both).rows
+    assert row.mpps == {}
+    assert all("disturbed" in why for why in row.missing.values())
+    suite = library.XdplabLibrary()
+    suite._run, suite._summaries = run, both
+    with pytest.raises(SkipExecution, match="not said: 0 clean of 3 paired repetitions"):
+        suite.published_figure_stands_beside_ours("xsknf-measurements/pass-through")
+    assert any("not said: 0 clean" in line for line in told)
+    assert not any(re.search(r"\d \([\d.]+ to [\d.]+\)", line) for line in told)
+
+
+def test_robot_passes_nothing_that_has_no_figure(told: list[str]) -> None:
+    folder, points = stored("rfc2544")
+    gone = {"status": "not measured", "reason": "not come to it", "repetitions": 0, "by_repetition": ()}
+    suite = library.XdplabLibrary()
+    suite._run, suite._summaries = folder.load(), [points[0].model_copy(update=gone)]
+    for asked, name in ((suite.case_was_measured, points[0].forwarder), (suite.work_was_measured, "cross")):
+        with pytest.raises(AssertionError, match="not measured: not come to it"):
+            asked(name)
+    suite._summaries = points
+    suite.case_was_measured(points[0].forwarder)
+    assert not any("{'" in line for line in told)
+    weight = {"permutation": 0.123456789012345, "p": 1.2345678901e-87, "why": "", "undecided": False, "matters": True}
+    one = SimpleNamespace(factor="busy", verdict="matters", **weight)
+    suite._sweeps = [SimpleNamespace(title="t", importance=[one])]  # type: ignore[list-item]
+    suite.setting_matters("busy")
+    assert told[-1] == "busy: matters, importance 0.123, p < 0.0001"
+
+
+def limited(one: PointSummary, by: str, at_most: float | None = None, **given: Any) -> PointSummary:
+    """The point with another limit of its NDR, the machine quiet."""
+    told = {"disturbed": False, "doubts": {}, "limited_by": {"ndr_pps": by}}
+    told["at_most"] = {} if at_most is None else {"ndr_pps": at_most}
+    found = [each.model_copy(update={**told, "values": {**each.values, **given}}) for each in one.by_repetition]
+    return one.model_copy(update={"by_repetition": tuple(found), "clean": len(found)})
+
+
+def rates() -> tuple[RunFolder, list[PointSummary]]:
+    """At least, below, between, not known, exact, not looked for."""
+    folder, (one, *_) = stored("rfc2544")
+    absent = [each.model_copy(update={"values": {}}) for each in one.by_repetition]
+    found = [
+        limited(one, "tester"),
+        limited(one, "below-minimum", 2000.0, ndr_pps=0.0),
+        limited(one, "budget", 1_500_000.0),
+        limited(one, "forwarder", ndr_pps=None),
+        limited(one, "forwarder"),
+        one.model_copy(update={"by_repetition": tuple(absent)}),
+    ]
+    return folder, [each.model_copy(update={"point_id": str(number)}) for number, each in enumerate(found)]
+
+
+def test_csv_and_json_keep_that_a_rate_is_a_bound() -> None:
+    folder, points = rates()
+    method = make_method(folder.load().study.method)
+    rows = list(csv.DictReader(csv_text(method, points).splitlines()))
+    assert [row["ndr_pps_bound"] for row in rows] == ["at least", "below", "at least", "not known", "exact", ""]
+    assert [row["ndr_pps_below"] for row in rows] == ["", "2000.0", "1500000.0", "", "", ""]
+    assert rows[0]["clean"] == str(points[0].clean)
+    disturbed = {"disturbed": True, "clean_metrics": ()}
+    found = tuple(each.model_copy(update=disturbed) for each in points[0].by_repetition)
+    bad = points[0].model_copy(update={"by_repetition": found})
+    (row,) = rows_of(method, [bad])
+    assert row["doubts"].startswith("the machine disturbed each of its")
+    assert rows_of(method, points)[4]["doubts"] == ""
+
+
+def test_exports_say_of_a_rate_what_the_table_says() -> None:
+    folder, points = rates()
+    run = folder.load()
+    rows = [
+        row for row in csv.DictReader(FORMS["csv"](run, points).decode().splitlines()) if row["figure"] == "ndr_pps"
+    ]
+    assert [row["text"].split(" (")[0] for row in rows] == [
+        "at least 1,238 kpps", "below 2 kpps", "1,238 to 1,500 kpps", "not known", "1,238 kpps", ""
+    ]  # fmt: skip
+    assert [row["searched"] for row in rows] == ["true"] * 5 + ["false"]
+    lines = [line for line in FORMS["junit"](run, points).decode().splitlines() if rows[0]["name"] in line]
+    for row, line in zip(rows, lines, strict=False):
+        assert f"{row['name']} {row['text']}" in line
+    assert len(lines) == 5
+
+
+def test_a_bar_is_as_long_as_the_table_says(axes: list[Any]) -> None:
+    (one, *_), mpps = stored("functions")[1], figure("mpps")
+    first, *others = one.by_repetition
+    quiet = {"disturbed": False, "clean_metrics": (), "limited_by": {"mpps": "tester"}}
+    bound = one.model_copy(update={"by_repetition": (first.model_copy(update=quiet), *others)})
+    for drawn, length, hollow in ((one, figure_column(mpps).of(one), True), (bound, first.value("mpps"), False)):
+        rate_plot([drawn], mpps, {drawn.point_id: "x"})
+        (bar,) = axes[-1].patches
+        assert bar.get_width() == pytest.approx(length)
+        assert (bar.get_facecolor()[3] == 0) is hollow
+        words = [text.get_text() for text in axes[-1].texts]
+        assert words == ([] if hollow else [f" at least {length:.4g}"])

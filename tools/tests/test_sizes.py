@@ -2,12 +2,14 @@
 """Figures by number of flows and of rules: only points that differ in that number are joined, and what is known."""
 
 import json
+from typing import Literal
 
+from lab.claims import LATENCY, measured
 from lab.records import point, result as result_of, run_record, stream, trial
 
-from xdplab.analysis import summarise
+from xdplab.analysis import answer, summarise
 from xdplab.methods import make_method
-from xdplab.model import Point, TrialRecord
+from xdplab.model import Pipeline, Point, TrialRecord
 from xdplab.report import render
 from xdplab.report.chart import Chart
 from xdplab.report.sizes import size_charts
@@ -76,3 +78,19 @@ def test_a_run_of_one_size_has_no_such_chart() -> None:
     found, html = charts((point("fake:seed=1"), 1000), (point("fake:seed=2"), 2000))
     assert found == {}
     assert "By number of flows" not in html
+
+
+def test_the_answer_tells_numbers_of_flows_apart() -> None:
+    kinds: tuple[Literal["bridge", "nat"], ...] = ("bridge", "nat")
+    loads = [(kind, flows) for kind in kinds for flows in (1, 500)]
+    points = [
+        point(name, flows=flows).model_copy(update={"pipeline": Pipeline(kind=kind)})
+        for kind, flows in loads
+        for name in ("ovs-afxdp", "ovs-afpacket")
+    ]
+    took = [2.0, 4.0, 6.0, 2.0] * 2
+    trials = [each for at, us in zip(points, took, strict=True) for each in measured(at, us)]
+    run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
+    told = answer(run, summarise(run, trials), trials).sentence
+    assert "bridge, 1 flow: ovs-afxdp 2 times as fast" in told
+    assert "bridge, 500 flows: ovs-afpacket 3 times as fast" in told

@@ -92,7 +92,7 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
         ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
         ("tracing", ("perf",), "too disturbed to say"),
         ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),
-        ("functions", ("firewall", "xdp"), "{'traffic': 'dropped'}, firewall, xdp (native): {'mpps'"),
+        ("functions", ("firewall", "xdp"), "firewall, xdp: disturbed: sender stalled"),
         ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),
         ("changes", ("rules",), "installed/s "),
         ("changes", ("port-added",), "skipped: port-added is not part of this study"),
@@ -105,6 +105,7 @@ def test_a_suite_asks_for_a_part_of_a_method(
     lines: list[str] = []
     monkeypatch.setattr(library.logger, "info", lines.append)
     monkeypatch.setattr(library.logger, "console", lambda line: None)
+    monkeypatch.setattr(library.logger, "write", lambda text, **_: lines.append(text))
     folder, suite = RunFolder(STORED / name), library.XdplabLibrary()
     suite._run = folder.load()
     suite._summaries = summarise(suite._run, folder.trials())

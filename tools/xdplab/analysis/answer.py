@@ -5,13 +5,12 @@ The sentence is the same in console, report and Robot; what it may say is decide
 """
 
 from collections.abc import Sequence
-from statistics import median
 from typing import TYPE_CHECKING
 
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.figures import rate_of
+from xdplab.analysis.figures import known_median, rate_of, standing
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure, figure, make_method
 from xdplab.model import Model, RunRecord, TrialRecord
@@ -165,9 +164,8 @@ def _figure(one: PointSummary, metric: Figure) -> str:
     if metric.more:
         rate = rate_of(one.by_repetition, metric.key)
         return rate.text(per, f" {unit}") if rate else "(none)"
-    stands = [(each, value) for each in one.by_repetition if (value := each.value(metric.key)) is not None]
-    stands = [pair for pair in stands if not pair[0].was_disturbed(metric.key)] or stands
-    return f"{median(value for _, value in stands) / per:.2f} {unit}" if stands else "(none)"
+    value = known_median(each.value(metric.key) for each in standing(one.by_repetition, metric.key))
+    return f"{value / per:.2f} {unit}" if value is not None else "(none)"
 
 
 def _has(one: PointSummary, metric: str) -> bool:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns of the table of points that methods share, and all of a method: for terminal, report, JSON and CSV alike."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.met_columns import met_columns, met_points
 from xdplab.analysis.summary import PointSummary
@@ -100,6 +101,35 @@ _KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in 
 _BYTES = Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str)
 
 
+def _what_holds(method: Method[Any] | type[Method[Any]]) -> list[Column]:
+    """What JSON and CSV say of the figures in columns of their own, as a number is no word."""
+
+    def bounds(each: Figure) -> Iterator[Column]:
+        def bound(point: PointSummary) -> str | None:
+            rate = rate_of(point.by_repetition, each.key)
+            return rate.bound if rate else None
+
+        def below(point: PointSummary) -> float | None:
+            rate = rate_of(point.by_repetition, each.key)
+            return rate.below_pps if rate else None
+
+        yield Column(
+            f"{each.key}_bound", f"{each.title}: `exact`, `at least`, `below` or `not known`", bound, places=()
+        )
+        yield Column(f"{each.key}_below", f"{each.title}: what the true one is below", below, places=())
+
+    def doubts(point: PointSummary) -> str:
+        searched = [key for key in keys if any(one.was_searched(key) for one in point.by_repetition)]
+        return "; ".join(dict.fromkeys(doubt for key in searched for doubt in doubts_of_one(point, key)))
+
+    keys = [each.key for each in method.figures]
+    return [
+        *(column for each in method.figures if each.more for column in bounds(each)),
+        Column("clean", "repetitions that the machine left undisturbed", lambda point: point.clean, places=()),
+        Column("doubts", "why its figures are not to be taken for facts", doubts, places=()),
+    ]
+
+
 def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
     """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
     return [
@@ -108,6 +138,7 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
         _KNOBS,
         _BYTES,
         *own_columns(method),
+        *_what_holds(method),
         Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
         Column("status", "status", lambda point: point.status, str),
     ]
@@ -164,6 +195,6 @@ def schema_of_rows() -> dict[str, Any]:
     found = PointSummary.model_json_schema(mode="serialization")
     row = found["$defs"][PointSummary.__name__]
     for name in method_names():
-        for column in own_columns(method_class(name)):
+        for column in (*own_columns(method_class(name)), *_what_holds(method_class(name))):
             row["properties"].setdefault(column.key, {"description": column.title})
     return {"$defs": found["$defs"], "type": "array", "items": {"$ref": found["$ref"]}}

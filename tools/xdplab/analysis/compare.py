@@ -89,9 +89,16 @@ class Comparison(Model):
         return f"{significant(ratio.ratio)} times", "", f" ({ratio.confidence:.0%} interval {ratio.spread()})"
 
     @property
+    def beside(self) -> list[str]:
+        """What has to be said beside how far one is ahead."""
+        return [*self.remarks, *(["this depends on repeats"] if self.depends_on_repeats else [])]
+
+    @property
     def figure(self) -> str:
-        """The ratio, or the bound of it."""
+        """The ratio, or the bound of it; `not said` where there is a hindrance."""
         known = self.interval
+        if self.hindrances:
+            return "not said"
         if known is None or self.sense == "within":
             return "–" if known is None else f"within {significant(known.low or 0)} to {significant(known.high or 0)}"
         bound = {"at least": known.low, "at most": known.high}.get(self.sense)
@@ -99,14 +106,18 @@ class Comparison(Model):
 
     @property
     def spread(self) -> str:
-        """Its interval; empty for a bound."""
-        if self.interval is None or self.sense != "exact":
+        """Its interval; empty for a bound, and where the ratio is not said."""
+        if self.interval is None or self.sense != "exact" or self.hindrances:
             return ""
         return self.interval.spread()
 
     def text(self) -> str:
         """Both."""
         return f"{self.figure} ({self.spread})" if self.spread else self.figure
+
+    def told(self) -> str:
+        """Both, or why neither is said."""
+        return f"{self.text()}: {self.hindrances[0]}" if self.hindrances else self.text()
 
 
 class Paired(NamedTuple):

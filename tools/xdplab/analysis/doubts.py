@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from xdplab.analysis.figures import MAX_LOSS, RepetitionFigures
+from xdplab.analysis.figures import MAX_LOSS, RepetitionFigures, standing
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import figure
 from xdplab.model.digits import percent, significant
@@ -28,7 +28,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
     hindrances: list[str] = []
     remarks: list[str] = []
     for side in sides:
-        figures = _standing(side, metric)
+        figures = standing(side.by_repetition, metric)
         hindrances += _of_side(side, figures, metric)
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
@@ -41,18 +41,12 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
 
 def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What is wrong with the figure of a point by itself."""
-    figures = _standing(side, metric)
+    figures = standing(side.by_repetition, metric)
     if all(one.was_disturbed(metric) for one in figures):
         yield f"the machine disturbed each of its {len(figures)} repetitions"
     yield from _of_side(side, figures, metric)
     if figure(metric).at_load:
         yield from _of_load(side, figures, metric)
-
-
-def _standing(side: PointSummary, metric: str) -> list[RepetitionFigures]:
-    """The repetitions that its figure is of: the clean ones, or all when there are none."""
-    found = [one for one in side.by_repetition if one.was_searched(metric)]
-    return [one for one in found if not one.was_disturbed(metric)] or found
 
 
 def _of_pairs(metric: str, pairs: int, clean: int) -> Iterator[str]:

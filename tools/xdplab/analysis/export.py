@@ -16,6 +16,7 @@ from xdplab.analysis.met_columns import met_columns
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Column, Figure, Method, figure, make_method
 from xdplab.model import InputError, Model, RunRecord
+from xdplab.model.digits import number
 
 
 class Unit(NamedTuple):
@@ -99,6 +100,11 @@ class ExportRow(Model):
     unit: str
     #: Empty for a number that nothing is compared by.
     better: Literal["more", "less", ""]
+    #: The value with unit and range as people read it: `2.3 µs (2.2 to 2.4, 5 repetitions)`, `at least 1,238 kpps`,
+    #: `below 2 kpps`, `not known`; empty where it was not looked for.
+    text: str
+    #: It was looked for, found or not.
+    searched: bool
     #: Median of the repetitions that the machine left undisturbed, of all where it disturbed each.
     value: float | None
     #: Lowest of these repetitions; a range, no confidence interval (`xdplab compare --json` has those of ratios).
@@ -210,8 +216,16 @@ def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
     rate = rate_of(side.by_repetition, of.key) if of.more else None
     value = median_of(side, of.key)
     told = known if value is not None else []
+    words = "" if not searched else rate.text(of.per, f" {of.unit}", 4) if rate else "not known"
+    if value is not None and not rate:
+        words = f"{number(value / of.per)} {of.unit}"
+    if len(told) > 1 and not (rate and (rate.at_least or rate.below_pps)):
+        low, high = (number(each / of.per) for each in (min(told), max(told)))
+        words = f"{words} ({low} to {high}, {len(told)} repetitions)"
     return {
         **_named(of.key, of.name, of.better, "" if of.per == 1 else f" / {of.per:g}", of.unit),
+        "text": words,
+        "searched": bool(searched),
         "value": value,
         "low": min(told, default=None),
         "high": max(told, default=None),
@@ -233,7 +247,9 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
         return row_of(side, known)
     searched = any(one.was_searched(first.key) for one in side.by_repetition)
     return {
-        **_named(column.key, column.title, "", "", ""),
+        **(named := _named(column.key, column.title, "", "", "")),
+        "text": f"{number(value)} {named['unit'].removeprefix('1')}".strip(),
+        "searched": True,
         "value": value,
         "low": None,
         "high": None,

@@ -86,6 +86,12 @@ class RepetitionFigures(Model):
         return self.values.get(metric)
 
 
+def standing(repetitions: Sequence[RepetitionFigures], metric: str) -> list[RepetitionFigures]:
+    """Those that a figure is of: where it was looked for and left undisturbed, or all of those when none was."""
+    searched = [one for one in repetitions if one.was_searched(metric)]
+    return [one for one in searched if not one.was_disturbed(metric)] or searched
+
+
 class Rate(Model):
     """What the repetitions say of a figure of which more is better: the median of those left undisturbed, or of all."""
 
@@ -101,6 +107,13 @@ class Rate(Model):
     def exact(self) -> bool:
         """Whether it is the forwarder's own, and a fact."""
         return not (self.at_least or self.below_pps or self.doubt or self.pps is None)
+
+    @property
+    def bound(self) -> str:
+        """What its value is of the true one: `exact`, `at least`, `below`, `not known`."""
+        if self.pps is None:
+            return "not known"
+        return "below" if self.below_pps and not self.pps else "at least" if self.at_least else "exact"
 
     def text(self, per: float = 1e6, unit: str = "", digits: int = 3) -> str:
         """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`."""
@@ -121,10 +134,9 @@ def known_median(values: Iterable[float | None]) -> float | None:
 
 def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
     """None where it was not looked for."""
-    searched = [one for one in figures if one.was_searched(metric)]
-    if not searched:
+    stands = standing(figures, metric)
+    if not stands:
         return None
-    stands = [one for one in searched if not one.was_disturbed(metric)] or searched
     known = [value for one in stands if (value := one.value(metric)) is not None]
     value = median(known) if known else None
     below = [one.at_most[metric] for one in stands if metric in one.at_most]

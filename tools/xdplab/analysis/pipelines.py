@@ -13,8 +13,11 @@ from xdplab.model.digits import significant
 def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> Answer:
     """One sentence over all pipelines; its `comparison` is the first, of whose reference the table's ratios are."""
     found: dict[str, Comparison | str] = {}
-    for work in dict.fromkeys(one.pipeline for one in summaries):
-        ours, theirs = pair = pair_of(*wanted, [one for one in summaries if one.pipeline == work])
+    several = len({one.udp_flows for one in summaries}) > 1
+    names = [_work(one, several) for one in summaries]
+    for work in dict.fromkeys(names):
+        alike = [one for one, name in zip(summaries, names, strict=True) if name == work]
+        ours, theirs = pair = pair_of(*wanted, alike)
         silent = [each for each in pair if each is not None and not each.repetitions]
         if ours is None or theirs is None:
             found[work] = "not measured for both"
@@ -57,10 +60,14 @@ def parts(found: Mapping[str, Comparison | str]) -> list[str]:
     return [*told, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
 
 
+def _work(one: PointSummary, several_flows: bool) -> str:
+    flows = f", {one.udp_flows:,} flow{'s' if one.udp_flows > 1 else ''}"
+    return one.pipeline + (flows if several_flows else "")
+
+
 def _ahead(found: Comparison) -> str:
     """Who is ahead how far, and what has to be said beside it."""
     times, often, spread = found.ahead()
     words = "as much" if figure(found.metric).more else "as fast"
-    beside = [*found.remarks, *(["this depends on repeats"] if found.depends_on_repeats else [])]
     told = f"{found.point if found.better else found.reference} {times} {words}{often}{spread}"
-    return told + "".join(f" ({each})" for each in beside)
+    return told + "".join(f" ({each})" for each in found.beside)

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.model import Model, RunRecord
@@ -84,7 +85,8 @@ def _compare(figure: PublishedFigure, summaries: Sequence[PointSummary]) -> dict
 def _mpps(summary: PointSummary, metric: str) -> float | None:
     """None where it is no figure of the forwarder's: `_instead` says what it is."""
     rate = rate_of(summary.by_repetition, metric)
-    return rate.pps / 1e6 if rate and rate.exact and rate.pps else None
+    said = rate and rate.exact and not any(doubts_of_one(summary, metric))
+    return rate.pps / 1e6 if rate and said and rate.pps else None
 
 
 def _instead(summary: PointSummary, metric: str) -> str:
@@ -92,4 +94,5 @@ def _instead(summary: PointSummary, metric: str) -> str:
     rate = rate_of(summary.by_repetition, metric)
     if rate is None:
         return summary.reason or summary.status
-    return f"{rate.text()}: {rate.doubt}" if rate.doubt else rate.text()
+    doubt = next(doubts_of_one(summary, metric), "")
+    return f"{rate.text()}: {doubt}" if doubt else rate.text()

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is ahead among several that do the same, by how much, or why that cannot be said: of micro-benchmarks."""
+"""Who is ahead among several that do the same, by how much, or why that cannot be said: of micro-benchmarks.
+
+Each place (`rxdrop`) is decided by the comparisons of `compare` between the one with the best median and all others;
+those of all places are one family.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,14 +11,13 @@ from statistics import median
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.bimodal import bimodal
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.doubts import doubts_of
+from xdplab.analysis.figures import rate_of, standing
 from xdplab.analysis.stats import significant
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure
 
-#: From this many on, ranges that do not overlap are a difference: of two that do not differ, four repetitions each give
-#: such ranges in 2 of 70 studies, three each in 2 of 20 (two of the C(2n, n) orders).
-MIN_REPETITIONS = 4
 _CANNOT = "who is ahead cannot be said"
 
 
@@ -30,28 +33,23 @@ class Contender:
     of: str = ""
 
     @property
-    def _repetitions(self) -> list[RepetitionFigures]:
-        """The clean ones, or all where these are too few."""
-        found = [one for one in self.point.by_repetition if one.value(self.figure.key)]
-        clean = [one for one in found if not one.was_disturbed(self.figure.key)]
-        return clean if len(clean) >= MIN_REPETITIONS else found
-
-    @property
     def values(self) -> list[float]:
         """Of the repetitions that stand for it."""
-        return [one.value(self.figure.key) or 0.0 for one in self._repetitions]
+        found = standing(self.point.by_repetition, self.figure.key)
+        return [value for one in found if (value := one.value(self.figure.key))]
 
     @property
-    def mostly_disturbed(self) -> bool:
-        """Whether the machine disturbed more than half of them."""
-        disturbed = sum(one.was_disturbed(self.figure.key) for one in self._repetitions)
-        return 2 * disturbed > len(self._repetitions)
+    def hindrance(self) -> str:
+        """Why nothing may be said of it beside any other; empty where something may."""
+        found = [one for one in self.point.by_repetition if one.was_searched(self.figure.key)]
+        clean = sum(not one.was_disturbed(self.figure.key) for one in found)
+        return next(iter(doubts_of((self.point, self.point), self.figure.key, len(found), clean).hindrances), "")
 
     @property
     def took_all(self) -> bool:
-        """In most repetitions it took what the tester sent and might have taken more."""
-        limited = sum(one.limited_by.get(self.figure.key) == "tester" for one in self._repetitions)
-        return 2 * limited > len(self._repetitions)
+        """In some repetition it took what the tester sent and might have taken more."""
+        found = standing(self.point.by_repetition, self.figure.key)
+        return any(one.limited_by.get(self.figure.key) == "tester" for one in found)
 
     @property
     def bimodal(self) -> str:
@@ -61,78 +59,113 @@ class Contender:
 
     @property
     def amount(self) -> str:
-        """Its median."""
-        return f"{significant(median(self.values))} {self.unit}"
+        """Its median, as a bound where it is one."""
+        unit = f" {self.figure.said_unit or self.figure.unit}"
+        rate = rate_of(self.point.by_repetition, self.figure.key) if self.figure.more else None
+        return rate.text(1, unit) if rate else f"{significant(median(self.values))}{unit}"
 
     @property
-    def unit(self) -> str:
-        """In sentences."""
-        return self.figure.said_unit or self.figure.unit
-
-    def speed(self, value: float) -> float:
+    def speed(self) -> float:
         """More is better."""
-        return value if self.figure.more else 1 / value
+        middle = median(self.values)
+        return middle if self.figure.more else 1 / middle
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Those of which something can be said, the best median first, and the comparisons of the first with the others."""
+
+    fit: list[Contender]
+    with_leader: list[Comparison]
+    #: Name -> why nothing can be said of it.
+    unsaid: dict[str, str]
+
+    @property
+    def hindrance(self) -> str:
+        """Why nobody is named; empty where it can be said, be it that they cannot be told apart."""
+        limits = [one for one in self.fit if one.took_all]
+        if len(self.fit) < 2:
+            return next(iter(self.unsaid.values()))
+        if all(one.known for one in self.with_leader):
+            return ""
+        if not limits:
+            return next((one.verdict() for one in self.with_leader if not one.known), "")
+        told = _list([f"{one.name} ({one.amount})" for one in limits])
+        return f"{told} took all that the tester sent, so the tester was the limit"
+
+    def told(self) -> str:
+        """In words."""
+        if self.hindrance:
+            return f"{_CANNOT}: {self.hindrance}"
+        rest = "".join(f"; nothing is said of {name}: {why}" for name, why in self.unsaid.items())
+        leader, *others = self.fit
+        compared = list(zip(others, self.with_leader, strict=True))
+        tied = [one for one, found in compared if not found.better]
+        if tied:
+            return f"{_list([f'{one.name} ({one.amount})' for one in (leader, *tied)])} cannot be told apart{rest}"
+        second, found = compared[0]
+        times, often, spread = found.ahead()
+        much = "much" if leader.figure.more else "fast"
+        beside = "".join(f" ({each})" for each in found.beside)
+        return (
+            f"{leader.name} is ahead with {leader.amount}{', the tester took no more' * leader.took_all}, {times} as "
+            f"{much} as {second.name}, the next{often}{spread}{beside}{rest}"
+        )
 
 
 def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
     """The same for console, report and Robot. `points`: all, also without a figure, by what they are called."""
-    measured = [one for one in contenders if one.values]
-    groups: dict[str, dict[str, list[Contender]]] = {}
-    for one in measured:
-        groups.setdefault(one.where, {}).setdefault(one.of, []).append(one)
-    fewest = min((len(one.values) for one in measured), default=0)
-    told = [] if fewest < MIN_REPETITIONS else [_told(where, of) for where, of in groups.items() if _several(of)]
-    if not measured:
+    groups: dict[tuple[str, str], list[Contender]] = {}
+    for one in contenders:
+        if one.values:
+            groups.setdefault((one.where, one.of), []).append(one)
+    places = _places({place: cases for place, cases in groups.items() if len(cases) > 1})
+    why = {place.hindrance for place in places.values()}
+    if not groups:
         words = ["Nothing was measured."]
-    elif fewest < MIN_REPETITIONS:
-        times = "1 repetition" if fewest == 1 else f"{fewest} repetitions"
-        words = [f"Who is ahead cannot be said: too few: {times} of a case, {MIN_REPETITIONS} are needed."]
-    elif all(one.mostly_disturbed for one in measured):
-        told = []
-        words = [
-            "Who is ahead cannot be said: every case was disturbed in most repetitions: repeat on a quieter machine."
-        ]
+    elif not places:
+        words = ["Who is ahead cannot be said: no two cases of one workload were measured."]
+    elif len(why) == 1 and "" not in why:
+        words = [f"Who is ahead cannot be said: {why.pop()}."]
     else:
-        words = told or ["Who is ahead cannot be said: no two cases of one workload were measured."]
+        words = [_told(where, places) for where in dict.fromkeys(where for where, _ in places)]
     failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
-    noisy = {one.point.point_id for one in measured if one.mostly_disturbed and told}
-    disturbed = [name for name, point in points.items() if point.point_id in noisy]
     words += [f"Failed: {', '.join(failed)}."] if failed else []
-    words += [f"Disturbed in most repetitions: {', '.join(disturbed)}."] if disturbed else []
-    return Answer(sentence=" ".join(words), said=any(_CANNOT not in each for each in told))
+    return Answer(sentence=" ".join(words), said=any(not place.hindrance for place in places.values()))
 
 
-def _several(groups: dict[str, list[Contender]]) -> bool:
-    return any(len(cases) > 1 for cases in groups.values())
+def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:
+    found: dict[tuple[str, str, str], Comparison] = {}
+    for place, cases in groups.items():
+        fit = _fit(cases)
+        for other in fit[1:]:
+            compared = compare_points(fit[0].point, other.point, other.figure.key)
+            if compared is not None:
+                found[*place, other.name] = compared
+    told = corrected(found)
+    return {
+        place: _place(cases, {one.name: told[*place, one.name] for one in cases if (*place, one.name) in told})
+        for place, cases in groups.items()
+    }
 
 
-def _told(where: str, groups: dict[str, list[Contender]]) -> str:
-    parts = [(f"of {of} " if of else "") + _standing(cases) for of, cases in groups.items() if len(cases) > 1]
-    return f"{where}: {'; '.join(parts)}."
+def _fit(cases: Sequence[Contender]) -> list[Contender]:
+    return sorted((one for one in cases if not one.hindrance), key=lambda one: one.speed, reverse=True)
 
 
-def _standing(cases: Sequence[Contender]) -> str:
-    """The case whose every repetition is better than every one of all others, or those that cannot be told apart."""
-    clean = [one for one in cases if not one.mostly_disturbed]
-    if len(clean) < 2:
-        return f"{_CANNOT}: the machine was disturbed"
-    leader, *others = sorted(clean, key=lambda one: one.speed(median(one.values)), reverse=True)
-    worst = min(leader.speed(value) for value in leader.values)
-    if any(one.took_all for one in others):  # they may do better than they did
-        told = _list([f"{one.name} ({one.amount})" for one in clean if one.took_all])
-        return f"{_CANNOT}: {told} took all that the tester sent, so the tester was the limit"
-    tied = [one for one in others if max(one.speed(value) for value in one.values) >= worst]
-    if tied:
-        return f"{_list([f'{one.name} ({one.amount})' for one in (leader, *tied)])} cannot be told apart"
-    second = others[0]
-    ratio = leader.speed(median(leader.values)) / second.speed(median(second.values))
-    closest = worst / max(second.speed(value) for value in second.values)
-    limit, least = (", the tester's limit", "at least ") if leader.took_all else ("", "")
-    much = "much" if leader.figure.more else "fast"
-    return (
-        f"{leader.name} is ahead with {leader.amount}{limit}, {least}{significant(ratio)} times as {much} as "
-        f"{second.name}, the next ({significant(closest)} times where their repetitions are closest)"
+def _place(cases: Sequence[Contender], told: Mapping[str, Comparison]) -> _Place:
+    fit = _fit(cases)
+    apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in told}
+    return _Place(
+        fit=[one for one in fit if one.name not in apart],
+        with_leader=[told[one.name] for one in fit[1:] if one.name in told],
+        unsaid={one.name: one.hindrance for one in cases if one.hindrance} | apart,
     )
+
+
+def _told(where: str, places: Mapping[tuple[str, str], _Place]) -> str:
+    parts = [(f"of {of} " if of else "") + place.told() for (at, of), place in places.items() if at == where]
+    return f"{where}: {'; '.join(parts)}."
 
 
 def _list(names: Sequence[str]) -> str:

@@ -35,6 +35,9 @@ from xdplab.model.digits import significant as significant
 #: One comparison in a hundred may be called different by the chance that t knows of: a report holds many of them.
 CONFIDENCE = 0.99
 MIN_PAIRS = 3
+#: Curves over cores: from this many on, ranges that do not overlap are a difference: of two that do not differ, four
+#: repetitions each give such ranges in 2 of 70 studies, three each in 2 of 20 (two of the C(2n, n) orders).
+MIN_REPETITIONS = 4
 #: Every pair apart by this factor in the same direction is a difference whatever t says; its square within a family.
 CLEAR = 2.0
 #: How far apart a machine's speeds are when nothing is known of it: a rate a quarter lower, a time a third longer.

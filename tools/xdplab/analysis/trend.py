@@ -73,9 +73,9 @@ def all_trends(runs: Sequence[Run]) -> list[Trend]:
 def trends(runs: Sequence[Run]) -> list[Trend]:
     """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
 
-    Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A point
-    that fewer than `MIN_RUNS` runs have is left out, and so are runs by another method, tester or testbed than the last
-    one's.
+    Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A run
+    with fewer of them than a comparison needs is left out, a point that fewer than `MIN_RUNS` runs have, and runs by
+    another method, tester or testbed than the last one's.
     """
     last = runs[-1][1] if runs else None
     runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
@@ -87,7 +87,7 @@ def trends(runs: Sequence[Run]) -> list[Trend]:
             series = [
                 (name, record, values)
                 for name, record, summaries in runs
-                if (values := _values(summaries, point_id, figure.key))
+                if len(values := _values(summaries, point_id, figure.key)) >= figure.pairs
             ]
             if len(series) >= MIN_RUNS:
                 steps = stretches(series, figure.precision, figure.more, environment_difference)
@@ -102,7 +102,13 @@ def trends(runs: Sequence[Run]) -> list[Trend]:
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
-    figures = [one for s in summaries if s.point_id == point_id for one in s.by_repetition]
+    """None where the point's percentile is not carried by its samples."""
+    figures = [
+        one
+        for s in summaries
+        if s.point_id == point_id and getattr(s, metric, 0) is not None
+        for one in s.by_repetition
+    ]
     return [value for one in figures if not doubtful(one, metric) and (value := one.value(metric))]
 
 

@@ -40,7 +40,8 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool) -> None:
         )
         if not as_json:
             print(comparison_table(reference, name, rows, differences))
-    trend = trends(sorted(found, key=lambda run: run[1].started))
+    once = {run[0]: run for run in found}.values()
+    trend = trends(sorted(once, key=lambda run: run[1].started))
     if as_json:
         shown = {"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]}
         print(json.dumps(shown, indent=1))

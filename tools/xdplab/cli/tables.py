@@ -98,7 +98,7 @@ def comparison_table(
                         after.forwarder,
                         named.title,
                         *figures,
-                        "not said" if found.hindrances else found.text(),
+                        found.text(),
                         found.verdict(),
                     ]
                 )

@@ -2,11 +2,12 @@
 """What a knob is: read, apply, verify, restore, describe, and a reason when this machine has not got it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
-from xdplab.model import CpuLayout, InputError, Unsupported
+from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError
 from xdplab.model.study import Scalar
 from xdplab.testbed import Port
 
@@ -84,6 +85,22 @@ class Knob(ABC):
         return f"{self.name}={value}"
 
 
+def restore_each(saved: Mapping[str, Any], restore: Callable[[str, Any], None]) -> None:
+    """Call `restore` with each port, or file, and what it had: also with those behind one that fails.
+
+    Raises:
+        Unsupported: the reason of each that failed.
+    """
+    reasons = []
+    for name, before in saved.items():
+        try:
+            restore(name, before)
+        except XdplabError as exc:
+            reasons.append(str(exc))
+    if reasons:
+        raise Unsupported("; ".join(reasons))
+
+
 def whole_number(name: str, value: Scalar, low: int, high: int) -> int:
     """`value` as an integer between `low` and `high`.
 
@@ -127,10 +144,14 @@ class PortFileKnob(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Write back what was there."""
-        for ifname, value in saved.items():
+
+        def restore(ifname: str, value: str) -> None:
             context.host.write(self._path(ifname), value)
-        if self.read(context) != saved:
-            raise Unsupported(f"{self.name}: could not be restored to {saved}")
+            present = context.host.read(self._path(ifname))
+            if present != value:
+                raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {value}")
+
+        restore_each(saved, restore)
 
     def _path(self, ifname: str) -> str:
         return f"/sys/class/net/{ifname}/{self.file}"

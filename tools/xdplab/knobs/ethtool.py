@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import Knob, KnobContext, whole_number
+from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
 from xdplab.testbed import Port
@@ -81,11 +81,14 @@ class EthtoolKnob(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Set what was there."""
-        for ifname, value in saved.items():
+
+        def restore(ifname: str, value: str) -> None:
             self._set(context.host, ifname, value)
             present = self.present(context.host, ifname)
             if present != value:
                 raise Unsupported(f"{self.name}: {ifname} has {present} and could not be set back to {value}")
+
+        restore_each(saved, restore)
 
     def _set(self, host: Host, ifname: str, value: str) -> None:
         if self.present(host, ifname) == value:

@@ -6,7 +6,7 @@ import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import Knob, KnobContext, whole_number
+from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
 from xdplab.knobs.ethtool import ABSENT, SwitchKnob, driver, shown
 from xdplab.model import InputError, Unsupported
 from xdplab.model.design import Scalar
@@ -99,12 +99,15 @@ class PrivateFlag(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Set those back that differ."""
-        for ifname, flags in saved.items():
+
+        def restore(ifname: str, flags: dict[str, str]) -> None:
             for flag, state in self._flags(context.host, ifname).items():
                 if flags.get(flag, state) != state:
                     context.host.run(["ethtool", "--set-priv-flags", ifname, flag, flags[flag]])
             if self._flags(context.host, ifname) != flags:
                 raise Unsupported(f"{self.name}: the flags of {ifname} could not be set back to {flags}")
+
+        restore_each(saved, restore)
 
     @staticmethod
     def _flags(host: Host, ifname: str) -> dict[str, str]:
@@ -137,10 +140,13 @@ class Mtu(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Set what was there."""
-        for ifname, value in saved.items():
+
+        def restore(ifname: str, value: int) -> None:
             context.host.run(["ip", "link", "set", "dev", ifname, "mtu", str(value)])
             if self._mtu(context.host, ifname) != value:
                 raise Unsupported(f"{self.name}: {ifname} could not be set back to {value}")
+
+        restore_each(saved, restore)
 
     @staticmethod
     def _mtu(host: Host, ifname: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_list
-from xdplab.knobs.base import Knob, KnobContext
+from xdplab.knobs.base import Knob, KnobContext, restore_each
 from xdplab.knobs.ethtool import driver, first_missing
 from xdplab.model import CpuLayout, InputError, Unsupported
 from xdplab.model.design import Scalar
@@ -62,13 +62,16 @@ class IrqCpu(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Put the masks back."""
-        for irq, cpus in saved.items():
+
+        def restore(irq: str, cpus: str) -> None:
             context.host.write(f"/proc/irq/{irq}/smp_affinity_list", cpus)
             present = context.host.read(f"/proc/irq/{irq}/smp_affinity_list")
             if cpu_list(present) != cpu_list(cpus):
                 raise Unsupported(
                     f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}"
                 )
+
+        restore_each(saved, restore)
 
     @staticmethod
     def _cpu(context: KnobContext, value: Scalar) -> int | None:

@@ -5,7 +5,7 @@ import time
 from typing import Any, ClassVar
 
 from xdplab.hosts.kernel import suspend_timeouts
-from xdplab.knobs.base import Knob, KnobContext, PortFileKnob, whole_number
+from xdplab.knobs.base import Knob, KnobContext, PortFileKnob, restore_each, whole_number
 from xdplab.knobs.ethtool import driver
 from xdplab.model import Unsupported
 from xdplab.model.study import Scalar
@@ -62,10 +62,13 @@ class IrqSuspendTimeout(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Set each NAPI back; those that came since then get the last one's."""
-        for ifname, values in saved.items():
+
+        def restore(ifname: str, values: list[int] | None) -> None:
             present = suspend_timeouts(context.host, ifname, values or ())
             if values and present != [*values, *values[-1:] * len(present or ())][: len(present or ())]:
                 raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {values}")
+
+        restore_each(saved, restore)
 
 
 class ThreadedNapi(PortFileKnob):

@@ -8,7 +8,7 @@ import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import Knob, KnobContext, whole_number
+from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
 from xdplab.knobs.ethtool import ABSENT, EthtoolKnob, NumberKnob, driver, shown
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -118,13 +118,16 @@ class RssQueues(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """The driver's default, which it was (see `supported`)."""
-        for ifname, table in saved.items():
+
+        def restore(ifname: str, table: list[int]) -> None:
             if self._table(context.host, ifname) != table:
                 context.host.run(["ethtool", "-X", ifname, "default"])
                 if self._table(context.host, ifname) != table:
                     _refill(context.host, ifname)
                 if self._table(context.host, ifname) != table:
                     raise Unsupported(f"{self.name}: the indirection table of {ifname} could not be put back")
+
+        restore_each(saved, restore)
 
     @staticmethod
     def _table(host: Host, ifname: str) -> list[int]:
@@ -200,13 +203,16 @@ class FlowSteering(Knob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Delete what has been added, and switch off what was off."""
-        for ifname, before in saved.items():
+
+        def restore(ifname: str, before: dict[str, Any]) -> None:
             for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(before["rules"])):
                 context.host.run(["ethtool", "-N", ifname, "delete", rule])
             if self._read(context.host, ifname)["ntuple"] != before["ntuple"]:
                 context.host.run(["ethtool", "-K", ifname, "ntuple", before["ntuple"]])
             if self._read(context.host, ifname) != before:
                 raise XdplabError(f"{self.name}: the flow rules of {ifname} are not what they were")
+
+        restore_each(saved, restore)
 
     def _read(self, host: Host, ifname: str) -> dict[str, Any]:
         found = re.search(r"^ntuple-filters: (\w+)", shown(host, "-k", ifname), re.MULTILINE)

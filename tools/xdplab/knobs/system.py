@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from xdplab.hosts import Host, Running
-from xdplab.knobs.base import Knob, KnobContext, whole_number
+from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
 from xdplab.knobs.ethtool import switch
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -70,11 +70,14 @@ class _FilesKnob(_SystemKnob):
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Write back what was there."""
-        for path, content in saved.items():
+
+        def restore(path: str, content: str) -> None:
             context.machine.write(path, content)
             present = context.machine.read(path)
             if present != content:
                 raise Unsupported(f"{self.name}: {path} holds {present} and could not be set back to {content}")
+
+        restore_each(saved, restore)
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """Every file as written."""

@@ -2,8 +2,9 @@
 """Throughput at each setting beside a published range, as grouped bars, and the ratios beside the published ones."""
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 
+from xdplab.analysis.columns import figure_text, median_of
+from xdplab.analysis.figures import rate_of
 from xdplab.analysis.published import Reproduction
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure
@@ -67,16 +68,26 @@ def ratio_plot(found: Reproduction) -> str:
 
 
 def rate_plot(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, str]) -> str:
-    """A bar per point (`names`: by its id) to the median, and a line over all repetitions."""
+    """A bar per point (`names`: by its id) to what the table has, and a line over all repetitions.
+
+    It is hollow where the machine disturbed each of them; what is no fact has its words behind the bar.
+    """
     drawn = [(point, values) for point in points if (values := _values(point, rate))]
     plot, axes = new_plot(0.9 + 0.3 * len(drawn))
-    for place, (_, values) in enumerate(reversed(drawn)):
-        axes.barh(place, median(values), color=line_style(0)["color"], height=0.6)
+    colour = line_style(0)["color"]
+    for place, (point, values) in enumerate(reversed(drawn)):
+        told = rate_of(point.by_repetition, rate.key)
+        length = (median_of(point, rate.key) or 0.0) / rate.per
+        hollow = all(one.was_disturbed(rate.key) for one in point.by_repetition if one.was_searched(rate.key))
+        axes.barh(place, length, facecolor="none" if hollow else colour, edgecolor=colour, height=0.6)
         axes.plot((min(values), max(values)), [place, place], color="#1d2430", linewidth=1.2)
+        if told and not told.exact:
+            words = f"{figure_text(point, rate)}{' ?' if told.doubt else ''}"
+            axes.text(max(*values, length), place, f" {words}", va="center", fontsize="x-small")
     axes.set_yticks(range(len(drawn)), [plain(names[point.point_id]) for point, _ in reversed(drawn)])
-    axes.set_xlabel(f"{rate.unit} (bar: median, line: all repetitions)")
+    axes.set_xlabel(f"{rate.unit} (bar: median, hollow: disturbed; line: all repetitions)")
     return to_svg(plot, axes, "rates by case", legend=False)
 
 
 def _values(point: PointSummary, rate: Figure) -> list[float]:
-    return [value for one in point.by_repetition if (value := one.value(rate.key)) is not None]
+    return [value / rate.per for one in point.by_repetition if (value := one.value(rate.key)) is not None]

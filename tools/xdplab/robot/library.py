@@ -14,13 +14,18 @@ from xdplab.analysis import Answer, PointSummary, answer, summarise
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.analysis.sweep.anova import p_words
 from xdplab.analysis.sweep.published import beside_published
 from xdplab.methods import make_method
 from xdplab.model import Interrupted, Missing, RunRecord, TrialRecord, XdplabError, plain
+from xdplab.model.digits import number
 from xdplab.model.published import published_figure, span
 from xdplab.report.log import link_from, points_in_log, run_in_log
 from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed, log_folder
+
+#: Statuses of a point that has its figures.
+_MEASURED = ("ok", "disturbed")
 
 
 @library(scope="SUITE", auto_keywords=False)
@@ -112,15 +117,12 @@ class XdplabLibrary:
         if all(point.status == "unsupported" for point in points):
             raise SkipExecution(f"unsupported: {points[0].reason}")
         bad = [
-            f"{' '.join(map(str, point.levels.values()))}: {point.reason}" for point in points
-            if point.status in ("failed", "partial")
+            f"{' '.join(map(str, point.levels.values()))}: {point.status}: {point.reason}" for point in points
+            if point.status not in (*_MEASURED, "unsupported")
         ]  # fmt: skip
         if bad:
             raise AssertionError(f"{title}: {'; '.join(bad)}")
         self._log_points(points)
-        for point in points:
-            values = {key: value for one in point.by_repetition for key, value in one.values.items()}
-            logger.info(f"{point.levels}, {point.forwarder} ({point.mode}): {values}")
 
     @keyword
     def findings_are_logged(self) -> None:
@@ -183,7 +185,7 @@ class XdplabLibrary:
 
     @keyword
     def published_figure_stands_beside_ours(self, reference: str) -> None:
-        """Pass when the figure's ratio was measured at one setting at least; each setting is on the console.
+        """Pass when the figure's ratio may be said at one setting at least; each setting is on the console.
 
         What was measured must have been measured well; what this machine cannot do is told with its reason.
         """
@@ -194,15 +196,18 @@ class XdplabLibrary:
         for row in found.rows:
             for one in row.ratios:
                 published, compared = one.published, one.comparison
-                here = compared.text() if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
+                here = compared.told() if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
                 told = f"{row.setting}: {published.of} over {published.to}: {here}"
                 logger.info(told)
                 logger.console(f"  {told}   [published {span(published.ratio)}]")
         for point in self._summaries:
             if point.forwarder in found.published.forwarders and point.status != "unsupported":
                 _passed(point)
-        if not any(one.comparison for row in found.rows for one in row.ratios):
+        compared_here = [one.comparison for row in found.rows for one in row.ratios if one.comparison]
+        if not compared_here:
             raise SkipExecution(f"{reference}: no ratio could be measured here")
+        if all(one.hindrances for one in compared_here):
+            raise SkipExecution(f"{reference}: {compared_here[0].told()}")
 
     @keyword
     def variant_was_compared(self, title: str) -> None:
@@ -242,7 +247,8 @@ class XdplabLibrary:
                 raise SkipExecution(f"{name} does not vary in this run")
             if one.undecided:
                 raise SkipExecution(f"{found.title}: {name}: {one.verdict}: {one.why}")
-            logger.info(f"{name}: {one.verdict}, importance {one.permutation}, p {one.p}")
+            chance = "" if one.p is None else f", p {p_words(one.p)}"
+            logger.info(f"{name}: {one.verdict}, importance {number(one.permutation)}{chance}")
             if not one.matters:
                 raise AssertionError(f"{name}: {one.verdict}: {one.why}")
 
@@ -274,7 +280,7 @@ class XdplabLibrary:
 
 
 def _passed(point: PointSummary) -> None:
-    if point.status not in ("ok", "disturbed"):
+    if point.status not in _MEASURED:
         raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
 
 

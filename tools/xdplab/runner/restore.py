@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings are remembered before they are changed, so that they can be put back after any end of a run."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from xdplab.hosts.signals import deferred, interruptible
@@ -8,6 +10,7 @@ from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, XdplabError
 from xdplab.model.design import UNSET, Scalar
 from xdplab.testbed import Testbed, TestbedLock, open_testbed
+from xdplab.testbed.state import SystemLock
 
 
 class Settings:
@@ -24,7 +27,6 @@ class Settings:
         self._lock = lock
         self._wanted = _ordered({make_knob(name): value for name, value in wanted.items() if value != UNSET})
         self._saved: list[tuple[Knob, Any]] = []
-        self._system = TestbedLock("system-settings")
         layout = context.layout
         for knob, value in self._wanted:
             layout = knob.layout(KnobContext(context.host, context.ports, layout, context.cpus), value)
@@ -52,8 +54,6 @@ class Settings:
         Raises:
             Unsupported: a value cannot, or did not, take effect.
         """
-        if any(knob.scope == "system" for knob, _ in self._wanted):
-            self._system.acquire()  # two testbeds of one machine must not save each other's values
         foreseeable = self.foreseeable()
         for knob, value in self._wanted:
             reason = None if knob.name in foreseeable else knob.supported(self._before, value)
@@ -85,24 +85,41 @@ class Settings:
         return {knob.name: knob.read(self._before) for knob, _ in self._wanted}
 
     def restore(self) -> None:
-        """Put everything back and verify it; the first that fails is told after all have been tried."""
-        failures = []
+        """Put everything back and verify it; those that fail stay remembered, and are told after all have been tried.
+
+        Raises:
+            XdplabError: the reason of each that failed.
+        """
+        reasons: list[str] = []
+        left = []
         while self._saved:
             knob, saved = self._saved.pop()
-            try:
+            left.append((knob, saved))
+            with _collected(reasons, knob.name):
                 knob.restore(self._before, saved)
-            except XdplabError as exc:
-                failures.append(str(exc))
+                left.pop()
+        self._saved = left[::-1]
         self._remember()
-        self._system.release()
-        if failures:
-            raise XdplabError(f"could not be restored: {'; '.join(failures)}")
+        if reasons:
+            again = "; `xdplab restore` tries again" if self._lock.state().get("settings") else ""
+            raise XdplabError(f"could not be put back: {'; '.join(reasons)}{again}")
 
     def _remember(self) -> None:
         there_after = any(port.lasting for port in self._before.ports)
         lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
         roles = [port.role for port in self._before.ports if lasting and port.lasting]
         self._lock.remember(settings=lasting, **({"settings_ports": roles} if there_after else {}))
+
+
+@contextmanager
+def _collected(reasons: list[str], knob: str) -> Iterator[None]:
+    """A failure, be it one that the knob's author did not foresee, is added to `reasons`: other knobs are to follow."""
+    try:
+        yield
+    except XdplabError as exc:
+        reasons.append(str(exc))
+    except Exception as exc:
+        reasons.append(f"knob {knob}: {type(exc).__name__}: {exc}")
 
 
 def _ordered(wanted: dict[Knob, Scalar]) -> list[tuple[Knob, Scalar]]:
@@ -122,7 +139,7 @@ def recover(spec: TestbedSpec) -> list[str]:
     """After kill -9: put settings back and remove the testbed's leftovers; returns what was done.
 
     Raises:
-        InputError: a live run holds the testbed, or a host of it cannot be reached.
+        InputError: a live run holds the testbed or settings of the machine, or a host of it cannot be reached.
         XdplabError: something cannot be put back; what is left to do stays in the state file.
     """
     with interruptible(), deferred():  # what is half put back is worse than a late Ctrl-C
@@ -133,19 +150,41 @@ def _recover(testbed: Testbed) -> list[str]:
     testbed.lock.acquire()
     try:
         # first what runs there: it may hold what is put back (hugepages)
-        done = testbed.clear_away()
-        state = testbed.lock.state()
-        ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
-        context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
-        left = dict(state.get("settings", {}))
-        if left and testbed.lock.rebooted(testbed.system):
-            done.append(f"{', '.join(left)}: {testbed.system.name} was started anew since, which reset it")
-            testbed.lock.remember(settings={})
-            left = {}
-        for name in reversed(list(left)):  # in the reverse order of how they were set
-            make_knob(name).restore(context, left[name])
-            done.append(f"{name} back to {left.pop(name)}")
-            testbed.lock.remember(settings=left)
+        return testbed.clear_away() + _put_back(testbed)
     finally:
         testbed.down()
+
+
+def _put_back(testbed: Testbed) -> list[str]:
+    """Settings of the state file, even if one of them fails, which then stays there."""
+    state = testbed.lock.state()
+    left = dict(state.get("settings", {}))
+    if not left:
+        return []
+    if testbed.lock.rebooted(testbed.system):
+        testbed.lock.remember(settings={})
+        return [f"{', '.join(left)}: {testbed.system.name} was started anew since, which reset it"]
+    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
+    context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
+    done: list[str] = []
+    reasons: list[str] = []
+    knobs: dict[str, Knob] = {}
+    for name in left:
+        with _collected(reasons, name):
+            knobs[name] = make_knob(name)
+    with ExitStack() as stack:
+        if any(knob.scope == "system" for knob in knobs.values()):
+            machine = SystemLock(testbed.system)
+            machine.acquire()
+            stack.callback(machine.release)
+        for name, knob in reversed(knobs.items()):  # in the reverse order of how they were set
+            with _collected(reasons, name):
+                knob.restore(context, left[name])
+                done.append(f"{name} back to {left.pop(name)}")
+                testbed.lock.remember(settings=left)
+    if reasons:
+        raise XdplabError(
+            f"{testbed.lock.path}: could not be put back: {'; '.join(reasons)}; `xdplab restore` tries again, or put "
+            f"back by hand what this file names, and remove it"
+        )
     return done

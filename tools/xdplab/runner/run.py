@@ -18,12 +18,14 @@ from xdplab.model import (
     Interrupted,
     JournalFailed,
     Missing,
+    Point,
     RunRecord,
     StudySpec,
     TrialRecord,
     XdplabError,
     plain,
 )
+from xdplab.model.design import UNSET
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
@@ -33,7 +35,8 @@ from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
 from xdplab.runner.unsupported import unsupported
-from xdplab.testbed import Testbed
+from xdplab.testbed import Testbed, TestbedLock
+from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
 
@@ -93,6 +96,8 @@ class StudyRun:
         self._calibrate_anew = calibrate_anew
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
+        self._journaled = bool(earlier_trials)
+        self._locks: list[TestbedLock] = []
         self._points = {point.id: point for point in plan.points}
 
     def execute(self) -> RunOutcome:
@@ -112,12 +117,12 @@ class StudyRun:
                     record = self._open()
                     self._carry_out(record)
                 except XdplabError as exc:
-                    if isinstance(exc, InputError | Interrupted):
+                    if isinstance(exc, Interrupted) or (isinstance(exc, InputError) and not self._journaled):
                         raise
                     error = exc
                 finally:
                     with deferred():  # raises what it held back, once everything has been put back
-                        for put_back in (self._team.close, self._testbed.down):
+                        for put_back in (self._team.close, self._testbed.down, *(lock.release for lock in self._locks)):
                             try:
                                 put_back()
                             except XdplabError as exc:
@@ -172,6 +177,9 @@ class StudyRun:
         environment = capture_environment(self._testbed, versions, self._plan)
         self._leave_out(unsupported(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
+        if _of_the_machine(self._plan, supported):
+            self._locks.append(SystemLock(self._testbed.system))
+            self._locks[-1].acquire()
         redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
         earlier = _calibrations(self._earlier)
         note, progress = self._listener.note, self._listener.progress
@@ -270,11 +278,18 @@ class StudyRun:
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
+        self._journaled = True
         self._repeats.seen(trial)
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _of_the_machine(plan: Plan, points: Iterable[Point]) -> bool:
+    """Whether one of them has a setting of the machine."""
+    wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs}.items() for point in points]
+    return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})
 
 
 def _described(plan: Plan) -> dict[str, dict[str, str]]:

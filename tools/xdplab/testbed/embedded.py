@@ -73,10 +73,9 @@ class EmbeddedTestbed(OneMachine):
         """Build namespaces and links, holding the testbed's lock and its CPUs."""
         if os.geteuid() != 0:
             raise InputError("network namespaces and XDP need root; run it with sudo")
-        self.lock.acquire()
+        self.lock.acquire_unchanged()
         try:
             self._hold_cpus()
-            _remove(self.lock)
             self.lock.remember_boots(self.system)
             for host, netns in self._netns.items():
                 self._add_netns(netns)

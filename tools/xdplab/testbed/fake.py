@@ -29,7 +29,7 @@ class FakeTestbed(OneMachine):
 
     def up(self) -> None:
         """Take the lock."""
-        self.lock.acquire()
+        self.lock.acquire_unchanged()
         self.lock.remember_boots(self.system)
 
     def down(self) -> None:

@@ -103,10 +103,7 @@ class HostsTestbed:
 
     def up(self) -> None:
         """Connect, check that CPUs and ports are free, remember how they are, and make them fit for tests."""
-        self.lock.acquire()
-        if self._changed():
-            self.lock.release()
-            raise InputError(f"testbed {self.spec.name}: a run left it changed; `xdplab restore` puts it back")
+        self.lock.acquire_unchanged()
         try:
             self._connect()
             self._hold_cpus()
@@ -144,7 +141,7 @@ class HostsTestbed:
             self.lock.remember(ports=saved)
         for host in self._hosts.values():
             host.close()
-        if not self._changed():
+        if not self.lock.changed:
             self.lock.forget()
         self.lock.release()
         if failures:
@@ -152,7 +149,7 @@ class HostsTestbed:
 
     def clear_away(self) -> list[str]:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
-        if not self._changed():
+        if not self.lock.changed:
             return []
         self._connect()
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts.get("ended", ())]
@@ -217,11 +214,6 @@ class HostsTestbed:
             cpus = set(self._cpus(host, 1)) - there
             host.hold_cpus(sorted(cpus))
             there |= cpus
-
-    def _changed(self) -> bool:
-        """Whether the state file names something that is to be put back."""
-        state = self.lock.state()
-        return any(state.get(key) for key in ("ports", "links", "settings"))
 
     def find_ports(self) -> None:
         """Look at the interfaces of the file; the hosts are connected.

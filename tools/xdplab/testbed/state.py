@@ -4,14 +4,31 @@
 import fcntl
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from pydantic import BaseModel, ValidationError
+
 from xdplab.hosts import Host
 from xdplab.model import InputError, XdplabError
+from xdplab.model.inventory import Role
 from xdplab.tools import folder_of
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+#: How long a lock may be held by nobody known: who takes it, or gives it back, is between two system calls.
+_UNKNOWN_S = 1.0
+
+
+class _State(BaseModel):
+    """What a state file may hold; what it holds beside that is kept."""
+
+    boots: dict[str, str] = {}
+    netns: list[str] = []
+    links: list[str] = []
+    ports: dict[Role, dict[str, Any]] = {}
+    settings: dict[str, Any] = {}
+    settings_ports: list[Role] = []
 
 
 def volatile_dir() -> Path:
@@ -53,6 +70,7 @@ class TestbedLock:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._title = f"testbed {name}"
         self._file: TextIO | None = None
         self.path = lasting_dir() / f"{name}.json"
 
@@ -68,15 +86,17 @@ class TestbedLock:
             InputError: another process holds it.
         """
         file = (volatile_dir() / f"{self.name}.lock").open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        deadline = time.monotonic() + _UNKNOWN_S
+        while not _locked(file):
             file.seek(0)
-            holder = file.read().strip() or "unknown"
-            file.close()
-            raise InputError(
-                f"testbed {self.name}: in use by process {holder}; wait for it, or stop it and run `xdplab restore`"
-            ) from None
+            holder = file.read().strip()
+            if holder or time.monotonic() > deadline:
+                file.close()
+                raise InputError(
+                    f"{self._title}: in use by process {holder or 'unknown'}; wait for it, or stop it and run "
+                    f"`xdplab restore`"
+                )
+            time.sleep(0.01)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -97,13 +117,18 @@ class TestbedLock:
         """
         try:
             loaded = json.loads(self.path.read_text(encoding="utf-8"))
+            _State.model_validate(loaded)
         except FileNotFoundError:
             return {}
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            reason = f"{where}: {first['msg']}" if where else "no object"
         except (OSError, ValueError) as exc:
-            raise XdplabError(f"{self.path}: {exc}; put back what it names, and remove it") from None
-        if not isinstance(loaded, dict):
-            raise XdplabError(f"{self.path}: no object; put back what it names, and remove it")
-        return loaded
+            reason = str(exc)
+        else:
+            return dict(loaded)
+        raise XdplabError(f"{self.path}: {reason}; put back what it names, and remove it")
 
     def remember(self, **state: Any) -> None:
         """Merge into the state file, atomically and before the thing itself is done; it survives a loss of power."""
@@ -123,6 +148,26 @@ class TestbedLock:
         finally:
             os.close(folder)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the state file names something that is to be put back or removed."""
+        state = self.state()
+        return any(state.get(key) for key in ("netns", "ports", "links", "settings"))
+
+    def acquire_unchanged(self) -> None:
+        """Take the lock for building: what a killed run left would be forgotten, or taken for the state before.
+
+        Raises:
+            InputError: another process holds it, or a run left something.
+        """
+        self.acquire()
+        try:
+            if self.changed:
+                raise InputError(f"{self._title}: a run left it changed; `xdplab restore` puts it back")
+        except XdplabError:
+            self.release()
+            raise
+
     def remember_boots(self, *hosts: Host) -> None:
         """Which boot of each host what is remembered belongs to."""
         self.remember(boots={host.name: host.read(_BOOT_ID) for host in hosts})
@@ -135,3 +180,20 @@ class TestbedLock:
     def forget(self) -> None:
         """Everything has been removed and put back."""
         self.path.unlink(missing_ok=True)
+
+
+class SystemLock(TestbedLock):
+    """The lock on settings of a machine: two testbeds of one machine must not save each other's values."""
+
+    def __init__(self, machine: Host) -> None:
+        super().__init__(f"system_{machine.read(_BOOT_ID)}")  # no testbed can be called so
+        self._title = f"settings of {machine.name}"
+
+
+def _locked(file: TextIO) -> bool:
+    """Whether it is ours now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

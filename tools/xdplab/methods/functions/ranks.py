@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
-from xdplab.analysis.standing import MIN_REPETITIONS, Contender
+from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.standing import Contender
 from xdplab.model import Model
+from xdplab.model.digits import significant
 from xdplab.model.functions import NfMode, NfTraffic
 from xdplab.model.published import Published
 
@@ -28,8 +30,8 @@ class RankAgreement(Model):
     """One function at one traffic.
 
     `tau` is Kendall's tau-b over the modes that both have: 1 is the same order, -1 the reverse; None with fewer than
-    two of them. Each pair of them that the publication tells apart is in one of the three lists, the published winner
-    first: `unclear` where our repetitions overlap, are fewer than `MIN_REPETITIONS`, or were mostly disturbed.
+    two of them, and where a pair of them is unclear. Each pair of them that the publication tells apart is in one of
+    the three lists, the published winner first: `unclear` where our comparison names no winner (docs/claims.md).
     """
 
     traffic: NfTraffic
@@ -40,14 +42,14 @@ class RankAgreement(Model):
     agree: tuple[tuple[NfMode, NfMode], ...]
     differ: tuple[tuple[NfMode, NfMode], ...]
     unclear: tuple[tuple[NfMode, NfMode], ...]
-    #: The fewest of a mode that was compared; 0: none was.
-    repetitions: int
+    #: Why, for the first of the unclear pairs of which nothing can be said; empty: they cannot be told apart.
+    reason: str = ""
 
     @property
-    def order(self) -> tuple[NfMode, ...]:
-        """Our measured modes, the fastest first."""
-        measured = [figure for figure in self.figures if figure.ours is not None]
-        return tuple(figure.mode for figure in sorted(measured, key=lambda figure: -(figure.ours or 0)))
+    def medians(self) -> tuple[str, ...]:
+        """Our measured modes with their medians, the highest first: no order where pairs of them are unclear."""
+        measured = sorted((-figure.ours, figure.mode) for figure in self.figures if figure.ours is not None)
+        return tuple(f"{mode} {significant(-value)}" for value, mode in measured)
 
     @property
     def published_order(self) -> tuple[NfMode, ...]:
@@ -58,16 +60,17 @@ class RankAgreement(Model):
     @property
     def sentence(self) -> str:
         """The agreement in words."""
-        if self.tau is None:
-            return "nothing published to compare with" if not self.published_order else "fewer than two modes in common"
-        parts = [f"Kendall's tau {self.tau:+.2f}"]
+        if not self.published_order:
+            return "nothing published to compare with"
+        if not (self.agree or self.differ or self.unclear):
+            return "fewer than two modes in common"
+        parts = [f"Kendall's tau {self.tau:+.2f}"] if self.tau is not None else []
         for name, pairs in (("as published", self.agree), ("the other way round", self.differ)):
             if pairs:
                 parts.append(f"{name}: {', '.join(f'{first} above {second}' for first, second in pairs)}")
         if self.unclear:
-            few = f" ({self.repetitions} repetitions, {MIN_REPETITIONS} are needed)"
             told = ", ".join(f"{first} and {second}" for first, second in self.unclear)
-            parts.append(f"not told apart here{few if self.repetitions < MIN_REPETITIONS else ''}: {told}")
+            parts.append(f"not told apart here{f' ({self.reason})' if self.reason else ''}: {told}")
         return "; ".join(parts)
 
 
@@ -90,10 +93,22 @@ def rank_agreements(
     `modes`: (traffic, what modes are compared within) -> those that were measured.
     """
     theirs = published.modes_mpps if published else {}
-    return [
-        _agreement(traffic, group, members, theirs.get(traffic, {}).get(_published_group(traffic, group), {}))
+    given = [
+        (traffic, group, members, theirs.get(traffic, {}).get(_published_group(traffic, group), {}))
         for (traffic, group), members in modes.items()
         if traffic in _COMPARED
+    ]
+    compared = {
+        (traffic, group, (one, two)): compare_points(members[one].point, members[two].point, members[one].figure.key)
+        for traffic, group, members, known in given
+        for one, two in _pairs(members, known)
+    }
+    told = corrected({key: one for key, one in compared.items() if one is not None})
+    return [
+        _agreement(
+            traffic, group, members, known, {key[2]: told.get(key) for key in compared if key[:2] == (traffic, group)}
+        )
+        for traffic, group, members, known in given
     ]
 
 
@@ -102,33 +117,33 @@ def _published_group(traffic: NfTraffic, group: str) -> str:
     return "macswap" if traffic == "local" else group
 
 
+def _pairs(members: Mapping[NfMode, Contender], published: Mapping[NfMode, float]) -> list[tuple[NfMode, NfMode]]:
+    """Of the modes that both have, those that the publication tells apart, its winner first."""
+    common = sorted(
+        (mode for mode in members if members[mode].values and mode in published), key=lambda mode: -published[mode]
+    )
+    return [pair for pair in itertools.combinations(common, 2) if published[pair[0]] > published[pair[1]]]
+
+
 def _agreement(
-    traffic: NfTraffic, group: str, modes_of: Mapping[NfMode, Contender], published: Mapping[NfMode, float]
+    traffic: NfTraffic,
+    group: str,
+    members: Mapping[NfMode, Contender],
+    published: Mapping[NfMode, float],
+    compared: Mapping[tuple[NfMode, NfMode], Comparison | None],
 ) -> RankAgreement:
-    measured = {mode: row for mode, row in modes_of.items() if row.values}
-    ours = {mode: median(row.values) for mode, row in measured.items()}
-    lists: dict[str, list[tuple[NfMode, NfMode]]] = {"agree": [], "differ": [], "unclear": []}
-    common = sorted(ours.keys() & published.keys(), key=lambda mode: -published[mode])
-    for first, second in itertools.combinations(common, 2):
-        if published[first] > published[second]:
-            lists[_verdict(measured[first], measured[second])].append((first, second))
-    modes = [*modes_of, *(mode for mode in published if mode not in modes_of)]
+    ours = {mode: median(row.values) for mode, row in members.items() if row.values}
+    verdicts = {pair: one.better if one else None for pair, one in compared.items()}
+    unclear = tuple(pair for pair, better in verdicts.items() if better is None)
+    modes = [*members, *(mode for mode in published if mode not in members)]
     return RankAgreement(
         traffic=traffic,
         group=group,
         unit="requests/s" if traffic == "local" else "Mpps",
         figures=tuple(ModeFigure(mode=mode, ours=ours.get(mode), published=published.get(mode)) for mode in modes),
-        tau=kendall_tau(ours, published),
-        agree=tuple(lists["agree"]),
-        differ=tuple(lists["differ"]),
-        unclear=tuple(lists["unclear"]),
-        repetitions=min((len(measured[mode].values) for mode in common), default=0),
+        tau=None if unclear else kendall_tau(ours, published),
+        agree=tuple(pair for pair, better in verdicts.items() if better),
+        differ=tuple(pair for pair, better in verdicts.items() if better is False),
+        unclear=unclear,
+        reason=next((one.hindrances[0] for pair in unclear if (one := compared[pair]) and one.hindrances), ""),
     )
-
-
-def _verdict(first: Contender, second: Contender) -> str:
-    if any(len(row.values) < MIN_REPETITIONS or row.mostly_disturbed for row in (first, second)):
-        return "unclear"
-    if min(first.values) > max(second.values):
-        return "agree"
-    return "differ" if max(first.values) < min(second.values) else "unclear"

@@ -55,8 +55,8 @@ def findings(method: CountingMethod[FunctionsSpec], summaries: Sequence[PointSum
 
 
 def _order(rank: RankAgreement) -> str:
-    ours, theirs = (" > ".join(order) or "-" for order in (rank.order, rank.published_order))
-    return f"{rank.traffic}: {rank.group}: order of our medians {ours}; published {theirs}; {rank.sentence}"
+    ours, theirs = ", ".join(rank.medians) or "-", " > ".join(rank.published_order) or "-"
+    return f"{rank.traffic}: {rank.group}: our medians {ours}; published {theirs}; {rank.sentence}"
 
 
 def sections(method: CountingMethod[FunctionsSpec], page: "Page") -> "list[Section]":

@@ -5,7 +5,8 @@ import itertools
 from collections.abc import Sequence
 from statistics import median
 
-from xdplab.analysis.standing import MIN_REPETITIONS, Contender
+from xdplab.analysis.standing import Contender
+from xdplab.analysis.stats import MIN_REPETITIONS
 from xdplab.model import Model
 from xdplab.model.functions import NfPoint, NfTraffic
 
@@ -19,8 +20,10 @@ class CoresFigure(Model):
     cores: int
     mpps: float | None
     times: float | None
-    #: Mpps of each repetition.
+    #: Mpps of each repetition that stands for it.
     values: tuple[float, ...]
+    #: Why it decides nothing: disturbed, failed, or the tester was the limit; empty: it does.
+    doubt: str
     reason: str
 
 
@@ -42,10 +45,14 @@ class Scaling(Model):
             return f"too few: {fewest} {'repetition' if fewest == 1 else 'repetitions'}, {MIN_REPETITIONS} are needed"
         for fewer, more in itertools.pairwise(known):
             least, most = _gain(fewer, more, known[0])
+            past = f"past {fewer.cores} core{'s' * (fewer.cores != 1)}"
+            doubt = next((each.doubt for each in (known[0], fewer, more) if each.doubt), "")
+            if doubt:
+                return f"whether it scales {past} cannot be told: {doubt}"
             if most < _WORTH:
-                return f"stops scaling at {fewer.cores} cores"
+                return f"does not scale {past}"
             if least < _WORTH:
-                return f"whether it scales past {fewer.cores} cores cannot be told: the repetitions differ too much"
+                return f"whether it scales {past} cannot be told: the repetitions differ too much"
         return f"scales up to {known[-1].cores} cores: {known[-1].times:.2f} times one core"
 
 
@@ -78,7 +85,10 @@ def _figures(by_cores: dict[int, Contender]) -> list[CoresFigure]:
         mpps = _mpps(row)
         times = mpps / one if mpps is not None and one else None
         values = tuple(row.values)
-        found.append(CoresFigure(cores=cores, mpps=mpps, times=times, values=values, reason=row.point.reason))
+        doubt = row.hindrance or ("the tester was the limit" if row.took_all else "")
+        found.append(
+            CoresFigure(cores=cores, mpps=mpps, times=times, values=values, doubt=doubt, reason=row.point.reason)
+        )
     return found
 
 

@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 from statistics import median
 
-from xdplab.analysis.standing import MIN_REPETITIONS, Contender
-from xdplab.analysis.stats import significant
+from xdplab.analysis.standing import Contender
+from xdplab.analysis.stats import MIN_REPETITIONS, significant
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.rfc2544.figures import NDR
 from xdplab.model import Model, Point, RunRecord

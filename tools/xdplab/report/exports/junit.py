@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from xdplab.analysis import PointSummary
 from xdplab.analysis.export import ExportRow
 from xdplab.model import RunRecord, plain
-from xdplab.model.digits import ratio, significant
+from xdplab.model.digits import ratio
 
 
 def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[ExportRow]) -> bytes:
@@ -30,7 +30,7 @@ def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[Expo
         SubElement(properties, "property", name=name, value=_xml(value))
     lines: dict[str, list[str]] = {}
     for row in rows:
-        if row.value is not None or row.doubts:
+        if row.text:
             lines.setdefault(row.point_id, []).append(_line(row))
     for point, case in zip(points, found, strict=True):
         SubElement(case, "system-out").text = _xml("\n".join(lines.get(point.point_id, ())))
@@ -66,14 +66,9 @@ def _say(case: Element, kind: str, reason: str) -> None:
 def _line(row: ExportRow) -> str:
     """`p50 2.3 µs (2.2 to 2.4, 5 repetitions)`, with what is wrong with it."""
     named = f"{row.part}: {row.name}" if row.part else row.name
-    if row.value is None:
-        return f"{named}: not known ({row.doubts})"
-    told = [named, "at least"] if row.at_least else [named]
-    told += [significant(row.value), *(["to", significant(row.below)] if row.below is not None else [])]
-    told += [row.unit] if row.unit != "1" else []
-    if row.low is not None and row.high is not None:
-        told.append(f"({significant(row.low)} to {significant(row.high)}, {row.n} repetitions)")
-    return "; ".join(filter(None, [" ".join(told), row.doubts, "this machine's tail" if row.machine_tail else ""]))
+    return "; ".join(
+        filter(None, [f"{named} {row.text}", row.doubts, "this machine's tail" if row.machine_tail else ""])
+    )
 
 
 def _xml(text: str) -> str:

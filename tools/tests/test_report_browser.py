@@ -184,7 +184,8 @@ def test_keys_zoom_no_further_than_there_is_something_to_see(shown: Browser, pag
 def test_bounds_are_sorted_by_their_number_and_what_is_not_known_comes_last(shown: Browser, tmp_path: Path) -> None:
     told = ["10", "at least 9.5", "not known", "6", "at least 10.2", "below 0.002", "0.99 to 1.05", "–", "1,238 ?"]
     source = """<!DOCTYPE html>{% import "head.html.j2" as ours %}{{ ours.head("x") }}
-        {% call ours.table("x", sort=true) %}<tr><th>who</th><th>NDR</th></tr>{% for each in told %}<tr><td>x</td><td>{{ each }}</td></tr>{% endfor %}
+        {% call ours.table("x", sort=true) %}<tr><th>who</th><th>NDR</th></tr>
+        {% for each in told %}<tr><td>x</td><td>{{ each }}</td></tr>{% endfor %}
         {% endcall %}{{ ours.scripts() }}"""
     page = tmp_path / "page.html"
     page.write_text(templates().from_string(source).render(told=told), encoding="utf-8")

@@ -77,6 +77,7 @@ class Stages(CountingMethod[StagesSpec]):
 
     name: ClassVar[str] = "stages"
     spec_model: ClassVar[type[MethodSpec]] = StagesSpec
+    own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (P50, MEAN)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("rate_pps", "pps", lambda point: point.levels.get("rate_pps"), number),

@@ -279,4 +279,7 @@ def test_a_zip_that_lies_and_damage_are_refused(
     cli("import", tmp_path / "good.zip").refused("good.zip: ")
     cli("import", tmp_path / "none").refused("no such file")
     cli("bundle", "own", "-o", tmp_path / "run.rar").refused(".tar.gz or .zip is expected")
+    (tmp_path / "dir.zip").mkdir()
+    cli("bundle", "own", "-o", tmp_path / "dir.zip").refused(f"bundle: {tmp_path / 'dir.zip'}: a folder; give a file")
+    cli("bundle", "own", "-o", tmp_path / "nowhere" / "x.zip").refused("x.zip: no such folder; make it first")
     cli("bundle", "none", "-o", tmp_path / "run.zip").refused("run 'none'")

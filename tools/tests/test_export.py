@@ -21,7 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from xdplab.analysis import summarise
 from xdplab.analysis.export import ExportRow, split_key
 from xdplab.methods import make_method
-from xdplab.model import ForwarderSpec, InputError, Point, RunRecord, TrialRecord
+from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord
 from xdplab.model.base import one_line
 from xdplab.report.exports import FORMS
 from xdplab.results import RunFolder
@@ -97,11 +97,6 @@ def test_a_figure_is_the_one_of_the_table_with_range_unit_and_doubts(cli: Callab
 
 
 A, SLOW = point("fake"), point("fake:base_latency_us=9.0")
-
-
-def test_a_run_that_began_at_no_time_is_refused_in_words() -> None:
-    with pytest.raises(InputError, match="run fake-study-1: started: 'soon' is no time"):
-        exported("openmetrics", run_record(A, started="soon"), [trial(A)])
 
 
 def labelled(text: str) -> Point:

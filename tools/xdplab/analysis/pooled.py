@@ -101,5 +101,5 @@ def testbed_differences(runs: Sequence[PooledRun]) -> dict[str, dict[str, tuple[
 
 
 def _title(summary: PointSummary) -> str:
-    knobs = "".join(f", {key}={value}" for key, value in summary.knobs.items())
-    return f"{summary.forwarder}, {summary.path}, {summary.frame_bytes} bytes{knobs}"
+    settings = "".join(f", {setting}" for setting in summary.settings)
+    return f"{summary.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}"

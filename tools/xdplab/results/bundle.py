@@ -80,8 +80,12 @@ def write_bundle(
     """Pack run.json, trials.jsonl and report.html of `folder`; `replaced` is None where nothing was redacted.
 
     Raises:
-        InputError: `out` has neither ending, or the run's name cannot be a folder's.
+        InputError: `out` has neither ending or cannot be written there, or the run's name cannot be a folder's.
     """
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError(
+            f"bundle: {out}: {'a folder; give a file' if out.is_dir() else 'no such folder; make it first'}"
+        )
     if not out.name.endswith((".tar.gz", ".tgz", ".zip")):
         raise InputError(f"bundle: {out}: .tar.gz or .zip is expected at the end")
     if not _RUN.fullmatch(run_id):

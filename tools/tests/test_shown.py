@@ -216,3 +216,12 @@ def test_a_bar_is_as_long_as_the_table_says(axes: list[Any]) -> None:
         assert (bar.get_facecolor()[3] == 0) is hollow
         words = [text.get_text() for text in axes[-1].texts]
         assert words == ([] if hollow else [f" at least {length:.4g}"])
+
+
+@pytest.mark.parametrize("name", ["micro", "stages", "functions"])
+def test_frames_that_are_not_to_come_back_are_not_lost(name: str) -> None:
+    found = [one for one in stored(name)[1] if one.repetitions]
+    dropped = [one for one in found if name == "stages" or {"rxdrop", "dropped"} & set(one.levels.values())]
+    assert {(one.loss_ratio, one.loss_ratio_all) for one in dropped} == {(None, None)}
+    assert all(one.loss_ratio is not None for one in found if one.levels.get("workload") == "l2fwd")
+    assert all((one.quantity == "wire to application") is (name == "stages") for one in found)

@@ -68,10 +68,21 @@ def test_an_empty_variable_is_not_the_current_folder(
     assert not list(tmp_path.glob("fake-study-*"))
 
 
-@pytest.mark.parametrize("change", [["--set", "repetitions=9"], ["--testbed", "embedded"]], ids=["set", "testbed"])
+@pytest.mark.parametrize("change", [["--set", "repetitions=9"], ["--testbed", "embedded"], ["--calibrate"]], ids=str)
 def test_a_run_goes_on_as_it_was_begun(cli: Callable[..., Done], tmp_path: Path, change: list[str]) -> None:
     cli("run", studies.study_file(tmp_path))
-    cli("run", "--resume", "latest", *change).refused("leave out --set and --testbed")
+    cli("run", "--resume", "latest", *change).refused("leave out --set and --testbed and --calibrate")
+
+
+@pytest.mark.parametrize("args", [["fake", "--json"], ["fake", "--csv"], ["--json", "--csv"]], ids=" ".join)
+def test_show_does_one_thing(cli: Callable[..., Done], tmp_path: Path, args: list[str]) -> None:
+    cli("run", studies.study_file(tmp_path, forwarders="fake", repetitions=1))
+    cli("show", "latest", *args).refused("show: one of POINT, --json and --csv")
+
+
+@pytest.mark.parametrize("value", ["[" * 3000, "2024-02-31"], ids=["nested", "no date"])
+def test_a_value_that_yaml_cannot_read_is_one_line(cli: Callable[..., Done], tmp_path: Path, value: str) -> None:
+    cli("run", studies.study_file(tmp_path), "--set", f"repetitions={value}").refused("--set 'repetitions=", "not YAML")
 
 
 def test_an_answer_names_forwarders_of_its_study(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:

@@ -266,7 +266,7 @@ def test_a_dry_run_shows_points_reasons_constraints_and_time(tmp_path: Path, cli
     )
     out = cli("run", path, "--dry-run").out
     for words in (
-        "3 points, design factorial (1 combinations are left out by constraints)",
+        "3 points, design factorial (constraints leave out 1 combination)",
         "unsupported: 2 of them: no such card",
         "3 repetitions of each, 3 in all, 4 s of traffic, about 8 s with starts",
     ):

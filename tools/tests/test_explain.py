@@ -120,7 +120,7 @@ def test_a_study_is_run_by_its_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fake = ["--testbed", "fake", "--set", "tester=fake", "--set", "forwarders=[fake]"]
-    assert "1 points, design factorial" in cli("run", name, *fake, "--dry-run").out
+    assert "1 point, design factorial" in cli("run", name, *fake, "--dry-run").out
 
 
 def test_a_file_goes_before_a_name(cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

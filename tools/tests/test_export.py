@@ -21,7 +21,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from xdplab.analysis import summarise
 from xdplab.analysis.export import ExportRow, split_key
 from xdplab.methods import make_method
-from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord, plain
+from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord
+from xdplab.model.base import one_line
 from xdplab.report.exports import FORMS
 from xdplab.results import RunFolder
 
@@ -144,9 +145,9 @@ def test_words_from_outside_stay_words() -> None:
     bad = labelled(HOSTILE)
     run = run_record(bad, SLOW, unsupported={SLOW.id: HOSTILE})
     rows = table(exported("csv", run, [trial(bad)]).decode())
-    assert {row["forwarder"] for row in rows} == {plain(HOSTILE), SLOW.name}
+    assert {row["forwarder"] for row in rows} == {one_line(HOSTILE), SLOW.name}
     found = metrics(exported("openmetrics", run, [trial(bad)]).decode())
-    assert [labels["forwarder"] for labels, _ in found["xdplab_p50_seconds"]] == [plain(HOSTILE)]
+    assert [labels["forwarder"] for labels, _ in found["xdplab_p50_seconds"]] == [one_line(HOSTILE)]
     (skipped,) = [case.result for case in cases(exported("junit", run, [trial(bad)])).values() if case.result]
     assert "\\x1b[31m" in skipped[0].message
 

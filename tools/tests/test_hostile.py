@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 from lab import micro_records, records
 from lab.command import Done
 from lab.markup import without_our_scripts
-from lab.studies import study_file
+from lab.studies import study, study_file
 
 from xdplab.hosts.ssh_link import _checked
-from xdplab.model import HostSpec, InputError, PortSpec, TestbedSpec, plain, validated
+from xdplab.model import ForwarderSpec, HostSpec, InputError, PortSpec, TestbedSpec, plain, validated
 from xdplab.report.html import render
 from xdplab.results import new_run
 from xdplab.testbed import load_yaml
@@ -170,6 +170,13 @@ def test_names_and_logs_are_shown_as_they_are_in_a_report() -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", html)
     assert "\\x1b]0;owned" in html
     assert not re.search(r'(src|href)="?(https?:)?//', html), "a report loads nothing"
+
+
+@pytest.mark.parametrize("label", ["a\nb is ahead", "a\n", "a\tb"])
+def test_a_label_makes_no_row_of_its_own(label: str) -> None:
+    (made,) = study(forwarders=[{"name": "fake", "label": label}]).forwarders
+    assert made.title == label.replace("\n", "\\n").replace("\t", "\\t")
+    assert ForwarderSpec(name="fake", options={"unsupported_reason": label}).title.isprintable()
 
 
 def test_names_and_reasons_do_nothing_to_a_terminal(cli: Callable[..., Done], tmp_path: Path) -> None:

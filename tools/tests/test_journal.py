@@ -2,6 +2,7 @@
 """A trial is safe once it has been appended: half lines, bad lines, a full disk."""
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,29 @@ def test_a_run_folder_is_private_and_latest_points_at_the_newest(tmp_path: Path)
     assert find_run("latest", tmp_path).path == second.path
 
 
+@pytest.mark.parametrize("before", ["", "calibrates", "drawn again"])
+def test_a_refused_run_leaves_latest_as_it_was(
+    tmp_path: Path, results: Path, cli: Callable[..., Done], before: str
+) -> None:
+    if before:
+        runs = [new_run(results, f"fake-study-{number}") for number in range(2)]
+        for run in runs[: 1 if before == "calibrates" else 2]:  # that one has no trials yet
+            run.head(run_record(A))
+            run.append(trial(A))
+        if before == "drawn again":
+            os.utime(runs[0].path, (2**31, 2**31))
+    cli("run", studies.study_file(tmp_path, traffic={"probe_pps": 6e6})).refused("calibrated top rate")
+    latest = results / "latest"
+    assert (latest.resolve() == runs[1].path.resolve()) if before else not latest.is_symlink()
+
+
+def test_a_run_that_was_forgotten_meanwhile_is_not_latest_again(tmp_path: Path) -> None:
+    first, second = (new_run(tmp_path, "fake-study") for _ in range(2))
+    first.forget()
+    second.forget()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("cut", [1, 2, 40, "all but one"])
 def test_half_a_last_line_is_left_out_and_mended(run: RunFolder, cut: int | str) -> None:
     data = journal(run).read_bytes()
@@ -84,6 +108,26 @@ def test_half_a_last_line_is_left_out_and_mended(run: RunFolder, cut: int | str)
     run.mend()
     run.append(trial(A, 7))
     assert [record.repetition for record in run.trials()] == [0, 1, 7]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [("point_id", "strange", "of point 'strange', which run.json does not have"),
+     ("started", "yesterday", "not a trial record: started: "),
+     ("started", "2026-01-02T03:04:05", "a time with its offset from UTC is expected")],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["report", "show", "resume"])
+def test_a_trial_of_no_point_or_no_time_is_one_line(
+    run: RunFolder, cli: Callable[..., Done], field: str, value: str, words: str, command: str
+) -> None:
+    whole = trial(A, 3).model_dump(mode="json")
+    with journal(run).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**whole, field: value}) + "\n")
+    before = journal(run).read_bytes()
+    cli(*(["run", "--resume", run.path] if command == "resume" else [command, run.path])).refused(
+        "trials.jsonl:4: ", words
+    )
+    assert journal(run).read_bytes() == before
 
 
 def test_mending_leaves_a_whole_journal_alone(run: RunFolder) -> None:

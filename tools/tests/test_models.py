@@ -10,7 +10,8 @@ from lab.records import point
 from pydantic import ValidationError
 
 from xdplab.methods.latency import LatencySpec
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Point, StudySpec, TrafficSpec, plain
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Point, StudySpec, TrafficSpec
+from xdplab.model.base import one_line
 from xdplab.testbed import usable_cpus
 
 
@@ -119,7 +120,7 @@ def test_title_of_a_forwarder_parses_back_to_it(name: str, options: dict[str, st
 
 @given(label=st.text(min_size=1, max_size=20))
 def test_a_label_is_the_title(label: str) -> None:
-    assert ForwarderSpec(name="fake", options={"seed": 1}, label=label).title == plain(label)
+    assert ForwarderSpec(name="fake", options={"seed": 1}, label=label).title == one_line(label)
 
 
 def test_an_option_given_twice_is_refused() -> None:

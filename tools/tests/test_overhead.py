@@ -27,6 +27,11 @@ def test_repetitions_without_traffic_say_nothing_of_it() -> None:
     assert overhead([end(3.0, 0.0), end(9.0, 1.0, status="failed")]) is None
 
 
+def test_simulated_repetitions_have_no_dead_time() -> None:
+    """They take less time than the traffic that they stand for: no share of it is 2540 %."""
+    assert overhead([trial(point(), 0, [1]), end(0.03, 0.4), end(0.5, 0.4, 1)]) is None
+
+
 def test_what_is_waited_for_is_looked_at_soon_and_then_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(process.time, "sleep", pauses.append)

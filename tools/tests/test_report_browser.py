@@ -159,6 +159,28 @@ def test_curves_are_toggled_zoomed_and_read(shown: Browser, pages: dict[str, Pat
     assert shown.tell(ticks) != whole
 
 
+@pytest.mark.timeout(60)
+def test_keys_zoom_no_further_than_there_is_something_to_see(shown: Browser, pages: dict[str, Path]) -> None:
+    """Without an end, so many steps out draw a thousand powers of ten, and as many in are a loop without one."""
+    shown.open(pages["latency"], 1400)
+    drawn = "document.querySelector('.drawn > svg')"
+    ticks = f"[...{drawn}.querySelectorAll(':scope > svg ~ text')].map((each) => each.textContent)"
+
+    def pressed(key: str, times: int) -> list[str]:
+        event = f"{drawn}.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))"
+        shown.tell(f"(() => {{ for (let n = 0; n < {times}; n++) {event} }})()")
+        found: list[str] = shown.tell(ticks)
+        return found
+
+    whole = shown.tell(ticks)
+    assert pressed("-", 12) == whole
+    closest = pressed("+", 60)
+    assert closest != whole
+    assert 3 < len(closest) < 40
+    shown.key("Home")
+    assert pressed("-", 60) == whole  # also with the cursor at an end
+
+
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of 10,000 trials, in a table and in a chart of ten curves."""

@@ -6,10 +6,13 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from lab import micro_records as micro, studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
+from xdplab.analysis.trace import find_point
+from xdplab.model import InputError
 from xdplab.report import render
 
 
@@ -47,6 +50,12 @@ def test_a_name_that_is_none_or_several_is_one_line(results: Path, cli: Callable
     micro.store(results, micro.study(), [])
     cli("show", "latest", "nobody").refused("point 'nobody': there is none; there are ", "(one, rxdrop)")
     cli("show", "latest", "one").refused("point 'one': several are called so; there are ", "(one, l2fwd)")
+
+
+def test_points_of_one_title_are_told_by_what_differs() -> None:
+    run = run_record(*(point("fake", frame_bytes=size) for size in (64, 128)))
+    with pytest.raises(InputError, match=r"several .* \(fake, bytes=64\), \w+ \(fake, bytes=128\)"):
+        find_point(run, "fake")
 
 
 def test_a_row_of_the_report_leads_to_its_trials() -> None:

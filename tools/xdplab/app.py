@@ -2,7 +2,6 @@
 """What both front ends do: read a study, run it, read it again, draw the report."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +170,7 @@ def run_study(
         outcome = run.execute()
     except BaseException:
         if resume is None and not folder.trials():
-            _forget(folder)
+            folder.forget()
         raise
     try:
         write_report(folder.report, outcome.record, folder.trials())
@@ -231,16 +230,3 @@ def exit_code(outcome: RunOutcome, summaries: list[PointSummary]) -> int:
     limit = outcome.record.study.max_loss_ratio
     over = limit is not None and any((summary.loss_ratio or 0.0) > limit for summary in summaries)
     return int(over or any(summary.failed for summary in summaries))
-
-
-def _forget(folder: RunFolder) -> None:
-    """Remove a run in which nothing was measured, and `latest` if it points there."""
-    latest = folder.path.parent / "latest"
-    if latest.is_symlink() and latest.readlink() == Path(folder.name):
-        latest.unlink()
-        others = sorted(
-            (p for p in folder.path.parent.iterdir() if (p / "trials.jsonl").exists()), key=lambda p: p.stat().st_mtime
-        )
-        if others:
-            latest.symlink_to(others[-1].name)
-    shutil.rmtree(folder.path, ignore_errors=True)

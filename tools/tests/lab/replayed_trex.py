@@ -2,6 +2,7 @@
 """The trex tester with the bridge that answers from a recorded exchange: all of ours runs, TRex does not."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from xdplab.model import CpuLayout, TrialSpec
 from xdplab.testbed import Port, TesterPorts
 from xdplab.testers import TesterContext
 from xdplab.testers.trex import Trex
-from xdplab.testers.trex_bridge import Bridge, replay_command
+from xdplab.testers.trex_bridge import Bridge
+from xdplab.tools import project_root
 
 RECORDS = Path(__file__).parents[1] / "data" / "trex"
 
@@ -23,7 +25,9 @@ class ReplayedTrex(Trex):
         self._record = record
 
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
-        return Bridge(LocalHost(), replay_command(self._record), folder / "bridge.log"), "127.0.0.1"
+        program = project_root() / "trex" / "bridge" / "bridge.py"
+        command = [sys.executable, "-s", str(program), "--replay", str(self._record)]
+        return Bridge(LocalHost(), command, folder / "bridge.log"), "127.0.0.1"
 
 
 def about(record: Path) -> dict[str, Any]:

@@ -20,10 +20,15 @@ class Overhead(Model):
 
 
 def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
-    """Over all repetitions of a run; None when none was completed with traffic in it."""
+    """Over all repetitions of a run; None when none was completed with traffic in it, and of simulated ones.
+
+    A simulated trial takes less time than the traffic that it stands for.
+    """
     trials = list(trials)
     ends = [t for t in trials if t.purpose == "end" and t.status == "ok"]
     taken = sum(trial.result is not None for trial in trials)
+    if any(end.repetition_s < end.traffic_s for end in ends):
+        return None
     return _overhead([(end.repetition_s, end.traffic_s) for end in ends if end.traffic_s > 0], taken)
 
 

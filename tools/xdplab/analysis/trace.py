@@ -14,6 +14,7 @@ from xdplab.analysis.summary import PointSummary, counted
 from xdplab.methods import Figure, make_method
 from xdplab.model import InputError, RunRecord, TrialRecord
 from xdplab.model.digits import significant
+from xdplab.model.naming import Names
 
 
 def find_point(run: RunRecord, name: str) -> str:
@@ -26,7 +27,9 @@ def find_point(run: RunRecord, name: str) -> str:
     found = found or [point_id for point_id, point in run.points.items() if point.forwarder.title == name]
     if len(found) == 1:
         return found[0]
-    told = ", ".join(f"{point_id} ({run.points[point_id].title})" for point_id in (found or run.points))
+    points = {point_id: run.points[point_id] for point_id in (found or run.points)}
+    names = Names(points.values())
+    told = ", ".join(f"{point_id} ({names.of(point)})" for point_id, point in points.items())
     raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {told}")
 
 

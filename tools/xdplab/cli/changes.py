@@ -18,6 +18,10 @@ def changes_of(items: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"--set {item!r}: KEY=VALUE is expected")
         try:
             changes[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise InputError(f"--set {item!r}: the value is not YAML") from None
+        except (
+            yaml.YAMLError,
+            ValueError,
+            RecursionError,
+        ):  # also of a date that does not exist, and of [[[ without end
+            raise InputError(f"--set {item[:80]!r}: the value is not YAML") from None
     return changes

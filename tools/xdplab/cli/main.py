@@ -77,18 +77,23 @@ def run(
     from xdplab.model import InputError
     from xdplab.results import find_run
     from xdplab.runner import Listener
+    from xdplab.runner.resume import completed
 
     folder = results or results_folder()
     if (study is None) == (resume is None):
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
     changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
-    if unfinished and changes:
-        raise InputError("run: --resume goes on with the study as it was begun; leave out --set and --testbed")
+    if unfinished and (changes or calibrate):
+        raise InputError(
+            "run: --resume goes on with the study and the calibration that the run began with; leave out --set and "
+            "--testbed and --calibrate"
+        )
     spec = app.study_of(unfinished) if unfinished else app.read_study(app.find_study(study or ""), changes)
     prepared = app.prepare(spec)
     if dry_run:
-        print(plan_table(prepared.plan, spec, app.survey(prepared, Listener())))
+        done = completed(unfinished.trials() if unfinished else ())
+        print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done))
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished, calibrate_anew=calibrate)

@@ -2,37 +2,58 @@
 """`xdplab run --dry-run`: what a study would do."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from xdplab.cli.tables import columns
-from xdplab.model import StudySpec
+from xdplab.model import Point, StudySpec
 from xdplab.report import duration
 from xdplab.runner import Plan
 from xdplab.runner.plan import OVERHEAD_S
 
+#: What says nothing, where no row of its column says anything else.
+_USUAL = {"-", "cross"}
 
-def plan_table(plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str) -> str:
-    """What a study would do: its points, those that cannot be measured here with their reasons, and the time."""
+
+def plan_table(
+    plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str, done: Collection[tuple[str, int]] = ()
+) -> str:
+    """What a study would do: its points, those that cannot be measured here with their reasons, and the time.
+
+    `done`: point and number of each repetition that a run which goes on has completed; points without others are left
+    out.
+    """
     reasons = {} if isinstance(unsupported, str) else unsupported
-    rows = [["forwarder", "path", "bytes", "probes", "load", "knobs"]]
-    for point in plan.points:
-        if point.id in reasons:
-            continue
-        traffic = point.traffic
-        share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
-        stated = traffic.stated_load_pps
-        load = share or (f"{stated / 1000:g} kpps" if stated else "-")
-        knobs = " ".join(f"{key}={value}" for key, value in point.knobs.items()) or "-"
-        rows.append([point.title, point.path, str(traffic.frame_bytes), traffic.probes_text, load, knobs])
-    left = [each for each in plan.order if each.point.id not in reasons]
-    traffic_s = sum(sum(plan.method.trials(each.point.traffic)) for each in left)
-    left_out = f" ({plan.left_out} combinations are left out by constraints)" if plan.left_out else ""
-    lines = [columns(rows), f"{len(plan.points)} points, design {study.design.kind}{left_out}"]
+    possible = [each for each in plan.order if each.point.id not in reasons]
+    left = [each for each in possible if (each.point.id, each.number) not in done]
+    to_do = {each.point.id for each in left}
+    head = ("forwarder", "pipeline", "path", "bytes", "probes", "load", "settings")
+    rows = [head, *(_row(point, plan.method.own_rates) for point in plan.points if point.id in to_do)]
+    kept = [column for column in zip(*rows, strict=True) if not set(column[1:]) <= _USUAL]
+    lines = [columns(list(zip(*kept, strict=True)))] if kept else []
+    left_out = f" (constraints leave out {_many(plan.left_out, 'combination')})" if plan.left_out else ""
+    lines.append(f"{_many(len(plan.points), 'point')}, design {study.design.kind}{left_out}")
     if isinstance(unsupported, str):
         lines.append(f"unsupported points: not looked for: {unsupported}")
     lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
+    traffic_s = plan.traffic_seconds(left)
+    still = f"{len(left)} of them still to do, " if done else ""
     lines.append(
-        f"{study.repetitions} repetitions of each, {len(left)} in all, {duration(traffic_s)} of traffic, about "
-        f"{duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
+        f"{_many(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} of "
+        f"traffic, about {duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
     )
     return "\n".join(lines)
+
+
+def _row(point: Point, own_rates: bool) -> tuple[str, ...]:
+    """`own_rates`: its method asks nobody how many probes to send."""
+    traffic, stated = point.traffic, point.traffic.stated_load_pps
+    share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
+    load = share or (f"{stated / 1000:g} kpps" if stated else "-")
+    hidden = point.forwarder.options if point.forwarder.label else {}
+    settings = " ".join(f"{key}={value}" for key, value in {**hidden, **point.knobs}.items()) or "-"
+    probes = "-" if own_rates else traffic.probes_text
+    return point.title, str(point.pipeline), point.path.value, str(traffic.frame_bytes), probes, load, settings
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -36,9 +36,13 @@ def show(
     from xdplab.analysis.columns import rows_of
     from xdplab.cli.tables import csv_text, summary_table
     from xdplab.methods import make_method
-    from xdplab.model import plain
+    from xdplab.model import InputError, plain
     from xdplab.results import find_run
 
+    if (point is not None) + as_json + as_csv > 1:
+        raise InputError(
+            "show: one of POINT, --json and --csv: a point is told as text, and each of the two has them all"
+        )
     folder = find_run(run, results or results_folder())
     record, trials = folder.load(), folder.trials()
     summaries, method = summarise(record, trials), make_method(record.study.method)

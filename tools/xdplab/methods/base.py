@@ -153,6 +153,8 @@ class Method(ABC, Generic[SpecT]):
     repeats_whole: ClassVar[bool] = False
     #: True where it needs no load beside the probes, so that a tester which waits for each answer can carry it out.
     closed_loop: ClassVar[bool] = False
+    #: True where it sends at rates of its own: `traffic.probe_pps` is nothing to it.
+    own_rates: ClassVar[bool] = False
     #: True where the analysis of a sweep may ask which settings matter to its latencies.
     swept: ClassVar[bool] = False
 

@@ -3,7 +3,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -52,6 +52,8 @@ class TracedTrial(NamedTuple):
 
 class TracedMethod(Method[TracedT]):
     """At each rate rounds of trials: one without, one for each way, in turns of which end of the row comes first."""
+
+    own_rates: ClassVar[bool] = True
 
     @property
     @abstractmethod

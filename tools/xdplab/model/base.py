@@ -4,6 +4,7 @@
 import re
 import reprlib
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
@@ -28,8 +29,25 @@ def plain(text: str) -> str:
     return _DECEIVING.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
+def one_line(text: str) -> str:
+    r"""The same, with newlines and tabs made visible too (`\n`)."""
+    return plain(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
 #: Text that comes from outside (logs, files, hosts) and is shown to people.
 Shown = Annotated[str, AfterValidator(plain)]
+#: The same in one line: a newline would make a row of its own in a table.
+OneLine = Annotated[str, AfterValidator(one_line)]
+
+
+def _dated(text: str) -> str:
+    if datetime.fromisoformat(text).utcoffset() is None:
+        raise ValueError("a time with its offset from UTC is expected")
+    return text
+
+
+#: ISO 8601, as it was written.
+Moment = Annotated[str, AfterValidator(_dated)]
 #: Frames, ns, times that something happened: never below zero.
 Count = Annotated[int, Field(ge=0)]
 #: Frames per second, s: never below zero.

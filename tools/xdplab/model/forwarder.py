@@ -7,7 +7,7 @@ from pydantic import GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from xdplab.model.base import Model, Shown, plain
+from xdplab.model.base import Model, OneLine, Shown, one_line
 from xdplab.model.design import Scalar
 
 #: What a program does with one port. rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send
@@ -23,7 +23,7 @@ class ForwarderSpec(Model):
     #: Its own; unknown ones are refused before anything starts.
     options: dict[str, Scalar] = {}
     #: What tables call it, in the place of name and options.
-    label: Shown = ""
+    label: OneLine = ""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -63,4 +63,4 @@ class ForwarderSpec(Model):
         options = ",".join(
             f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in self.options.items()
         )
-        return plain(f"{self.name}:{options}" if options else self.name)
+        return one_line(f"{self.name}:{options}" if options else self.name)

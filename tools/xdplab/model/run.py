@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from xdplab.model.base import SCHEMA_VERSION, Model, Shown, flat
+from xdplab.model.base import SCHEMA_VERSION, Model, Moment, Shown, flat
 from xdplab.model.calibration import Calibration
 from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
@@ -62,7 +62,7 @@ class Resumption(Model):
     """When a run that had been cut off went on."""
 
     #: UTC, ISO 8601.
-    started: str
+    started: Moment
     #: What of its environment was no longer as in `RunRecord.environment`: value then, value now. None of it can
     #: change a number; a run in which anything else differs is not resumed (`runner.resume`).
     differences: dict[str, tuple[Shown, Shown]]
@@ -76,7 +76,7 @@ class RunRecord(Model):
     #: Name of the run's folder.
     run_id: str
     #: When the run began; UTC, ISO 8601.
-    started: str
+    started: Moment
     #: What was asked for, with every default filled in.
     study: StudySpec
     #: Where.
@@ -104,7 +104,7 @@ class RunRecord(Model):
     #: Each time that it went on after it had been cut off.
     resumed: tuple[Resumption, ...] = ()
     #: When it ended; UTC, ISO 8601. None while it lasts, and after kill -9.
-    finished: str | None = None
+    finished: Moment | None = None
     #: How long it took, all parts of a resumed run together.
     wall_s: float | None = None
     #: The part of that in which trials were taken.

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Shown
+from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Moment, Shown
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram
@@ -281,7 +281,7 @@ class TrialRecord(Model):
     #: Of a status other than `ok`, in words.
     reason: Shown = ""
     #: When the record was written; UTC, ISO 8601.
-    started: str
+    started: Moment
     #: From the beginning of the repetition until the path was proven.
     setup_s: float = 0.0
     #: Of the record that ends a repetition: its wall time.

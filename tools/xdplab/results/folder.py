@@ -2,10 +2,11 @@
 """A run folder on disk. A trial is safe once `append` has returned: it is on the disk before the next one starts."""
 
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
-from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord
+from xdplab.model import InputError, JournalFailed, RunRecord, TrialRecord, plain
 from xdplab.results.reading import head_as, read_head, read_trials
 from xdplab.results.writing import append_whole, give_back, write_whole
 
@@ -13,9 +14,11 @@ from xdplab.results.writing import append_whole, give_back, write_whole
 class RunFolder:
     """`results/<run>/`; also the `Journal` that a run writes to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, latest_before: Path | None = None) -> None:
         self.path = path
         self._trials = path / "trials.jsonl"
+        #: What `latest` pointed at before this run was made.
+        self._latest_before = latest_before
 
     @property
     def name(self) -> str:
@@ -64,9 +67,16 @@ class RunFolder:
         """All whole lines of trials.jsonl: a last one that kill -9 cut off is left out, any other bad one is an error.
 
         Raises:
-            InputError: a line in the middle cannot be read.
+            InputError: a line in the middle cannot be read, or is of a point that run.json does not have.
         """
-        return read_trials(self._trials, TrialRecord)
+        found = read_trials(self._trials, TrialRecord)
+        points = read_head(self.path).get("points") if found and (self.path / "run.json").exists() else None
+        for number, trial in enumerate(found, start=1):
+            if isinstance(points, dict) and trial.point_id not in points:  # else it is for `load` to complain
+                raise InputError(
+                    f"{self._trials}:{number}: of point {plain(trial.point_id)!r}, which run.json does not have"
+                )
+        return found
 
     def mend(self) -> None:
         """Cut off half a last line, before a resumed run appends to it."""
@@ -75,6 +85,17 @@ class RunFolder:
             whole = data.rfind(b"\n") + 1
             if whole < len(data):
                 os.truncate(self._trials, whole)
+
+    def forget(self) -> None:
+        """Remove a run in which nothing was measured; where `latest` points at it, it points again where it did."""
+        latest = self.path.parent / "latest"
+        if latest.is_symlink() and latest.readlink() == Path(self.name):
+            before = self._latest_before
+            if before is not None and (latest.parent / before).is_dir():  # not itself forgotten meanwhile
+                _point(latest, before)
+            else:
+                latest.unlink()
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def new_run(results: Path, study: str) -> RunFolder:
@@ -99,13 +120,19 @@ def new_run(results: Path, study: str) -> RunFolder:
             continue
         except OSError as exc:
             raise InputError(f"{path}: {exc.strerror}; choose another folder with --results") from None
-        link = results / f".latest.{os.getpid()}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.name)
-        give_back(link)
-        link.replace(latest)
-        return RunFolder(path)
+        before = latest.readlink() if latest.is_symlink() else None
+        _point(latest, Path(path.name))
+        return RunFolder(path, before)
     raise InputError(f"{results}: no free name for a run of {study}")
+
+
+def _point(latest: Path, run: Path) -> None:
+    """Make `latest` a link to a run, at once."""
+    link = latest.with_name(f".latest.{os.getpid()}")
+    link.unlink(missing_ok=True)
+    link.symlink_to(run)
+    give_back(link)
+    link.replace(latest)
 
 
 def find_run(name: str, results: Path) -> RunFolder:

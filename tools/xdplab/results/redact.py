@@ -20,22 +20,36 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from xdplab.model import InputError, Model, RunRecord, TrialRecord, plugins
+from xdplab.results import boot_line
 from xdplab.results.reading import first_error
 
 _M = TypeVar("_M", bound=Model)
 _HEX = "[0-9A-Fa-f]"
+#: Also with the type of its link before it (BOOTIF), in fours of digits, and bare: then like numbers of many things.
 _MAC = re.compile(
-    rf"(?<!\w)(?<!\b{_HEX}{_HEX}[:-])(?:enx({_HEX}{{12}})|{_HEX}{{2}}([:-])(?:{_HEX}{{2}}\2){{4}}{_HEX}{{2}})(?![\w:-])"
+    rf"(?<!\w)(?<!\b{_HEX}{_HEX}[:-])(?:(enx|0x|){_HEX}{{12}}"
+    rf"|(01-)?{_HEX}{{2}}([:-])(?:{_HEX}{{2}}\3){{4}}{_HEX}{{2}}|{_HEX}{{4}}(\.){_HEX}{{4}}\.{_HEX}{{4}})(?![\w:-]|\.\w)"
 )
-_UUID = re.compile(rf"(?<!\w){_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}(?!\w)|(?<=machine_id=){_HEX}{{32}}(?!\w)")
+_UUID = re.compile(
+    rf"(?<!\w)(?:{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}|{_HEX}{{32}}|(?<=PARTUUID=){_HEX}{{8}}-{_HEX}{{2}})(?!\w)"
+)
 #: A dotted quad that follows the word version is one.
 _IPV4 = re.compile(r"(?<![\w.])(?<!ersion: )(?<!ersion )(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)")
-_IPV6 = re.compile(rf"(?<![\w:.]){_HEX}{{0,4}}(?::{_HEX}{{0,4}}){{2,7}}(?![\w:])")
-_SERIAL = re.compile(r"(?i)(?:serial(?:[ _-]?(?:number|no\.?))?|\bs/n|\bsn)\s*[:=]\s*([\w./-]{5,})")
+_IPV6 = re.compile(
+    rf"(?<![\w:.]){_HEX}{{0,4}}(?:(?::{_HEX}{{0,4}}){{1,6}}:(?:\d{{1,3}}\.){{3}}\d{{1,3}}|(?::{_HEX}{{0,4}}){{2,7}})(?![\w:])"
+)
+_SERIAL = re.compile(r"(?i)(?:serial(?:[ _-]?(?:number|no\.?|short))?|\bs/n|\bsn)\s*[:=]\s*([\w./-]{5,})")
 #: A device's own number as lspci prints it.
 _DEVICE_SERIAL = re.compile(rf"(?<![\w-])((?:{_HEX}{{2}}-){{7}}{_HEX}{{2}})(?![\w-])")
 _HOME = re.compile(r"/(?:home|Users)/([A-Za-z0-9_][\w.-]*)")
 _MAIL = re.compile(r"(?<![\w.+-])([\w+-][\w.+-]*)@([\w-]+(?:\.[\w-]+)+)")
+#: Who built a kernel, as it names them; `timer@3` is nobody.
+_BUILDER = re.compile(r"(?<=\()([\w+-][\w.+-]*)@([A-Za-z][\w-]*)(?=\))")
+#: Names that no public register gives out, and those that clouds make of an address.
+_PRIVATE = re.compile(
+    r"(?i)(?<![\w.-])(?:[\w-]+\.)+(?:internal|local|localdomain|lan|corp|intranet|home\.arpa)(?![\w-]|\.\w)"
+    r"|(?<![\w.-])ip-(?:\d{1,3}-){3}\d{1,3}(?![\w-])"
+)
 #: Nobody's: loopback, masks, what RFCs reserve for documents and benchmarks.
 _NOBODYS = [
     ipaddress.ip_network(each)
@@ -69,6 +83,7 @@ class Redactor:
         self._counts: Counter[tuple[str, str]] = Counter()
         self._numbers: dict[str, Iterator[int]] = {}
         self._taken: set[str] = set()
+        self._macs: set[str] = set()
         # in small letters -> kind and name: where it stands alone, and anywhere in a text
         self._alone: dict[str, tuple[str, str]] = {}
         self._words: dict[str, tuple[str, str]] = {}
@@ -101,21 +116,28 @@ class Redactor:
 
     def text(self, text: str, key: str = "") -> str:
         """A text without them; `key`: under which it stands."""
+        for option, now in boot_line.withheld(text) if key == "cmdline" else ():
+            self._found["boot option", option] = now
+            self._counts["boot option", option] += 1
+            text = re.sub(rf"(?<!\S){re.escape(option)}(?!\S)", now, text)
         text = _UUID.sub(lambda found: self._pseudonym("UUID", found.group().lower()), text)
         text = _HOME.sub(lambda found: found.group().removesuffix(found.group(1)) + self._field(found.group(1)), text)
-        text = _MAIL.sub(lambda found: "@".join(map(self._field, found.groups())), text)
+        for form in (_MAIL, _BUILDER):
+            text = form.sub(lambda found: "@".join(map(self._field, found.groups())), text)
         if self._any:
             text = self._any.sub(lambda found: self._pseudonym(*self._words[found.group().lower()]), text)
         text = _MAC.sub(self._mac, text)
-        if key != "versions":
-            text = _IPV4.sub(lambda found: self._address("IPv4", found.group()), text)
-        return _IPV6.sub(lambda found: self._address("IPv6", found.group()), text)
+        text = _IPV6.sub(lambda found: self._address("IPv6", found.group()), text)  # one may end in an IPv4 address
+        return text if key == "versions" else _IPV4.sub(lambda found: self._address("IPv4", found.group()), text)
 
     def _collect(self, text: str) -> None:
         self._taken |= {each.group() for each in _IPV4.finditer(text)}
         for found in _HOME.finditer(text):
             self._name(found.group(1), ("user", found.group(1)))
-        for found in _MAIL.finditer(text):
+        self._macs |= {_digits(each) for each in _MAC.finditer(text) if each.group(1) != ""}
+        for found in _PRIVATE.finditer(text):
+            self._name_host(found.group())
+        for found in itertools.chain(_MAIL.finditer(text), _BUILDER.finditer(text)):
             self._name(found.group(1), ("user", found.group(1)))
             self._name(found.group(2), ("host", found.group(2)))
         for found in itertools.chain(_SERIAL.finditer(text), _DEVICE_SERIAL.finditer(text)):
@@ -186,18 +208,32 @@ class Redactor:
         return self._pseudonym(*known) if known else name
 
     def _mac(self, found: re.Match[str]) -> str:
-        digits = re.sub("[^0-9a-f]", "", found.group().lower().removeprefix("enx"))
+        digits = _digits(found)
         if int(digits[1], 16) & 1 or not int(digits, 16):  # multicast and broadcast, and none at all
             return found.group()
+        if found.group(1) == "" and digits not in self._macs:
+            return found.group()
         now = self._pseudonym("MAC", ":".join(re.findall("..", digits)))
-        return f"enx{now.replace(':', '')}" if found.group(1) else now.replace(":", found.group(2))
+        bare, linked, between, _ = found.groups()
+        if between:
+            return (linked or "") + now.replace(":", between)
+        now = now.replace(":", "")
+        return now[:4] + "." + now[4:8] + "." + now[8:] if bare is None else bare + now
 
     def _address(self, kind: str, text: str) -> str:
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
             return text
+        mapped = getattr(address, "ipv4_mapped", None)
+        if mapped:
+            return f"::ffff:{self._address('IPv4', str(mapped))}"
         return text if any(address in network for network in _NOBODYS) else self._pseudonym(kind, str(address))
+
+
+def _digits(mac: re.Match[str]) -> str:
+    """Its own twelve."""
+    return re.sub("[^0-9a-f]", "", mac.group().lower().removeprefix("enx").removeprefix("0x"))[-12:]
 
 
 def _checked(model: type[_M], data: Any) -> _M:
@@ -225,7 +261,9 @@ def _hosts_of(head: Mapping[str, Any]) -> Iterator[str]:
     for name, host in head["testbed"].get("hosts", {}).items():
         yield from (host["address"], name)
         yield from (reached["address"] for reached in (host.get("jump"),) if reached)
+    environments = [head["environment"], *head["environment"].get("hosts", {}).values()]
     yield from head["environment"].get("hosts", {})
+    yield from (name for each in environments for name in boot_line.hosts(each.get("cmdline", "")))
     if socket.gethostname().lower() not in _COMMON:
         yield socket.gethostname()
 

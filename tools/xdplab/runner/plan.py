@@ -11,6 +11,7 @@ from typing import Any
 from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
+from xdplab.model.naming import Names
 from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
 
@@ -53,30 +54,11 @@ class Plan:
 
     def called(self, point: Point) -> str:
         """The point's title, and each of its settings that is not the same in all points."""
-        told = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
-        return ", ".join([point.title, *told])
+        return self._names.of(point)
 
     @cached_property
-    def _varying(self) -> frozenset[str]:
-        seen: dict[str, set[str]] = {}
-        for point in self.points:
-            for name, value in _settings(point).items():
-                seen.setdefault(name, set()).add(str(value))
-        return frozenset(name for name, values in seen.items() if len(values) > 1)
-
-
-def _settings(point: Point) -> dict[str, object]:
-    """What of a point its title may not tell: a label hides options."""
-    traffic = point.traffic
-    load = f"{traffic.load_share:.0%}" if traffic.load_share else traffic.stated_load_pps
-    sent = {
-        "pipeline": str(point.pipeline),
-        "path": point.path.value,
-        "bytes": traffic.frame_bytes,
-        "probes": traffic.probes_text,
-        "load": load,
-    }
-    return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}
+    def _names(self) -> Names:
+        return Names(self.points)
 
 
 def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:

@@ -2,8 +2,9 @@
 """A run goes on where it was begun: figures of two machines, kernels or programs must not become one pair."""
 
 import hashlib
+from collections.abc import Iterable
 
-from xdplab.model import InputError, RunRecord
+from xdplab.model import InputError, RunRecord, TrialRecord
 from xdplab.model.base import flat
 from xdplab.model.run import Resumption
 
@@ -17,6 +18,11 @@ UNIMPORTANT = {
     "versions.pydantic": "writes what was measured",
 }
 _ABSENT = "absent"
+
+
+def completed(trials: Iterable[TrialRecord]) -> frozenset[tuple[str, int]]:
+    """Point and number of each repetition that a run which goes on does not make again."""
+    return frozenset((trial.point_id, trial.repetition) for trial in trials if trial.purpose == "end")
 
 
 def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:

@@ -31,7 +31,7 @@ from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
 from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
 from xdplab.runner.repeats import Repeats
-from xdplab.runner.resume import resumed
+from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
 from xdplab.runner.unsupported import unsupported
@@ -89,7 +89,7 @@ class StudyRun:
         self._team = Team(study, tuple(testers), testbed)
         self._journal = journal
         self._listener = listener
-        self._done = {(trial.point_id, trial.repetition) for trial in earlier_trials if trial.purpose == "end"}
+        self._done = completed(earlier_trials)
         self._earlier_trials = earlier_trials
         self._run_id = run_id
         self._earlier = earlier

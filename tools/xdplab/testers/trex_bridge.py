@@ -31,11 +31,6 @@ def bridge_command(libraries: Path, record: Path | None = None) -> list[str]:
     return [sys.executable, "-s", program, str(libraries), *(["--record", str(record)] if record else [])]
 
 
-def replay_command(record: Path) -> list[str]:
-    """The bridge answering from a record of an exchange with a real server."""
-    return [sys.executable, "-s", str(project_root() / "trex" / "bridge" / "bridge.py"), "--replay", str(record)]
-
-
 class Bridge:
     """A conversation with the bridge."""
 

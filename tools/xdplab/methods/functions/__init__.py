@@ -53,6 +53,7 @@ class Functions(CountingMethod[FunctionsSpec]):
 
     name: ClassVar[str] = "functions"
     spec_model: ClassVar[type[MethodSpec]] = FunctionsSpec
+    own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (MPPS, REQUESTS, ROUND_S)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("traffic", "traffic", lambda point: point.levels.get("traffic"), str, left=True),

@@ -59,6 +59,7 @@ class Micro(CountingMethod[MicroSpec]):
 
     name: ClassVar[str] = "micro"
     spec_model: ClassVar[type[MethodSpec]] = MicroSpec
+    own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (MPPS,)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("workload", "workload", lambda point: point.levels.get("workload"), str, left=True),

@@ -45,6 +45,7 @@ class Rfc2544(Method[Rfc2544Spec]):
 
     name: ClassVar[str] = "rfc2544"
     spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
+    own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, FORWARDING_RATE, P50, P99)
     columns: ClassVar[tuple[Column, ...]] = (
         figure_column(NDR, "NDR kpps"),

@@ -78,6 +78,7 @@ class Stages(CountingMethod[StagesSpec]):
     name: ClassVar[str] = "stages"
     quantity: ClassVar[str] = "wire to application"
     spec_model: ClassVar[type[MethodSpec]] = StagesSpec
+    own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (P50, MEAN)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("rate_pps", "pps", lambda point: point.levels.get("rate_pps"), number),

@@ -31,8 +31,8 @@
 	const nice = (low, high, count) => {
 		const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
 		const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= raw);
-		const ticks = [];
-		for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) ticks.push(Number(at.toPrecision(12)));
+		const ticks = [], first = Math.ceil(low / step);
+		for (let n = first; n * step <= high + step * 1e-9 && n <= first + 2 * count; n++) ticks.push(Number((n * step).toPrecision(12)));
 		return ticks;
 	};
 	const ticksOf = (axis, low, high, count) => {
@@ -53,6 +53,13 @@
 		if (low > high) return [0, 1];
 		const room = (high - low) * 0.03 || Math.abs(high) * 0.05 || 0.5;
 		return [low - room, high + room];
+	};
+
+	// A part of a range, moved into it; the values have six digits, so that less than that of them shows nothing.
+	const part = (middle, wanted, [first, last]) => {
+		const least = Math.max(Math.abs(first), Math.abs(last)) * 1e-6, span = Math.min(Math.max(wanted, least), last - first);
+		const low = Math.min(Math.max(middle - span / 2, first), last - span);
+		return [low, low + span];
 	};
 
 	const start = (figure) => {
@@ -95,14 +102,14 @@
 			const width = Math.max(280, area.clientWidth), height = Math.round(Math.min(400, Math.max(260, width * 0.5)));
 			const shown = chart.series.map((series, index) => ({ series, index })).filter(({ index }) => !hidden.has(index));
 			const [fx, backX] = bend(chart.x), [fy, backY] = bend(chart.y);
-			const spanX = zoom ? zoom.x : range(shown.flatMap(({ series }) => series.x.map(fx)));
+			const wholeX = range(shown.flatMap(({ series }) => series.x.map(fx))), spanX = zoom ? zoom.x : wholeX;
 			const within = (series, key) => (series[key] || []).filter((_, at) => { const t = fx(series.x[at]); return t >= spanX[0] && t <= spanX[1]; }).map((v) => (v === null ? null : fy(v)));
 			const spanY = zoom && zoom.y ? zoom.y : range(shown.flatMap(({ series }) => ["y", "low", "high"].flatMap((key) => within(series, key))));
 			const px = (t) => LEFT + ((t - spanX[0]) / (spanX[1] - spanX[0])) * (width - LEFT - RIGHT);
 			const py = (t) => height - BOTTOM - ((t - spanY[0]) / (spanY[1] - spanY[0])) * (height - TOP - BOTTOM);
 			const atX = (p) => spanX[0] + ((p - LEFT) / (width - LEFT - RIGHT)) * (spanX[1] - spanX[0]);
 			const atY = (p) => spanY[0] + ((height - BOTTOM - p) / (height - TOP - BOTTOM)) * (spanY[1] - spanY[0]);
-			return { width, height, shown, spanX, spanY, atX, atY, x: (v) => px(fx(v)), y: (v) => (v === null ? NaN : py(fy(v))), backX, backY };
+			return { width, height, shown, wholeX, spanX, spanY, atX, atY, x: (v) => px(fx(v)), y: (v) => (v === null ? NaN : py(fy(v))), backX, backY };
 		};
 		const path = (points, steps = false) => {
 			let text = "", pen = "M";
@@ -188,8 +195,10 @@
 			const [x, y] = place(event), [x0, y0] = drag;
 			drag = null;
 			if (Math.abs(x - x0) < 8) { read(x, y); return; }
-			const sorted = (a, b) => (a < b ? [a, b] : [b, a]);
-			zoom = { x: sorted(plot.atX(x0), plot.atX(x)), y: Math.abs(y - y0) > 24 ? sorted(plot.atY(y0), plot.atY(y)) : null };
+			const inside = (value, low, high) => Math.min(Math.max(value, low), high);
+			const dragged = (at, a, b, whole) => part((at(a) + at(b)) / 2, Math.abs(at(a) - at(b)), whole);
+			const [left, right] = [x0, x].map((each) => inside(each, LEFT, plot.width - RIGHT)), [top, bottom] = [y0, y].map((each) => inside(each, TOP, plot.height - BOTTOM));
+			zoom = { x: dragged(plot.atX, left, right, plot.spanX), y: Math.abs(y - y0) > 24 ? dragged(plot.atY, top, bottom, plot.spanY) : null };
 			draw();
 		});
 		svg.addEventListener("pointercancel", () => { drag = null; });
@@ -201,8 +210,8 @@
 			if (!plot.shown.length) return;
 			if (event.key === "+" || event.key === "-") {
 				const middle = cursor ? plot.atX(plot.x(cursor.x)) : (plot.spanX[0] + plot.spanX[1]) / 2;
-				const half = ((plot.spanX[1] - plot.spanX[0]) / 2) * (event.key === "+" ? 0.5 : 2);
-				zoom = { x: [middle - half, middle + half], y: null };
+				const span = (plot.spanX[1] - plot.spanX[0]) * (event.key === "+" ? 0.5 : 2);
+				zoom = span < plot.wholeX[1] - plot.wholeX[0] ? { x: part(middle, span, plot.wholeX), y: null } : null;
 				draw();
 			} else if (!steps[event.key]) return;
 			event.preventDefault();

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab run --dry-run`: no two points look the same, and of a run that goes on only what is left is told."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lab import micro_records, studies
+from lab.command import Done
+
+from xdplab.cli.plan import plan_table
+from xdplab.methods import make_method
+from xdplab.model import StudySpec, validated
+from xdplab.runner import Plan, make_plan
+from xdplab.runner.plan import Repetition
+from xdplab.testers import make_tester
+
+
+def test_no_two_points_look_the_same() -> None:
+    study = studies.study(
+        forwarders=[{"name": "fake", "label": "one"}],
+        options={"fake": {"base_latency_us": [3.0, 9.0]}},
+        pipeline=["cross", "bridge"],
+    )
+    plan = make_plan(study, studies.a_testbed(), make_tester("fake"))
+    head, *rows = plan_table(plan, study, {}).splitlines()
+    assert head.split() == ["forwarder", "pipeline", "path", "bytes", "probes", "settings"]
+    assert len(set(rows[:4])) == len(plan.points) == 4
+    assert sum("base_latency_us=9.0" in row and "  bridge  " in row for row in rows[:4]) == 1
+
+
+def test_a_method_that_floods_has_no_probes() -> None:
+    data = micro_records.study(repetitions=1)
+    points = tuple(micro_records.points_of(data))[:1]
+    study = validated(StudySpec, data, "study")
+    plan = Plan(points, tuple(Repetition(point, 0) for point in points), make_method(study.method))
+    text = plan_table(plan, study, {})
+    assert "probes" not in text
+    assert "pps" not in text
+    assert "\n1 point, design factorial\n1 repetition of each, 1 in all, " in text
+
+
+def test_a_run_that_goes_on_is_told_what_is_left(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
+    cli("run", studies.study_file(tmp_path))
+    out = cli("run", "--resume", "latest", "--dry-run").out
+    assert "\n2 repetitions of each, 4 in all, 0 of them still to do, 0 s of traffic" in f"\n{out}"
+    assert "fake" not in out
+    journal = studies.only_run(results).path / "trials.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))  # not that repetition's end
+    out = cli("run", "--resume", "latest", "--dry-run").out
+    assert "4 in all, 1 of them still to do" in out
+    assert sum(line.startswith("fake") for line in out.splitlines()) == 1

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the points of a study are called where each must be told from the others."""
+
+from collections.abc import Iterable
+
+from xdplab.model.study import Point
+
+
+class Names:
+    """A name for each of several points: its title, and each of its settings that is not the same in all of them."""
+
+    def __init__(self, points: Iterable[Point]) -> None:
+        seen: dict[str, set[str]] = {}
+        for point in points:
+            for name, value in _settings(point).items():
+                seen.setdefault(name, set()).add(str(value))
+        self._varying = frozenset(name for name, values in seen.items() if len(values) > 1)
+
+    def of(self, point: Point) -> str:
+        """One line."""
+        told = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
+        return ", ".join([point.title, *told])
+
+
+def _settings(point: Point) -> dict[str, object]:
+    """What of a point its title may not tell: a label hides options."""
+    traffic = point.traffic
+    load = f"{traffic.load_share:.0%}" if traffic.load_share else traffic.stated_load_pps
+    sent = {
+        "pipeline": str(point.pipeline),
+        "path": point.path.value,
+        "bytes": traffic.frame_bytes,
+        "probes": traffic.probes_text,
+        "load": load,
+    }
+    return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}

@@ -25,7 +25,7 @@ def distribution_chart(title: str, points: Mapping[str, Distribution], note: str
         if not len(latency):
             continue
         shown = above >= _LEAST
-        end = np.count_nonzero(shown)  # the first value above which less is left than is drawn
+        end = int(np.count_nonzero(shown))  # the first value above which less is left than is drawn
         x = np.concatenate([latency[:1], latency[shown], np.unique(latency[[min(end, len(latency) - 1), -1]])])
         least = max(_LEAST, 1 / found.count)
         y = np.concatenate([[1.0], above[shown], [least] * (len(x) - 1 - end)])

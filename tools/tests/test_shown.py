@@ -24,6 +24,7 @@ from xdplab.report import bars, plots, render
 from xdplab.report.bars import rate_plot
 from xdplab.report.charts import distribution_chart
 from xdplab.report.exports import FORMS
+from xdplab.report.page import fixed, kpps
 from xdplab.report.place import Place
 from xdplab.report.words import describe
 from xdplab.results import RunFolder
@@ -249,3 +250,10 @@ def test_a_place_is_called_what_its_record_says() -> None:
     assert not unknown.virtual
     assert unknown.caveat == "figures of these machines; what their ports are was not recorded"
     assert "Asked for 3 interleaved" in seen(render(run_record(A, study={"repetitions": 3}, ended_early="Ctrl-C"), []))
+
+
+def test_a_number_has_the_same_digits_in_the_report_and_is_zero_only_where_it_is() -> None:
+    _, points = rates()
+    rate = points[4].by_repetition[0].value("ndr_pps")
+    assert kpps(rate) == figure_column(figure("ndr_pps")).shown(points[4]) == "1,238"
+    assert (fixed(0.004), fixed(-0.001), fixed(0.0), fixed(1.5)) == ("0.004", "-0.001", "0.00", "1.50")

@@ -11,17 +11,21 @@ import pytest
 from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
 
-from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis import Distribution, PointSummary, summarise
 from xdplab.analysis.columns import figure_column, range_columns, rows_of
 from xdplab.analysis.published import reproduction
 from xdplab.cli.tables import csv_text
 from xdplab.methods import figure, make_method
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
+from xdplab.model import TestbedSpec
 from xdplab.model.published import published_figure
 from xdplab.report import bars, plots, render
 from xdplab.report.bars import rate_plot
+from xdplab.report.charts import distribution_chart
 from xdplab.report.exports import FORMS
+from xdplab.report.page import fixed, kpps
+from xdplab.report.place import Place
 from xdplab.report.words import describe
 from xdplab.results import RunFolder
 from xdplab.robot import library
@@ -216,3 +220,40 @@ def test_a_bar_is_as_long_as_the_table_says(axes: list[Any]) -> None:
         assert (bar.get_facecolor()[3] == 0) is hollow
         words = [text.get_text() for text in axes[-1].texts]
         assert words == ([] if hollow else [f" at least {length:.4g}"])
+
+
+@pytest.mark.parametrize("name", ["micro", "stages", "functions"])
+def test_frames_that_are_not_to_come_back_are_not_lost(name: str) -> None:
+    found = [one for one in stored(name)[1] if one.repetitions]
+    dropped = [one for one in found if name == "stages" or {"rxdrop", "dropped"} & set(one.levels.values())]
+    assert {(one.loss_ratio, one.loss_ratio_all) for one in dropped} == {(None, None)}
+    assert all(one.loss_ratio is not None for one in found if one.levels.get("workload") == "l2fwd")
+    assert all((one.quantity == "wire to application") is (name == "stages") for one in found)
+
+
+def test_the_distribution_goes_to_the_slowest_frame() -> None:
+    for values, least in ((HUNDRED, 0.01), ([1000] * 200_000 + [3000, 9000], 1e-5), ([1000] * 5, 0.2)):
+        found = distribution_chart("t", {"a": Distribution.merged([encoded(values)])}, "")
+        (curve,) = found.series
+        assert curve.x[-1] == pytest.approx(max(values) / 1000, rel=0.002)
+        assert (min(curve.y), curve.y[-1]) == pytest.approx((least, least))  # type: ignore[type-var]
+        assert list(curve.x) == sorted(curve.x)
+        assert "single frames and no percentile" in found.note
+
+
+def test_a_place_is_called_what_its_record_says() -> None:
+    simulated = Place(run_record(A))
+    assert not any("veth" in words for words in (simulated.inline, simulated.line_rate, simulated.caveat))
+    ports = {role: {"host": "dut", "ifname": f"eth{n}"} for n, role in enumerate(("a0", "b0", "b1", "c0"))}
+    lab = {"name": "lab", "kind": "hosts", "hosts": {"dut": {"address": "192.0.2.1"}}, "ports": ports}
+    unknown = Place(run_record(A, testbed=TestbedSpec.model_validate(lab)))
+    assert not unknown.virtual
+    assert unknown.caveat == "figures of these machines; what their ports are was not recorded"
+    assert "Asked for 3 interleaved" in seen(render(run_record(A, study={"repetitions": 3}, ended_early="Ctrl-C"), []))
+
+
+def test_a_number_has_the_same_digits_in_the_report_and_is_zero_only_where_it_is() -> None:
+    _, points = rates()
+    rate = points[4].by_repetition[0].value("ndr_pps")
+    assert kpps(rate) == figure_column(figure("ndr_pps")).shown(points[4]) == "1,238"
+    assert (fixed(0.004), fixed(-0.001), fixed(0.0), fixed(1.5)) == ("0.004", "-0.001", "0.00", "1.50")

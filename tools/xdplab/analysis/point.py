@@ -27,7 +27,7 @@ class PointSummary(Model):
     mode: Shown
     #: Way of the frames: `through`, `hairpin`, `reflect`.
     path: str
-    #: What a latency is on this path: `one-way` or `round trip`.
+    #: What a latency is on this path: `one-way`, `round trip`, or what the method says.
     quantity: str
     #: Size of a frame with its 4-byte FCS, or `imix`.
     frame_bytes: int | str
@@ -46,7 +46,7 @@ class PointSummary(Model):
     achieved_pps: float | None
     #: Frames received over that time.
     forwarded_pps: float | None
-    #: Frames lost of those sent, all repetitions together.
+    #: Frames lost of those sent, all repetitions together; None where the method has none come back.
     loss_ratio: float | None
     #: Median latency.
     p50_us: float | None

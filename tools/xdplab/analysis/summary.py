@@ -72,6 +72,7 @@ def _summary(
         status, reason = "disturbed", _last_disturbance(trials)
     p50s = [p50 for figure in stands if (p50 := figure.value("p50_us")) is not None]
     flows = flows_of(chosen)
+    returns = method.frames_return(point.levels)
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
     return PointSummary(
         point_id=point_id,
@@ -81,7 +82,7 @@ def _summary(
         tester=point.tester,
         mode=mode_name(seen[-1].mode) if seen else "",
         path=point.path.value,
-        quantity=point.path.quantity,
+        quantity=method.quantity or point.path.quantity,
         frame_bytes=point.traffic.frame_bytes,
         udp_flows=point.traffic.flows * point.traffic.address_pairs,
         pipeline=str(point.pipeline),
@@ -90,7 +91,7 @@ def _summary(
         offered_pps=known_median(trial.offered_pps for trial in chosen),
         achieved_pps=known_median(figure.achieved_pps for figure in stands),
         forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
-        loss_ratio=_loss(chosen) if chosen else None,
+        loss_ratio=_loss(chosen) if returns else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (s.latency.min_ns for s in streams if s.latency)),
@@ -108,7 +109,7 @@ def _summary(
         disturbed=sum(trial.status == "disturbed" for trial in trials),
         begun=len({trial.repetition for trial in trials}),
         failed=len({trial.repetition for trial in trials if trial.status == "failed"}),
-        loss_ratio_all=_loss(measured),
+        loss_ratio_all=_loss(measured) if returns else None,
         machine_tail=_machine_tail(chosen),
         tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,

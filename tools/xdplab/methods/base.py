@@ -143,6 +143,8 @@ class Method(ABC, Generic[SpecT]):
     figures: ClassVar[tuple[Figure, ...]] = (P50, P99)
     #: Of its table, between what a point is and how often it was measured.
     columns: ClassVar[tuple[Column, ...]] = ()
+    #: What its latencies are of, where the path does not say it.
+    quantity: ClassVar[str] = ""
     #: Clauses of trials that are measured beside the one that stands for the point, and have a summary of their own.
     beside: ClassVar[tuple[str, ...]] = ()
     #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
@@ -193,6 +195,10 @@ class Method(ABC, Generic[SpecT]):
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
         """What it does of several things it can do, each a point: `{"workload": "rxdrop"}`."""
         return ({},)
+
+    def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
+        """Whether what was forwarded arrives at the tester; where it does not, a point has no loss."""
+        return True
 
     def path(self, levels: Mapping[str, Scalar]) -> Path | None:
         """The way of the frames, where that is not the study's to say."""

@@ -156,9 +156,11 @@ def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
 
 
 def fixed(value: float | None, digits: int = 2) -> str:
-    """A number for a table: three significant digits, a dash for nothing."""
+    """A number for a table: three significant digits, a dash for nothing; what is not zero is never shown as zero."""
     if value is None:
         return "–"
+    if 0 < abs(value) < 10**-digits:
+        return significant(value, 2)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.{digits}f}"
 
 
@@ -172,4 +174,4 @@ def spread(value: Spread | None, digits: int = 1, per: float = 1.0) -> str:
 
 def kpps(value: float | None) -> str:
     """Of frames per second."""
-    return "–" if value is None else significant(value / 1000, 5)
+    return "–" if value is None else number(value / 1000)

@@ -26,7 +26,7 @@ class Place(NamedTuple):
     @property
     def virtual(self) -> bool:
         """No network card is on the path."""
-        return self.run.testbed.kind != "hosts" or all(driver in _VIRTUAL for driver in self.drivers)
+        return self.run.testbed.kind != "hosts" or (bool(self.drivers) and {*self.drivers} <= {*_VIRTUAL})
 
     @property
     def where(self) -> str:
@@ -44,18 +44,29 @@ class Place(NamedTuple):
             return "simulated: figures of no machine"
         if self.virtual:
             return "veth pairs: figures of this machine, not of a network card"
+        if not self.drivers:
+            return "figures of these machines; what their ports are was not recorded"
         told = [f"{driver} ({', '.join(roles)})" for driver, roles in self.drivers.items()]
         return f"figures of these network cards and machines: {'; '.join(told)}"
 
     @property
     def inline(self) -> str:
         """What a NAPI means that the layout calls so."""
+        if self.run.testbed.kind == "fake":
+            return "nothing runs on a core, for the testbed is simulated"
         if self.virtual:
             return (
                 "on veth a frame's receive half runs on the core that sent it, so the tester's core pays for the "
                 "forwarder's receive NAPI, and the forwarder's core for the tester's receiver"
             )
         return "a card's receive NAPI runs where its interrupt does"
+
+    @property
+    def line_rate(self) -> str:
+        """Why there is none."""
+        if self.run.testbed.kind == "fake":
+            return "A simulated link has no line rate"
+        return "veth has no line rate" if self.virtual else "The speed of the ports is not known"
 
     @property
     def beside(self) -> str:

@@ -87,6 +87,10 @@ class Functions(CountingMethod[FunctionsSpec]):
         _, kinds = self._cases.get(forwarder.title, (None, ()))
         return [{"traffic": kind} for kind in kinds]
 
+    def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
+        """Those of one kind of traffic are to be dropped."""
+        return levels["traffic"] != "dropped"
+
     def path(self, levels: Mapping[str, Scalar]) -> Path:
         """Between two ports, or at the one behind which something runs."""
         return Path.HAIRPIN if levels["traffic"] in _BESIDE else Path.THROUGH

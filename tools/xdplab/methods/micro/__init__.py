@@ -83,6 +83,10 @@ class Micro(CountingMethod[MicroSpec]):
         own = self.spec.only.get(forwarder.title, self.spec.workloads)
         return [{"workload": workload} for workload in self.spec.workloads if workload in own]
 
+    def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
+        """Of the workloads one sends frames back."""
+        return levels["workload"] == "l2fwd"
+
     def path(self, levels: Mapping[str, Scalar]) -> Path:
         """One port."""
         return Path.HAIRPIN

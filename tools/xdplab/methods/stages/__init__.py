@@ -76,6 +76,7 @@ class Stages(CountingMethod[StagesSpec]):
     """One trial at one rate."""
 
     name: ClassVar[str] = "stages"
+    quantity: ClassVar[str] = "wire to application"
     spec_model: ClassVar[type[MethodSpec]] = StagesSpec
     own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (P50, MEAN)
@@ -97,6 +98,10 @@ class Stages(CountingMethod[StagesSpec]):
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
         """The rates."""
         return [{"rate_pps": rate} for rate in self.spec.rates_pps]
+
+    def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
+        """The program drops them."""
+        return False
 
     def path(self, levels: Mapping[str, Scalar]) -> Path:
         """One port."""

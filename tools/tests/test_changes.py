@@ -47,8 +47,8 @@ def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path
     for kind in ("rules", "rule-stream", "hit-rule", "port-added", "restart"):
         assert values(found["slow", kind], "blocked_us") == pytest.approx([100_000.0] * 3, abs=1000)
         assert values(found["slow", kind], "gap_us") == pytest.approx([100_000.0] * 3, abs=1000)
-        assert values(found["slow", kind], "lost") == [1000] * 3
-        assert values(found["fake", kind], "lost") == values(found["fake", kind], "blocked_us") == [0] * 3
+        assert values(found["slow", kind], "lost_frames") == [1000] * 3
+        assert values(found["fake", kind], "lost_frames") == values(found["fake", kind], "blocked_us") == [0] * 3
     for kind in ("rules", "rule-stream"):
         assert values(found["slow", kind], "installed_per_s") == pytest.approx([20_000.0] * 3)
         assert values(found["fake", kind], "removed_per_s") == pytest.approx([100_000.0] * 3)
@@ -158,7 +158,7 @@ def test_what_a_change_costs_is_told_for_one_of_several() -> None:
     steps = {"installed": {"count": 4000, "s": 0.1}, "removed": {"count": 4000, "s": 0.05}}
     found = repetition_figures(changed("rules", 400, {"rounds": 4, "steps": steps}, longest_gap_ns=20_000_000))
     assert found.values == pytest.approx(
-        {"lost": 400, "gap_us": 20_000, "blocked_us": 10_000, "change_us": 37_500, "installed_per_s": 40_000,
+        {"lost_frames": 400, "gap_us": 20_000, "blocked_us": 10_000, "change_us": 37_500, "installed_per_s": 40_000,
          "removed_per_s": 80_000}
     )  # fmt: skip
 

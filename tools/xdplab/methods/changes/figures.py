@@ -14,7 +14,7 @@ GAP = Figure(
 )
 FIGURES = (INSTALLED, REMOVED, GAP)
 #: Values that are compared with nothing, for they may be 0.
-LOST, BLOCKED, TOOK, NEW = "lost", "blocked_us", "change_us", "new_flows_per_s"
+LOST, BLOCKED, TOOK, NEW = "lost_frames", "blocked_us", "change_us", "new_flows_per_s"
 #: A gap of which the sender's own stall is this share says more of the machine.
 _OWN_SHARE = 0.5
 _OF_RULES = ("rules", "rule-stream")

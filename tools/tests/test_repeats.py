@@ -169,7 +169,14 @@ def decided(**changes: Any) -> tuple[Repeats, Any]:
 
 def record(at: Repetition, status: str = "disturbed", **fields: Any) -> TrialRecord:
     had = {} if status == "failed" else {"asked": SPEC, "result": result(stream([1000]))}
-    given = {"point_id": at.point.id, "repetition": at.number, "status": status, "started": "", **had, **fields}
+    given = {
+        "point_id": at.point.id,
+        "repetition": at.number,
+        "status": status,
+        "started": "2026-01-02T03:04:05+00:00",
+        **had,
+        **fields,
+    }
     return TrialRecord(**given)
 
 

@@ -32,7 +32,9 @@ def trials(lab: Lab) -> dict[tuple[str, str], TrialRecord]:
     folder = RunFolder((lab.results / "latest").resolve())
     head = folder.load()
     found = {
-        point_id: TrialRecord(point_id=point_id, repetition=0, status="unsupported", reason=reason, started="")
+        point_id: TrialRecord(
+            point_id=point_id, repetition=0, status="unsupported", reason=reason, started="2026-01-02T03:04:05+00:00"
+        )
         for point_id, reason in head.unsupported.items()
     }
     found |= {record.point_id: record for record in folder.trials() if record.result or record.status != "ok"}

@@ -36,7 +36,7 @@ def test_what_the_program_says_is_in_the_reason(words: str, tmp_path: Path, monk
     made = XdpForwarder(XdpOptions())
     made.start(Dut(Machine(), (), Way.HAIRPIN, CpuLayout(tester_tx=0, forwarder=0), tmp_path))
     nothing = result(stream([], sent=20))
-    traffic = SimpleNamespace(smallest=64, vlan=None, ip=4)
+    traffic = SimpleNamespace(smallest=64, headers={})
     at: Any = SimpleNamespace(path=Way.HAIRPIN, traffic=traffic)
     try:
         with pytest.raises(PointFailed) as failed:

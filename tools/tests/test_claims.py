@@ -194,13 +194,44 @@ def test_paths_sizes_and_settings_are_never_divided_by_one_another() -> None:
 
 def test_the_answer_compares_at_one_setting() -> None:
     hairpin = THEIRS.model_copy(update={"path": Path.HAIRPIN})
-    run = run_record(hairpin, OURS, THEIRS, study={**LATENCY, "repetitions": 5})
+    asks = {**LATENCY, "repetitions": 5, "answer": ["ovs-afxdp", "ovs-afpacket"]}
+    run = run_record(hairpin, OURS, THEIRS, study=asks)
     records = [*measured(hairpin, 1), *measured(OURS, 3), *measured(THEIRS, 30)]
     found = answer(run, summarise(run, records), records)
     assert found.comparison
     assert found.comparison.reference_id == THEIRS.id
-    only = run_record(hairpin, OURS, study={**LATENCY, "repetitions": 5})
-    assert "No answer" in answer(only, summarise(only, records), records).sentence
+    only = run_record(hairpin, OURS, study=asks)
+    assert "no setting in common" in answer(only, summarise(only, records[:10]), records).sentence
+
+
+def test_the_answer_does_not_move_to_a_setting_at_which_both_were_measured() -> None:
+    large = [
+        at.model_copy(update={"traffic": at.traffic.model_copy(update={"frame_bytes": 512})}) for at in (OURS, THEIRS)
+    ]
+    run = run_record(OURS, THEIRS, *large, study={**LATENCY, "repetitions": 5})
+    rest = [*measured(OURS, 3), *measured(large[0], 3), *measured(large[1], 30)]
+    for status, words in (
+        (
+            "failed",
+            "No answer: ovs-afpacket was not measured (it fell). The first of 2 settings; the table has the others.",
+        ),
+        ("unsupported", "At 0.2 kpps OVS on AF_XDP is 10 times as fast as OVS on AF_PACKET"),
+    ):
+        records = [*rest, trial(THEIRS, 0, status=status, reason="it fell")]
+        assert answer(run, summarise(run, records), records).sentence.startswith(words)
+
+
+def test_a_study_that_names_no_two_forwarders_has_no_answer() -> None:
+    names = [point(f"fake:seed={n}") for n in range(3)]
+    run = run_record(*names, study={**LATENCY, "repetitions": 5})
+    records = [one for at in names for one in measured(at, 3)]
+    words = "No answer: the study names no two forwarders (answer)."
+    assert answer(run, summarise(run, records), records).sentence == words
+    two = run_record(*names[:2], study={**LATENCY, "repetitions": 5})
+    assert (
+        "fake:seed=0 and fake:seed=1 cannot be told apart"
+        in answer(two, summarise(two, records[:10]), records).sentence
+    )
 
 
 def test_many_rows_are_corrected_together() -> None:
@@ -267,7 +298,7 @@ def test_one_forwarder_alone_is_told_with_its_figure() -> None:
     found = answer(run, summarise(run, records), records)
     assert not found.said
     assert found.sentence == (
-        "No answer: ovs-afpacket not part of this run. OVS on AF_XDP alone at 0.2 kpps: one-way p50 3.00 µs, "
+        "No answer: nothing to compare with in this run. OVS on AF_XDP alone at 0.2 kpps: one-way p50 3.00 µs, "
         "5 repetitions."
     )
     lossy = measured(OURS, 3, frames=500, sent=1000)

@@ -5,21 +5,20 @@ The sentence is the same in console, report and Robot; what it may say is decide
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import known_median, rate_of, standing
 from xdplab.analysis.summary import PointSummary
-from xdplab.methods import Figure, figure, make_method
+from xdplab.methods import Figure, Method, figure, make_method
 from xdplab.model import Model, RunRecord, TrialRecord
 from xdplab.model.digits import significant
 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep import SweepAnalysis
 
-_DEFAULT = ("ovs-afxdp", "ovs-afpacket")
 #: Hindrances that the sentence names; the report lists all.
 _TOLD = 2
 
@@ -41,7 +40,7 @@ def answer(
     trials: Sequence[TrialRecord] = (),
     sweeps: "Sequence[SweepAnalysis] | None" = None,
 ) -> Answer:
-    """Compare the two forwarders that the study names, else OVS on AF_XDP with OVS on AF_PACKET.
+    """Compare the two forwarders that the study names, or has, at the first setting that both can have.
 
     A study with several testers asks whether they agree, a sweep which settings matter (`sweeps`: what `analyse_sweep`
     says, by who has it already), and a method may have a question of its own.
@@ -59,23 +58,37 @@ def answer(
     own = method.answer(run, summaries)
     if own is not None:
         return own
-    wanted = run.study.answer or _DEFAULT
+    titles = tuple(dict.fromkeys(one.forwarder for one in summaries))
+    wanted = run.study.answer or titles
+    if len(wanted) != 2:
+        return Answer(sentence=_unasked(run, method, summaries))
     if len({one.pipeline for one in summaries}) > 1:
         from xdplab.analysis.pipelines import answer_by_pipeline
 
         return answer_by_pipeline(wanted, summaries, method.figures)
-    ours, theirs = found = pair_of(*wanted, summaries)
-    missing = [title for title, summary in zip(wanted, found, strict=True) if summary is None]
-    if missing and not run.study.answer and (run.study.knobs or run.study.options or run.study.tester_options):
-        return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")
-    if ours is None or theirs is None:
-        lone = [summary for summary in (found if ours or theirs else summaries) if summary and summary.repetitions]
-        alone = f" {_alone(lone[0], method.figures)}" if len(lone) == 1 else ""
-        return Answer(sentence=f"No answer: {' and '.join(missing)} not part of this run.{alone}")
+    alike = pairs_of(*wanted, summaries)
+    if not alike:
+        missing = [title for title in wanted if not _named(title, summaries)]
+        why = f"{' and '.join(missing)} not part of this run" if missing else "the two have no setting in common"
+        return Answer(sentence=f"No answer: {why}.{_alone(summaries, method.figures)}")
+    ours, theirs = alike[0]
+    others = f" The first of {len(alike)} settings; the table has the others." if len(alike) > 1 else ""
     for summary in (ours, theirs):
         if not summary.repetitions:
-            return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).")
-    return compared(ours, theirs, metric_of(ours, theirs, method.figures), method.beside)
+            return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).{others}")
+    found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.beside)
+    return found.model_copy(update={"sentence": found.sentence + others})
+
+
+def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> str:
+    """Of a study that names no two forwarders and has one, or several."""
+    from xdplab.analysis.sweep.analyse import MIN_CONFIGURATIONS  # takes long to import
+
+    if method.swept and len(summaries) >= MIN_CONFIGURATIONS:
+        return "Which settings matter in this run: `xdplab analyse` says it."
+    several = len({one.forwarder for one in summaries}) > 1
+    why = "the study names no two forwarders (answer)" if several else "nothing to compare with in this run"
+    return f"No answer: {why}.{_alone(summaries, method.figures)}"
 
 
 def metric_of(ours: PointSummary, theirs: PointSummary, figures: Sequence[Figure]) -> str:
@@ -135,8 +148,12 @@ def _repeats(found: Comparison) -> str:
     return f"{stands}; this depends on repeats, the first attempts with the disturbed ones {alone}"
 
 
-def _alone(one: PointSummary, figures: Sequence[Figure]) -> str:
-    """What is known of a forwarder with nothing to compare it with, and what is wrong with it."""
+def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> str:
+    """What is known of one point with nothing to compare it with, and what is wrong with it; empty with several."""
+    measured = [each for each in summaries if each.repetitions]
+    if len(measured) != 1:
+        return ""
+    (one,) = measured
     metric = next((each for each in figures if _has(one, each.key)), None)
     if metric is None:
         return ""
@@ -144,7 +161,7 @@ def _alone(one: PointSummary, figures: Sequence[Figure]) -> str:
     wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
     repeats = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
-    return f"{_long(one.forwarder)} alone{at}: {_what(one, metric)} {_figure(one, metric)}{repeats}{wrong}."
+    return f" {_long(one.forwarder)} alone{at}: {_what(one, metric)} {_figure(one, metric)}{repeats}{wrong}."
 
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:
@@ -178,14 +195,15 @@ def _long(title: str) -> str:
     return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
 
 
-def pair_of(
-    first: str, second: str, summaries: Sequence[PointSummary]
-) -> tuple[PointSummary | None, PointSummary | None]:
-    """Two forwarders at one setting, measured if there is one at which both were; None for one that is not there."""
+def pairs_of(first: str, second: str, summaries: Sequence[PointSummary]) -> list[tuple[PointSummary, PointSummary]]:
+    """Two forwarders at each setting that both have, in the study's order.
+
+    Settings that one of them cannot have are left out where there are others; one that failed, or that the run has not
+    come to, is not: which setting is told must not depend on what was measured.
+    """
     ours, theirs = _named(first, summaries), _named(second, summaries)
     alike = [(one, other) for one in ours for other in theirs if one.setting == other.setting]
-    alike.sort(key=lambda pair: not all(each.repetitions for each in pair))
-    return alike[0] if alike else (ours[0] if ours else None, None if ours and theirs else next(iter(theirs), None))
+    return [pair for pair in alike if all(each.status != "unsupported" for each in pair)] or alike
 
 
 def _named(title: str, summaries: Sequence[PointSummary]) -> list[PointSummary]:

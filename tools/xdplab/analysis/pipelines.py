@@ -3,11 +3,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from xdplab.analysis.answer import Answer, metric_of, pair_of
+from xdplab.analysis.answer import Answer, metric_of, pairs_of
 from xdplab.analysis.compare import Comparison, compare_points, corrected
 from xdplab.analysis.point import PointSummary
 from xdplab.methods import Figure, figure
 from xdplab.model.digits import significant
+
+NEVER = "the two were never measured in the same repetition"
 
 
 def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> Answer:
@@ -17,15 +19,8 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
     names = [_work(one, several) for one in summaries]
     for work in dict.fromkeys(names):
         alike = [one for one, name in zip(summaries, names, strict=True) if name == work]
-        ours, theirs = pair = pair_of(*wanted, alike)
-        silent = [each for each in pair if each is not None and not each.repetitions]
-        if ours is None or theirs is None:
-            found[work] = "not measured for both"
-        elif silent:
-            found[work] = f"{silent[0].forwarder} was not measured ({silent[0].reason})"
-        else:
-            compared = compare_points(ours, theirs, metric_of(ours, theirs, figures))
-            found[work] = compared or "the two were never measured in the same repetition"
+        pair = the_two(wanted, alike)
+        found[work] = pair if isinstance(pair, str) else compare_points(*pair, metric_of(*pair, figures)) or NEVER
     told = corrected({work: one for work, one in found.items() if isinstance(one, Comparison)})
     first = next(iter(told.values()), None)
     about = f"{wanted[0]} against {wanted[1]}"
@@ -36,6 +31,15 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
         about += f", {metric.name}{at}"
     sentence = f"{about}, by work: {'; '.join(parts({work: told.get(work, one) for work, one in found.items()}))}."
     return Answer(sentence=sentence, said=any(one.known for one in told.values()), comparison=first)
+
+
+def the_two(wanted: tuple[str, str], points: Sequence[PointSummary]) -> tuple[PointSummary, PointSummary] | str:
+    """The two forwarders at their first setting, or why nothing is said of them."""
+    alike = pairs_of(*wanted, points)
+    if not alike:
+        return "not measured for both"
+    silent = next((each for each in alike[0] if not each.repetitions), None)
+    return f"{silent.forwarder} was not measured ({silent.reason})" if silent else alike[0]
 
 
 def parts(found: Mapping[str, Comparison | str]) -> list[str]:

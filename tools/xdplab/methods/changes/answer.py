@@ -3,9 +3,9 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.answer import Answer, metric_of, pair_of
+from xdplab.analysis.answer import Answer, metric_of
 from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.pipelines import parts
+from xdplab.analysis.pipelines import NEVER, parts, the_two
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.changes.figures import GAP, LOST
 from xdplab.methods.figure import Figure
@@ -28,19 +28,15 @@ def answer_by_change(
         of = f"{one.levels.get('change')}{f', {one.pipeline}' if several else ''}"
         groups.setdefault(of, []).append(one)
     for kind, points in groups.items():
-        pair = pair_of(*wanted, points)
-        ours, theirs = (one if one and one.repetitions else None for one in pair)
-        if ours is None or theirs is None:
-            lacking = [one.reason for one in pair if one and not one.repetitions and one.reason]
-            found[kind] = f"not measured for both{f' ({lacking[0]})' if lacking else ''}"
+        pair = the_two(wanted, points)
+        if isinstance(pair, str):
+            found[kind] = pair
             continue
-        metric = metric_of(ours, theirs, figures)
-        if metric == GAP.key and not any(one.value(LOST) for side in (ours, theirs) for one in side.by_repetition):
+        metric = metric_of(*pair, figures)
+        if metric == GAP.key and not any(one.value(LOST) for side in pair for one in side.by_repetition):
             found[kind] = "neither lost a frame"
             continue
-        compared = compare_points(ours, theirs, metric)
-        title = f"{kind} ({figure(metric).name})"
-        found[title] = compared or "the two were never measured in the same repetition"
+        found[f"{kind} ({figure(metric).name})"] = compare_points(*pair, metric) or NEVER
     told = corrected({kind: one for kind, one in found.items() if isinstance(one, Comparison)})
     words = "; ".join(parts({kind: told.get(kind, one) for kind, one in found.items()}))
     return Answer(

@@ -71,7 +71,7 @@ class StudySpec(Model):
     path: Annotated[tuple[Path, ...], OneOrMany] = ()
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
     forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
-    #: Two forwarders (by title, or by name) whose ratio is the report's first sentence; None: those of a study that has two.
+    #: Two forwarders (by title, or by name) whose ratio is the first sentence; None: those of a study that has two.
     answer: tuple[str, str] | None = None
     #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
     reproduces: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ def test_an_application_measures_every_path(lab: Lab, tester: str, paths: list[s
     assert [(row["path"], row["status"], row["loss_ratio"]) for row in rows] == [(path, "ok", 0) for path in paths]
     for row in rows:
         assert row["samples"] > 5  # a busy machine leaves some of the schedule out
-        assert 0.5 < row["p50_us"] <= row["p99_us_all"] < 1e6
+        assert 0.5 < row["p50_us"] < 1e6
     for trial in lab.trials():
         if trial.result:
             assert trial.result.tester == tester

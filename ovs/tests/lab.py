@@ -6,7 +6,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +25,34 @@ QUEUES = 4
 
 class StormError(Exception):
     """What went wrong, with what had been changed."""
+
+
+def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean: str) -> int:
+    """Runs a storm (what was asked for, its folder -> what it saw), and says what it found; its exit code.
+
+    `asked` has build, changes and seed; `clean`: what is said where nothing was wrong.
+    """
+    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
+        sys.stderr.write(f"{name}: needs root, and --build with the result of ovs/build\n")
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
+    folder = Path(tempfile.mkdtemp(prefix=f"ovs-{name.removesuffix('_storm')}-"))
+    failures, seen, started = [], "", time.monotonic()
+    try:
+        seen = storm(asked, folder)
+    except (StormError, subprocess.TimeoutExpired) as error:
+        failures.append(str(error))
+    failures += [f"{path}: {path.read_text()[:2000]}" for path in folder.glob("asan.*")]
+    if failures:
+        for failure in failures:
+            sys.stderr.write(f"{name}: {failure}\n")
+        sys.stderr.write(f"{name}: seed {asked.seed}; logs are in {folder}\n")
+        return 1
+    shutil.rmtree(folder)
+    sys.stdout.write(
+        f"{asked.changes} changes, seed {asked.seed}, {time.monotonic() - started:.0f} s: {seen}; {clean}\n"
+    )
+    return 0
 
 
 def run(*argv: str, check: bool = True, timeout_s: float = 30.0, stdin: str | None = None) -> str:

@@ -22,18 +22,14 @@ import argparse
 import json
 import os
 import random
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
 from frames import Wire
-from lab import PORTS, StormError, Switch, namespaces, run, wait_for
+from lab import PORTS, StormError, Switch, carried_out, namespaces, run, wait_for
 from option_storm import lost_frames, statistics
 from port_changes import Changes
 from storm_rules import FLOWS, Rules
@@ -245,27 +241,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--pps", type=float, default=5000, help="frames sent in a second")
     parser.add_argument("--plant", choices=("stale", "twice"), help="must be found: flows not told, or double")
     parser.add_argument("--verbose", action="store_true")
-    asked = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
-        print("offload_storm: needs root, and --build with the result of ovs/build", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
-    folder = Path(tempfile.mkdtemp(prefix="ovs-offload-"))
-    failures, seen, started = [], "", time.monotonic()
-    try:
-        seen = storm(asked, folder)
-    except (StormError, subprocess.TimeoutExpired) as error:
-        failures.append(str(error))
-    failures += [f"{path}: {path.read_text()[:2000]}" for path in folder.glob("asan.*")]
-    if failures:
-        for failure in failures:
-            print(f"offload_storm: {failure}", file=sys.stderr)
-        print(f"offload_storm: seed {asked.seed}; logs are in {folder}", file=sys.stderr)
-        return 1
-    shutil.rmtree(folder)
-    took_s = time.monotonic() - started
-    print(f"{asked.changes} changes, seed {asked.seed}, {took_s:.0f} s: {seen}; none twice, none by a port not named")
-    return 0
+    return carried_out("offload_storm", storm, parser.parse_args(argv), "none twice, none by a port not named")
 
 
 if __name__ == "__main__":

@@ -25,12 +25,9 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
-import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -39,7 +36,7 @@ from pathlib import Path
 
 from diff_packets import checksum
 from frames import Wire, ports
-from lab import QUEUES, StormError, Switch, run, wait_for
+from lab import QUEUES, StormError, Switch, carried_out, run, wait_for
 from option_storm import lost_frames, statistics
 from storm_pipelines import FLOWS, KINDS, PORTS, Pipelines
 from storm_traffic import Judge, Traffic, headers
@@ -329,29 +326,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--pps", type=float, default=4000, help="frames sent in a second")
     parser.add_argument("--plant", choices=PLANTS, help="must be found: flows not told, or wrong")
     parser.add_argument("--verbose", action="store_true")
-    asked = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
-        print("pipeline_storm: needs root, and --build with the result of ovs/build", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
-    folder = Path(tempfile.mkdtemp(prefix="ovs-pipeline-"))
-    failures, seen, started = [], "", time.monotonic()
-    try:
-        seen = storm(asked, folder)
-    except (StormError, subprocess.TimeoutExpired) as error:
-        failures.append(str(error))
-    failures += [f"{path}: {path.read_text()[:2000]}" for path in folder.glob("asan.*")]
-    if failures:
-        for failure in failures:
-            print(f"pipeline_storm: {failure}", file=sys.stderr)
-        print(f"pipeline_storm: seed {asked.seed}; logs are in {folder}", file=sys.stderr)
-        return 1
-    shutil.rmtree(folder)
-    took_s = time.monotonic() - started
-    print(
-        f"{asked.changes} changes, seed {asked.seed}, {took_s:.0f} s: {seen}; none damaged, twice or astray, none lost"
-    )
-    return 0
+    return carried_out("pipeline_storm", storm, parser.parse_args(argv), "none damaged, twice or astray, none lost")
 
 
 if __name__ == "__main__":

@@ -57,12 +57,12 @@ def command(tracing, line):
 
 
 @contextlib.contextmanager
-def traced(tracing, names):
-    """Uprobes on all places of some probes; yields a function that tells how often each name was hit."""
+def traced(tracing, names, program=XSK):
+    """Uprobes on all places of some probes; yields a function that tells how often each name was hit, by whomever."""
     group = f"xsk{os.getpid()}"
     events = [(f"{name}_{n}", at) for name in names for n, at in enumerate(places()[name])]
     for event, at in events:
-        command(tracing, f"p:{group}/{event} {XSK}:{at:#x}")
+        command(tracing, f"p:{group}/{event} {program}:{at:#x}")
 
     def hits():
         profile = (tracing / "uprobe_profile").read_text(encoding="ascii")

@@ -2,7 +2,6 @@
 """What a knob is: read, apply, verify, restore, describe, and a reason when this machine has not got it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -85,20 +84,31 @@ class Knob(ABC):
         return f"{self.name}={value}"
 
 
-def restore_each(saved: Mapping[str, Any], restore: Callable[[str, Any], None]) -> None:
-    """Call `restore` with each port, or file, and what it had: also with those behind one that fails.
+class EachKnob(Knob):
+    """A knob of several ports, or files: `read` gives what each of them has, by name."""
 
-    Raises:
-        Unsupported: the reason of each that failed.
-    """
-    reasons = []
-    for name, before in saved.items():
-        try:
-            restore(name, before)
-        except XdplabError as exc:
-            reasons.append(str(exc))
-    if reasons:
-        raise Unsupported("; ".join(reasons))
+    @abstractmethod
+    def restore_one(self, context: KnobContext, name: str, before: Any) -> None:
+        """Put one back and verify it.
+
+        Raises:
+            XdplabError: it could not be.
+        """
+
+    def restore(self, context: KnobContext, saved: Any) -> None:
+        """Each of them, also those behind one that fails.
+
+        Raises:
+            Unsupported: the reason of each that failed.
+        """
+        reasons = []
+        for name, before in saved.items():
+            try:
+                self.restore_one(context, name, before)
+            except XdplabError as exc:
+                reasons.append(str(exc))
+        if reasons:
+            raise Unsupported("; ".join(reasons))
 
 
 def whole_number(name: str, value: Scalar, low: int, high: int) -> int:
@@ -116,7 +126,7 @@ def whole_number(name: str, value: Scalar, low: int, high: int) -> int:
     return number
 
 
-class PortFileKnob(Knob):
+class PortFileKnob(EachKnob):
     """A number in /sys/class/net/PORT/FILE, the same for all ports of the forwarder."""
 
     file: ClassVar[str]
@@ -142,16 +152,12 @@ class PortFileKnob(Knob):
             if present != str(value):
                 raise Unsupported(f"{self.name}: {ifname} holds {present} after writing {value}")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, value: Any) -> None:
         """Write back what was there."""
-
-        def restore(ifname: str, value: str) -> None:
-            context.host.write(self._path(ifname), value)
-            present = context.host.read(self._path(ifname))
-            if present != value:
-                raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {value}")
-
-        restore_each(saved, restore)
+        context.host.write(self._path(ifname), value)
+        present = context.host.read(self._path(ifname))
+        if present != value:
+            raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {value}")
 
     def _path(self, ifname: str) -> str:
         return f"/sys/class/net/{ifname}/{self.file}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
+from xdplab.knobs.base import EachKnob, KnobContext, whole_number
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
 from xdplab.testbed import Port
@@ -30,7 +30,7 @@ def driver(host: Host, ifname: str) -> str:
     return found.group(1) if found else "unknown"
 
 
-class EthtoolKnob(Knob):
+class EthtoolKnob(EachKnob):
     """A setting of each port of the forwarder."""
 
     #: What it is called in reasons, e.g. "interrupt coalescing".
@@ -79,16 +79,12 @@ class EthtoolKnob(Knob):
             if present != self.text(value):
                 raise Unsupported(f"{self.name}: {ifname} has {present} after {self.text(value)} was set")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, value: Any) -> None:
         """Set what was there."""
-
-        def restore(ifname: str, value: str) -> None:
-            self._set(context.host, ifname, value)
-            present = self.present(context.host, ifname)
-            if present != value:
-                raise Unsupported(f"{self.name}: {ifname} has {present} and could not be set back to {value}")
-
-        restore_each(saved, restore)
+        self._set(context.host, ifname, value)
+        present = self.present(context.host, ifname)
+        if present != value:
+            raise Unsupported(f"{self.name}: {ifname} has {present} and could not be set back to {value}")
 
     def _set(self, host: Host, ifname: str, value: str) -> None:
         if self.present(host, ifname) == value:

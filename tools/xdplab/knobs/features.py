@@ -6,7 +6,7 @@ import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
+from xdplab.knobs.base import EachKnob, KnobContext, whole_number
 from xdplab.knobs.ethtool import ABSENT, SwitchKnob, driver, shown
 from xdplab.model import InputError, Unsupported
 from xdplab.model.design import Scalar
@@ -58,7 +58,7 @@ OffloadRxVlan = _Offload.called("offload_rx_vlan", feature="rx-vlan-offload", sh
 Ntuple = _Offload.called("ntuple", feature="ntuple-filters", short="ntuple")
 
 
-class PrivateFlag(Knob):
+class PrivateFlag(EachKnob):
     """A driver's own flag: `legacy-rx=on`, `rx_striding_rq=off`."""
 
     name: ClassVar[str] = "private_flag"
@@ -97,24 +97,20 @@ class PrivateFlag(Knob):
             if flags.get(flag) != state:
                 raise Unsupported(f"{self.name}: {ifname} has {flag}={flags.get(flag)} after {value} was set")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, flags: Any) -> None:
         """Set those back that differ."""
-
-        def restore(ifname: str, flags: dict[str, str]) -> None:
-            for flag, state in self._flags(context.host, ifname).items():
-                if flags.get(flag, state) != state:
-                    context.host.run(["ethtool", "--set-priv-flags", ifname, flag, flags[flag]])
-            if self._flags(context.host, ifname) != flags:
-                raise Unsupported(f"{self.name}: the flags of {ifname} could not be set back to {flags}")
-
-        restore_each(saved, restore)
+        for flag, state in self._flags(context.host, ifname).items():
+            if flags.get(flag, state) != state:
+                context.host.run(["ethtool", "--set-priv-flags", ifname, flag, flags[flag]])
+        if self._flags(context.host, ifname) != flags:
+            raise Unsupported(f"{self.name}: the flags of {ifname} could not be set back to {flags}")
 
     @staticmethod
     def _flags(host: Host, ifname: str) -> dict[str, str]:
         return dict(re.findall(r"^(\S+)\s*: (on|off)$", shown(host, "--show-priv-flags", ifname), re.MULTILINE))
 
 
-class Mtu(Knob):
+class Mtu(EachKnob):
     """Largest packet of the forwarder's ports; native XDP without multi-buffer limits it (veth: 3506 bytes)."""
 
     name: ClassVar[str] = "mtu"
@@ -138,15 +134,11 @@ class Mtu(Knob):
             if present != value:
                 raise Unsupported(f"{self.name}: {ifname} has {present} after {value} was set")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, value: Any) -> None:
         """Set what was there."""
-
-        def restore(ifname: str, value: int) -> None:
-            context.host.run(["ip", "link", "set", "dev", ifname, "mtu", str(value)])
-            if self._mtu(context.host, ifname) != value:
-                raise Unsupported(f"{self.name}: {ifname} could not be set back to {value}")
-
-        restore_each(saved, restore)
+        context.host.run(["ip", "link", "set", "dev", ifname, "mtu", str(value)])
+        if self._mtu(context.host, ifname) != value:
+            raise Unsupported(f"{self.name}: {ifname} could not be set back to {value}")
 
     @staticmethod
     def _mtu(host: Host, ifname: str) -> int:

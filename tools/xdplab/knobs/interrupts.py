@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_list
-from xdplab.knobs.base import Knob, KnobContext, restore_each
+from xdplab.knobs.base import EachKnob, KnobContext
 from xdplab.knobs.ethtool import driver, first_missing
 from xdplab.model import CpuLayout, InputError, Unsupported
 from xdplab.model.design import Scalar
 
 
-class IrqCpu(Knob):
+class IrqCpu(EachKnob):
     """`forwarder`: interrupts and forwarder on one CPU; `apart`: on another of the data path; or a CPU's number."""
 
     name: ClassVar[str] = "irq_cpu"
@@ -60,18 +60,12 @@ class IrqCpu(Knob):
             if cpu_list(cpus) != (self._cpu(context, value),):
                 raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {cpus}; is irqbalance running?")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, irq: str, cpus: Any) -> None:
         """Put the masks back."""
-
-        def restore(irq: str, cpus: str) -> None:
-            context.host.write(f"/proc/irq/{irq}/smp_affinity_list", cpus)
-            present = context.host.read(f"/proc/irq/{irq}/smp_affinity_list")
-            if cpu_list(present) != cpu_list(cpus):
-                raise Unsupported(
-                    f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}"
-                )
-
-        restore_each(saved, restore)
+        context.host.write(f"/proc/irq/{irq}/smp_affinity_list", cpus)
+        present = context.host.read(f"/proc/irq/{irq}/smp_affinity_list")
+        if cpu_list(present) != cpu_list(cpus):
+            raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}")
 
     @staticmethod
     def _cpu(context: KnobContext, value: Scalar) -> int | None:

@@ -5,7 +5,7 @@ import time
 from typing import Any, ClassVar
 
 from xdplab.hosts.kernel import suspend_timeouts
-from xdplab.knobs.base import Knob, KnobContext, PortFileKnob, restore_each, whole_number
+from xdplab.knobs.base import EachKnob, KnobContext, PortFileKnob, whole_number
 from xdplab.knobs.ethtool import driver
 from xdplab.model import Unsupported
 from xdplab.model.study import Scalar
@@ -21,7 +21,7 @@ NapiDeferHardIrqs = PortFileKnob.called("napi_defer_hard_irqs", file="napi_defer
 GroFlushTimeout = PortFileKnob.called("gro_flush_timeout", file="gro_flush_timeout", high=1_000_000_000)
 
 
-class IrqSuspendTimeout(Knob):
+class IrqSuspendTimeout(EachKnob):
     """How long interrupts stay suspended while an application finds frames by busy polling with epoll.
 
     Only epoll with prefer-busy-poll suspends them (EPIOCSPARAMS); the system calls of an AF_XDP socket never do. It
@@ -60,15 +60,11 @@ class IrqSuspendTimeout(Knob):
             if not present or set(present) != {int(value)}:
                 raise Unsupported(f"{self.name}: {ifname} holds {present} after setting {value}")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, values: Any) -> None:
         """Set each NAPI back; those that came since then get the last one's."""
-
-        def restore(ifname: str, values: list[int] | None) -> None:
-            present = suspend_timeouts(context.host, ifname, values or ())
-            if values and present != [*values, *values[-1:] * len(present or ())][: len(present or ())]:
-                raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {values}")
-
-        restore_each(saved, restore)
+        present = suspend_timeouts(context.host, ifname, values or ())
+        if values and present != [*values, *values[-1:] * len(present or ())][: len(present or ())]:
+            raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {values}")
 
 
 class ThreadedNapi(PortFileKnob):

@@ -8,7 +8,7 @@ import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
+from xdplab.knobs.base import EachKnob, KnobContext, whole_number
 from xdplab.knobs.ethtool import ABSENT, EthtoolKnob, NumberKnob, driver, shown
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -77,7 +77,7 @@ class Channels(EthtoolKnob):
         )
 
 
-class RssQueues(Knob):
+class RssQueues(EachKnob):
     """Spread received flows over the first N queues (`ethtool -X PORT equal N`)."""
 
     name: ClassVar[str] = "rss_queues"
@@ -116,18 +116,14 @@ class RssQueues(Knob):
             if set(table) != set(range(int(value))):
                 raise Unsupported(f"{self.name}: {ifname} spreads over queues {sorted(set(table))} after {value}")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, table: Any) -> None:
         """The driver's default, which it was (see `supported`)."""
-
-        def restore(ifname: str, table: list[int]) -> None:
+        if self._table(context.host, ifname) != table:
+            context.host.run(["ethtool", "-X", ifname, "default"])
             if self._table(context.host, ifname) != table:
-                context.host.run(["ethtool", "-X", ifname, "default"])
-                if self._table(context.host, ifname) != table:
-                    _refill(context.host, ifname)
-                if self._table(context.host, ifname) != table:
-                    raise Unsupported(f"{self.name}: the indirection table of {ifname} could not be put back")
-
-        restore_each(saved, restore)
+                _refill(context.host, ifname)
+            if self._table(context.host, ifname) != table:
+                raise Unsupported(f"{self.name}: the indirection table of {ifname} could not be put back")
 
     @staticmethod
     def _table(host: Host, ifname: str) -> list[int]:
@@ -158,7 +154,7 @@ def _refill(host: Host, ifname: str) -> None:
         host.run(["ethtool", *channels.arguments(ifname, value)])
 
 
-class FlowSteering(Knob):
+class FlowSteering(EachKnob):
     """All UDP frames to one queue (`ethtool -N PORT flow-type udp4 action Q`); `off`: as it was."""
 
     name: ClassVar[str] = "flow_steering"
@@ -201,18 +197,14 @@ class FlowSteering(Knob):
             if f"Direct to queue {value}" not in found["rules"].values():
                 raise Unsupported(f"{self.name}: {ifname} has no rule to queue {value} after it was added")
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, ifname: str, before: Any) -> None:
         """Delete what has been added, and switch off what was off."""
-
-        def restore(ifname: str, before: dict[str, Any]) -> None:
-            for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(before["rules"])):
-                context.host.run(["ethtool", "-N", ifname, "delete", rule])
-            if self._read(context.host, ifname)["ntuple"] != before["ntuple"]:
-                context.host.run(["ethtool", "-K", ifname, "ntuple", before["ntuple"]])
-            if self._read(context.host, ifname) != before:
-                raise XdplabError(f"{self.name}: the flow rules of {ifname} are not what they were")
-
-        restore_each(saved, restore)
+        for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(before["rules"])):
+            context.host.run(["ethtool", "-N", ifname, "delete", rule])
+        if self._read(context.host, ifname)["ntuple"] != before["ntuple"]:
+            context.host.run(["ethtool", "-K", ifname, "ntuple", before["ntuple"]])
+        if self._read(context.host, ifname) != before:
+            raise XdplabError(f"{self.name}: the flow rules of {ifname} are not what they were")
 
     def _read(self, host: Host, ifname: str) -> dict[str, Any]:
         found = re.search(r"^ntuple-filters: (\w+)", shown(host, "-k", ifname), re.MULTILINE)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from xdplab.hosts import Host, Running
-from xdplab.knobs.base import Knob, KnobContext, restore_each, whole_number
+from xdplab.knobs.base import EachKnob, Knob, KnobContext, whole_number
 from xdplab.knobs.ethtool import switch
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -61,23 +61,19 @@ SysctlBusyPoll = _BusySysctl.called("sysctl_busy_poll_us", file="/proc/sys/net/c
 SysctlBusyRead = _BusySysctl.called("sysctl_busy_read_us", file="/proc/sys/net/core/busy_read")
 
 
-class _FilesKnob(_SystemKnob):
+class _FilesKnob(_SystemKnob, EachKnob):
     """Files of which each is saved, written and compared."""
 
     def read(self, context: KnobContext) -> dict[str, str]:
         """Path -> content."""
         return {path: context.machine.read(path) for path in self._paths(context)}
 
-    def restore(self, context: KnobContext, saved: Any) -> None:
+    def restore_one(self, context: KnobContext, path: str, content: Any) -> None:
         """Write back what was there."""
-
-        def restore(path: str, content: str) -> None:
-            context.machine.write(path, content)
-            present = context.machine.read(path)
-            if present != content:
-                raise Unsupported(f"{self.name}: {path} holds {present} and could not be set back to {content}")
-
-        restore_each(saved, restore)
+        context.machine.write(path, content)
+        present = context.machine.read(path)
+        if present != content:
+            raise Unsupported(f"{self.name}: {path} holds {present} and could not be set back to {content}")
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """Every file as written."""

@@ -49,6 +49,7 @@ Router With 1,000 Prefixes For Each Side    route:1000
 Access List Of 100 Rules In 8 Masks    acl:100x8
 Stateful Firewall    conntrack
 Source NAT    nat
+VXLAN Tunnel On One Side    vxlan
 All Other Work Asked For
     [Template]    NONE
     Every Forwarder Was Measured

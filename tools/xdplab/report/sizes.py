@@ -2,12 +2,13 @@
 """Charts of each figure by the number of flows, and by the number of a pipeline's rules, where points differ in it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from xdplab.analysis import PointSummary
 from xdplab.analysis.export import row_of
 from xdplab.methods import Figure
-from xdplab.model import Pipeline, Point, RunRecord
+from xdplab.model import Point, RunRecord
 from xdplab.model.pipeline import SIZED
 from xdplab.report.chart import Axis, Chart, Series
 
@@ -52,7 +53,7 @@ def _without_flows(point: Point) -> str:
 def _without_rules(point: Point) -> str:
     masks = f" in {point.pipeline.masks} masks" if point.pipeline.masks > 1 else ""
     flows = f"{_flows(point):,} flow{'s' if _flows(point) > 1 else ''}"
-    return ", ".join([f"pipeline {Pipeline(kind=point.pipeline.kind).kind}{masks}", flows, *_others(point)])
+    return ", ".join([f"pipeline {point.pipeline.kind}{masks}", flows, *_others(point)])
 
 
 def _others(point: Point) -> Iterator[str]:
@@ -68,7 +69,8 @@ def _chart(figure: Figure, title: str, number: str, places: Sequence[_Place]) ->
     """None where no forwarder has the figure at two numbers."""
     series, bounds, doubtful = [], [], []
     for name in dict.fromkeys(summary.forwarder for _, summary in places):
-        own = sorted(((size, row_of(each, figure)) for size, each in places if each.forwarder == name), key=_size)
+        rows = [(size, row_of(each, figure)) for size, each in places if each.forwarder == name]
+        own = sorted(rows, key=itemgetter(0))
         known = [(size, row) for size, row in own if row["value"] is not None]
         if len({size for size, _ in known}) < 2:
             continue
@@ -84,7 +86,3 @@ def _chart(figure: Figure, title: str, number: str, places: Sequence[_Place]) ->
     return Chart(
         title, Axis(f"number of {number}", "", log=True), Axis(figure.name, figure.unit, log=True), series, note
     )
-
-
-def _size(place: tuple[int, dict[str, Any]]) -> int:
-    return place[0]

@@ -57,6 +57,18 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results"
 
 
+#: Tests of what matplotlib draws. In all others a chart is an empty picture: one takes a quarter of a second.
+DRAWN = ("test_report.py", "test_report_browser.py")
+
+
+@pytest.fixture(autouse=True)
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of this process; of what tests start: `lab.command.environment`."""
+    if request.path.name not in DRAWN:
+        for name in ("still", "repetition_plot"):
+            monkeypatch.setattr(f"xdplab.report.plots.{name}", lambda _: "<svg></svg>")
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """One that any user may enter; pytest's own is closed again by each pytest that starts meanwhile."""

@@ -17,7 +17,7 @@ from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders.kernel import XdpForwarder
 from xdplab.runner import session
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
 
 _WAIT_S, _START_S = 0.25, 0.15
 
@@ -25,7 +25,7 @@ _WAIT_S, _START_S = 0.25, 0.15
 def resets(results: Path) -> list[dict[str, Any]]:
     """The figures of two restarts of `xdp` under load."""
     study = studies.study(
-        testbed="embedded", tester="xdpgen", forwarders="xdp", method={"name": "reset"}, repetitions=2,
+        testbed="embedded", tester="quick", forwarders="xdp", method={"name": "reset"}, repetitions=2,
         disturbance={"max_repeats": 0},
     )  # fmt: skip
     with ConsoleListener() as listener:

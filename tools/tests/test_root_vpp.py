@@ -59,7 +59,7 @@ def shared_memory() -> set[str]:
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each point from one run of all, with the tester as it is shipped."""
     before = shared_memory()
-    done = shared_lab.run(forwarders=[*MODES, *DPDK, *UNSUPPORTED], tester="xdpgen")
+    done = shared_lab.run(forwarders=[*MODES, *DPDK, *UNSUPPORTED])
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
     assert shared_memory() == before
@@ -142,7 +142,7 @@ def test_vpp_sends_frames_back_by_the_port_they_came_from(lab: Lab) -> None:
 @with_vpp
 def test_every_pipeline_is_done_to_the_byte(lab: Lab) -> None:
     work = ["bridge", "vlan", "vxlan", "meter", "mirror", "group", "route:50", "acl:50x8", "conntrack", "nat"]
-    done = lab.run(forwarders=["vpp-afxdp"], pipeline=work, tester="xdpgen", traffic={"probe_pps": 1000})
+    done = lab.run(forwarders=["vpp-afxdp"], pipeline=work, traffic={"probe_pps": 1000})
     assert done.complaints == [], done.err
     rows = {row["pipeline"]: row for row in lab.rows()}
     assert list(rows) == work

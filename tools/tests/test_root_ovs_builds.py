@@ -88,7 +88,7 @@ def test_ovs_dpdk_takes_the_patched_build_too(rows: dict[str, dict[str, Any]]) -
 def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     patched()
     method = {"name": "breakdown", "rates_pps": [5000, 50_000], "pairs": 1, "duration_s": 0.2}
-    done = lab.run(forwarders=["ovs-afxdp:build=patched", "ovs-afxdp"], method=method)
+    done = lab.run(forwarders=["ovs-afxdp:build=patched", "ovs-afxdp"], method=method, tester="xdpgen")
     assert done.complaints == [], done.err
     ours, stock = lab.rows()
     assert (stock["status"], stock["repetitions"]) == ("unsupported", 0)

@@ -48,7 +48,7 @@ def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab
     ]
     titles = [f"{kind}:build={build}" for build in builds for kind in ("ovs-afxdp", "ovs-afpacket")]
     method = {"name": "latency", "duration_s": 0.2, "warmup_s": 0}
-    lab.run(forwarders=titles, pipeline="conntrack", method=method, traffic={"flows": 50})
+    lab.run(forwarders=titles, pipeline="conntrack", method=method, traffic={"flows": 50, "probe_pps": 5000})
     found = {each.point_id: each for each in lab.trials() if each.result}
     rows = lab.rows()
     assert [(row["forwarder"], row["status"], row["reason"]) for row in rows] == [(title, "ok", "") for title in titles]

@@ -4,6 +4,7 @@
 """Changes OpenFlow pipelines, ports, queues and PMD threads under traffic, all ports sharing one UMEM without copies.
 
     ovs/tests/pipeline_storm.py --build "$(ovs/build --asan | tail -1)" --changes 1000 --seed 1
+    ovs/tests/pipeline_storm.py --build DIR --offload                  # of a build with flows in XDP: with hw-offload
     ovs/tests/pipeline_storm.py --build DIR --plant twice              # must find the fault that it plants itself
 
 Three AF_XDP ports and a VXLAN tunnel, whose outer frames take a fourth one by another bridge: four ports, by each of
@@ -17,7 +18,8 @@ flushed, or all flows of the datapath (`revalidator/purge`).
 No frame may ever come damaged, or twice by one port; once Open vSwitch has revalidated, none by a port that its flow
 does not name, by more ports than it names, or in another shape. Every `--check` changes all ports are there again, each
 flow must forward, and with the traffic stopped every frame of the UMEM must be accounted for. At the end frames must go
-from port to port without a copy. Exit code: 0 passed, 1 failed, 2 it could not run.
+from port to port without a copy, and with `--offload` meet offloaded flows. Exit code: 0 passed, 1 failed, 2 it could
+not run.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from pathlib import Path
 
 from diff_packets import checksum
 from frames import Wire, ports
-from lab import QUEUES, StormError, Switch, carried_out, run, wait_for
+from lab import QUEUES, StormError, Switch, add_changes, at_least, carried_out, run, wait_for
 from option_storm import lost_frames, statistics
 from storm_pipelines import FLOWS, KINDS, PORTS, Pipelines
 from storm_traffic import Judge, Traffic, headers
@@ -50,7 +52,7 @@ VNI = 7
 SHARED = ["shared-umem=storm", "tx-copy=auto", "umem-frames=32768"]
 SHARED += [f"xsk-{ring}-ring=512" for ring in ("rx", "tx", "fill", "comp")]
 WAYS = {"flow": 50, "flows": 6, "group": 10, "meter": 2, "port": 10, "queue": 12, "pmd": 4, "flush": 3, "purge": 3}
-PLANTS = ("stale", "twice", "shape", "damage")
+PLANTS = ("stale", "twice", "shape", "damage", "tunnel")
 ANSWER_S = 30.0  # nobody waits longer, however loaded the machine is
 
 
@@ -111,7 +113,7 @@ class PipelineStorm:
         bridge = "br1" if port == UNDERLAY else "br0"
         options = SHARED
         if port == TUNNEL:
-            options = [f"remote_ip={THERE}", f"key={VNI}"]
+            options = [f"remote_ip={THERE}", f"key={VNI + (self.asked.plant == 'tunnel')}"]
         number = LINKS.index(UNDERLAY if port == TUNNEL else port) + 1
         kind = "vxlan" if port == TUNNEL else "afxdp"
         self.switch.vsctl(
@@ -270,9 +272,12 @@ class PipelineStorm:
             )
         self.traffic.stop()
         self.take(self.since_ns)
+        if self.asked.offload and not self.switch.offloaded():
+            raise StormError(f"nothing was offloaded; {self.last()}")
         tunnel = f"{self.judge.judged[LINKS.index(UNDERLAY)]} from the tunnel"
         frames = f"{self.traffic.sent} frames sent, {self.judge.judged.total()} judged, {tunnel}"
-        return f"{dict(self.ways)}, {frames} {dict(self.judged)}, {copies}"
+        offloaded = f", {self.switch.offloaded()} of the last frames in XDP" if self.asked.offload else ""
+        return f"{dict(self.ways)}, {frames} {dict(self.judged)}, {copies}{offloaded}"
 
 
 @contextmanager
@@ -298,6 +303,7 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
     with ExitStack() as stack:
         namespace, wires = stack.enter_context(ports(f"pipeline{os.getpid()}", len(LINKS), QUEUES))
         settings = [f"other_config:{key}" for key in ("max-revalidator=100", "pmd-cpu-mask=3", "vlan-limit=2")]
+        settings += [f"other_config:hw-offload={str(asked.offload).lower()}"]
         switch = Switch(asked.build.resolve(), folder, namespace, ports=(), settings=settings)
         stack.callback(switch.stop)
         switch.start()
@@ -319,13 +325,10 @@ def main(argv: list[str]) -> int:
     """Does what the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
-    parser.add_argument("--changes", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", type=int, default=20, help="changes between two looks at flows and frames")
-    parser.add_argument("--pause", type=float, default=0.2, metavar="S", help="longest pause after a change")
-    parser.add_argument("--pps", type=float, default=4000, help="frames sent in a second")
+    parser.add_argument("--offload", action="store_true", help="with flows in XDP, of which some must have frames")
+    add_changes(parser, "flows and frames")
+    parser.add_argument("--pps", type=at_least(1.0), default=4000.0, help="frames sent in a second")
     parser.add_argument("--plant", choices=PLANTS, help="must be found: flows not told, or wrong")
-    parser.add_argument("--verbose", action="store_true")
     return carried_out("pipeline_storm", storm, parser.parse_args(argv), "none damaged, twice or astray, none lost")
 
 

@@ -61,24 +61,23 @@ def add_changes(parser: argparse.ArgumentParser, looks_at: str, pause_s: float =
 
 
 def ready(name: str, builds: Sequence[Path], *needed: Path | str) -> bool:
-    """Whether a program can run: as root, with these results of ovs/build, files and commands; if not, says why.
+    """Whether a program can run: as root, with results of ovs/build, programs of bpf and commands; else says why not.
 
     SIGTERM then ends it with the clean-up of its contexts.
     """
-    wants = ["to run as root"] if os.geteuid() != 0 else []
-    wants += [
-        f"a result of ovs/build: no ovs-vswitchd in {build}" for build in builds if not has(build / "ovs-vswitchd")
-    ]
-    wants += [f"{each}, which is not there" for each in ("ip", "ethtool", *needed) if not has(each)]
+    wants = ["root"] if os.geteuid() != 0 else []
+    wants += [f"a result of ovs/build: {build} has no ovs-vswitchd" for build in builds if not has_daemon(build)]
+    missing = [each for each in ("ip", "ethtool", *needed) if shutil.which(each) is None]
+    wants += [f"{each}{' of make -C bpf' if isinstance(each, Path) else ''}, which is not there" for each in missing]
     for want in wants:
         sys.stderr.write(f"{name}: needs {want}\n")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     return not wants
 
 
-def has(needed: Path | str) -> bool:
-    """Whether a file, or a command of the search path, is there."""
-    return needed.exists() if isinstance(needed, Path) else shutil.which(needed) is not None
+def has_daemon(build: Path) -> bool:
+    """Whether a folder has a daemon to run."""
+    return (build / "ovs-vswitchd").exists()
 
 
 def measured(name: str, measure: Callable[[], None]) -> int:
@@ -91,12 +90,12 @@ def measured(name: str, measure: Callable[[], None]) -> int:
     return 0
 
 
-def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean: str) -> int:
+def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean: str, *needed: str) -> int:
     """Runs a storm (what was asked for, its folder -> what it saw), and says what it found; its exit code.
 
-    `asked` has build, changes and seed; `clean`: what is said where nothing was wrong.
+    `asked` has build, changes and seed; `clean`: what is said where nothing was wrong; `needed`: commands.
     """
-    if not ready(name, (asked.build,)):
+    if not ready(name, (asked.build,), *needed):
         return 2
     folder = Path(tempfile.mkdtemp(prefix=f"ovs-{name.removesuffix('_storm')}-"))
     failures, seen, started = [], "", time.monotonic()
@@ -117,7 +116,7 @@ def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean:
     return 0
 
 
-def run(*argv: str, check: bool = True, timeout_s: float = 30.0, stdin: str | None = None) -> str:
+def run(*argv: str, check: bool = True, timeout_s: float = 120.0, stdin: str | None = None) -> str:
     """Runs a command and returns its output."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False, input=stdin)
     if check and done.returncode:
@@ -195,7 +194,7 @@ class Switch:
     def vsctl(self, *argv: str, check: bool = True) -> str:
         """Runs ovs-vsctl, which waits until the daemon has done what it says."""
         return run(
-            str(self.build / "ovs-vsctl"), f"--db=unix:{self.folder}/db.sock", "--timeout=25", *argv, check=check
+            str(self.build / "ovs-vsctl"), f"--db=unix:{self.folder}/db.sock", "--timeout=110", *argv, check=check
         )
 
     def appctl(self, *argv: str, check: bool = True) -> str:

@@ -242,7 +242,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
     add_changes(parser, "ports and frames", pause_s=0.1)
     found = "no crash, no leak, no port and no frame lost"
-    return carried_out("option_storm", storm, parser.parse_args(argv), found)
+    return carried_out("option_storm", storm, parser.parse_args(argv), found, "ping")
 
 
 if __name__ == "__main__":

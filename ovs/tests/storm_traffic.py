@@ -147,7 +147,7 @@ class Traffic:
 
     def _fail(self) -> None:
         if self._ended_by is not None:
-            raise StormError(f"traffic ended: {self._ended_by!r}") from self._ended_by
+            raise StormError(f"no more traffic: {self._ended_by}") from self._ended_by
 
     def take(self) -> list[Arrival]:
         """What came since the last call; raises StormError when reading or sending has failed."""

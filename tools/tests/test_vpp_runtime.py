@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.forwarders.vpp_runtime import NodeCounts, nodes_told
+from xdplab.forwarders.vpp_runtime import Node, NodeCounts, nodes_told
 
 #: As VPP 26.10 prints it (format_vlib_node_stats of vlib/node_cli.c).
 HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206.72
@@ -16,7 +16,7 @@ HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206
 
 def line(name: str, state: str, calls: int, vectors: int, clocks: float, suspends: int = 0) -> str:
     each = vectors / calls if calls else 0
-    return f"{name:<30}{state:^12}{calls:>16}{vectors:>16}{suspends:>16}{clocks:>16.2e}{each:>16.2f}\n"
+    return f"{name:<30.30}{state[:12]:^12}{calls:>16}{vectors:>16}{suspends:>16}{clocks:>16.2e}{each:>16.2f}\n"
 
 
 MAIN = "Thread 0 vpp_main (lcore 0)\n" + HEAD + line("api-rx-from-ring", "any wait", 0, 0, 5.31e5, 4)
@@ -55,15 +55,22 @@ def read(*windows: str) -> list[dict[str, Any]]:
 
 
 def test_nodes_of_each_thread_are_read_and_processes_are_none() -> None:
-    told = nodes_told(worker(2000, 1000, 300, 100))
-    assert {thread: list(nodes) for thread, nodes in told.items()} == {
+    assert nodes_told(worker(2000, 1000, 300, 100)) == {
         "vpp_main": [],
-        "vpp_wk_0": ["af_xdp-input", "unix-epoll-input", "l2-input-classify-and-more-of-it", "bri0-tx"],
+        "vpp_wk_0": [
+            Node("af_xdp-input", True, 2000, 1000, 300_000),
+            Node("unix-epoll-input", True, 100, 0, 300_000),  # of calls, where there was no frame
+            Node("l2-input-classify-and-more-of-", False, 100, 1000, 40_000),
+            Node("bri0-tx", False, 100, 1000, 500_000),
+        ],
     }
-    fetching = told["vpp_wk_0"]["af_xdp-input"]
-    assert (fetching.fetches, fetching.calls, fetching.vectors, fetching.clocks) == (True, 2000, 1000, 300_000)
-    assert told["vpp_wk_0"]["unix-epoll-input"].clocks == 300_000  # of calls, where there was no frame
-    assert not told["vpp_wk_0"]["bri0-tx"].fetches
+
+
+def test_a_sleeping_node_with_a_long_name_is_no_other() -> None:
+    text = line("acl-plugin-fa-worker-cleaner-process", "interrupt wait", 4, 0, 1000)
+    text += line("acl-plugin-in-ip4-fa-first-part", "active", 1, 5, 10) * 2
+    (nodes,) = read(HEAD + text)
+    assert {name: node["vectors"] for name, node in nodes["vpp_main"].items()} == {"acl-plugin-in-ip4-fa-first-par": 10}
 
 
 def test_a_vpp_without_workers_prints_no_thread_and_a_sleeping_node_waits_for_interrupts() -> None:

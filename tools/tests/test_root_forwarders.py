@@ -81,6 +81,9 @@ def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], sh
     assert bool(trial.threads) == (title not in IN_KERNEL)
     assert {cpu for thread in trial.threads for cpu in thread.allowed} <= {1}
     assert all(thread.ran_ns > 0 for thread in trial.threads)
+    assert all(None not in (thread.user_ns, thread.system_ns) for thread in trial.threads)
+    if sum(thread.ran_ns for thread in trial.threads) > 0.1e9:  # of which /proc has 10 ms and more
+        assert 0 <= rows[title]["met"]["kernel_share"] <= 1
     assert trial.counters or title.startswith("testpmd")
     assert set(trial.knobs["mtu"].values()) == {1400}
 

@@ -43,6 +43,7 @@ struct stream {
 	long long src_step;
 	long long dst_step;
 	long long flows;
+	long long first_flow;
 	int flow_choice; /* enum choice_kind */
 	double zipf_exponent;
 	long long flow_seed;
@@ -80,6 +81,12 @@ static inline __u32 streams_columns(const struct stream *streams, int count)
 	while (count--)
 		sum += stream_columns(&streams[count]);
 	return sum;
+}
+
+/* Flows of which a receiver remembers something: of new ones nothing. */
+static inline __u32 stream_known_flows(const struct stream *s)
+{
+	return s->flow_choice == CHOICE_NEW ? 1 : s->flows;
 }
 
 /* How one of the streams chooses among its flows. */

@@ -79,7 +79,7 @@ static int check_stream(struct config *cfg, int index)
 	if (cfg->ports[s->rx_port].rx == RX_NONE)
 		return bad_value(where, "rx_port",
 				 "this port has rx \"none\": use xdp or tc");
-	if (cfg->flow_figures && s->flows > MAX_FLOW_FIGURES)
+	if (cfg->flow_figures && stream_known_flows(s) > MAX_FLOW_FIGURES)
 		return bad_value(where, "flows",
 				 "10000 at the most with flow_figures");
 	port = &cfg->ports[s->tx_port];

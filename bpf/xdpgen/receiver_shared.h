@@ -25,6 +25,7 @@ struct rx_stream {
 	__u8 histogram;	  /* RX_NO_LATENCY: load stream */
 	__u8 tag_bytes;	  /* 4 with a VLAN tag */
 	__u8 added_bytes; /* by the switch, in front of the frame */
+	__u8 unordered;	  /* no two frames are of one flow */
 	__u32 first_flow; /* of its own, in the map of flows */
 	struct choice choice;
 };

@@ -14,7 +14,7 @@ from xdplab.model import InputError, Model, PointFailed, TrafficSpec, TrialResul
 from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
-from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
+from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
@@ -43,6 +43,7 @@ class Xdpgen(Tester):
         #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
         self.sender = sender
         self._session: _Session | None = None
+        self._new_flows = NewFlows()
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
@@ -66,7 +67,9 @@ class Xdpgen(Tester):
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """A line to the process and one from it: it serves all trials until `rest`. See `bpf/README.md`."""
-        asked = {**_configuration(context, trial), "sender": self.sender, **self.options.model_dump(mode="json")}
+        streams = self._new_flows.objects(trial, context.ports)
+        given = {"streams": streams, "sender": self.sender, **self.options.model_dump(mode="json")}
+        asked = {**_configuration(context, trial), **given}
         if self._session is not None and self._session.place != (context.host, context.workdir):
             self.rest()
         if self._session is None:
@@ -174,7 +177,7 @@ def _reflector(context: TesterContext) -> Running:
 
 
 def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
-    """The configuration object of xdpgen: ports first, then the streams that refer to them by index."""
+    """The configuration object of xdpgen without its streams, which refer to ports by index."""
     ports = context.ports
     path_ports = [ports.first] if ports.last is ports.first else [ports.first, ports.last]
     described = [_port(port, context, reflect=False) for port in path_ports]
@@ -182,7 +185,6 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         described.append(_port(ports.mirror, context, reflect=True))
     return {
         "ports": described,
-        "streams": [stream_object(index, stream, ports) for index, stream in enumerate(trial.streams)],
         "warmup_s": trial.warmup_s,
         "duration_s": trial.duration_s,
         "drain_s": trial.drain_s,

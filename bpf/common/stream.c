@@ -25,6 +25,8 @@ static const struct field stream_fields[] = {
 	  .required = true },
 	{ AT(stream, kind), .type = FIELD_ENUM, .names = kind_names },
 	{ AT(stream, tx_port), .type = FIELD_INT, .max = 31, .required = true },
+	{ AT(stream, tx_cpu), .type = FIELD_INT, .max = GEN_CPUS - 1,
+	  .nullable = true },
 	{ AT(stream, rx_port), .type = FIELD_INT, .max = 31, .required = true },
 	{ AT(stream, pps), .type = FIELD_NUMBER, .min = 0.001, .max = 1e8,
 	  .required = true, .nullable = true },
@@ -83,6 +85,7 @@ int streams_read(const json_t *array, struct stream *streams)
 	for (i = 0; i < json_array_size(array); i++) {
 		snprintf(where, sizeof(where), "streams[%zu]", i);
 		streams[i] = (struct stream){
+			.tx_cpu = NO_CPU,
 			.burst = 1,
 			.ip = 4,
 			.udp_src = 10000,

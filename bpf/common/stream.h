@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include "gen.h"
 
+#define NO_CPU (-1)
+
 enum stream_kind { STREAM_LATENCY, STREAM_LOAD };
 enum stream_departures { DEPARTURES_PACED, DEPARTURES_POISSON };
 
@@ -15,6 +17,7 @@ struct stream {
 	long long id;
 	int kind;
 	long long tx_port;
+	long long tx_cpu; /* NO_CPU: that of its port */
 	long long rx_port;
 	double pps; /* 0 = as fast as possible */
 	int departures;

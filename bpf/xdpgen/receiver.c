@@ -35,6 +35,8 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 					stream_choice(cfg->streams, i);
 		entry->first_flow = r->wanted.flows;
 		r->wanted.flows += stream_known_flows(s);
+		r->wanted.flows =
+			(r->wanted.flows + RX_APART - 1) / RX_APART * RX_APART;
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
 			entry->histogram = r->wanted.histograms++;

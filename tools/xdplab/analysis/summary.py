@@ -224,7 +224,8 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
     moved = isinstance(pinned, dict) and "1" in pinned.values()
     napi = "thread" if moved else "with tx"
     forwarder = "/".join(map(str, threads)) or "in NAPI"
-    return f"tx {layout.tester_tx} · napi {napi} · forwarder {forwarder} · rx {'/'.join(map(str, receivers)) or '-'}"
+    tx, rx = ("/".join(map(str, cpus)) or "-" for cpus in (layout.tx_cpus, receivers))
+    return f"tx {tx} · napi {napi} · forwarder {forwarder} · rx {rx}"
 
 
 def _tester_limited(trial: TrialRecord) -> bool:

@@ -94,7 +94,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
-        _check_departures(point, method)
+        _check_departures(point, method, tester.senders(testbed))
         _check_pipeline(point, tester)
         _check_new_flows(point, method, tester)
     if len(points) * study.repetitions > MAX_REPETITIONS:
@@ -182,9 +182,12 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
         )
 
 
-def _check_departures(point: Point, method: Method[Any]) -> None:
-    """A load is sent whose departures these are."""
+def _check_departures(point: Point, method: Method[Any], senders: int) -> None:
+    """A load is sent whose departures these are, in equal parts by so many CPUs."""
     traffic = point.traffic
+    burst = traffic.departures.partition(":")[2]
+    if burst and int(burst) % senders:
+        raise InputError(f"traffic.departures: {traffic.departures}: {senders} senders take a multiple of {senders}")
     if traffic.departures != "paced" and not method.sends_load(traffic):
         raise InputError(
             f"traffic.departures: {traffic.departures}: it is of the load, and none is sent here; give load_pps, "
@@ -245,12 +248,13 @@ def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
                 f"{largest} bytes (FCS counted) at an MTU of {testbed.mtu}"
                 f"{f', of which VXLAN takes {outer}' if outer else ''}"
             )
-    each = len(traffic.sizes) * traffic.address_pairs + 1 + (traffic.new_flows_pps is not None)
+    load = len(traffic.sizes) * traffic.address_pairs * tester.senders(testbed)
+    each = load + 1 + (traffic.new_flows_pps is not None)
     streams = each * len(traffic.directions)
     if streams > MAX_STREAMS:
         raise InputError(
-            f"traffic: {streams} streams (sizes x address pairs, probes, new flows; x directions), {MAX_STREAMS} are "
-            "possible"
+            f"traffic: {streams} streams (sizes x address pairs x senders, probes, new flows; x directions), "
+            f"{MAX_STREAMS} are possible"
         )
     if traffic.bidirectional and point.path != "through":
         raise InputError(f"traffic.bidirectional: not on path {point.path}: its frames come back by themselves")

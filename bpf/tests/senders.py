@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """How the top rate grows with the CPUs that send: rounds of one and of all, in turns, into a receiver that drops.
 
-As root, with the programs built: python bpf/tests/senders.py [--cpus 0,1] [--rounds 9]. Each CPU has
-a receive queue of its own at the other end of the veth link. A rate is frames per second; beside it per second that
-the senders had their CPUs, which a busy machine takes away.
+As root, with the programs built: python bpf/tests/senders.py [--cpus 0,1] [--rounds 9]. Each CPU has a receive queue of
+its own at the other end of the veth link. A rate is frames per second; beside it per second that the senders ran, from
+5 ms before the trial to their end: on a busy machine, which takes CPUs away, or run it behind `chrt -f 1` there.
 """
 
 import argparse

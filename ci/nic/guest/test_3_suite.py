@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole run of the suite on four igb ports: A sends, B forwards, C receives, and all of it is zero-copy."""
+"""Runs of the suite on four igb ports: A sends, B forwards, C receives; zero-copy, and by Open vSwitch in XDP."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nic.guest.cards import CPUS, HOST, Pair, changes, state
+from xdplab.analysis.offload import offloaded
 from xdplab.forwarders.base import mode_name
+from xdplab.forwarders.ovs_builds import OFFLOADING, find_build, missing
 from xdplab.hosts import Host
-from xdplab.model import StudySpec, TestbedSpec, validated
+from xdplab.model import StudySpec, TestbedSpec, TrialRecord, validated
 from xdplab.results import RunFolder
 from xdplab.runner import Listener, StudyRun, make_plan
 from xdplab.testbed import EmbeddedTestbed, Port, TesterPorts
@@ -21,7 +23,6 @@ _STUDY: dict[str, Any] = {
     "name": "nic-lane",
     "path": "through",
     "tester": "xsk",
-    "forwarders": ["xsk:bind=zero-copy"],
     "knobs": {"rx_ring": 512, "coalesce_rx_usecs": 10},
     "traffic": {"probe_pps": 500, "frame_bytes": 64},
     # each trial binds sockets of its own, and igb's link is down 0.2 to 0.4 s after that
@@ -51,26 +52,53 @@ class CardTestbed(EmbeddedTestbed):
         return None
 
 
-@pytest.mark.timeout(100)
-def test_a_study_runs_on_zero_copy_and_puts_the_cards_back(
-    cards: dict[str, Pair], tmp_path: Path, fact: Callable[[Pair, str, str], None]
-) -> None:
+@pytest.fixture
+def measured(cards: dict[str, Pair], tmp_path: Path) -> Iterator[Callable[[str], TrialRecord]]:
+    """`measured(forwarder)`: the one trial of a study, which lost nothing; afterwards all cards are as they were."""
     near, far = cards["igb"], cards["igb-far"]
     before = state((*near.ports, *far.ports))
-    study = validated(StudySpec, _STUDY, "study")
-    testbed, tester = CardTestbed(near, far), make_tester("xsk")
-    folder = RunFolder(tmp_path)
-    plan = make_plan(study, testbed.spec, tester)
-    outcome = StudyRun("nic-lane", study, plan, testbed, (tester,), folder, Listener()).execute()
 
-    assert outcome.error is None, outcome.error
-    assert [(trial.status, trial.reason) for trial in folder.trials() if trial.purpose == "end"] == [("ok", "")]
-    (trial,) = [trial for trial in folder.trials() if trial.purpose == "measure"]
-    assert trial.result is not None
-    (stream,) = trial.result.streams
-    assert (stream.lost, stream.duplicated) == (0, 0)
-    assert stream.received == stream.sent > 200
-    assert mode_name(trial.mode) == "native zero-copy"
-    assert set(trial.knobs["rx_ring"].values()) == {"512"}
+    def run(forwarder: str) -> TrialRecord:
+        study = validated(StudySpec, {**_STUDY, "forwarders": [forwarder]}, "study")
+        testbed, tester = CardTestbed(near, far), make_tester("xsk")
+        folder = RunFolder(tmp_path)
+        plan = make_plan(study, testbed.spec, tester)
+        outcome = StudyRun("nic-lane", study, plan, testbed, (tester,), folder, Listener()).execute()
+        assert outcome.error is None, outcome.error
+        assert [(trial.status, trial.reason) for trial in folder.trials() if trial.purpose == "end"] == [("ok", "")]
+        (trial,) = [trial for trial in folder.trials() if trial.purpose == "measure"]
+        assert trial.result is not None
+        (stream,) = trial.result.streams
+        assert (stream.lost, stream.duplicated) == (0, 0)
+        assert stream.received == stream.sent > 200
+        assert set(trial.knobs["rx_ring"].values()) == {"512"}
+        return trial
+
+    yield run
     assert changes(before, state((*near.ports, *far.ports))) == {}
-    fact(near, "a study of the suite", "zero-copy throughout, no loss, settings put back")
+
+
+@pytest.mark.timeout(100)
+def test_a_study_runs_on_zero_copy_and_puts_the_cards_back(
+    measured: Callable[[str], TrialRecord], cards: dict[str, Pair], fact: Callable[[Pair, str, str], None]
+) -> None:
+    trial = measured("xsk:bind=zero-copy")
+    assert mode_name(trial.mode) == "native zero-copy"
+    fact(cards["igb"], "a study of the suite", "zero-copy throughout, no loss, settings put back")
+
+
+_WITHOUT = missing(HOST, find_build(OFFLOADING, ""), "")
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.skipif(_WITHOUT is not None, reason=_WITHOUT or "")
+def test_flows_of_open_vswitch_are_forwarded_in_xdp_from_card_to_card(
+    measured: Callable[[str], TrialRecord], cards: dict[str, Pair], fact: Callable[[Pair, str, str], None]
+) -> None:
+    """In the mode that the driver gives: the program's frames come from a zero-copy socket's pool."""
+    trial = measured("ovs-afxdp:flow_offload=true,umem_frames=4096")
+    found = offloaded([trial])
+    assert found is not None
+    assert trial.result is not None
+    assert found.met >= trial.result.streams[0].sent
+    fact(cards["igb"], "Open vSwitch's flows in XDP", f"{mode_name(trial.mode)}, no loss, all frames met one")

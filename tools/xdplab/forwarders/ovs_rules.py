@@ -12,16 +12,20 @@ from xdplab.forwarders.ovs_options import OvsOptions
 _GROUP_BITS, _FIRST = 0x3FF, 10_000 & 0x3FF
 _GROUPS = 64
 #: What the rule of a group reads, for each bit of its number; no two groups read the same.
-_READS = (
+READS = (
     "NXM_OF_ETH_SRC[0..31]->NXM_NX_REG1[]",
     "NXM_OF_ETH_DST[0..31]->NXM_NX_REG1[]",
-    "NXM_OF_IP_SRC[]->NXM_NX_REG1[]",
-    "NXM_OF_IP_DST[]->NXM_NX_REG1[]",
+    "NXM_OF_ETH_SRC[32..47]->NXM_NX_REG1[0..15]",
+    "NXM_OF_ETH_DST[32..47]->NXM_NX_REG1[0..15]",
     "NXM_OF_UDP_DST[]->NXM_NX_REG1[0..15]",
     "NXM_NX_IP_TTL[]->NXM_NX_REG1[0..7]",
 )
-#: Each flow a megaflow of its own; the addresses tell those of one port apart.
-_FLOW = "move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15]"
+#: What tells a tester's flows apart, so that each is a megaflow of its own.
+_FLOW = (
+    "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]",
+    "move:NXM_OF_IP_DST[]->NXM_NX_REG0[]",
+    "move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15]",
+)
 _WHOLE_FRAME = 65535
 
 
@@ -34,10 +38,10 @@ def rules(here: str, there: str, options: OvsOptions) -> list[str]:
     found = []
     for number in range(_GROUPS if options.rules == "flows" else options.rule_masks):
         mask = number % options.rule_masks
-        reads = [f"move:{field}" for bit, field in enumerate(_READS) if mask >> bit & 1]
+        reads = [f"move:{field}" for bit, field in enumerate(READS) if mask >> bit & 1]
         bits = _GROUPS - 1 if options.rules == "flows" else _GROUP_BITS
         match = f"priority=10,in_port={here},udp,tp_src={(_FIRST + number) & bits:#x}/{bits:#x}"
-        found.append(f"{match},actions={','.join([*reads, _FLOW, output])}")
+        found.append(f"{match},actions={','.join([*reads, *_FLOW, output])}")
     if options.rules == "flows":
         return [*found, f"priority=0,in_port={here},actions={output}"]
     # to cut nothing off is an action that no offload knows, and costs no copy

@@ -125,3 +125,20 @@ def test_two_cpus_send_a_load_into_two_queues(tmp_path: Path) -> None:
     assert sum(told.streams[0].flow_figures.sent) == sent[0]
     assert set(told.rx_cpus) == {first, second}
     assert (sum(told.rx_cpus.values()), told.senders) == (sum(sent), 2)
+
+
+def test_new_flows_arrive_beside_the_traffic_of_a_firewall(lab: Lab) -> None:
+    traffic = {"probe_pps": 2000, "load_pps": 2000, "flows": 10, "new_flows_pps": 500}
+    done = lab.run(tester="xdpgen", forwarders=["linux-router"], pipeline="conntrack", traffic=traffic)
+    assert done.complaints == []
+    (row,) = lab.rows()
+    (told,) = (trial.result for trial in lab.trials() if trial.result)
+    probes, load, new = told.streams
+    assert [(each.kind, each.new_flows, each.offered_pps) for each in told.streams] == [
+        ("latency", False, 2000), ("load", False, 1500), ("latency", True, 500)
+    ]  # fmt: skip
+    assert [each.received for each in told.streams] == [each.sent for each in told.streams]
+    assert row["new_flows"]["sent"] == row["new_flows"]["received"] == new.sent > 0
+    assert (row["samples"], row["out_of_order"]) == (probes.received, 0)
+    assert load.intended == 300
+    lab.assert_nothing_left()

@@ -234,14 +234,30 @@ def test_rules_in_openflow_are_what_the_specification_says() -> None:
 
 
 def test_how_many_rules_there_are_is_read_and_a_refusal_is_told() -> None:
-    stats = struct.pack(">HH", 0, 12) + struct.pack(">II", 0x80020604, 1234) + bytes(4)
-    reply = struct.pack(">BBHIHHI", 6, 19, 16 + len(stats), 2, 2, 0, 0) + stats
-    assert ovs_openflow.rule_count(reply + ovs_openflow.END) == 1234
+    def reply(kind: int, body: bytes) -> bytes:
+        return struct.pack(">BBHIHHI", 6, 19, 16 + len(body), 2, kind, 0, 0) + body
+
+    def rules(number: int, packets: int) -> bytes:
+        return reply(
+            2, struct.pack(">HHIQIQII", 0, 36, 0x80020A08, 99, 0x80020808, packets, 0x80020604, number) + bytes(4)
+        )
+
+    meter = struct.pack(">IH6xIQQII", 1, 40, 2, 77, 0, 0, 0)
+    both = rules(1234, 7) + rules(0, 0) + reply(9, meter + meter) + ovs_openflow.END
+    assert ovs_openflow.rule_counts(both) == ovs_openflow.RuleCounts([(1234, 7), (0, 0)], 154)
+    assert ovs_openflow.rules_there(lambda _: rules(5, 0) + ovs_openflow.END) == 5
     refused = struct.pack(">BBHIHH", 6, 1, 12, 2, 5, 1) + ovs_openflow.END
     with pytest.raises(XdplabError, match="the bridge refuses it: type 5, code 1"):
-        ovs_openflow.rule_count(refused)
-    with pytest.raises(XdplabError, match="cannot be understood"):
-        ovs_openflow.rule_count(ovs_openflow.END)
+        ovs_openflow.rule_counts(refused)
+    for told in (ovs_openflow.END, rules(5, 0)[:30] + ovs_openflow.END):
+        with pytest.raises(XdplabError, match="cannot be understood"):
+            ovs_openflow.rule_counts(told)
+
+
+def test_rules_are_asked_for_by_their_cookie_and_all_together() -> None:
+    _, mine, every, meters, _ = split(ovs_openflow.ask_rules(5, None))
+    assert [struct.unpack_from(">H", each, 8) for each in (mine, every, meters)] == [(2,), (2,), (9,)]
+    assert [struct.unpack_from(">QQ", each, 32) for each in (mine, every)] == [(5, 2**64 - 1), (0, 0)]
 
 
 def split(data: bytes) -> list[bytes]:

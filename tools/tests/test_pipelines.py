@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines as text, as plans, as tables; what the proof says of frames that come out wrong; the answer by work."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path as FilePath
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -20,7 +21,7 @@ from xdplab.forwarders import work
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.linux_router import LinuxRouter, RouterOptions, _rules
 from xdplab.forwarders.ovs_options import OvsOptions
-from xdplab.forwarders.ovs_pipelines import rule_hits, tables
+from xdplab.forwarders.ovs_pipelines import tables
 from xdplab.model import CpuLayout, InputError, Path, Pipeline, Point, PointFailed, StreamSpec, Unsupported
 from xdplab.model.pipeline import KINDS, PipelineText
 from xdplab.runner import make_plan
@@ -32,6 +33,7 @@ from xdplab.testers import make_tester
 from xdplab.testers.headers import headers_of
 
 POINT: dict[str, Any] = {"forwarder": "ovs-afxdp", "path": "through", "knobs": {}, "traffic": {}}
+Networks = tuple[IPv4Network, IPv4Network]
 TEXT: TypeAdapter[Pipeline] = TypeAdapter(PipelineText)
 
 
@@ -168,16 +170,6 @@ def test_a_kernel_without_flowtables_says_so_and_one_that_takes_none_too() -> No
     assert "not in force" in (router.ineffective() or "")
 
 
-def test_rules_are_counted_by_their_cookie() -> None:
-    dumped = (
-        " cookie=0x0, duration=2s, table=0, n_packets=7, n_bytes=0, ip\n"
-        " cookie=0x1, duration=2s, table=1, n_packets=1000, n_bytes=9, priority=5,ip actions=drop\n"
-        " cookie=0x1, duration=2s, table=1, n_packets=2, n_bytes=9, ip\n"
-        " cookie=0x2, duration=2s, table=1, n_packets=0, n_bytes=9, ip\n"
-    )
-    assert rule_hits(dumped) == {"forth": 1002, "back": 0}
-
-
 class Switch:
     """Both probes; what is sent on one side comes out as a table says."""
 
@@ -270,10 +262,11 @@ def test_of_a_tunnel_only_what_its_sender_may_choose_may_differ(changes: dict[st
 
 
 @pytest.mark.parametrize(
-    ("checksum", "why"), [(None, ""), (7, "a new connection sent on side 0: it came out on side 1")]
+    ("port", "checksum", "why"),
+    [(1024, None, ""), (65535, None, ""), (1024, 7, "a new connection sent on side 0: it came out on side 1")],
 )
-def test_a_translation_may_choose_the_port_but_no_checksum(
-    checksum: int | None, why: str, monkeypatch: pytest.MonkeyPatch
+def test_a_translation_may_choose_any_port_but_no_checksum(
+    port: int, checksum: int | None, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 0.05)
     proof = WorkProof(dut("nat"))
@@ -281,14 +274,14 @@ def test_a_translation_may_choose_the_port_but_no_checksum(
     rounds: Iterator[list[Frame]] = proof._rounds(seen)
     first = next(rounds)
     out = Ether(first[0].out[1][0])
-    out["UDP"].sport, out["UDP"].chksum = 1024, checksum
+    out["UDP"].sport, out["UDP"].chksum = port, checksum
     switch = Switch({first[0].data.hex(): [(1, bytes(out).hex())]})
     if why:
         with pytest.raises(PointFailed, match=why):
             exchange(switch.probes, first, proof._pipeline, proof._settled)
         return
     seen[:] = exchange(switch.probes, first, proof._pipeline, proof._settled)
-    assert Ether(next(rounds)[-1].data)["UDP"].dport == 1024
+    assert [Ether(frame.data)["UDP"].dport for frame in next(rounds)[1:]] == [port ^ 1, port]
 
 
 def test_a_group_that_takes_one_bucket_only_fails() -> None:
@@ -299,6 +292,118 @@ def test_a_group_that_takes_one_bucket_only_fails() -> None:
     seen[:] = [(1, frame.out[1][0]) for frame in frames]
     with pytest.raises(PointFailed, match="64 flows took the buckets 02:00:00:00:00:b1 only"):
         next(rounds)
+
+
+def _by_flow(frame: Frame, turn: int) -> int:
+    return int(Ether(frame.data)["UDP"].sport) % 2
+
+
+def _by_turns(frame: Frame, turn: int) -> int:
+    return turn % 2
+
+
+def _by_halves(frame: Frame, turn: int) -> int:
+    return turn // 64
+
+
+def _by_ttl(frame: Frame, turn: int) -> int:
+    return int(Ether(frame.data)["IP"].ttl) % 2
+
+
+@pytest.mark.parametrize("bucket", [_by_flow, _by_turns, _by_halves, _by_ttl])
+def test_frames_of_a_flow_take_one_bucket(bucket: Callable[[Frame, int], int]) -> None:
+    seen: list[tuple[int, bytes]] = []
+    rounds = WorkProof(dut("group"))._rounds(seen)
+    frames = next(rounds)
+    seen[:] = [(1, frame.out[1][bucket(frame, turn)]) for turn, frame in enumerate(frames)]
+    if bucket is _by_flow:
+        assert len(next(rounds)) == len(frames) == 128
+        return
+    with pytest.raises(PointFailed, match=r"^group: [1-9]\d? of 64 flows took both buckets, "):
+        next(rounds)
+
+
+class Router(Switch):
+    """Routes what one of its rules lets pass: pairs of networks for each side that frames come by."""
+
+    def __init__(self, asked: Dut, rules: tuple[list[Networks], list[Networks]]) -> None:
+        super().__init__({})
+        self.asked, self.rules = asked, rules
+
+    def forward(self, side: int, line: str) -> None:
+        packet, target = Ether(bytes.fromhex(line)), work.sides(self.asked)[1 - side]
+        src, dst = IPv4Address(packet["IP"].src), IPv4Address(packet["IP"].dst)
+        known = packet["IP"].ttl > 1 and packet["Ether"].dst == self.asked.ports[side].mac
+        passes = [1 for source, to in self.rules[side] if src in source and dst in to and packet["UDP"].dport == 20000]
+        if known and passes and (dst in target.network or dst in IPv4Network("10.0.0.0/8")):
+            del packet["IP"].chksum
+            self.out[1 - side].append(bytes(WorkProof(self.asked)._routed(packet, target)).hex())
+
+    def probe(self, side: int) -> Any:
+        made = super().probe(side)
+        made.process.send = lambda line: self.forward(side, line)
+        return made
+
+
+def _prove(asked: Dut, rules: tuple[list[Networks], list[Networks]]) -> None:
+    seen: list[tuple[int, bytes]] = []
+    probes = Router(asked, rules).probes
+    for frames in WorkProof(asked)._rounds(seen):
+        seen[:] = exchange(probes, frames, asked.pipeline)
+
+
+#: What a translation makes of the rules of one direction, and what the proof says of it.
+WRONG_LISTS: dict[str, tuple[Callable[[list[Networks]], list[Networks]], str]] = {
+    "two rules for all": (
+        lambda rules: [(IPv4Network("10.0.0.0/8"), rules[0][1]), (rules[-1][0], rules[-1][1])],
+        "came out on side 1, where it must not",
+    ),
+    "wider sources": (lambda rules: [(s.supernet(), to) for s, to in rules], "a frame beside rule"),
+    "a wider source of the first": (
+        lambda rules: [(rules[0][0].supernet(), rules[0][1]), *rules[1:]],
+        "a frame beside rule 1 of 100 came out",
+    ),
+    "a wider source of the traffic": (
+        lambda rules: [*rules[:-1], (rules[-1][0].supernet(), rules[-1][1])],
+        "a frame beside rule 100 of 100 came out",
+    ),
+    "a narrower source of the traffic": (
+        lambda rules: [*rules[:-1], (IPv4Network(f"{rules[-1][0][1]}/32"), rules[-1][1])],
+        "a frame by rule 100 of 100 sent on side 0: nothing",
+    ),
+    "a wider target of a mask": (
+        lambda rules: [*rules[:-2], (rules[-2][0], rules[-2][1].supernet()), rules[-1]],
+        "a frame beside rule 99 of 100 came out",
+    ),
+    "no rule of one mask": (lambda rules: [*rules[:-4], *rules[-3:]], "a frame by rule 97 of 100 sent on side 0"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_LISTS)
+def test_an_access_list_whose_rules_are_others_fails_the_proof(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 0.2)
+    asked = dut("acl:100x8")
+    here, there = work.sides(asked)
+    ways = ((here, there), (there, here))
+    forth, back = ([(each.source, each.target) for each in work.acl_rules(asked.pipeline, *way)] for way in ways)
+    _prove(asked, (forth, back))
+    change, why = WRONG_LISTS[wrong]
+    with pytest.raises(PointFailed, match=why):
+        _prove(asked, (change(forth), back))
+    with pytest.raises(PointFailed, match=r"^acl:100x8: "):
+        _prove(asked, (forth, change(back)))
+
+
+@pytest.mark.parametrize("text", ["acl:1", "acl:2", "acl:7x3", "acl:200x64"])
+def test_what_an_access_list_lets_pass_is_what_one_of_its_rules_does(text: str) -> None:
+    asked = dut(text)
+    here, there = work.sides(asked)
+    rules = work.acl_rules(asked.pipeline, here, there)
+    sources = {net[at] + by for net in (rule.source for rule in rules) for at in (0, -1) for by in (-1, 0, 1)}
+    targets = {net[at] + by for net in (rules[0].target, rules[-1].target) for at in (0, -1) for by in (-1, 0, 1)}
+    for src, dst in itertools.product(sources, targets):
+        known = any(src in rule.source and dst in rule.target for rule in rules)
+        assert work.lets_pass(asked.pipeline, here, there, src, dst) is known
 
 
 def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:

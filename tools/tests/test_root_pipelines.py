@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines for real: proven on every kind of forwarder, and proofs that fail when a rule is wrong."""
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path as FilePath
+from typing import Any
 
 import pytest
 from lab.rooted import Lab
+from pydantic import TypeAdapter
 
 from xdplab import testbed
 from xdplab.analysis.met import ENDS
-from xdplab.forwarders import make_forwarder
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.ovs import VSWITCHD, OvsForwarder
 from xdplab.forwarders.ovs_builds import find_build, missing
 from xdplab.forwarders.ovs_tunnel import TUNNEL
+from xdplab.forwarders.work import BUCKET_MACS
 from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
-from xdplab.runner.place import dut_of
-from xdplab.runner.work_proof import WorkProof
+from xdplab.model.pipeline import PipelineText
+from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.runner.work_proof import WorkProof, prove_work
 from xdplab.testbed import EmbeddedTestbed
+from xdplab.testers import TesterContext
+from xdplab.testers.xdpgen import Xdpgen
 
 pytestmark = pytest.mark.root
 
@@ -85,11 +92,24 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTestbed]
     state.undo()
 
 
+ACL = Pipeline(kind="acl", rules=100, masks=8)
+#: The group that leads to the last port, with one field more to hash.
+SPREAD = ",".join(
+    (
+        "group_id=2,type=select,selection_method=hash,fields(ip_src,ip_dst,udp_src,udp_dst,nw_ttl)",
+        *(f"bucket=actions=set_field:{mac}->eth_src,output:{{c}}" for mac in BUCKET_MACS),
+    )
+)
 #: Pipeline, what is done to its rules, and what the proof says of it.
 FAULTS = [
     (Pipeline(kind="route", rules=5), ("mod-flows", "ip,nw_dst=198.19.0.0/16", "output:{c}"), "must be on side 1 as"),
     (Pipeline(kind="route", rules=5), ("del-flows", "ip,nw_dst=10.0.0.16/28"), "by the first prefix sent on side 0"),
     (Pipeline(kind="acl", rules=5), ("add-flow", "table=0,priority=1,actions=goto_table:1"), "where it must not"),
+    (ACL, ("add-flow", "table=0,udp,nw_src=10.0.0.0/8,tp_dst=20000,actions=goto_table:1"), "a frame beside rule"),
+    (ACL, ("add-flow", "table=0,udp,in_port={a},nw_src=198.18.0.0/21,tp_dst=20000", "goto_table:1"), "beside rule 100"),
+    (ACL, ("del-flows", "table=0,udp,in_port={a},nw_src=10.0.12.0/30,nw_dst=198.19.0.0/17"), "by rule 97 of 100 sent"),
+    (ACL, ("add-flow", "table=0,priority=40000,udp,nw_src=198.18.2.0/23", "drop"), "by rule 100 of 100 sent on side 0"),
+    (Pipeline(kind="group"), ("mod-group", SPREAD), "flows took both buckets"),
     (Pipeline(kind="conntrack"), ("add-flow", "table=1,priority=1,actions=goto_table:2"), "a new connection from"),
     (Pipeline(kind="nat"), ("mod-flows", "table=1,ip,ct_state=+trk+new-inv", "ct(commit,table=2)"), "a new connection"),
     (Pipeline(kind="bridge"), ("mod-flows", "", "FLOOD,in_port"), "where it must not"),
@@ -101,6 +121,36 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@contextlib.contextmanager
+def started(bench: EmbeddedTestbed, title: str, pipeline: Pipeline) -> Iterator[tuple[Forwarder[Any], Dut, Point]]:
+    """A forwarder at work."""
+    spec = ForwarderSpec.model_validate(title)
+    point = Point(forwarder=spec, path=Path.THROUGH, knobs={}, traffic=TrafficSpec(), pipeline=pipeline)
+    dut = dut_of(bench, point, bench.layout)
+    dut.host.make_folder(dut.rundir)
+    forwarder = make_forwarder(spec)
+    try:
+        forwarder.start(dut)
+        yield forwarder, dut, point
+    finally:
+        forwarder.stop()
+        dut.host.remove_folder(dut.rundir)
+
+
+def spoil(forwarder: Forwarder[Any], dut: Dut, fault: tuple[str, ...]) -> None:
+    """A command of ovs-ofctl or ovs-vsctl with what it takes, or of nft; {a} and {c} are the ports."""
+    a, c = (port.ifname for port in dut.ports)
+    command, *rest = [word.format(a=a, c=c) for word in fault]
+    if command == "nft":
+        dut.host.run([command, *rest])
+    elif command == "set":
+        assert isinstance(forwarder, OvsForwarder)
+        forwarder._vsctl(command, *rest)
+    else:
+        told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
+        subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, f"unix:{dut.rundir}/xdplab0.mgmt", *told], check=True)
+
+
 @pytest.mark.parametrize(
     ("pipeline", "fault", "why"),
     FAULTS,
@@ -108,6 +158,11 @@ FAULTS = [
         "wrong next hop",
         "missing rule",
         "leak",
+        "wider rules",
+        "wider rule of the traffic",
+        "missing mask",
+        "narrower rule of the traffic",
+        "spread within a flow",
         "new connection",
         "untranslated",
         "flood",
@@ -121,25 +176,44 @@ FAULTS = [
 def test_a_wrong_rule_fails_the_proof(
     bench: EmbeddedTestbed, tmp_path: FilePath, pipeline: Pipeline, fault: tuple[str, ...], why: str
 ) -> None:
-    spec = ForwarderSpec.model_validate("ovs-afpacket")
-    point = Point(forwarder=spec, path=Path.THROUGH, knobs={}, traffic=TrafficSpec(), pipeline=pipeline)
-    dut = dut_of(bench, point, bench.layout)
-    dut.host.make_folder(dut.rundir)
-    forwarder = make_forwarder(spec)
-    assert isinstance(forwarder, OvsForwarder)
-    try:
-        forwarder.start(dut)
+    with started(bench, "ovs-afpacket", pipeline) as (forwarder, dut, _):
         WorkProof(dut).carry_out(tmp_path)
-        bridge = f"unix:{dut.rundir}/xdplab0.mgmt"
-        a, c = (port.ifname for port in dut.ports)
-        command, *rest = [word.format(a=a, c=c) for word in fault]
-        if command == "set":
-            forwarder._vsctl(command, *rest)
-        else:
-            told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
-            subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, bridge, *told], check=True)
+        spoil(forwarder, dut, fault)
         with pytest.raises(PointFailed, match=why):
             WorkProof(dut).carry_out(tmp_path)
-    finally:
-        forwarder.stop()
-        dut.host.remove_folder(dut.rundir)
+
+
+#: Forwarder, pipeline, what is done, and what its counts then say: no frame of the proof comes out wrong.
+MISCOUNTS = {
+    "missing rule": (
+        "ovs-afxdp", "acl:100x8", ("del-flows", "table=0,udp,in_port={c},nw_src=10.0.80.0/29"),
+        "^acl:100x8: ovs-afxdp has 202 rules of 203$",
+    ),
+    "another rule": (
+        "ovs-afxdp", "route:50", ("add-flow", "table=7,priority=5", "drop"),
+        "^route:50: ovs-afxdp has 102 rules of 101$",
+    ),
+    "no meter": (
+        "ovs-afxdp", "meter", ("mod-flows", "in_port={c}", "output:{a}"),
+        r"^meter: .* its rules met forth ([\d,]+), back [\d,]+, meter \1$",
+    ),
+    "missing rule of nftables": (
+        "linux-router", "acl:100x8", ("nft", "flush", "chain", "ip", "xdplab", "forward"),
+        "^acl:100x8: linux-router has 0 rules of 200$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", MISCOUNTS)
+def test_what_is_not_counted_as_asked_for_fails_the_proof(
+    bench: EmbeddedTestbed, tmp_path: FilePath, fault: str
+) -> None:
+    title, pipeline, told, why = MISCOUNTS[fault]
+    made = TypeAdapter(PipelineText).validate_python(pipeline)
+    with started(bench, title, made) as (forwarder, dut, point), contextlib.closing(Xdpgen()) as tester:
+        ports = tester_ports_of(bench, point)
+        context = TesterContext(ports, bench.layout, "xdp", tmp_path, still_well=forwarder.crashed)
+        prove_work(forwarder, dut, tmp_path, lambda spec: tester.run(context, spec))
+        spoil(forwarder, dut, told)
+        with pytest.raises(PointFailed, match=why):
+            prove_work(forwarder, dut, tmp_path, lambda spec: tester.run(context, spec))

@@ -63,3 +63,16 @@ def test_fewer_flows_than_rules_do_not_meet_all() -> None:
     study = studies.study(pipeline="route:1000", traffic={"meets": "all", "flows": 999})
     with pytest.raises(InputError, match="999 flows do not meet all of pipeline route:1000: give 1,000 or more"):
         make_plan(study, studies.a_testbed(), make_tester(study.tester))
+
+
+@pytest.mark.parametrize("pipeline", ["cross", "route:1", "acl:1"])
+def test_more_flows_than_rules_have_ports_do_not_meet_all(pipeline: str) -> None:
+    asked: dict[str, Any] = {"pipeline": pipeline, "traffic": {"meets": "all", "flows": 55_536}}
+    tester = make_tester("fake")
+    make_plan(studies.study(**asked), studies.a_testbed(), tester)
+    asked["traffic"]["flows"] += 1
+    with pytest.raises(
+        InputError, match=r"^traffic.flows: 55,537 are more than the 1 of pipeline .* 55,536 source ports"
+    ):
+        make_plan(studies.study(**asked), studies.a_testbed(), tester)
+    make_plan(studies.study(**{**asked, "pipeline": "acl:2"}), studies.a_testbed(), tester)

@@ -38,6 +38,7 @@ def test_a_pipeline_without_its_plugin_names_the_package_before_a_port_is_touche
     ("kind", "message", "fields", "words"),
     [
         ("acl", "acl_dump", {"count": 2}, "an access list of 3 rules was given, VPP has 2"),
+        ("acl", "acl_dump", {"r": [{}, {}, {}]}, "rule 1 of an access list was given as .* VPP has {}"),
         ("acl", "acl_interface_list_dump", {"acls": []}, "access lists .* were set, VPP has"),
         ("conntrack", "acl_interface_list_dump", {"n_input": 2}, "access lists .* were set, VPP has"),
         ("nat", "nat44_interface_dump", {"flags": 0x10}, "translation between .* was set, VPP has"),
@@ -61,3 +62,14 @@ def test_rules_of_an_access_list_are_counted_as_vpp_counts_them(tmp_path: Path) 
     hits = forwarder.rule_hits()
     assert set(hits) == {"forth", "back"}
     assert all(50 <= number <= 200 for number in hits.values())
+
+
+def test_the_policer_is_counted_for_vpp_does_not_tell_where_it_has_one(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "afxdp-meter.json")
+    passed = "/err/l2-policer-input/Packets Transmitted"
+    forwarder = forwarder_of(playback)
+    forwarder.start(playback.dut(tmp_path))
+    counters = forwarder.counters()
+    assert forwarder.rule_hits() == {"meter": sum(each["rx"] for name, each in counters.items() if name != "errors")}
+    playback.left.insert(0, {"errors": {}, "answer": {passed.replace("policer", "xconnect"): 200}})
+    assert forwarder.rule_hits() == {"meter": 0}

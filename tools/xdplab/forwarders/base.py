@@ -182,8 +182,12 @@ class Forwarder(ABC, Generic[OptionsT]):
         """The last lines of its log."""
         return ()
 
+    def rule_count(self) -> tuple[int, int] | None:
+        """Rules that it has now, and those that its pipeline takes; None: it does not tell."""
+        return None
+
     def rule_hits(self) -> dict[str, int]:
-        """Frames that met each rule of its pipeline, by the rule's name in `forwarders/work.py`, up to now."""
+        """Frames of the traffic that met its pipeline's rules, up to now: `forth`, `back`, and both by the `meter`."""
         return {}
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:

@@ -113,6 +113,18 @@ class LinuxRouter(Forwarder[RouterOptions]):
         """Interface counters of the ports."""
         return {port.role: link_counters(self._dut.host, port.ifname) for port in self._dut.ports} if self._dut else {}
 
+    def rule_count(self) -> tuple[int, int] | None:
+        """Of the access list; the routes that were given are counted where there is none."""
+        if self._dut is None:
+            return None
+        host, both = self._dut.host, sides(self._dut)
+        if self._dut.pipeline.kind == "route":
+            told = host.run(["ip", "-4", "route", "show", "scope", "global"], timeout_s=120.0).stdout
+            return told.count(" via "), sum(1 for side in both for _ in prefixes(self._dut.pipeline, side))
+        told = host.run(["nft", "list", "chain", "ip", _TABLE, "forward"], timeout_s=120.0).stdout
+        given = _rules(self._dut, *both, flowtable=self.options.flowtable)
+        return told.count(" accept\n"), sum(line.endswith(" accept") for line in given)
+
     def rule_hits(self) -> dict[str, int]:
         """By named counters; routes have none, and a connection in a flowtable meets no rule."""
         if self._dut is None or self._dut.pipeline.kind == "route" or self.options.flowtable:

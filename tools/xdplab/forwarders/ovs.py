@@ -17,7 +17,7 @@ from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
 from xdplab.forwarders.ovs_lookups import LookupCounts
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
-from xdplab.forwarders.ovs_pipelines import rule_hits, tables
+from xdplab.forwarders.ovs_pipelines import Tables, rule_hits, tables
 from xdplab.forwarders.ovs_tunnel import open_tunnel
 from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
@@ -51,6 +51,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         self._dut: Dut | None = None
         self._running: dict[str, Running] = {}
         self._known: frozenset[str] | None = None
+        self._made = Tables([])
         self._facts: dict[str, Any] = {}
         self.build: Build = find_build(options.build, self.daemon)
 
@@ -126,11 +127,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def crashed(self) -> str | None:
         """Which of the two processes ended, and how."""
-        for name, process in self._running.items():
-            ended = how_it_ended(name, process)
-            if ended:
-                return ended
-        return None
+        return next(filter(None, (how_it_ended(name, process) for name, process in self._running.items())), None)
 
     def pids(self) -> tuple[int, ...]:
         """The daemon."""
@@ -142,21 +139,22 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def counters(self) -> dict[str, Any]:
         """Statistics of each port, events of netdev-afxdp (`coverage`), and where threads met frames (`lookups`)."""
-        assert self._dut is not None
-        told = self._dut.host.exchange(self._dut.rundir / f"{_BRIDGE}.mgmt", ovs_openflow.ASK, ovs_openflow.END)
-        ports = ovs_openflow.port_counters(told)
-        coverage = self._control("coverage/show")
+        ports = ovs_openflow.port_counters(self._spoken(ovs_openflow.ASK))
         ports.pop(_BRIDGE, None)
         return {
             **ports,
-            "coverage": ovs_readback.coverage_totals(coverage, "afxdp_"),
+            "coverage": ovs_readback.coverage_totals(self._control("coverage/show"), "afxdp_"),
             **self._lookups.read(self._control),
         }
 
+    def rule_count(self) -> tuple[int, int]:
+        """In all tables."""
+        return ovs_openflow.rules_there(self._spoken), len(self._made.flows)
+
     def rule_hits(self) -> dict[str, int]:
-        """By the cookie, once the datapath's counts have been taken over (`revalidator/wait`)."""
+        """By cookie and meter, once the datapath's counts have been taken over (`revalidator/wait`)."""
         self._control("revalidator/wait")
-        return rule_hits(self._ofctl("dump-flows"))
+        return rule_hits(self._spoken, self._made)
 
     def log_tail(self) -> tuple[str, ...]:
         """The daemon's last lines."""
@@ -304,15 +302,19 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def _add_flows(self, names: list[str]) -> None:
         assert self._dut is not None
         open_tunnel(self._dut, _BRIDGE, self._vsctl, self._control)
-        made = tables(self._dut, (names[0], names[-1]), self.options)
+        made = self._made = tables(self._dut, (names[0], names[-1]), self.options)
         for meter in made.meters:
             self._ofctl("add-meter", meter)
         for group in made.groups:
             self._ofctl("add-group", group)
         self._ofctl("add-flows", "-", stdin="\n".join(made.flows) + "\n")
 
+    def _spoken(self, asked: bytes) -> bytes:
+        """What the bridge answers over OpenFlow."""
+        assert self._dut is not None
+        return self._dut.host.exchange(self._dut.rundir / f"{_BRIDGE}.mgmt", asked, ovs_openflow.END, timeout_s=60.0)
+
     def _ofctl(self, command: str, *args: str, stdin: str | None = None) -> str:
         assert self._dut is not None
-        bridge = f"unix:{self._path(_BRIDGE + '.mgmt')}"
-        argv = [self.build.ofctl, "--protocols=OpenFlow15", command, bridge, *args]
+        argv = [self.build.ofctl, "--protocols=OpenFlow15", command, f"unix:{self._path(_BRIDGE + '.mgmt')}", *args]
         return self._dut.host.run(argv, stdin=stdin, timeout_s=120.0).stdout

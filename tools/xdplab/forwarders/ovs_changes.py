@@ -20,7 +20,6 @@ from xdplab.forwarders.changes import (
     spare_addresses,
 )
 from xdplab.forwarders.ovs import _BRIDGE, OvsForwarder, OvsOptionsT
-from xdplab.forwarders.ovs_pipelines import tables
 from xdplab.forwarders.ovs_readback import rxq_places
 from xdplab.forwarders.process import wait_until
 from xdplab.model import PointFailed
@@ -41,7 +40,7 @@ class OvsChanging(OvsForwarder[OvsOptionsT]):
     def change(self, kind: str, count: int) -> Change:
         """Rules of table 0 in one bundle or as a stream, the rules in use, a port, a queue of the first port."""
         if kind == "hit-rule":
-            return Change([Step("replaced", len(self._flows()), self._replace, self._not_replaced)], often=True)
+            return Change([Step("replaced", len(self._made.flows), self._replace, self._not_replaced)], often=True)
         if kind == "port-added":
             return self._port()
         if kind == "queue-added":
@@ -73,24 +72,15 @@ class OvsChanging(OvsForwarder[OvsOptionsT]):
     def _told_to(self, asked: bytes) -> Callable[[], None]:
         return lambda: ovs_openflow.refuse_errors(self._spoken(asked))
 
-    def _spoken(self, asked: bytes) -> bytes:
-        assert self._dut is not None
-        return self._dut.host.exchange(self._dut.rundir / f"{_BRIDGE}.mgmt", asked, ovs_openflow.END, timeout_s=60.0)
-
     def _spare_rules(self) -> int:
-        return ovs_openflow.rule_count(self._spoken(ovs_openflow.ask_rules(_COOKIE)))
+        return ovs_openflow.rules_there(self._spoken, _COOKIE)
 
     def _remove_rules(self) -> None:
         self._ofctl("del-flows", f"cookie={_COOKIE:#x}/-1")
 
-    def _flows(self) -> list[str]:
-        assert self._dut is not None
-        names = [self.interface(index, self._dut)[0] for index in range(len(self._dut.ports))]
-        return tables(self._dut, (names[0], names[-1]), self.options).flows
-
     def _replace(self) -> None:
         self._replaced_at = time.monotonic()
-        self._ofctl("add-flows", "--bundle", "-", stdin="\n".join(self._flows()) + "\n")
+        self._ofctl("add-flows", "--bundle", "-", stdin="\n".join(self._made.flows) + "\n")
 
     def _not_replaced(self) -> str:
         """A rule that has been put in another's place is as old as that is ago."""

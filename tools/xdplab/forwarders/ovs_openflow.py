@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bridge's ports and rules over OpenFlow 1.5, without a start of ovs-ofctl, which takes longer than what is asked.
 
-Sources: OpenFlow Switch Specification 1.5.1, sections 7.1.1, 7.3.5.1, 7.3.5.7, 7.3.5.8, and for rules 7.2.3, 7.2.4,
-7.3.4.1, 7.3.5.2, 7.3.9; for the statistics that a kind of port has for itself include/openflow/intel-ext.h of Open
-vSwitch.
+Sources: OpenFlow Switch Specification 1.5.1, sections 7.1.1, 7.3.5.1, 7.3.5.7, 7.3.5.8, for rules 7.2.3, 7.2.4,
+7.3.4.1, 7.3.5.2, 7.3.9, for meters 7.3.5.12; for the statistics that a kind of port has for itself
+include/openflow/intel-ext.h of Open vSwitch.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from xdplab.model import XdplabError
@@ -24,12 +25,12 @@ _HELLO, _ERROR, _FLOW_MOD, _REQUEST, _REPLY, _BARRIER, _BARRIER_REPLY, _BUNDLE, 
     33,
     34,
 )
-_AGGREGATE, _PORT_STATS, _PORT_DESC, _ANY, _ANY_PORT = 2, 4, 13, 0xFFFFFFFF, 0xFFFFFFFF
+_AGGREGATE, _PORT_STATS, _METER, _PORT_DESC, _ANY, _ANY_PORT = 2, 4, 9, 13, 0xFFFFFFFF, 0xFFFFFFFF
 _OPEN, _COMMIT, _ATOMIC_IN_ORDER = 0, 4, 3
 _ADD, _DELETE_STRICT = 0, 4
-#: OXM of ETH_TYPE and IPV4_DST (openflow_basic), OXS of the number of rules.
-_ETH_TYPE, _IPV4_DST, _FLOW_COUNT = 0x80000A02, 0x80001804, 0x80020604
-_ALL_TABLES, _NO_BUFFER = 0xFF, 0xFFFFFFFF
+#: OXM of ETH_TYPE and IPV4_DST (openflow_basic), OXS of the number of rules and of their packets.
+_ETH_TYPE, _IPV4_DST, _FLOW_COUNT, _PACKET_COUNT = 0x80000A02, 0x80001804, 0x80020604, 0x80020808
+_ALL_TABLES, _NO_BUFFER, _ALL_METERS = 0xFF, 0xFFFFFFFF, 0xFFFFFFFF
 _ETHERNET, _EXPERIMENTER, _INTEL, _CUSTOM = 0, 0xFFFF, 0xAA01, 2
 _UNKNOWN = (1 << 64) - 1
 #: In the order of struct ofp_port_stats, and of its Ethernet property, by the names that ovs-ofctl has for them.
@@ -75,11 +76,25 @@ def rule_changes(
     return b"".join((_message(_HELLO, 1), *told, _message(_BARRIER, 4)))
 
 
-def ask_rules(cookie: int) -> bytes:
-    """How many rules have a cookie."""
-    wanted = struct.pack(">B3xII4xQQHH4x", _ALL_TABLES, _ANY, _ANY, cookie, (1 << 64) - 1, 1, 4)
-    request = _message(_REQUEST, 2, struct.pack(">HH4x", _AGGREGATE, 0) + wanted)
-    return _message(_HELLO, 1) + request + _message(_BARRIER, 4)
+@dataclass(frozen=True)
+class RuleCounts:
+    """What a bridge counts."""
+
+    #: For each cookie asked for: rules that have it, and packets that they met.
+    rules: list[tuple[int, int]]
+    #: Packets that came to its meters.
+    metered: int
+
+
+def ask_rules(*cookies: int | None) -> bytes:
+    """How many rules have each cookie, or any (None), and their packets; and of all meters."""
+    asked = []
+    for cookie in cookies:
+        whose = (0, 0) if cookie is None else (cookie, (1 << 64) - 1)
+        wanted = struct.pack(">B3xII4xQQHH4x", _ALL_TABLES, _ANY, _ANY, *whose, 1, 4)
+        asked.append(_message(_REQUEST, 2, struct.pack(">HH4x", _AGGREGATE, 0) + wanted))
+    meters = _message(_REQUEST, 3, struct.pack(">HH4xI4x", _METER, 0, _ALL_METERS))
+    return b"".join((_message(_HELLO, 1), *asked, meters, _message(_BARRIER, 4)))
 
 
 def refuse_errors(answer: bytes) -> None:
@@ -91,18 +106,49 @@ def refuse_errors(answer: bytes) -> None:
             )
 
 
-def rule_count(answer: bytes) -> int:
+def rule_counts(answer: bytes) -> RuleCounts:
     """Of an answer to `ask_rules`.
 
     Raises:
         XdplabError: it is an error, or no such answer.
     """
     refuse_errors(answer)
-    for kind, body in _messages(answer):
-        at = body.find(struct.pack(">I", _FLOW_COUNT)) if kind == _REPLY else -1
-        if at >= 0:
-            return int(struct.unpack_from(">I", body, at + 4)[0])
-    raise XdplabError("OpenFlow: the bridge's answer cannot be understood")
+    try:
+        told = [(*struct.unpack_from(">H", body), body[8:]) for kind, body in _messages(answer) if kind == _REPLY]
+        rules = [_statistics(body) for what, body in told if what == _AGGREGATE]
+        found = [(each[_FLOW_COUNT], each[_PACKET_COUNT]) for each in rules]
+        if not found:
+            raise KeyError(_AGGREGATE)
+        return RuleCounts(found, sum(_metered(body) for what, body in told if what == _METER))
+    except (struct.error, KeyError):
+        raise XdplabError("OpenFlow: the bridge's answer cannot be understood") from None
+
+
+def rules_there(speak: Callable[[bytes], bytes], cookie: int | None = None) -> int:
+    """How many have a cookie, or any; `speak`: what the bridge answers."""
+    ((there, _),) = rule_counts(speak(ask_rules(cookie))).rules
+    return there
+
+
+def _statistics(data: bytes) -> dict[int, int]:
+    """OXS header -> value, of those in struct ofp_stats."""
+    (length,), found, at = struct.unpack_from(">H", data, 2), {}, 4
+    while at < length:
+        (header,) = struct.unpack_from(">I", data, at)
+        size = header & 0xFF
+        found[header] = int.from_bytes(data[at + 4 : at + 4 + size], "big")
+        at += 4 + size
+    return found
+
+
+def _metered(data: bytes) -> int:
+    """Packets over all entries, struct ofp_meter_stats."""
+    packets = 0
+    while data:
+        (length,) = struct.unpack_from(">4xH", data)
+        packets += struct.unpack_from(">Q", data, 16)[0]
+        data = data[max(8, length) :]
+    return packets
 
 
 def port_counters(answer: bytes) -> dict[str, dict[str, int]]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines in OpenFlow 1.5, in the words of ovs-ofctl (ovs-actions(7), ovs-fields(7))."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from xdplab.forwarders.base import Dut
+from xdplab.forwarders.ovs_openflow import ask_rules, rule_counts
 from xdplab.forwarders.ovs_options import OvsOptions
 from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.ovs_tunnel import TUNNEL
@@ -94,10 +94,11 @@ def _tables(pipeline: Pipeline, here: Side, there: Side, ports: tuple[str, str])
     raise AssertionError(pipeline)
 
 
-def rule_hits(dumped: str) -> dict[str, int]:
-    """Packets of the rules with each cookie, of what `ovs-ofctl dump-flows` prints."""
-    counts = [(int(c, 16), int(n)) for c, n in re.findall(r"cookie=(0x[0-9a-f]+).*?n_packets=(\d+)", dumped)]
-    return {name: sum(n for c, n in counts if c == cookie) for name, cookie in (("forth", FORTH), ("back", BACK))}
+def rule_hits(speak: Callable[[bytes], bytes], made: Tables) -> dict[str, int]:
+    """`Forwarder.rule_hits` of a bridge; `speak`: what it answers over OpenFlow."""
+    told = rule_counts(speak(ask_rules(FORTH, BACK)))
+    (_, forth), (_, back) = told.rules
+    return {"forth": forth, "back": back, **({"meter": told.metered} if made.meters else {})}
 
 
 def _group(number: int, port: str) -> str:

@@ -185,9 +185,11 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return {**found, "errors": self._control.errors(), **self._nodes.read(self._control.cli)}
 
     def rule_hits(self) -> dict[str, int]:
-        """Of access lists."""
+        """Of access lists, and of the policer."""
         assert self._control is not None
         assert self._dut is not None
+        if self._dut.pipeline.kind == "meter":
+            return vpp_pipelines.metered(self._control)
         return vpp_filters.rule_hits(self._control, self._dut)
 
     def log_tail(self) -> tuple[str, ...]:

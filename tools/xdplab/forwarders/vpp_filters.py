@@ -97,6 +97,9 @@ def _list(control: VppControl, rules: list[dict[str, Any]]) -> int:
     (shown,) = control.dump("acl_dump", acl_index=made)
     if shown["count"] != len(rules):
         raise PointFailed(f"vpp: an access list of {len(rules)} rules was given, VPP has {shown['count']}")
+    for number, (asked, there) in enumerate(zip(rules, shown["r"], strict=True), start=1):
+        if there != asked:
+            raise PointFailed(f"vpp: rule {number} of an access list was given as {asked}, VPP has {there}")
     return int(made)
 
 

@@ -89,10 +89,13 @@ def other_rules(pipeline: Pipeline) -> tuple[RuleAddresses, RuleAddresses] | Non
 
 def prefixes(pipeline: Pipeline, side: Side) -> Iterator[IPv4Network]:
     """Those that lead to a side: the one that the traffic takes is the last; besides `route` there is no other."""
-    step = 1 << (32 - _DECOY_BITS)
-    for number in range(pipeline.rules - 1 if pipeline.kind == "route" else 0):
-        yield IPv4Network((int(_DECOYS[0]) + (2 * number + side.index) * step, _DECOY_BITS))
+    yield from (decoy(side, number) for number in range(pipeline.rules - 1 if pipeline.kind == "route" else 0))
     yield side.network
+
+
+def decoy(side: Side, number: int) -> IPv4Network:
+    """One of those prefixes beside, from 0 on."""
+    return IPv4Network((int(_DECOYS[0]) + ((2 * number + side.index) << (32 - _DECOY_BITS)), _DECOY_BITS))
 
 
 @dataclass(frozen=True)
@@ -106,15 +109,21 @@ class AclRule:
 
 def acl_rules(pipeline: Pipeline, source: Side, target: Side) -> list[AclRule]:
     """Of one direction; the last one is the traffic's. A mask is a pair of prefix lengths."""
-    found = []
-    for number in range(pipeline.rules - 1, 0, -1):
-        mask = number % pipeline.masks
-        masked = (32 - (mask - 1) % 8, 17 + (mask - 1) // 8) if mask else _TRAFFIC_MASK
-        address = IPv4Network((int(_DECOYS[0]) + number * _ACL_STEP, 32))
-        towards = IPv4Network((int(target.network[0]), 32))
-        found.append(AclRule(address.supernet(new_prefix=masked[0]), towards.supernet(new_prefix=masked[1]), UDP_DST))
-    mine, theirs = (
-        IPv4Network((int(side.network[0]), length))
-        for side, length in zip((source, target), _TRAFFIC_MASK, strict=True)
-    )
-    return [*found, AclRule(mine, theirs, UDP_DST)]
+    return [acl_rule(pipeline, source, target, number) for number in range(pipeline.rules - 1, -1, -1)]
+
+
+def acl_rule(pipeline: Pipeline, source: Side, target: Side, number: int) -> AclRule:
+    """One of them; they are numbered from the last one, the traffic's, which is 0. The first `masks` differ in mask."""
+    mask = number % pipeline.masks
+    lengths = (32 - (mask - 1) % 8, 17 + (mask - 1) // 8) if mask else _TRAFFIC_MASK
+    block = _DECOYS if number else source.network
+    first = (int(block[0]) + number * _ACL_STEP, int(target.network[0]))
+    mine, theirs = (IPv4Network(each) for each in zip(first, lengths, strict=True))
+    return AclRule(mine, theirs, UDP_DST)
+
+
+def lets_pass(pipeline: Pipeline, source: Side, target: Side, src: IPv4Address, dst: IPv4Address) -> bool:
+    """Whether one of them does; of those beside no two are of one block of addresses."""
+    number = (int(src) - int(_DECOYS[0])) // _ACL_STEP
+    rule = acl_rule(pipeline, source, target, number if 0 < number < pipeline.rules else 0)
+    return src in rule.source and dst in rule.target

@@ -16,8 +16,10 @@ from xdplab.testbed import Port
 
 _PROBE = FilePath(__file__).parents[1] / "hosts" / "frame_probe.py"
 _ANSWER_S = 5.0
-#: What might come late, once what was sent last is there.
-_LATE_S = 0.05
+#: Silence of a port: before the other is looked at, and after which nothing comes late, once what must is there.
+_SOON_S, _LATE_S = 0.01, 0.05
+#: Frames that are sent at once: a socket of a port with as little room as the kernel gives it takes them in.
+_BURST = 48
 _ICMP, _UDP = 1, 17
 _DF = 2
 #: Of a tunnel's outer header: what is compared in the place of what its sender may choose.
@@ -101,10 +103,8 @@ def exchange(
     Raises:
         PointFailed: not what must.
     """
-    for frame in frames:
-        probes[frame.side].process.send(frame.data.hex())
     wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
-    came = _come_out(probes, len(wanted))
+    came = _come_out(probes, frames)
     unexpected = Counter((side, settle(data)) for side, data in came)
     for frame, side, forms in wanted:
         found = next((form for form in forms if unexpected[side, form]), None)
@@ -113,24 +113,37 @@ def exchange(
         unexpected[side, found] -= 1
     for (side, data), number in unexpected.items():
         if number:
-            sent = next((each.what for each in frames if _payload(each.data) == _payload(data)), "something else")
+            sent = next((each.what for each in frames if payload(each.data) == payload(data)), "something else")
             raise PointFailed(f"{pipeline}: {sent} came out on side {side}, where it must not ({number}): {data.hex()}")
     return came
 
 
-def _come_out(probes: Sequence[Probe], wanted: int) -> list[tuple[int, bytes]]:
-    """Frames on each side, until nothing came any more after as many as are wanted."""
+def _come_out(probes: Sequence[Probe], frames: Sequence[Frame]) -> list[tuple[int, bytes]]:
+    """Sends burst by burst; frames on each side, until nothing came any more after as many as must."""
     came: list[tuple[int, bytes]] = []
-    deadline = time.monotonic() + _ANSWER_S
-    while (late := len(came) >= wanted) or time.monotonic() < deadline:
-        before = len(came)
-        for side, probe in enumerate(probes):
-            while (line := probe.receive(_LATE_S)) and time.monotonic() < deadline:
-                if not _complaint(data := bytes.fromhex(line)):
-                    came.append((side, data))
-        if late and len(came) == before:
-            break
+    due = 0
+    for burst in (frames[at : at + _BURST] for at in range(0, len(frames), _BURST)):
+        for frame in burst:
+            probes[frame.side].process.send(frame.data.hex())
+        due += sum(len(frame.out) for frame in burst)
+        deadline = time.monotonic() + _ANSWER_S
+        while len(came) < due and time.monotonic() < deadline:
+            _take_in(probes, came, _SOON_S, deadline)
+        if len(came) < due:
+            return came
+    while _take_in(probes, came, _LATE_S, deadline):
+        continue
     return came
+
+
+def _take_in(probes: Sequence[Probe], came: list[tuple[int, bytes]], timeout_s: float, deadline: float) -> bool:
+    """What each probe tells of until it is silent for so long; whether there was any."""
+    before = len(came)
+    for side, probe in enumerate(probes):
+        while (line := probe.receive(timeout_s)) and time.monotonic() < deadline:
+            if not _complaint(data := bytes.fromhex(line)):
+                came.append((side, data))
+    return len(came) > before
 
 
 def _complaint(data: bytes) -> bool:
@@ -138,14 +151,14 @@ def _complaint(data: bytes) -> bool:
     return data[12:14] == b"\x08\x00" and data[23] == _ICMP
 
 
-def _payload(data: bytes) -> bytes:
-    """Mark and number."""
+def payload(data: bytes) -> bytes:
+    """Mark and number of a frame: no two have the same."""
     return data[-22:-8]
 
 
 def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, bytes]]) -> str:
     """What came in the place of a frame."""
-    same = [(at, data) for at, data in came if _payload(data) == _payload(forms[0])]
+    same = [(at, data) for at, data in came if payload(data) == payload(forms[0])]
     if not same:
         return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"
     told = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)

@@ -11,6 +11,7 @@ from typing import Any
 from xdplab.methods import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
+from xdplab.model.headers import PORTS
 from xdplab.model.naming import Names
 from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
@@ -202,6 +203,11 @@ def _check_pipeline(point: Point, tester: Tester) -> None:
         raise InputError(
             f"traffic.flows: {traffic.flows:,} flows do not meet all of pipeline {pipeline}: give {pipeline.rules:,} "
             "or more, or meets: last"
+        )
+    if traffic.meets == "all" and traffic.flows > pipeline.rules * PORTS:
+        raise InputError(
+            f"traffic.flows: {traffic.flows:,} are more than the {pipeline.rules:,} of pipeline {pipeline} have with "
+            f"meets: all, {PORTS:,} source ports each; give fewer flows or more rules"
         )
     if pipeline.kind == "cross":
         return

@@ -6,16 +6,32 @@ sent in front of one that must, by the same port: when that one is there, they w
 """
 
 import itertools
+import random
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.work import BUCKET_MACS, NAT_ADDRESS, UDP_DST, VLAN, VNI, Side, acl_rules, prefixes, sides
-from xdplab.model import PointFailed, StreamSpec, TrialResult, TrialSpec
-from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel, settled
+from xdplab.forwarders.work import (
+    BUCKET_MACS,
+    NAT_ADDRESS,
+    UDP_DST,
+    VLAN,
+    VNI,
+    AclRule,
+    Side,
+    acl_rule,
+    decoy,
+    lets_pass,
+    sides,
+)
+from xdplab.model import PointFailed, TrialResult, TrialSpec
+from xdplab.runner.count_proof import prove_counts, prove_rules
+from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel, payload, settled
 
 #: Stations and networks that nobody has routed, allowed or learned (RFC 5737, RFC 7042 section 2.1.2).
 _STRANGER = "192.0.2.1"
@@ -23,38 +39,25 @@ _STATION = "00:00:5e:00:53:01"
 #: Source ports of a proof, of which each has some of its own: connections of the one before are still known.
 _UDP_SRC, _UDP_SRCS, _TURNS = 30_000, 100, 300
 _turns = itertools.count()
-_FLOWS_OF_GROUP = 64
-_FRAME_BYTES = 100
-
-
-#: Frames of the trial that counts: each must meet the traffic's rule, and come out.
-_COUNTED, _COUNTED_PPS = 1000, 10_000
+#: Flows that a group spreads, and the TTLs of the frames of each: no part of a flow.
+_FLOWS_OF_GROUP, _TTLS_OF_FLOW = 64, (64, 63)
 
 
 def prove_work(
     forwarder: Forwarder[Any], dut: Dut, workdir: FilePath, send: Callable[[TrialSpec], TrialResult]
 ) -> None:
-    """Frame by frame, and that the forwarder's rules, where it counts them, have met what was sent.
+    """That all rules are there, frame by frame, and that the rules have met what was sent, where they are counted.
 
     Nothing for `cross`, which `prove` has proven.
 
     Raises:
-        PointFailed: a frame came out as it must not, or not as it must; or the counts differ.
+        PointFailed: a rule is missing; a frame came out as it must not, or not as it must; or the counts differ.
     """
     if dut.pipeline.kind == "cross":
         return
+    prove_rules(forwarder, dut.pipeline)
     WorkProof(dut).carry_out(workdir)
-    before = forwarder.rule_hits()
-    if not before:
-        return
-    stream = StreamSpec(kind="load", pps=_COUNTED_PPS, frame_bytes=_FRAME_BYTES, count=_COUNTED)
-    (told,) = send(TrialSpec(streams=(stream,), duration_s=2 * _COUNTED / _COUNTED_PPS)).streams
-    after = forwarder.rule_hits()
-    met = {name: after[name] - before[name] for name in after}
-    if not told.received <= met["forth"] <= told.sent or met["back"]:
-        raise PointFailed(
-            f"{dut.pipeline}: of {told.sent} frames sent {told.received} came out, and its rules counted {met}"
-        )
+    prove_counts(forwarder, dut.pipeline, send)
 
 
 class WorkProof:
@@ -66,7 +69,9 @@ class WorkProof:
         self._ports = dut.peers
         self._mark = b"xdplab" + secrets.token_bytes(4)
         self._number = itertools.count()
-        self._port = _UDP_SRC + _UDP_SRCS * (next(_turns) % _TURNS)
+        turn = next(_turns) % _TURNS
+        self._port = _UDP_SRC + _UDP_SRCS * turn
+        self._chance = random.Random(f"{dut.pipeline}:{turn}")  # noqa: S311 - which rules are tried, no secret
 
     def carry_out(self, workdir: FilePath) -> None:
         """All rounds.
@@ -188,19 +193,25 @@ class WorkProof:
 
     def _group(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
         for source, target in self._both():
-            frames = []
-            for flow in range(_FLOWS_OF_GROUP):
-                packet = self._udp(source, target, sport=self._port + flow)
-                forms = []
-                for mac in BUCKET_MACS:
-                    out = packet.copy()
-                    out["Ether"].src = mac
-                    forms.append(bytes(out))
-                frames.append(Frame(f"flow {flow}", source.index, bytes(packet), {target.index: tuple(forms)}))
+            flow_of, frames = {}, []
+            for flow, ttl in itertools.product(range(_FLOWS_OF_GROUP), _TTLS_OF_FLOW):
+                data = bytes(self._udp(source, target, sport=self._port + flow, ttl=ttl))
+                flow_of[payload(data)] = flow
+                forms = (data[:6] + bytes.fromhex(mac.replace(":", "")) + data[12:] for mac in BUCKET_MACS)
+                frames.append(Frame(f"flow {flow}", source.index, data, {target.index: tuple(forms)}))
+            self._chance.shuffle(frames)  # what goes by turns would give the frames of a flow the same bucket
             yield frames
-            used = {data[6:12].hex(":") for _, data in seen}
+            taken: dict[int, set[str]] = defaultdict(set)
+            for _, data in seen:
+                taken[flow_of[payload(data)]].add(data[6:12].hex(":"))
+            used = set().union(*taken.values())
             if used != set(BUCKET_MACS):
                 raise PointFailed(f"group: {_FLOWS_OF_GROUP} flows took the buckets {', '.join(sorted(used))} only")
+            spread = [flow for flow, buckets in taken.items() if len(buckets) > 1]
+            if spread:
+                raise PointFailed(
+                    f"group: {len(spread)} of {_FLOWS_OF_GROUP} flows took both buckets, {spread[0]} first"
+                )
 
     def _forwarded(self, what: str, source: Side, target: Side, **changes: Any) -> Frame:
         packet = self._udp(source, target, **changes)
@@ -210,25 +221,46 @@ class WorkProof:
         return Frame(what, source.index, bytes(self._udp(source, target, **changes)))
 
     def _route(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        """By both ends of the first prefix, of any one, and of the traffic's; and beside the last of the others."""
+        decoys = self._pipeline.rules - 1
         for source, target in self._both():
-            first = next(prefixes(self._pipeline, target))
+            ways = {"the traffic's prefix": target.network}
+            if decoys:
+                number = self._chance.randrange(decoys)
+                ways |= {"the first prefix": decoy(target, 0), f"prefix {number + 1}": decoy(target, number)}
             yield [
                 self._refused("a frame with a TTL of 1", source, target, ttl=1),
                 self._refused("a frame to nowhere", source, target, dst=_STRANGER),
+                self._refused("a frame behind the last prefix", source, target, dst=str(decoy(target, decoys)[0])),
                 self._refused("a frame to another station", source, target, eth_dst=_STATION),
-                self._forwarded("a frame by the first prefix", source, target, dst=str(first[1])),
-                self._forwarded("a frame", source, target),
+                *(
+                    self._forwarded(f"a frame by {what}", source, target, dst=str(prefix[end]))
+                    for what, prefix in ways.items()
+                    for end in (0, -1, 1)
+                ),
             ]
 
     def _acl(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        """By a rule of each mask, the first and any one: its last addresses, and those that it is too narrow for."""
+        rules = self._pipeline.rules
         for source, target in self._both():
-            first = acl_rules(self._pipeline, source, target)[0]
+            tried = {*range(min(self._pipeline.masks, rules)), rules - 1, self._chance.randrange(rules)}
             yield [
                 self._refused("a frame from elsewhere", source, target, src=_STRANGER),
                 self._refused("a frame to another UDP port", source, target, dport=UDP_DST + 1),
-                self._forwarded("a frame by the first rule", source, target, src=str(first.source[0])),
+                *(frame for number in sorted(tried) for frame in self._by_rule(source, target, number)),
                 self._forwarded("a frame", source, target),
             ]
+
+    def _by_rule(self, source: Side, target: Side, number: int) -> Iterator[Frame]:
+        """Past it on either side, where no other rule lets that pass, then by it."""
+        rule = acl_rule(self._pipeline, source, target, number)
+        called = f"rule {self._pipeline.rules - number} of {self._pipeline.rules}"
+        last = rule.source[-1], rule.target[-1]
+        for src, dst in _beside(rule):
+            if not lets_pass(self._pipeline, source, target, src, dst):
+                yield self._refused(f"a frame beside {called}", source, target, src=str(src), dst=str(dst))
+        yield self._forwarded(f"a frame by {called}", source, target, src=str(last[0]), dst=str(last[1]))
 
     def _stateful(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
         """The port that a translation gave to the connection is read from what came out."""
@@ -248,6 +280,18 @@ class WorkProof:
         back["IP"].dst, back["UDP"].dport = str(here.network[1]), self._port
         yield [
             self._refused("a new connection from the other side", there, here, sport=self._port),
-            self._refused("an answer to another port", there, here, dport=came["UDP"].sport + 9, **to),
+            self._refused("an answer to another port", there, here, dport=came["UDP"].sport ^ 1, **to),
             Frame("an answer", there.index, bytes(answer), {here.index: (bytes(back),)}),
         ]
+
+
+def _beside(rule: AclRule) -> Iterator[tuple[IPv4Address, IPv4Address]]:
+    """Pairs of which one address is behind the last of its network, or in the other half of that twice as wide."""
+    src, dst = rule.source[-1], rule.target[-1]
+    yield from dict.fromkeys((each, dst) for each in (src + 1, _twin(rule.source)))
+    yield src, _twin(rule.target)
+
+
+def _twin(network: IPv4Network) -> IPv4Address:
+    """The last address of the other half: every shorter prefix has it."""
+    return IPv4Address(int(network[-1]) ^ network.num_addresses)

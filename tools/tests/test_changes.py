@@ -2,6 +2,7 @@
 """Method `changes` on simulated boxes: what a change costs; changes that fail, do not happen, miss the traffic."""
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,17 @@ from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.columns import figure_text, rows_of
+from xdplab.analysis.export import row_of
+from xdplab.analysis.pooled import PooledRun, shared_points
 from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs_changes import no_further_queue
-from xdplab.methods.changes import WITHOUT, carry_out
-from xdplab.methods.changes.figures import repetition_figures
-from xdplab.model import PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
+from xdplab.methods import make_method
+from xdplab.methods.changes import WITHOUT, Changes, carry_out
+from xdplab.methods.changes.figures import GAP, repetition_figures
+from xdplab.model import InputError, PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
 from xdplab.testers.fake import FakeTester
 
 CHANGES: dict[str, Any] = {"name": "changes"}
@@ -66,6 +71,21 @@ def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path
     assert "below 0.1" in html
     assert "slow, rules" in html
     assert "times as" not in html.partition("<table")[2]  # a ratio of one figure under the head of another
+
+
+def test_what_is_lost_without_a_change_as_well_is_no_changes(results: Path, cli: Callable[..., Done]) -> None:
+    leaky = {"name": "fake", "label": "leaky", "options": {"loss_floor": 0.005, "change_blocks_s": 0.001}}
+    slow = {"name": "fake", "label": "slow", "options": {"change_blocks_s": 0.1}}
+    kinds = {**CHANGES, "kinds": ["hit-rule"]}
+    found = measured(results, forwarders=[leaky, slow], answer=["leaky", "slow"], method=kinds)
+    one = found["leaky", "hit-rule"]
+    assert values(one, "lost_without_frames") == [50] * 3
+    assert values(one, "blocked_us") == [None] * 3
+    assert {each.doubts["gap_us"] for each in one.by_repetition} == {"frames were lost without the change as well"}
+    told = answer(studies.only_run(results).load(), list(found.values()))
+    assert "nothing is said of hit-rule (longest gap): leaky: frames were lost without the change" in told.sentence
+    out = cli("show", "latest", "--results", str(results)).out
+    assert "leaky, hit-rule: gap ?: frames were lost without the change as well" in out
 
 
 def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> None:
@@ -152,6 +172,94 @@ def test_nothing_is_said_of_the_time_in_which_the_tester_stood_still() -> None:
     found.append(repetition_figures(stood))
     assert [one.values["gap_us"] for one in found] == pytest.approx([100.0, 100.0, 20_000.0])
     assert {one.limited_by["gap_us"] for one in found} == {"below-minimum"}
+
+
+def gaps(*trials: TrialRecord) -> Any:
+    """A summary of trials that lost as many frames."""
+    run = run_record(point().model_copy(update={"levels": {"change": "hit-rule"}}), study={"method": CHANGES})
+    (at,) = run.points
+    (found,) = summarise(run, [
+        each.model_copy(update={"repetition": number, "point_id": at}) for number, each in enumerate(trials)
+    ])  # fmt: skip
+    return found
+
+
+def changed_so(lost: int) -> TrialRecord:
+    return changed("hit-rule", lost, **({"longest_gap_ns": 100_000 * (lost + 1)} if lost else {}))
+
+
+@pytest.mark.parametrize(
+    ("lost", "words", "bound", "below"),
+    [
+        ((0, 0, 49), "below 0.1", "below", 100.0),
+        ((0, 49, 59), "5", "exact", None),
+        ((0, 49), "2.5 to 2.55", "at least", 2550.0),
+        ((39, 49, 59), "5", "exact", None),
+    ],
+)
+def test_a_bound_of_a_gap_is_told_wherever_the_gap_is(
+    lost: tuple[int, ...], words: str, bound: str, below: float | None
+) -> None:
+    """Of three the median is a bound where two are; also where the machine disturbed one that is none."""
+    point_of = gaps(*(changed_so(each) for each in lost))
+    method = make_method(run_record(study={"method": CHANGES}).study.method)
+    assert figure_text(point_of, GAP) == words
+    (row,) = rows_of(method, [point_of])
+    assert (row["gap_us_bound"], row["gap_us_below"]) == (bound, pytest.approx(below) if below else None)
+    assert row_of(point_of, GAP)["text"].startswith(f"{words} ms")
+    assert row_of(point_of, GAP)["below"] == (pytest.approx(below) if below else None)
+    beds = [studies.a_testbed().model_copy(update={"name": name}) for name in ("one", "two")]
+    both = [PooledRun(Path(), run_record(study={"method": CHANGES}, testbed=bed), (point_of,), "") for bed in beds]
+    assert [each.figure.key for each in shared_points(both)].count("gap_us") == (bound == "exact")
+
+
+def test_a_disturbed_repetition_makes_no_fact_of_a_bound() -> None:
+    point_of = gaps(changed_so(0), changed_so(0), changed_so(49).model_copy(update={"status": "disturbed"}))
+    assert figure_text(point_of, GAP) == "below 0.1"
+
+
+def test_a_doubted_gap_is_marked() -> None:
+    stood = changed_so(49)
+    assert stood.result is not None
+    stood = stood.model_copy(update={"result": stood.result.model_copy(update={"longest_gap_ns": 4_000_000})})
+    (column,) = (each for each in Changes.columns if each.key == GAP.key)
+    assert column.shown(gaps(stood)) == "5 ?"
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"steps": {}}, "figures.steps: installed is missing"),
+        (
+            {"steps": {"installed": {"count": 1, "s": "x"}}},
+            "figures: steps.installed.s: Input should be a valid number",
+        ),
+        ({"rounds": 0}, "figures: rounds: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_journal_with_other_steps_is_told_in_a_line(figures: dict[str, Any], words: str) -> None:
+    record = changed("rules", figures=figures)
+    with pytest.raises(InputError, match=re.escape(f"trials.jsonl, point {record.point_id}: {words}")):
+        repetition_figures(record)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"method": {**CHANGES, "kinds": ["rules", "rules"]}}, "kinds: Value error, a kind is there twice"),
+        (
+            {"loads": [{"load_pps": 1000}, {"load_pps": 1000, "departures": "burst:100"}]},
+            "departures: burst:100: method changes tells gaps from the time between two frames",
+        ),
+        ({"traffic": {"load_pps": 1000, "departures": "poisson"}}, "departures: poisson: method changes tells"),
+    ],
+)
+def test_what_cannot_be_measured_so_is_refused(
+    tmp_path: Path, cli: Callable[..., Done], given: dict[str, Any], words: str
+) -> None:
+    cli("run", studies.study_file(tmp_path, **{"method": CHANGES, "traffic": {"probe_pps": 1000}, **given})).refused(
+        words
+    )
 
 
 def test_what_a_change_costs_is_told_for_one_of_several() -> None:

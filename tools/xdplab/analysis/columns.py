@@ -49,7 +49,7 @@ def figure_column(figure: Figure, title: str = "") -> Column:
         return figure_text(point, figure)
 
     def mark(point: PointSummary) -> str:
-        rate = rate_of(point.by_repetition, figure.key) if figure.more else None
+        rate = rate_of(point.by_repetition, figure.key)
         return " ?" if rate and rate.doubt else ""
 
     def value(point: PointSummary) -> float | None:
@@ -83,13 +83,15 @@ def median_of(point: PointSummary, key: str) -> float | None:
     return median(value for _, value in stands) if stands else None
 
 
-def figure_text(point: PointSummary, figure: Figure) -> str:
-    """The same as people read it; a dash where it was not looked for."""
-    if figure.more:
-        rate = rate_of(point.by_repetition, figure.key)
-        return rate.text(figure.per, digits=4) if rate else "-"
-    value = median_of(point, figure.key)
-    return "-" if value is None else number(value / figure.per)
+def figure_text(point: PointSummary, figure: Figure, unit: str = "") -> str:
+    """The same as people read it, as a bound where it is one; a dash where it was not looked for."""
+    rate, value = rate_of(point.by_repetition, figure.key), median_of(point, figure.key)
+    if rate is None or (value is None and not figure.more):
+        return "-"
+    bounded = rate.at_least or rate.below_pps
+    if figure.more or bounded or value is None:
+        return rate.text(figure.per, unit, digits=4)
+    return figure.told(value) + unit
 
 
 def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
@@ -124,7 +126,7 @@ def _what_holds(method: Method[Any] | type[Method[Any]]) -> list[Column]:
 
     keys = [each.key for each in method.figures]
     return [
-        *(column for each in method.figures if each.more for column in bounds(each)),
+        *(column for each in method.figures if not each.at_load for column in bounds(each)),
         Column("clean", "repetitions that the machine left undisturbed", lambda point: point.clean, places=()),
         Column("doubts", "why its figures are not to be taken for facts", doubts, places=()),
     ]

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import LOAD_COLUMNS, figure_column, median_of
 from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.figures import RepetitionFigures, rate_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
@@ -26,6 +26,7 @@ from xdplab.methods.changes.figures import (
     GAP,
     INSTALLED,
     LOST,
+    LOST_WITHOUT,
     NEW,
     REMOVED,
     TOOK,
@@ -77,17 +78,18 @@ class ChangesSpec(MethodSpec):
     #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.05, ge=0.01, le=LEAD_S / 2)
 
+    @field_validator("kinds")
+    @classmethod
+    def _different_kinds(cls, value: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a kind is there twice")
+        return value
+
 
 def _text(key: str, per: float) -> Column:
     """Of a value that is compared with nothing."""
-    titles = {LOST: "lost", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
+    titles = {LOST: "lost", LOST_WITHOUT: "lost without", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
     return Column(key, titles[key], lambda point: median_of(point, key), lambda value: number(value / per))
-
-
-def _gap(point: PointSummary) -> str:
-    value = median_of(point, GAP.key)
-    bound = "below " if value and all(one.limited_by.get(GAP.key) for one in point.by_repetition) else ""
-    return "-" if value is None else bound + GAP.told(value)
 
 
 def _without(key: str, title: str) -> Column:
@@ -108,10 +110,11 @@ class Changes(Method[ChangesSpec]):
         Column("change", "change", lambda point: point.levels.get("change"), str, left=True),
         figure_column(INSTALLED, "installed/s"),
         figure_column(REMOVED, "removed/s"),
-        Column(GAP.key, "gap ms", lambda point: median_of(point, GAP.key), words=_gap, main=True),
+        figure_column(GAP, "gap ms"),
         _text(TOOK, 1e3),
         _text(NEW, 1),
         _text(LOST, 1),
+        _text(LOST_WITHOUT, 1),
         _text(BLOCKED, 1e3),
         *(each for each in LOAD_COLUMNS if each.key in ("p50_us", "p99_us")),
         _without("p50_us", "p50 µs without"),
@@ -144,7 +147,14 @@ class Changes(Method[ChangesSpec]):
         return self.spec.once_s if kind in _ONCE else self.spec.duration_s
 
     def check(self, study: StudySpec) -> None:
-        """There are as many flows as frames that are the first of theirs."""
+        """There are as many flows as frames that are the first of theirs; gaps of the load are none of the change."""
+        for load in study.loads or ({},):
+            departures = {"departures": study.traffic.departures, **load}["departures"]
+            if departures != "paced":
+                raise InputError(
+                    f"study {study.name}: traffic.departures: {departures}: method changes tells gaps from the time "
+                    "between two frames, which is not the same here; give paced"
+                )
         pps = study.traffic.probe_pps
         if "new-flows" in self.spec.kinds and isinstance(pps, float) and pps * self.spec.duration_s > MOST_FLOWS:
             raise InputError(
@@ -182,8 +192,15 @@ class Changes(Method[ChangesSpec]):
 
     def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """Of the trials with the change."""
-        own = [trial for trial in trials if trial.purpose == "measure" and trial.result and trial.clause != WITHOUT]
-        return [repetition_figures(trial) for trial in own]
+        taken = [trial for trial in trials if trial.purpose == "measure" and trial.result]
+        beside = {trial.repetition: trial for trial in taken if trial.clause == WITHOUT}
+        return [repetition_figures(trial, beside.get(trial.repetition)) for trial in taken if trial.clause != WITHOUT]
+
+    def notes(self, point: PointSummary) -> list[str]:
+        """Why a gap is doubted."""
+        gap = rate_of(point.by_repetition, GAP.key)
+        where = f"{point.forwarder}, {point.levels['change']}"
+        return [f"{where}: gap ?: {gap.doubt}"] if gap and gap.doubt else []
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A change, by its kind."""

@@ -25,6 +25,7 @@ from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs_changes import no_further_queue
 from xdplab.methods import make_method
+from xdplab.methods.base import Counted
 from xdplab.methods.changes import WITHOUT, Changes, carry_out
 from xdplab.methods.changes.figures import GAP, repetition_figures
 from xdplab.model import InputError, PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
@@ -288,34 +289,71 @@ def test_a_gap_that_is_not_the_forwarders_is_no_fact(told: dict[str, Any], why: 
     assert summarise(whole, [stalled])[0].by_repetition[0].doubts == {"gap_us": why}
 
 
-def test_a_change_that_misses_the_traffic_is_made_again_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carry_out, "LEAD_S", 0.3)
-    asked = TrialSpec(streams=(), duration_s=0.05)
-    undone: list[int] = []
-    takes_s = {"s": 0.1}
+class Late:
+    """A session in which a change takes so long, and the traffic begins so late, in each trial after another."""
 
-    class Session:
-        dut = SimpleNamespace(ports=[SimpleNamespace(simulated=False)])
-        client = SimpleNamespace(host=None)
+    dut = SimpleNamespace(ports=[SimpleNamespace(simulated=False)])
+    client = SimpleNamespace(host=None)
 
-        class forwarder:  # noqa: N801
-            @staticmethod
-            def change(kind: str, count: int) -> Change:
-                step = Step("added", count, lambda: carry_out.time.sleep(takes_s["s"]), lambda: "")
-                return Change([step], lambda: undone.append(1))
+    def __init__(self, takes_s: list[float], late_s: list[float]) -> None:
+        self.takes_s, self.late_s = takes_s, late_s
+        self.forwarder = self
+        self.undone = self.journaled = 0
 
-        @staticmethod
-        def send(spec: TrialSpec) -> TrialResult:
-            carry_out.time.sleep(spec.duration_s)
-            return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=())
+    def change(self, kind: str, count: int) -> Change:
+        """It tells how long it took, and is read back."""
+        takes_s = self.takes_s.pop(0)
 
-    session: Any = Session()
-    with pytest.raises(PointFailed, match=r"the change took .* s, longer than the traffic: give method\.duration_s"):
+        def act() -> float:
+            carry_out.time.sleep(takes_s)
+            return 0.25
+
+        return Change([Step("added", count, act, lambda: "")], self.undo)
+
+    def undo(self) -> None:
+        self.undone += 1
+
+    def send(self, spec: TrialSpec) -> TrialResult:
+        began_s = carry_out.time.monotonic() + self.late_s.pop(0)
+        carry_out.time.sleep(spec.duration_s)
+        detail = {"started_ns": round(began_s * 1e9)}
+        return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=(), detail=detail)
+
+    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str) -> Counted:
+        found = count()
+        self.journaled += 1
+        self.figures = found.figures
+        return found
+
+
+def test_a_change_that_is_slower_than_the_traffic_fails_and_is_not_tried_until_it_is_quick() -> None:
+    """Or its figures were of the best of three."""
+    session: Any = Late([1.2, 0.01, 0.01], [0.0] * 3)
+    with pytest.raises(
+        PointFailed, match=r"the change took .* s and ended behind the traffic: give method\.duration_s"
+    ):
+        carry_out.with_change(session, TrialSpec(streams=(), duration_s=0.6), "port-added", 1)
+    assert (session.undone, session.journaled) == (1, 0)
+
+
+def test_a_trial_whose_traffic_began_behind_the_change_is_taken_again_and_not_journaled() -> None:
+    asked = TrialSpec(streams=(), duration_s=0.5)
+    session: Any = Late([0.0] * 3, [100.0] * 3)
+    with pytest.raises(PointFailed, match="the change began before the traffic that is counted"):
         carry_out.with_change(session, asked, "port-added", 1)
-    assert len(undone) == 3
-    takes_s["s"] = 0.0
-    found = carry_out.with_change(session, asked.model_copy(update={"duration_s": 1.0}), "port-added", 1)
-    assert found.figures["steps"] == {"added": {"count": 1, "s": pytest.approx(0.0, abs=1.0)}}
+    assert (session.undone, session.journaled) == (3, 0)
+    session = Late([0.0] * 2, [100.0, -100.0])
+    with pytest.raises(PointFailed, match="ended behind the traffic"):
+        carry_out.with_change(session, asked, "port-added", 1)
+    session = Late([0.0] * 2, [100.0, 0.0])
+    carry_out.with_change(session, asked.model_copy(update={"duration_s": 3.0}), "port-added", 1)
+    assert (session.undone, session.journaled) == (2, 1)
+    assert session.figures["steps"] == {"added": {"count": 1, "s": 0.25}}
+
+
+def test_a_round_that_would_end_behind_the_traffic_is_not_begun() -> None:
+    assert carry_out._fits(1.0, 0.0, 2, 1.6)
+    assert not carry_out._fits(1.0, 0.0, 1, 1.6)
 
 
 @pytest.mark.parametrize(

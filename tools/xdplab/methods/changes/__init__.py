@@ -185,7 +185,7 @@ class Changes(Method[ChangesSpec]):
             elif kind == "restart" and not simulated:  # a simulated restart takes no time that its tester would see
                 result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
             else:
-                result = session.counted(asked, lambda: with_change(session, asked, kind, spec.rules), kind).result
+                result = with_change(session, asked, kind, spec.rules)
             twice = sum(stream.duplicated for stream in result.streams)
             if twice:
                 raise PointFailed(f"{twice} frames arrived twice{', during the change' * changed}")

@@ -86,7 +86,7 @@ def test_what_is_lost_without_a_change_as_well_is_no_changes(results: Path, cli:
     told = answer(studies.only_run(results).load(), list(found.values()))
     assert "nothing is said of hit-rule (longest gap): leaky: frames were lost without the change" in told.sentence
     out = cli("show", "latest", "--results", str(results)).out
-    assert "leaky, hit-rule: gap ?: frames were lost without the change as well" in out
+    assert "change=hit-rule: gap ?: frames were lost without the change as well" in out
 
 
 def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> None:

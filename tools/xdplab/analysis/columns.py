@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
@@ -146,6 +146,18 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
     ]
 
 
+def _varying(points: Sequence[PointSummary], key: Literal["traffic", "levels"]) -> list[Column]:
+    """Those of such settings that are not the same in all points, in one column; [] where all are."""
+    names = dict.fromkeys(name for point in points for name in getattr(point, key))
+    found = [name for name in names if len({str(getattr(point, key).get(name)) for point in points}) > 1]
+
+    def told(point: PointSummary) -> str | None:
+        settings = getattr(point, key)
+        return " ".join(f"{name}={settings[name]}" for name in found if name in settings) or None
+
+    return [Column(key, "settings" if key == "levels" else key, told, str)] if found else []
+
+
 def _named(points: Sequence[PointSummary]) -> list[Column]:
     """What a point is called, and what tells it from others of that name."""
     several_jobs = len({point.pipeline for point in points}) > 1
@@ -156,6 +168,7 @@ def _named(points: Sequence[PointSummary]) -> list[Column]:
         *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
         *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
         *([Column("udp_flows", "flows", lambda point: point.udp_flows, "{:,}".format)] if several_flows else []),
+        *_varying(points, "traffic"),
     ]
 
 
@@ -177,7 +190,7 @@ def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
     met = met_points(points)
     knobs = [_KNOBS] if any(point.knobs for point in met) else []
     sizes = [_BYTES] if len({point.frame_bytes for point in met}) > 1 else []
-    shown = [*_named(met), *knobs, *sizes, *met_columns(met)] if met else []
+    shown = [*_named(met), *_varying(met, "levels"), *knobs, *sizes, *met_columns(met)] if met else []
     return {each.title: [each.shown(point) for point in met] for each in shown}
 
 

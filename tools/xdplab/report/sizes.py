@@ -3,12 +3,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
 
 from xdplab.analysis import PointSummary
 from xdplab.analysis.export import row_of
 from xdplab.methods import Figure
 from xdplab.model import Point, RunRecord
+from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED
 from xdplab.report.chart import Axis, Chart, Series
 
@@ -57,10 +57,10 @@ def _without_rules(point: Point) -> str:
 
 
 def _others(point: Point) -> Iterator[str]:
-    """All else but the forwarder, in words; what of the traffic is not the default."""
+    """All else but the forwarder, in words."""
     yield f"path {point.path.value}"
-    traffic = point.traffic.model_dump(mode="json", exclude_defaults=True, exclude={"flows", "address_pairs"})
-    settings: dict[str, Any] = {**traffic, **point.levels, **point.knobs, **point.tester_options}
+    traffic = unusual(point.traffic, "flows", "address_pairs")
+    settings = {**traffic, **point.levels, **point.knobs, **point.tester_options}
     settings |= {"tester": point.tester} if point.tester else {}
     yield from (f"{name} {value}" for name, value in settings.items())
 

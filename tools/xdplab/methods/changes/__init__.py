@@ -49,6 +49,7 @@ from xdplab.model import (
 )
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
+from xdplab.model.naming import Names
 from xdplab.testbed import Port
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Changes(Method[ChangesSpec]):
     def notes(self, point: PointSummary) -> list[str]:
         """Why a gap is doubted."""
         gap = rate_of(point.by_repetition, GAP.key)
-        where = f"{point.forwarder}, {point.levels['change']}"
+        where = ", ".join([point.forwarder, *point.settings])
         return [f"{where}: gap ?: {gap.doubt}"] if gap and gap.doubt else []
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
@@ -217,14 +218,14 @@ class Changes(Method[ChangesSpec]):
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What frames took beside a change, over what they took without it."""
-        told = beside_it(summaries)
+        told = beside_it(run, summaries)
         return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in told.values()]
 
     def sections(self, page: "Page") -> "list[Section]":
         """The table of points, latencies with and without, distributions."""
         if not page.measured:
             return []
-        told = [(one.point, _slower(one)) for one in beside_it(page.measured).values()]
+        told = [(one.point, _slower(one)) for one in beside_it(page.run, page.measured).values()]
         return [page.section(self, "report.html.j2", told=told, lead_s=LEAD_S), page.pictures()]
 
     def remarks(self, run: RunRecord) -> list[str]:
@@ -235,14 +236,14 @@ class Changes(Method[ChangesSpec]):
         ]
 
 
-def beside_it(summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
+def beside_it(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
     """Point id -> its p50 without the change against that with it; one family (Holm)."""
-    found = {}
+    found, names = {}, Names(run.points.values())
     for point in summaries:
         without = point.beside.get(WITHOUT)
         if without is None:
             continue
-        title = f"{point.forwarder}, {point.levels['change']}"
+        title = names.of(run.points[point.point_id])
         ours, theirs = (
             each.model_copy(update={"forwarder": name})
             for name, each in ((f"{title} ({WITHOUT})", without), (title, point))

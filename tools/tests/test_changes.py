@@ -100,6 +100,16 @@ def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> Non
     )
 
 
+def test_the_answer_says_that_there_are_other_settings(results: Path) -> None:
+    slow = {"name": "fake", "label": "slow", "options": {"change_us": 50}}
+    kinds = {**CHANGES, "kinds": ["rules"]}
+    measured(results, forwarders=["fake", slow], answer=["fake", "slow"], method=kinds, frame_bytes=[64, 512])
+    folder = studies.only_run(results)
+    told = answer(folder.load(), summarise(folder.load(), folder.trials())).sentence
+    assert "rules (rules installed): fake 5 times as much" in told
+    assert told.endswith(". Each at the first of 2 settings; the table has the others.")
+
+
 def test_each_frame_of_a_new_flow_is_one_by_the_forwarders_own_count(results: Path) -> None:
     blind = {"name": "fake", "label": "blind", "options": {"change_ignored": True}}
     found = measured(results, forwarders=["fake", blind], method={**CHANGES, "kinds": ["new-flows"]}, repetitions=1)

@@ -56,7 +56,7 @@ def test_a_rate_below_the_lowest_load_is_no_rate() -> None:
     told = curve_of(below, limited=("forwarder", "below-minimum"))
     assert told[1].endswith(": 0 Mpps, below 101 % of 2 times one thread (it lost frames at the lowest load)")
     names = [f"ovs-afxdp:pmd_cores={each}" for each in (1, 2)]
-    (first, second, why) = lines_of((names[0], [0.0] * 5, "below-minimum"), (names[1], RATE, "forwarder"))
+    (_, second, why) = lines_of((names[0], [0.0] * 5, "below-minimum"), (names[1], RATE, "forwarder"))
     assert "%" not in second
     assert why.endswith("no efficiency: one thread: it lost frames at the lowest load")
 
@@ -104,7 +104,7 @@ def test_a_bounded_rate_of_one_thread_may_be_the_best() -> None:
 
 def test_no_point_stands_for_another() -> None:
     """Of other loads, and of other names."""
-    one, two, same = (f"ovs-afxdp:pmd_cores={each}" for each in (1, 2, 2))
+    one, two = (f"ovs-afxdp:pmd_cores={each}" for each in (1, 2))
     points = [point(title, flows=flows) for flows in (1, 100) for title in (one, two)]
     label = points[1].forwarder.model_copy(update={"label": "again"})
     points.append(points[1].model_copy(update={"forwarder": label}))

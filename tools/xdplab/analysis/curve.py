@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rate over the number of cores or threads that work for it, and in what range it grows: never firmer than measured."""
+"""A rate over the number of cores or threads that work for it, and in what range it grows, as far as it is known."""
 
 import math
 from collections.abc import Sequence

@@ -26,7 +26,7 @@ from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs_changes import no_further_queue
 from xdplab.methods import make_method
 from xdplab.methods.base import Counted
-from xdplab.methods.changes import WITHOUT, Changes, carry_out
+from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec, carry_out
 from xdplab.methods.changes.figures import GAP, repetition_figures
 from xdplab.model import InputError, PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
 from xdplab.testers.fake import FakeTester
@@ -86,7 +86,7 @@ def test_what_is_lost_without_a_change_as_well_is_no_changes(results: Path, cli:
     told = answer(studies.only_run(results).load(), list(found.values()))
     assert "nothing is said of hit-rule (longest gap): leaky: frames were lost without the change" in told.sentence
     out = cli("show", "latest", "--results", str(results)).out
-    assert "change=hit-rule: gap ?: frames were lost without the change as well" in out
+    assert "change=hit-rule: longest gap ?: frames were lost without the change as well" in out
 
 
 def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> None:
@@ -280,6 +280,17 @@ def test_what_a_change_costs_is_told_for_one_of_several() -> None:
         {"lost_frames": 400, "gap_us": 20_000, "blocked_us": 10_000, "change_us": 37_500, "installed_per_s": 40_000,
          "removed_per_s": 80_000}
     )  # fmt: skip
+
+
+def test_rates_of_another_number_of_rules_are_doubted() -> None:
+    """VPP takes 25 at a time, for to remove one of 1,000 takes it longer."""
+    steps = {name: {"count": 100, "s": 0.1} for name in ("installed", "removed")}
+    record = changed("rule-stream", figures={"rounds": 4, "steps": steps})
+    why = "25 rules at a time, not 1,000"
+    assert repetition_figures(record, rules=1000).doubts == {"installed_per_s": why, "removed_per_s": why}
+    assert repetition_figures(record, rules=25).doubts == {}
+    (found,) = Changes(ChangesSpec(name="changes", rules=1000)).repetitions([record])
+    assert found.doubts["installed_per_s"] == why
 
 
 @pytest.mark.parametrize(

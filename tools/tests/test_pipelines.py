@@ -2,6 +2,7 @@
 """Pipelines as text, as plans, as tables; what the proof says of frames that come out wrong; the answer by work."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path as FilePath
@@ -11,7 +12,7 @@ from typing import Any, Literal, cast
 import pytest
 from lab import studies
 from lab.claims import LATENCY, measured
-from lab.records import point, run_record
+from lab.records import point, result, run_record, stream
 from pydantic import TypeAdapter, ValidationError
 from scapy.layers.l2 import Ether
 
@@ -21,12 +22,23 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.linux_router import LinuxRouter, RouterOptions, _rules
 from xdplab.forwarders.ovs_options import OvsOptions
 from xdplab.forwarders.ovs_pipelines import rule_hits, tables
-from xdplab.model import CpuLayout, InputError, Path, Pipeline, Point, PointFailed, StreamSpec, Unsupported
+from xdplab.model import (
+    CpuLayout,
+    InputError,
+    Path,
+    Pipeline,
+    Point,
+    PointFailed,
+    StreamSpec,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+)
 from xdplab.model.pipeline import KINDS, PipelineText
 from xdplab.runner import make_plan
 from xdplab.runner.frame_exchange import Frame, exchange, in_tunnel, settled
 from xdplab.runner.plan import _check_pipeline
-from xdplab.runner.work_proof import WorkProof
+from xdplab.runner.work_proof import WorkProof, prove_work
 from xdplab.testbed import TesterPorts
 from xdplab.testers import make_tester
 from xdplab.testers.headers import headers_of
@@ -317,3 +329,35 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     assert "p50 at 0.2 kpps, by work: bridge: ovs-afxdp 3 times as fast (99% interval " in told.sentence
     assert "cannot be told apart in nat" in told.sentence
     assert "nothing is said of meter: 0 clean of 5 paired repetitions" in told.sentence
+
+
+@pytest.mark.parametrize(
+    ("trials", "proven"),
+    [
+        ([(1000, 1000, 0)], True),
+        ([(0, 0, 0)] * 3, False),
+        ([(300, 1000, 0)] * 3, False),
+        ([(1000, 300, 0)] * 3, False),
+        ([(1000, 1000, 1)] * 3, False),
+        ([(990, 990, 0), (1000, 1000, 0)], True),
+    ],
+)
+def test_all_frames_that_are_counted_meet_the_rule_and_come_out(
+    monkeypatch: pytest.MonkeyPatch, trials: list[tuple[int, int, int]], proven: bool
+) -> None:
+    """Of 1,000 so many come out, and meet the rules of either direction; they are sent again where some do not."""
+    monkeypatch.setattr(WorkProof, "carry_out", lambda self, workdir: None)
+    hits = {"forth": 7, "back": 3}
+    left = iter(trials)
+
+    def send(spec: TrialSpec) -> TrialResult:
+        received, forth, back = next(left)
+        hits.update(forth=hits["forth"] + forth, back=hits["back"] + back)
+        return result(stream([1000] * received, sent=1000))
+
+    forwarder: Any = SimpleNamespace(rule_hits=lambda: dict(hits))
+    with (
+        nullcontext() if proven else pytest.raises(PointFailed, match=r"of 1000 frames sent .* came out, and its rules")
+    ):
+        prove_work(forwarder, dut("acl:10"), FilePath(), send)
+    assert list(left) == []

@@ -27,8 +27,9 @@ _FLOWS_OF_GROUP = 64
 _FRAME_BYTES = 100
 
 
-#: Frames of the trial that counts: each must meet the traffic's rule, and come out.
-_COUNTED, _COUNTED_PPS = 1000, 10_000
+#: Frames of the trial that counts: each must meet the traffic's rule, and come out. A machine that stood still may lose
+#: some, so it may be taken again.
+_COUNTED, _COUNTED_PPS, _ATTEMPTS = 1000, 10_000, 3
 
 
 def prove_work(
@@ -48,13 +49,16 @@ def prove_work(
     if not before:
         return
     stream = StreamSpec(kind="load", pps=_COUNTED_PPS, frame_bytes=_FRAME_BYTES, count=_COUNTED)
-    (told,) = send(TrialSpec(streams=(stream,), duration_s=2 * _COUNTED / _COUNTED_PPS)).streams
-    after = forwarder.rule_hits()
-    met = {name: after[name] - before[name] for name in after}
-    if not told.received <= met["forth"] <= told.sent or met["back"]:
-        raise PointFailed(
-            f"{dut.pipeline}: of {told.sent} frames sent {told.received} came out, and its rules counted {met}"
-        )
+    for _ in range(_ATTEMPTS):
+        (told,) = send(TrialSpec(streams=(stream,), duration_s=2 * _COUNTED / _COUNTED_PPS)).streams
+        after = forwarder.rule_hits()
+        met = {name: after[name] - before[name] for name in after}
+        if told.received == met["forth"] == told.sent and told.sent and not met["back"]:
+            return
+        before = after
+    raise PointFailed(
+        f"{dut.pipeline}: of {told.sent} frames sent {told.received} came out, and its rules counted {met}"
+    )
 
 
 class WorkProof:

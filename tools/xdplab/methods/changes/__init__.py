@@ -195,13 +195,14 @@ class Changes(Method[ChangesSpec]):
         """Of the trials with the change."""
         taken = [trial for trial in trials if trial.purpose == "measure" and trial.result]
         beside = {trial.repetition: trial for trial in taken if trial.clause == WITHOUT}
-        return [repetition_figures(trial, beside.get(trial.repetition)) for trial in taken if trial.clause != WITHOUT]
+        changed = [trial for trial in taken if trial.clause != WITHOUT]
+        return [repetition_figures(trial, beside.get(trial.repetition), self.spec.rules) for trial in changed]
 
     def notes(self, point: PointSummary) -> list[str]:
-        """Why a gap is doubted."""
-        gap = rate_of(point.by_repetition, GAP.key)
+        """Why a figure is doubted."""
         where = ", ".join([point.forwarder, *point.settings])
-        return [f"{where}: gap ?: {gap.doubt}"] if gap and gap.doubt else []
+        found = {each.name: rate_of(point.by_repetition, each.key) for each in FIGURES}
+        return [f"{where}: {name} ?: {rate.doubt}" for name, rate in found.items() if rate and rate.doubt]
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A change, by its kind."""

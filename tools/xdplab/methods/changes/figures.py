@@ -43,10 +43,11 @@ class Done(Model):
     steps: dict[str, StepDone] = {}
 
 
-def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None) -> RepetitionFigures:
+def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, rules: int = 0) -> RepetitionFigures:
     """Times of a restart without what the suite itself put between its stop and its start.
 
     `beside`: the trial of the same repetition without a change; where that lost frames, too, no change blocked them.
+    `rules`: how many were asked for; a forwarder that takes fewer at a time has rates of its own.
 
     Raises:
         InputError: a record is not one that xdplab wrote.
@@ -76,6 +77,8 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None) ->
     for figure, name in _RATES if trial.clause in _OF_RULES else ():
         step = done.steps[name]
         values[figure.key] = step.count / step.s if step.s else None
+        if rules and step.count != rules * done.rounds:
+            doubts[figure.key] = f"{step.count / done.rounds:g} rules at a time, not {rules:,}"
     gap = values.get(GAP.key)
     return RepetitionFigures(
         repetition=trial.repetition,

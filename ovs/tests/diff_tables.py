@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -158,6 +159,23 @@ def version(what: str) -> int:
 def mac(address: bytes) -> str:
     """In colons."""
     return address.hex(":")
+
+
+EDITS = ("set(", "push_vlan", "pop_vlan")  # actions of the datapath; each must be offloaded at times
+MANY = 30_000  # of so many frames
+
+
+def edits(flows: str) -> Counter[str]:
+    """How many of these flows, in the words of `dpctl/dump-flows`, have an action of each of EDITS."""
+    actions = [line.partition("actions:")[2] for line in flows.splitlines()]
+    return Counter(edit for each in actions for edit in EDITS if edit in each)
+
+
+def not_offloaded(sent: int, offloaded: int, edited: Counter[str]) -> list[str]:
+    """What never was, and so is not compared; `edited`: offloaded flows, by edit, which few frames need not meet."""
+    if not offloaded:
+        return ["nothing was offloaded"]
+    return [f"no flow with {edit.rstrip('(')} was offloaded" for edit in EDITS if sent >= MANY and not edited[edit]]
 
 
 PLANTS = ("port", "bytes", "count")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -27,20 +29,79 @@ class StormError(Exception):
     """What went wrong, with what had been changed."""
 
 
-def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean: str) -> int:
+#: What a program tells in a line, and ends.
+FAILED = (StormError, OSError, subprocess.TimeoutExpired)
+
+
+def at_least(least: float) -> Callable[[str], float]:
+    """Reader of a number of a command line: of the same type as `least`, and not less."""
+
+    def number(text: str) -> float:
+        try:
+            value = type(least)(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value < math.inf:
+            what = "a whole number" if isinstance(least, int) else "a number"
+            raise argparse.ArgumentTypeError(f"{text} is not {what} of {least:g} or more")
+        return value
+
+    return number
+
+
+def add_changes(parser: argparse.ArgumentParser, looks_at: str, pause_s: float = 0.2) -> None:
+    """Adds the options that all storms have."""
+    parser.add_argument("--changes", type=at_least(1), default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", type=at_least(1), default=20, help=f"changes between two looks at {looks_at}")
+    parser.add_argument(
+        "--pause", type=at_least(0.0), default=pause_s, metavar="S", help="longest pause after a change"
+    )
+    parser.add_argument("--verbose", action="store_true")
+
+
+def ready(name: str, builds: Sequence[Path], *needed: Path | str) -> bool:
+    """Whether a program can run: as root, with results of ovs/build, programs of bpf and commands; else says why not.
+
+    SIGTERM then ends it with the clean-up of its contexts.
+    """
+    wants = ["root"] if os.geteuid() != 0 else []
+    wants += [f"a result of ovs/build: {build} has no ovs-vswitchd" for build in builds if not has_daemon(build)]
+    missing = [each for each in ("ip", "ethtool", *needed) if shutil.which(each) is None]
+    wants += [f"{each}{' of make -C bpf' if isinstance(each, Path) else ''}, which is not there" for each in missing]
+    for want in wants:
+        sys.stderr.write(f"{name}: needs {want}\n")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return not wants
+
+
+def has_daemon(build: Path) -> bool:
+    """Whether a folder has a daemon to run."""
+    return (build / "ovs-vswitchd").exists()
+
+
+def measured(name: str, measure: Callable[[], None]) -> int:
+    """Measures, and prints; the exit code, and why it could not."""
+    try:
+        measure()
+    except FAILED as error:
+        sys.stderr.write(f"{name}: {error}\n")
+        return 2
+    return 0
+
+
+def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean: str, *needed: str) -> int:
     """Runs a storm (what was asked for, its folder -> what it saw), and says what it found; its exit code.
 
-    `asked` has build, changes and seed; `clean`: what is said where nothing was wrong.
+    `asked` has build, changes and seed; `clean`: what is said where nothing was wrong; `needed`: commands.
     """
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
-        sys.stderr.write(f"{name}: needs root, and --build with the result of ovs/build\n")
+    if not ready(name, (asked.build,), *needed):
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
     folder = Path(tempfile.mkdtemp(prefix=f"ovs-{name.removesuffix('_storm')}-"))
     failures, seen, started = [], "", time.monotonic()
     try:
         seen = storm(asked, folder)
-    except (StormError, subprocess.TimeoutExpired) as error:
+    except FAILED as error:
         failures.append(str(error))
     failures += [f"{path}: {path.read_text()[:2000]}" for path in folder.glob("asan.*")]
     if failures:
@@ -55,7 +116,7 @@ def carried_out(name: str, storm: Callable[[Any, Path], str], asked: Any, clean:
     return 0
 
 
-def run(*argv: str, check: bool = True, timeout_s: float = 30.0, stdin: str | None = None) -> str:
+def run(*argv: str, check: bool = True, timeout_s: float = 120.0, stdin: str | None = None) -> str:
     """Runs a command and returns its output."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False, input=stdin)
     if check and done.returncode:
@@ -133,7 +194,7 @@ class Switch:
     def vsctl(self, *argv: str, check: bool = True) -> str:
         """Runs ovs-vsctl, which waits until the daemon has done what it says."""
         return run(
-            str(self.build / "ovs-vsctl"), f"--db=unix:{self.folder}/db.sock", "--timeout=25", *argv, check=check
+            str(self.build / "ovs-vsctl"), f"--db=unix:{self.folder}/db.sock", "--timeout=110", *argv, check=check
         )
 
     def appctl(self, *argv: str, check: bool = True) -> str:

@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 """What a frame that misses all masks of the flow table in XDP costs the XDP program, in nanoseconds.
 
-    ovs/tests/miss_cost.py --build "$(ovs/build --series xdp | tail -1)"
+    ovs/tests/miss_cost.py --build "$(ovs/build --series xdp | tail -1)"    # in .venv
 
 Flows are offloaded in 0 to 64 masks, and frames sent of which none is theirs: they are looked up in all masks and go to
 the socket. How long the program runs for a frame is what the kernel counts (`kernel.bpf_stats_enabled`, with its own 20
@@ -18,10 +18,8 @@ import argparse
 import json
 import os
 import random
-import signal
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,21 +28,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from frames import Wire, ports
-from lab import StormError, Switch, run, wait_for
+from lab import StormError, Switch, at_least, measured, ready, run, wait_for
 from option_loss import spread
 from storm_traffic import FIRST_PORT, headers
 
+from xdplab.forwarders.ovs_rules import READS
+
 MASKS = (0, 1, 8, 64)
 MISS = 1000  # a flow that is not offloaded
-#: What the rule of a mask reads, for each bit of its number, so that no two read the same.
-READS = (
-    "NXM_OF_ETH_SRC[0..31]->NXM_NX_REG1[]",
-    "NXM_OF_ETH_DST[0..31]->NXM_NX_REG1[]",
-    "NXM_OF_IP_SRC[]->NXM_NX_REG1[]",
-    "NXM_OF_IP_DST[]->NXM_NX_REG1[]",
-    "NXM_OF_UDP_DST[]->NXM_NX_REG1[0..15]",
-    "NXM_NX_IP_TTL[]->NXM_NX_REG1[0..7]",
-)
 STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 
@@ -119,38 +110,36 @@ def ns_per_frame(switch: Switch, wires: list[Wire], count: int) -> float:
     return (after[0] - before[0]) / (after[1] - before[1])
 
 
-def main(argv: list[str]) -> int:
-    """Does what the command line says; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
-    parser.add_argument("--frames", type=int, default=20_000, help="for each figure")
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1, help="of the order")
-    asked = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
-        print("miss_cost: needs root, and --build with the result of ovs/build", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
+def measure(asked: argparse.Namespace) -> None:
+    """All repetitions, and their table."""
     order = random.Random(asked.seed)  # noqa: S311 (an order)
     ways: list[int | None] = [None, *MASKS]
     found: dict[int | None, list[float]] = {way: [] for way in ways}
-    try:
-        with counted(), new_switch(asked.build, False) as without, new_switch(asked.build, True) as with_it:
-            without[0].ofctl("add-flow", "priority=0,in_port=1,actions=output(port=2,max_len=65535)")
-            for _ in range(asked.repetitions):
-                for way in order.sample(ways, len(ways)):
-                    side = without if way is None else with_it
-                    if way is not None:
-                        load(*side, way)
-                    found[way].append(ns_per_frame(*side, asked.frames))
-    except (StormError, subprocess.TimeoutExpired) as error:
-        print(f"miss_cost: {error}", file=sys.stderr)
-        return 2
+    with counted(), new_switch(asked.build, False) as without, new_switch(asked.build, True) as with_it:
+        without[0].ofctl("add-flow", "priority=0,in_port=1,actions=output(port=2,max_len=65535)")
+        for _ in range(asked.repetitions):
+            for way in order.sample(ways, len(ways)):
+                side = without if way is None else with_it
+                if way is not None:
+                    load(*side, way)
+                found[way].append(ns_per_frame(*side, asked.frames))
     print(f"{'masks':10}{'ns of the program':>26}{'more than without':>20}")
     for way in ways:
         more = statistics.median(a - b for a, b in zip(found[way], found[None], strict=True))
         print(f"{'without' if way is None else way:<10}{spread(found[way], '.0f'):>26}{more:>20.0f}")
-    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Does what the command line says; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
+    parser.add_argument("--frames", type=at_least(1), default=20_000, help="for each figure")
+    parser.add_argument("--repetitions", type=at_least(1), default=7)
+    parser.add_argument("--seed", type=int, default=1, help="of the order")
+    asked = parser.parse_args(argv)
+    if not ready("miss_cost", (asked.build,), "bpftool"):
+        return 2
+    return measured("miss_cost", lambda: measure(asked))
 
 
 if __name__ == "__main__":

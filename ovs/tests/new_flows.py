@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
-from lab import StormError, Switch, namespaces, run
+from lab import StormError, Switch, at_least, measured, namespaces, ready, run
 from option_loss import XDPGEN, prepare, processors, sender_json, sent_by, spread
 
 WITHIN_S = 30.0
@@ -116,36 +116,38 @@ def repetition(asked: argparse.Namespace, offload: bool) -> dict[str, float]:
         return {**first_frames(names, asked), **installed(switch, names, offload, asked)}
 
 
-def main(argv: list[str]) -> int:
-    """Does what the command line says; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
-    parser.add_argument("--flows", type=int, default=5_000, help="less than half of xdp-flow-entries")
-    parser.add_argument("--pps", type=float, default=5_000, help="new flows in a second while latency is measured")
-    parser.add_argument("--burst-pps", type=float, default=200_000, help="frames in a second while flows are installed")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1, help="of the order")
-    asked = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists() or not XDPGEN.exists():
-        print("new_flows: needs root, --build with the result of ovs/build, and make -C bpf", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
+def measure(asked: argparse.Namespace) -> None:
+    """All repetitions, and their table."""
     order = random.Random(asked.seed)  # noqa: S311 (an order)
     found: dict[bool, list[dict[str, float]]] = {False: [], True: []}
-    try:
-        for number in range(asked.repetitions):
-            for offload in order.sample([False, True], 2):
-                found[offload].append(repetition(asked, offload))
-                told = f"{number + 1}/{asked.repetitions} offload {offload}: {found[offload][-1]}"
-                print(told, file=sys.stderr, flush=True)
-    except (StormError, subprocess.TimeoutExpired) as error:
-        print(f"new_flows: {error}", file=sys.stderr)
-        return 2
+    for number in range(asked.repetitions):
+        for offload in order.sample([False, True], 2):
+            found[offload].append(repetition(asked, offload))
+            told = f"{number + 1}/{asked.repetitions} offload {offload}: {found[offload][-1]}"
+            print(told, file=sys.stderr, flush=True)
     print(f"{'':18}{'without offload':>30}{'with':>30}")
     for row in ROWS:
         cells = [spread([each[row] for each in found[way]], ".1f") if row in found[way][0] else "" for way in found]
         print(f"{row:18}{cells[0]:>30}{cells[1]:>30}")
-    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Does what the command line says; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
+    parser.add_argument("--flows", type=at_least(2), default=5_000, help="less than half of xdp-flow-entries")
+    parser.add_argument(
+        "--pps", type=at_least(1.0), default=5_000.0, help="new flows in a second while latency is measured"
+    )
+    parser.add_argument(
+        "--burst-pps", type=at_least(1.0), default=200_000.0, help="frames in a second while flows are installed"
+    )
+    parser.add_argument("--repetitions", type=at_least(1), default=5)
+    parser.add_argument("--seed", type=int, default=1, help="of the order")
+    asked = parser.parse_args(argv)
+    if not ready("new_flows", (asked.build,), XDPGEN):
+        return 2
+    return measured("new_flows", lambda: measure(asked))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ Each table of OpenFlow flows (`diff_tables.py`) meets `--frames` frames (`diff_p
 one after the other, so that the later ones meet installed flows. What must be the same on both sides: the port by which
 each frame leaves, its bytes, and packets and bytes of each OpenFlow flow; and the flows must have counted every frame.
 A frame that makes a difference is sent again by itself, and printed with the flows of the datapath. With offload some
-frames must have met offloaded flows. Exit code: 0 the same, 1 different or nothing offloaded, 2 it could not run.
+frames must have met offloaded flows; with 10,000 frames some of these must have set fields, and pushed and popped tags.
+Exit code: 0 the same, 1 different or nothing offloaded, 2 it could not run.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ import argparse
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,9 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from diff_packets import VLANS, Packets, macs
-from diff_tables import PLANTS, Table, Tables, planted
+from diff_tables import PLANTS, Table, Tables, edits, not_offloaded, planted
 from frames import Wire, ports, wait_readable
-from lab import StormError, Switch
+from lab import FAILED, StormError, Switch, at_least, ready
 
 PORTS = ("d0", "d1", "d2")
 # Two daemons on two processors: an idle PMD thread sleeps, and nothing is forgotten while the other side works.
@@ -93,6 +92,7 @@ class Found:
         came: Frames out of the first side.
         offloaded: Frames that met offloaded flows, on the second side.
         offloaded_in: Kinds of tables, and in how many of them some did.
+        edits: What offloaded flows of the second side change, and how many of them do.
         differences: In words.
     """
 
@@ -100,6 +100,7 @@ class Found:
     came: int = 0
     offloaded: int = 0
     offloaded_in: Counter[str] = field(default_factory=Counter)
+    edits: Counter[str] = field(default_factory=Counter)
     tables: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
@@ -216,6 +217,7 @@ def run_table(sides: tuple[Side, Side], number: int, asked: argparse.Namespace, 
     total = sides[1].switch.offloaded()
     found.offloaded_in[table.kind] += total > found.offloaded
     found.offloaded = total
+    found.edits.update(edits(sides[1].switch.appctl("dpctl/dump-flows", "-m", "type=offloaded")))
     counts = all_counted(sides, greeted + sent)
     same = settle(sides)
     found.came += sides[0].came.total()
@@ -271,13 +273,13 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
     parser.add_argument("--other", type=Path, metavar="DIR", help="for the side without offload; default: the same")
     parser.add_argument("--no-offload", dest="offload", action="store_false", help="on neither side")
-    parser.add_argument("--packets", type=int, default=2000, help="different frames, over all tables")
-    parser.add_argument("--frames", type=int, default=150, help="different frames to a table; a veth's ring takes 256")
-    parser.add_argument("--times", type=int, default=3, help="how often each is sent")
+    parser.add_argument("--packets", type=at_least(1), default=2000, help="different frames, over all tables")
+    parser.add_argument("--frames", type=at_least(1), default=150, help="different ones to a table; a ring takes 256")
+    parser.add_argument("--times", type=at_least(1), default=3, help="how often each is sent")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--table", type=int, help="only the table with this number")
+    parser.add_argument("--table", type=at_least(0), help="only the table with this number")
     parser.add_argument("--plant", choices=PLANTS, help="what the second side's catch-all does otherwise")
-    parser.add_argument("--stop-after", type=int, default=3, metavar="N", help="tables with differences")
+    parser.add_argument("--stop-after", type=at_least(1), default=3, metavar="N", help="tables with differences")
     return parser.parse_args(argv)
 
 
@@ -285,23 +287,22 @@ def main(argv: list[str]) -> int:
     """Does what the command line says; returns the exit code."""
     asked = arguments(argv)
     builds = [build for build in (asked.build, asked.other) if build is not None]
-    if os.geteuid() != 0 or not all((build / "ovs-vswitchd").exists() for build in builds):
-        print("offload_diff: needs root, and --build (and --other) with results of ovs/build", file=sys.stderr)
+    if not ready("offload_diff", builds):
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
     folder = Path(tempfile.mkdtemp(prefix="ovs-diff-"))
     try:
         with ExitStack() as stack:
             found = run_all(asked, stack, folder)
-    except (StormError, OSError, subprocess.TimeoutExpired) as error:
+    except FAILED as error:
         print(f"offload_diff: {error}; logs are in {folder}", file=sys.stderr)
         return 2
-    if asked.offload and not found.offloaded and not found.differences:
-        found.differences.append("nothing was offloaded")
+    if asked.offload and not found.differences:
+        found.differences += not_offloaded(found.sent, found.offloaded, found.edits)
     print(f"{found.sent} frames in, {found.came} out, {found.tables.total()} tables: {dict(found.tables)}")
     print(f"frames: {dict(found.kinds.most_common())}")
     if asked.offload:
         print(f"offloaded: {found.offloaded} frames, in tables {dict(found.offloaded_in)}")
+        print(f"offloaded flows with {dict(found.edits)}")
     if found.differences:
         print(f"offload_diff: {len(found.differences)} differences, the last: {found.differences[-1]}", file=sys.stderr)
         print(f"offload_diff: seed {asked.seed}; logs are in {folder}", file=sys.stderr)

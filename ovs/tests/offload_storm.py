@@ -7,13 +7,15 @@
     ovs/tests/offload_storm.py --build DIR --no-offload                # the same without, on any build
     ovs/tests/offload_storm.py --build DIR --plant stale              # must find the fault that it plants itself
 
-Numbered frames of 32 flows go through the switch all the time. A change is one of: flows added, deleted or with
-another output; what `option_storm.py` does to ports; `hw-offload` off or on; `kill -9` of the daemon, and its start.
-After each change Open vSwitch is asked to revalidate (`revalidator/wait`), and from then on no frame that is sent may
-leave by a port that its flow does not name; no frame may ever come twice. After `kill -9` no frame may come, and no
-XDP program be left but in generic mode, where flows are not offloaded and the one of Open vSwitch without offload is
-used. Every `--check` changes what cannot work is taken back, and each flow must forward again. At the end, with new
-ports, frames must meet offloaded flows. Exit code: 0 passed, 1 failed, 2 it could not run.
+Numbered frames of 160 flows go through the switch all the time. A change is one of: flows added, deleted, with another
+output or edit (VLAN tag, TTL, destination); what `option_storm.py` does to ports; a larger or smaller flow table, which
+may have room for fewer flows than there are; `hw-offload` off or on; `kill -9` of the daemon, and its start. After each
+change Open vSwitch is asked to revalidate (`revalidator/wait`), and from then on no frame that is sent may leave by a
+port that its flow does not name, or in another shape; no frame may ever come twice, or damaged. After `kill -9` no
+frame may come, and no XDP program be left but in generic mode, where flows are not offloaded and the one of Open
+vSwitch without offload is used. Every `--check` changes what cannot work is taken back, and each flow must forward
+again. At the end, with new ports, frames must meet offloaded flows, of a table that is full, and of a larger one that
+is loaded from it. Exit code: 0 passed, 1 failed, 2 it could not run.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from frames import Wire
-from lab import PORTS, StormError, Switch, carried_out, namespaces, run, wait_for
+from lab import PORTS, StormError, Switch, add_changes, at_least, carried_out, namespaces, run, wait_for
 from option_storm import lost_frames, statistics
 from port_changes import Changes
 from storm_rules import FLOWS, Rules
 from storm_traffic import Judge, Traffic
 
+PLANTS = ("stale", "twice", "shape")
 GENERIC = 2  # XDP_ATTACHED_SKB
-ANSWER_S = 30.0  # nobody waits longer, however loaded the machine is
-WAYS = {"flow": 60, "flows": 8, "port": 26, "offload": 3, "kill": 3}
+ANSWER_S = 60.0  # nobody waits longer, however loaded the machine is
+WAYS = {"flow": 56, "flows": 8, "port": 24, "table": 6, "offload": 3, "kill": 3}
+SMALLEST = 64  # xdp-flow-entries
 
 
 class OffloadStorm:
@@ -91,6 +95,8 @@ class OffloadStorm:
             self.done.append(self.rules.replace_all((0, 1, None)))
         elif way == "port":
             self.done.append(self.changes.change())
+        elif way == "table":
+            self.done.append(self.changes.change_table())
         elif way == "offload":
             self.done.append(self.offload(self.random.choice((True, False)) and self.asked.offload))
         else:
@@ -167,14 +173,34 @@ class OffloadStorm:
         return f"the last changes: {'; '.join(self.done[-8:])}"
 
     def finish(self) -> None:
-        """New ports with default options; with offload its flows must have frames."""
+        """New ports with default options but the flow table's; with offload its flows must have frames."""
         for port in PORTS:
             self.switch.vsctl("del-port", port)
             self.switch.add_port(port)  # with counters at 0
+            self.switch.vsctl("set", "interface", port, f"options:xdp-flow-entries={SMALLEST}")
         self.check()
         if self.asked.offload:
             wait_for(lambda: self.switch.offloaded() > 0, f"nothing was offloaded; {self.last()}", ANSWER_S)
+            self.wait_for_table(SMALLEST, FLOWS - SMALLEST)
+        for port in PORTS:
+            self.switch.vsctl("remove", "interface", port, "options", "xdp-flow-entries")
+        self.check()
+        if self.asked.offload:
+            self.wait_for_table(FLOWS, 0)
         self.look()
+
+    def wait_for_table(self, flows: int, waiting: int) -> None:
+        """Returns when each port has as many flows in XDP, and as many that found no room."""
+        wanted = dict.fromkeys(PORTS, (flows, waiting))
+        try:
+            wait_for(lambda: self.in_xdp() == wanted, "", ANSWER_S)
+        except StormError:
+            raise StormError(f"flows in XDP and waiting are {self.in_xdp()}, not {wanted}; {self.last()}") from None
+
+    def in_xdp(self) -> dict[str, tuple[int, int]]:
+        """Flows in XDP and flows that found no room there, by port."""
+        tables = {port: told["xdp-flows"] for port, told in self.switch.show().items()}
+        return {port: (int(table["n_flows"]), int(table["n_waiting"])) for port, table in tables.items()}
 
     def run(self) -> None:
         """All changes."""
@@ -226,6 +252,7 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
         judge = whole.judge
         looks = f"{whole.checks[True]} of {whole.checks.total()} looks saw offloaded frames"
         frames = f"{traffic.sent} frames sent, {judge.judged.total()} judged, {judge.overtaken} overtaken"
+        frames += f", at most {judge.most_overtaken} of a flow between two changes"
         return f"{dict(whole.kinds)}, {looks}, {frames}"
 
 
@@ -234,14 +261,12 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
     parser.add_argument("--no-offload", dest="offload", action="store_false", help="hw-offload stays off")
-    parser.add_argument("--changes", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", type=int, default=20, help="changes between two looks at whether all flows forward")
-    parser.add_argument("--pause", type=float, default=0.2, metavar="S", help="longest pause after a change")
-    parser.add_argument("--pps", type=float, default=5000, help="frames sent in a second")
-    parser.add_argument("--plant", choices=("stale", "twice"), help="must be found: flows not told, or double")
-    parser.add_argument("--verbose", action="store_true")
-    return carried_out("offload_storm", storm, parser.parse_args(argv), "none twice, none by a port not named")
+    add_changes(parser, "whether all flows forward")
+    parser.add_argument("--pps", type=at_least(1.0), default=5000.0, help="frames sent in a second")
+    parser.add_argument("--plant", choices=PLANTS, help="must be found: flows not told, or wrong")
+    return carried_out(
+        "offload_storm", storm, parser.parse_args(argv), "none twice, none by a port not named, none in another shape"
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import PORTS, QUEUES, StormError, Switch, huge_pages, namespaces, run, wait_for
+from lab import PORTS, QUEUES, StormError, Switch, at_least, huge_pages, measured, namespaces, ready, run, wait_for
 
 XDPGEN = Path(os.environ.get("XDPLAB_BPF_DIR", Path(__file__).resolve().parents[2] / "bpf" / "build")) / "xdpgen"
 #: Row -> the value it is set to; all are other ones than the default.
@@ -224,29 +224,26 @@ def measure_all(asked: argparse.Namespace) -> dict[str, list[Loss]]:
     return losses
 
 
+def tell(losses: dict[str, list[Loss]]) -> None:
+    """The table."""
+    print(f"{'changed':20}{'lost: median (range)':>28}{'longest gap, ms':>30}{'sent':>12}")
+    for row in (row for row in ROWS if row in losses):
+        print(report(row, losses[row]))
+
+
 def main(argv: list[str]) -> int:
     """Does what the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
-    parser.add_argument("--pps", type=float, default=100_000, help="frames sent in a second")
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--pps", type=at_least(1.0), default=100_000.0, help="frames sent in a second")
+    parser.add_argument("--repetitions", type=at_least(1), default=5)
     parser.add_argument("--seed", type=int, default=1, help="of the order")
     parser.add_argument("--only", choices=ROWS, action="append", help="these rows; a stock build has the first five")
     parser.add_argument("--port", choices=PORTS, default=PORTS[0], help="d0 receives the frames, d1 sends them")
     asked = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists() or not XDPGEN.exists():
-        print("option_loss: needs root, --build with the result of ovs/build, and make -C bpf", file=sys.stderr)
+    if not ready("option_loss", (asked.build,), XDPGEN):
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the contexts
-    try:
-        losses = measure_all(asked)
-    except (StormError, subprocess.TimeoutExpired) as error:
-        print(f"option_loss: {error}", file=sys.stderr)
-        return 2
-    print(f"{'changed':20}{'lost: median (range)':>28}{'longest gap, ms':>30}{'sent':>12}")
-    for row in (row for row in ROWS if row in losses):
-        print(report(row, losses[row]))
-    return 0
+    return measured("option_loss", lambda: tell(measure_all(asked)))
 
 
 if __name__ == "__main__":

@@ -25,11 +25,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -38,7 +36,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab import PORTS, StormError, Switch, namespaces, run
+from lab import PORTS, StormError, Switch, add_changes, carried_out, namespaces, run
 from port_changes import Changes
 
 FORWARD_WITHIN_S = 1.0
@@ -219,49 +217,32 @@ def lost_frames(shown: dict[str, Any]) -> list[str]:
     return wrong
 
 
+def storm(asked: argparse.Namespace, folder: Path) -> str:
+    """Everything; what was seen, in a line.
+
+    Raises:
+        StormError: something was wrong.
+    """
+    with ExitStack() as stack:
+        names = stack.enter_context(namespaces(f"storm{os.getpid()}"))
+        switch = Switch(asked.build.resolve(), folder, names[1], requests=PORTS[:1])
+        stack.callback(switch.stop)
+        switch.start()
+        whole = Storm(asked, switch, names)
+        whole.run()
+        if code := switch.stop():
+            raise StormError(f"ovs-vswitchd ended with {code}")
+    seen = f"{whole.disturbed} times the daemon had no processor"
+    return seen if whole.shows else f"{seen}, and this build does not tell of its frames"
+
+
 def main(argv: list[str]) -> int:
     """Does what the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
-    parser.add_argument("--changes", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", type=int, default=20, help="changes between two looks at ports and frames")
-    parser.add_argument("--pause", type=float, default=0.1, metavar="S", help="longest pause after a change")
-    parser.add_argument("--verbose", action="store_true")
-    options = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (options.build / "ovs-vswitchd").exists():
-        print("option_storm: needs root, and --build with the result of ovs/build", file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # with the clean-up of the context below
-    folder = Path(tempfile.mkdtemp(prefix="ovs-storm-"))
-    failures: list[str] = []
-    started = time.monotonic()
-    with ExitStack() as stack:
-        names = stack.enter_context(namespaces(f"storm{os.getpid()}"))
-        switch = Switch(options.build.resolve(), folder, names[1], requests=PORTS[:1])
-        stack.callback(switch.stop)
-        try:
-            switch.start()
-            storm = Storm(options, switch, names)
-            storm.run()
-        except (StormError, subprocess.TimeoutExpired) as error:
-            failures.append(str(error))
-        code = switch.stop()
-        if code:
-            failures.append(f"ovs-vswitchd ended with {code}")
-    failures += [f"{path}: {path.read_text()[:2000]}" for path in folder.glob("asan.*")]
-    for failure in failures:
-        print(f"option_storm: {failure}", file=sys.stderr)
-    if failures:
-        print(f"option_storm: seed {options.seed}; logs are in {folder}", file=sys.stderr)
-        return 1
-    shutil.rmtree(folder)
-    took_s = time.monotonic() - started
-    notes = [f"{storm.disturbed} times the daemon had no processor"] if storm.disturbed else []
-    notes += [] if storm.shows else ["this build does not tell of its frames"]
+    add_changes(parser, "ports and frames", pause_s=0.1)
     found = "no crash, no leak, no port and no frame lost"
-    print("; ".join([f"{options.changes} changes, seed {options.seed}, {took_s:.0f} s: {found}", *notes]))
-    return 0
+    return carried_out("option_storm", storm, parser.parse_args(argv), found, "ping")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 """Changes OpenFlow pipelines, ports, queues and PMD threads under traffic, all ports sharing one UMEM without copies.
 
     ovs/tests/pipeline_storm.py --build "$(ovs/build --asan | tail -1)" --changes 1000 --seed 1
+    ovs/tests/pipeline_storm.py --build DIR --offload                  # of a build with flows in XDP: with hw-offload
     ovs/tests/pipeline_storm.py --build DIR --plant twice              # must find the fault that it plants itself
 
 Three AF_XDP ports and a VXLAN tunnel, whose outer frames take a fourth one by another bridge: four ports, by each of
@@ -17,7 +18,8 @@ flushed, or all flows of the datapath (`revalidator/purge`).
 No frame may ever come damaged, or twice by one port; once Open vSwitch has revalidated, none by a port that its flow
 does not name, by more ports than it names, or in another shape. Every `--check` changes all ports are there again, each
 flow must forward, and with the traffic stopped every frame of the UMEM must be accounted for. At the end frames must go
-from port to port without a copy. Exit code: 0 passed, 1 failed, 2 it could not run.
+from port to port without a copy, and with `--offload` meet offloaded flows. Exit code: 0 passed, 1 failed, 2 it could
+not run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import struct
 import subprocess
 import sys
 import time
@@ -34,58 +35,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from diff_packets import checksum
-from frames import Wire, ports
-from lab import QUEUES, StormError, Switch, carried_out, run, wait_for
+from frames import ports
+from lab import QUEUES, StormError, Switch, add_changes, at_least, carried_out, run, wait_for
 from option_storm import lost_frames, statistics
 from storm_pipelines import FLOWS, KINDS, PORTS, Pipelines
 from storm_traffic import Judge, Traffic, headers
+from storm_tunnel import HERE, HERE_MAC, THERE, THERE_MAC, VNI, VxlanWire
 
 LINKS = ("d0", "d1", "d2", "d3")
 TUNNEL, UNDERLAY = "vx0", "d3"
-HERE, THERE = "172.31.0.1", "172.31.0.2"
-HERE_MAC, THERE_MAC = "02:00:00:00:99:01", "02:00:00:00:99:02"
-VNI = 7
 # One UMEM for 16 queues with rings of 512.
 SHARED = ["shared-umem=storm", "tx-copy=auto", "umem-frames=32768"]
 SHARED += [f"xsk-{ring}-ring=512" for ring in ("rx", "tx", "fill", "comp")]
 WAYS = {"flow": 50, "flows": 6, "group": 10, "meter": 2, "port": 10, "queue": 12, "pmd": 4, "flush": 3, "purge": 3}
-PLANTS = ("stale", "twice", "shape", "damage")
-ANSWER_S = 30.0  # nobody waits longer, however loaded the machine is
-
-
-class VxlanWire:
-    """The far end of the tunnel: inner frames, on the wire of the underlay."""
-
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
-
-    def send(self, frame: bytes) -> None:
-        """Sends a frame to the tunnel."""
-        length = 8 + 8 + len(frame)
-        head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0, 64, 17, 0, *map(address, (THERE, HERE)))
-        head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
-        udp = struct.pack("!HHHHII", 49152 + sum(frame[34:36]), 4789, length, 0, 0x08 << 24, VNI << 8)
-        macs = bytes.fromhex((HERE_MAC + THERE_MAC).replace(":", ""))
-        self.wire.send(macs + b"\x08\0" + head + udp + frame)
-
-    def receive(self) -> Iterator[bytes]:
-        """Every inner frame that has come; raises StormError when an outer one is damaged."""
-        for frame in self.wire.receive():
-            outer = frame[14:50]
-            if frame[12:14] != b"\x08\0" or frame[36:38] != struct.pack("!H", 4789):
-                continue  # Open vSwitch asks for addresses by itself
-            length = len(frame) - 14
-            vni = (0x08 << 24, VNI << 8)
-            sizes = (*struct.unpack("!H", outer[2:4]), *struct.unpack("!H", outer[24:26]))
-            if checksum(outer[:20]) or sizes != (length, length - 20) or struct.unpack("!II", outer[28:]) != vni:
-                raise StormError(f"outer headers of the tunnel are {outer.hex()}, of {length} bytes")
-            yield frame[50:]
-
-
-def address(text: str) -> bytes:
-    """The bytes of an IPv4 address."""
-    return bytes(map(int, text.split(".")))
+PLANTS = ("stale", "twice", "shape", "damage", "tunnel")
+ANSWER_S = 60.0  # nobody waits longer, however loaded the machine is
 
 
 class PipelineStorm:
@@ -111,7 +75,7 @@ class PipelineStorm:
         bridge = "br1" if port == UNDERLAY else "br0"
         options = SHARED
         if port == TUNNEL:
-            options = [f"remote_ip={THERE}", f"key={VNI}"]
+            options = [f"remote_ip={THERE}", f"key={VNI + (self.asked.plant == 'tunnel')}"]
         number = LINKS.index(UNDERLAY if port == TUNNEL else port) + 1
         kind = "vxlan" if port == TUNNEL else "afxdp"
         self.switch.vsctl(
@@ -270,9 +234,12 @@ class PipelineStorm:
             )
         self.traffic.stop()
         self.take(self.since_ns)
+        if self.asked.offload and not self.switch.offloaded():
+            raise StormError(f"nothing was offloaded; {self.last()}")
         tunnel = f"{self.judge.judged[LINKS.index(UNDERLAY)]} from the tunnel"
         frames = f"{self.traffic.sent} frames sent, {self.judge.judged.total()} judged, {tunnel}"
-        return f"{dict(self.ways)}, {frames} {dict(self.judged)}, {copies}"
+        offloaded = f", {self.switch.offloaded()} of the last frames in XDP" if self.asked.offload else ""
+        return f"{dict(self.ways)}, {frames} {dict(self.judged)}, {copies}{offloaded}"
 
 
 @contextmanager
@@ -298,6 +265,7 @@ def storm(asked: argparse.Namespace, folder: Path) -> str:
     with ExitStack() as stack:
         namespace, wires = stack.enter_context(ports(f"pipeline{os.getpid()}", len(LINKS), QUEUES))
         settings = [f"other_config:{key}" for key in ("max-revalidator=100", "pmd-cpu-mask=3", "vlan-limit=2")]
+        settings += [f"other_config:hw-offload={str(asked.offload).lower()}"]
         switch = Switch(asked.build.resolve(), folder, namespace, ports=(), settings=settings)
         stack.callback(switch.stop)
         switch.start()
@@ -319,13 +287,10 @@ def main(argv: list[str]) -> int:
     """Does what the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
-    parser.add_argument("--changes", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--check", type=int, default=20, help="changes between two looks at flows and frames")
-    parser.add_argument("--pause", type=float, default=0.2, metavar="S", help="longest pause after a change")
-    parser.add_argument("--pps", type=float, default=4000, help="frames sent in a second")
+    parser.add_argument("--offload", action="store_true", help="with flows in XDP, of which some must have frames")
+    add_changes(parser, "flows and frames")
+    parser.add_argument("--pps", type=at_least(1.0), default=4000.0, help="frames sent in a second")
     parser.add_argument("--plant", choices=PLANTS, help="must be found: flows not told, or wrong")
-    parser.add_argument("--verbose", action="store_true")
     return carried_out("pipeline_storm", storm, parser.parse_args(argv), "none damaged, twice or astray, none lost")
 
 

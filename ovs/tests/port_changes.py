@@ -9,6 +9,11 @@ from collections.abc import Sequence
 from lab import PORTS, QUEUES, Switch, run
 
 RINGS = (64, 128, 256, 512, 1024, 2048, 4096)
+# Of the flow table in XDP; builds without one do not read them.
+TABLE: dict[str, Sequence[object]] = {
+    "xdp-flow-entries": (None, 64, 128, 1024),
+    "xdp-flow-masks": (None, 1, 2, 64),
+}
 # Values to choose from; None removes the option.
 GOOD: dict[str, Sequence[object]] = {
     "n_rxq": (None, 1, 2, QUEUES),
@@ -29,6 +34,7 @@ GOOD: dict[str, Sequence[object]] = {
     "tx-skb-budget": (None, 0, 32, 64),
     "shared-umem": (None, "g", "h"),
     "tx-copy": (None, "auto", "always"),
+    **TABLE,
 }
 # Refused at once, or by the kernel: veth has no zero-copy and no more queues than these.
 BAD: dict[str, Sequence[object]] = {
@@ -42,6 +48,8 @@ BAD: dict[str, Sequence[object]] = {
     "rx-wakeup": ("sleep",),
     "tx-copy": ("never",),
     "umem-hugepages": ("4K",),
+    "xdp-flow-entries": (63, 1048577, "many"),
+    "xdp-flow-masks": (0, 65),
 }
 TYPES = ("afxdp", "afxdp-nonpmd")
 MTUS = (1000, 1500, 3000, 4000, 9000)
@@ -79,6 +87,10 @@ class Changes:
             return self.change_link(port)
         bad = not self.harmless and self.random.random() < 0.3
         return self.change_option(PORTS if what < 0.4 else (port,), BAD if bad else GOOD)
+
+    def change_table(self) -> str:
+        """A smaller or larger flow table in XDP, which gets the flows of the one before."""
+        return self.change_option((self.random.choice(PORTS),), TABLE)
 
     def change_option(self, ports: Sequence[str], options: dict[str, Sequence[object]]) -> str:
         """An option of these ports, in one transaction."""

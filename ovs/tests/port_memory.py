@@ -21,7 +21,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lab import PORTS, StormError, Switch, huge_pages, namespaces
+from lab import PORTS, StormError, Switch, huge_pages, measured, namespaces, ready
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "defaults": (),
@@ -60,23 +60,22 @@ def per_port_mib(build: Path, options: tuple[str, ...]) -> float:
         return (used_mib(switch.daemon.pid) - before) / len(PORTS)
 
 
+def measure(asked: argparse.Namespace) -> None:
+    """All rows."""
+    with huge_pages(96):
+        for name in asked.only or OPTIONS:
+            print(f"{name:24}{per_port_mib(asked.build.resolve(), OPTIONS[name]):8.1f} MiB a port", flush=True)
+
+
 def main(argv: list[str]) -> int:
     """Does what the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, required=True, metavar="DIR", help="result folder of ovs/build")
     parser.add_argument("--only", choices=OPTIONS, action="append", help="these rows; a stock build has only defaults")
     asked = parser.parse_args(argv)
-    if os.geteuid() != 0 or not (asked.build / "ovs-vswitchd").exists():
-        print("port_memory: needs root, and --build with the result of ovs/build", file=sys.stderr)
+    if not ready("port_memory", (asked.build,)):
         return 2
-    try:
-        with huge_pages(96):
-            for name in asked.only or OPTIONS:
-                print(f"{name:24}{per_port_mib(asked.build.resolve(), OPTIONS[name]):8.1f} MiB a port", flush=True)
-    except StormError as error:
-        print(f"port_memory: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return measured("port_memory", lambda: measure(asked))
 
 
 if __name__ == "__main__":

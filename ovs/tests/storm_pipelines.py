@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from lab import Switch
-from storm_rules import MATCHES
+from storm_rules import BEFORE, MATCHES
 from storm_traffic import FIRST_PORT, TAG, Named, Shape
 
 FLOWS = 16  # by each port
@@ -15,15 +15,6 @@ PORTS = 4
 GROUPS = (1, 2, 3, 4)
 KINDS = ("output", "resubmit", "controller", "ct", "nat", "group", "meter", "drop")
 NAT = b"\x0a\x4d\x09\x09"
-#: What is done before a frame leaves, and how it looks then; the last two want a tag.
-BEFORE: Sequence[tuple[str, Callable[[Shape], Shape]]] = (
-    ("", lambda shape: shape),
-    ("push_vlan:0x8100,set_field:4103->vlan_vid,", lambda shape: shape._replace(tags=(7, *shape.tags))),
-    ("mod_nw_ttl:5,", lambda shape: shape._replace(ttl=5)),
-    ("mod_dl_dst:02:00:00:00:88:03,", lambda shape: shape._replace(dst=bytes.fromhex("020000008803"))),
-    ("pop_vlan,", lambda shape: shape._replace(tags=shape.tags[1:])),
-    ("set_field:4107->vlan_vid,", lambda shape: shape._replace(tags=(11, *shape.tags[1:]))),
-)
 #: Table 1: by register 0, one bit for each port.
 SECOND = [
     f"table=1,reg0={ports},actions=" + (",".join(f"output:{n + 1}" for n in range(PORTS) if ports >> n & 1) or "drop")

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lab import PORTS, Switch
-from storm_traffic import FIRST_PORT, Named
+from storm_traffic import FIRST_PORT, Named, Shape
 
-FLOWS = 16  # by each port
+FLOWS = 80  # by each port, more than the smallest table in XDP has room for
 #: How a flow is matched, so that there are several masks.
 MATCHES = (
     "udp,tp_src={tp}",
@@ -17,8 +17,15 @@ MATCHES = (
     "udp,tp_src={tp},nw_src=10.77.0.0/16",
     "udp,tp_src={tp},tp_dst=9",
 )
-#: What is done before a frame leaves.
-BEFORE = ("", "", "", "push_vlan:0x8100,set_field:4103->vlan_vid,", "mod_nw_ttl:5,", "mod_dl_dst:02:00:00:00:88:03,")
+#: What is done before a frame leaves, and how it looks then; the last two want a tag.
+BEFORE: Sequence[tuple[str, Callable[[Shape], Shape]]] = (
+    ("", lambda shape: shape),
+    ("push_vlan:0x8100,set_field:4103->vlan_vid,", lambda shape: shape._replace(tags=(7, *shape.tags))),
+    ("mod_nw_ttl:5,", lambda shape: shape._replace(ttl=5)),
+    ("mod_dl_dst:02:00:00:00:88:03,", lambda shape: shape._replace(dst=bytes.fromhex("020000008803"))),
+    ("pop_vlan,", lambda shape: shape._replace(tags=shape.tags[1:])),
+    ("set_field:4107->vlan_vid,", lambda shape: shape._replace(tags=(11, *shape.tags[1:]))),
+)
 
 
 class Rules:
@@ -42,11 +49,14 @@ class Rules:
         return f"priority=10,in_port={entry[0] + 1},{how.format(tp=FIRST_PORT + entry[1])}"
 
     def _name(self, entry: tuple[int, int], out: int | None) -> None:
-        self.named[entry] = Named() if out is None else Named(frozenset({out}))
-        # in_port: OpenFlow gives no frame back by `output` of the port that it came from
-        port = "in_port" if out == entry[0] else f"output:{out + 1}" if out is not None else ""
-        does = f"{self.random.choice(BEFORE)}{port}" if port else "drop"
-        does += f",{port}" if port and self.plant == "twice" else ""
+        ((before, changed),) = self.random.choices(BEFORE[:4], (3, 1, 1, 1))
+        self.named[entry] = Named() if out is None else Named(frozenset({out}), 1, changed(Shape()))
+        does = "drop"
+        if out is not None:
+            # in_port: OpenFlow gives no frame back by `output` of the port that it came from
+            port = "in_port" if out == entry[0] else f"output:{out + 1}"
+            planted = {"twice": f"{before}{port},{port}", "shape": f"{before}mod_nw_ttl:9,{port}"}
+            does = planted.get(self.plant or "", f"{before}{port}")
         self.texts[entry] = f"{self._match(entry)},actions={does}"
 
     def change_one(self) -> str:

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the programs of ovs/tests make and judge without a switch: random frames, random tables, frames gone astray."""
 
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from xdplab.tools import project_root
+
+STORMS = ("offload_storm.py", "option_storm.py", "pipeline_storm.py")
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +22,7 @@ def modules() -> Iterator[SimpleNamespace]:
     folder = str(project_root() / "ovs" / "tests")
     # theirs is called `lab`, too
     ours = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "lab"}
-    names = ("diff_packets", "diff_tables", "frames", "storm_traffic")
+    names = ("diff_packets", "diff_tables", "frames", "storm_traffic", "storm_rules")
     sys.path.insert(0, folder)
     try:
         yield SimpleNamespace(**{name: __import__(name) for name in names})
@@ -107,11 +111,13 @@ def test_a_frame_astray_or_twice_is_seen_and_only_when_it_is_certain(modules: Si
 
 
 def test_a_frame_that_a_later_one_of_its_flow_overtook_is_counted(modules: SimpleNamespace) -> None:
-    judge = modules.storm_traffic.Judge()
+    judge, named = modules.storm_traffic.Judge(), modules.storm_traffic.Named(frozenset({1}))
     for number, flow in ((5, 1), (9, 1), (7, 1), (6, 2), (8, 1)):
         shape = modules.storm_traffic.Shape()
         judge.judge([modules.storm_traffic.Arrival(1, (0, flow), number, 150, 160, shape)], None, {})
-    assert (judge.overtaken, judge.wrong) == (2, [])
+    assert (judge.overtaken, judge.most_overtaken, judge.wrong) == (2, 2, [])
+    judge.judge([modules.storm_traffic.Arrival(1, (0, 2), 2, 150, 160, shape)], 100, {(0, 2): named})
+    assert (judge.overtaken, judge.most_overtaken) == (3, 2)
 
 
 def test_a_frame_may_leave_by_all_ports_that_are_named_and_by_no_more_at_once(modules: SimpleNamespace) -> None:
@@ -140,6 +146,99 @@ def test_a_frame_that_is_damaged_anywhere_behind_its_addresses_is_seen(modules: 
         seen = traffic.look(damaged, len(head))
         assert isinstance(seen, str) != (at in tag), at
     assert isinstance(traffic.look(whole[:-1], len(head)), str)
+
+
+def test_a_rule_names_how_its_frames_look(modules: SimpleNamespace) -> None:
+    switch = SimpleNamespace(ofctl=lambda *_, **__: "")
+    rules, planted = (modules.storm_rules.Rules(1, switch, plant) for plant in (None, "shape"))
+    for each in (rules, planted):
+        each.replace_all((0, 1, None))
+    assert {**rules.named} == {**planted.named}
+    seen: Counter[str] = Counter()
+    for entry, says in rules.named.items():
+        actions = rules.texts[entry].partition("actions=")[2]
+        if actions == "drop":
+            assert says == modules.storm_traffic.Named()
+            continue
+        dst = bytes.fromhex("020000008803" if "mod_dl_dst" in actions else "020000008802")
+        tags, ttl = (7,) if "push_vlan" in actions else (), 5 if "mod_nw_ttl" in actions else 64
+        assert says.shape == modules.storm_traffic.Shape(dst, tags, ttl)
+        assert "mod_nw_ttl:9" in planted.texts[entry]
+        seen[actions.partition(":")[0]] += 1
+    assert {"push_vlan", "mod_nw_ttl", "mod_dl_dst", "output", "in_port"} == seen.keys()
+
+
+def left(traffic: Any, leave: Callable[[Any], object]) -> None:
+    """Leaves the context in that way, when its thread has ended."""
+    with traffic:
+        traffic._thread.join()
+        leave(traffic)
+
+
+def test_what_reading_raises_ends_the_storm_with_these_words(modules: SimpleNamespace) -> None:
+    def receive() -> None:
+        raise ValueError("outer headers")
+
+    wire = SimpleNamespace(send=lambda frame: None, receive=receive)
+    error = sys.modules["lab"].StormError
+    for leave in (lambda traffic: traffic.take(), lambda traffic: traffic.stop(), lambda traffic: None):
+        traffic = modules.storm_traffic.Traffic([wire], 1, 1000)
+        with pytest.raises(error, match="no more traffic: outer headers"):
+            left(traffic, leave)
+    with pytest.raises(ZeroDivisionError):  # is not hidden
+        left(modules.storm_traffic.Traffic([wire], 1, 1000), lambda _: 1 / 0)
+
+
+def test_what_was_never_offloaded_is_not_called_the_same(modules: SimpleNamespace) -> None:
+    tables = modules.diff_tables
+    flows = (
+        "recirc_id(0),in_port(d0),eth_type(0x0800), packets:2, actions:set(ipv4(ttl=9)),push_vlan(vid=1),d1\n"
+        "recirc_id(0),in_port(d0),eth_type(0x8100),encap(eth_type(0x0800)), packets:2, actions:pop_vlan,d1\n"
+        "recirc_id(0),in_port(d0),eth_type(0x0806), packets:2, actions:d1\n"
+    )
+    edits = tables.edits(flows)
+    assert edits == {"set(": 1, "push_vlan": 1, "pop_vlan": 1}
+    assert tables.not_offloaded(tables.MANY, 1, edits) == []
+    assert tables.not_offloaded(tables.MANY, 0, edits) == ["nothing was offloaded"]
+    del edits["set("]
+    assert tables.not_offloaded(tables.MANY, 1, edits) == ["no flow with set was offloaded"]
+    assert tables.not_offloaded(tables.MANY - 1, 1, edits) == []
+
+
+def run(program: str, *argv: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    path = project_root() / "ovs" / "tests" / program
+    done = subprocess.run(
+        [sys.executable, str(path), "--build", "/none", *argv], capture_output=True, text=True, check=False, env=env
+    )
+    assert done.stdout == ""
+    return done
+
+
+@pytest.mark.parametrize(
+    ("program", "option", "value"),
+    [
+        *((storm, option, "0") for storm in STORMS for option in ("--check", "--changes")),
+        *((storm, "--pause", "-1") for storm in STORMS),
+        ("offload_storm.py", "--pps", "nan"),
+        *(("offload_diff.py", option, "0") for option in ("--frames", "--packets", "--times", "--stop-after")),
+        *(("miss_cost.py", option, "0") for option in ("--frames", "--repetitions")),
+        *(("new_flows.py", option, "0") for option in ("--pps", "--burst-pps", "--repetitions", "--flows")),
+        *(("option_loss.py", option, "0") for option in ("--pps", "--repetitions")),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(program: str, option: str, value: str) -> None:
+    done = run(program, option, value)
+    assert done.returncode == 2
+    assert f"argument {option}: {value} is not " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("program", [*STORMS, "offload_diff.py", "miss_cost.py", "option_loss.py", "port_memory.py"])
+def test_what_is_missing_is_told_by_name(program: str) -> None:
+    done = run(program, PATH="/none")
+    assert done.returncode == 2
+    told = {line.partition(": needs ")[2] for line in done.stderr.splitlines()}
+    assert {"ip, which is not there", "a result of ovs/build: /none has no ovs-vswitchd"} <= told
+    assert ("bpftool, which is not there" in told) == (program == "miss_cost.py")
 
 
 def test_source_nat_may_take_another_port(modules: SimpleNamespace) -> None:

@@ -117,7 +117,11 @@ def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("plant", "words"),
-    [("", "frames copied; none damaged, twice or astray, none lost"), ("damage", "damaged: its UDP header is")],
+    [
+        ("", "frames copied; none damaged, twice or astray, none lost"),
+        ("damage", "damaged: its UDP header is"),
+        ("tunnel", "no more traffic: outer headers of the tunnel are"),
+    ],
 )
 def test_a_storm_of_pipeline_changes_finds_what_is_planted_and_nothing_else(plant: str, words: str) -> None:
     """Some of what `ovs/README.md` gives the command for."""

@@ -151,10 +151,21 @@ def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: 
     argv = ["--build", folder(build), "--changes", *changes]
     done = run("offload_storm.py", *argv)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "none twice, none by a port not named" in done.stdout
+    assert "none twice, none by a port not named, none in another shape" in done.stdout
 
 
-@pytest.mark.parametrize(("plant", "words"), [("stale", "after its flow"), ("twice", "came twice")])
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_storm_of_pipelines_passes_with_flows_in_xdp(build: str) -> None:
+    argv = ["--build", folder(build), "--offload", "--changes", "12", "--pause", "0.05"]
+    done = run("pipeline_storm.py", *argv)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "of the last frames in XDP" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"), [("stale", "after its flow"), ("twice", "came twice"), ("shape", "that should look like")]
+)
 def test_a_storm_finds_what_is_planted(plant: str, words: str) -> None:
     done = run("offload_storm.py", "--build", folder("patched"), "--no-offload", "--changes", "40", "--plant", plant)
     assert done.returncode == 1

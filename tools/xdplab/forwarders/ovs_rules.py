@@ -12,7 +12,7 @@ from xdplab.forwarders.ovs_options import OvsOptions
 _GROUP_BITS, _FIRST = 0x3FF, 10_000 & 0x3FF
 _GROUPS = 64
 #: What the rule of a group reads, for each bit of its number; no two groups read the same.
-_READS = (
+READS = (
     "NXM_OF_ETH_SRC[0..31]->NXM_NX_REG1[]",
     "NXM_OF_ETH_DST[0..31]->NXM_NX_REG1[]",
     "NXM_OF_ETH_SRC[32..47]->NXM_NX_REG1[0..15]",
@@ -38,7 +38,7 @@ def rules(here: str, there: str, options: OvsOptions) -> list[str]:
     found = []
     for number in range(_GROUPS if options.rules == "flows" else options.rule_masks):
         mask = number % options.rule_masks
-        reads = [f"move:{field}" for bit, field in enumerate(_READS) if mask >> bit & 1]
+        reads = [f"move:{field}" for bit, field in enumerate(READS) if mask >> bit & 1]
         bits = _GROUPS - 1 if options.rules == "flows" else _GROUP_BITS
         match = f"priority=10,in_port={here},udp,tp_src={(_FIRST + number) & bits:#x}/{bits:#x}"
         found.append(f"{match},actions={','.join([*reads, *_FLOW, output])}")

@@ -53,7 +53,7 @@ def test_points_that_differ_in_what_frames_carry_can_be_told_apart(
     run, points = folder.load(), summarise(folder.load(), folder.trials())
     changes = make_method(run.study.method)
     cells = cells_of(changes, points)
-    assert cells["traffic"] == [
+    assert cells["profile"] == [
         f"{key}={value}" for load in LOADS for key, value in load.items() for _ in method["kinds"]
     ]
     assert len(set(changes.findings(run, points))) == 6

@@ -146,7 +146,7 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
     ]
 
 
-def _varying(points: Sequence[PointSummary], key: Literal["traffic", "levels"]) -> list[Column]:
+def _varying(points: Sequence[PointSummary], key: Literal["profile", "levels"]) -> list[Column]:
     """Those of such settings that are not the same in all points, in one column; [] where all are."""
     names = dict.fromkeys(name for point in points for name in getattr(point, key))
     found = [name for name in names if len({str(getattr(point, key).get(name)) for point in points}) > 1]
@@ -168,7 +168,7 @@ def _named(points: Sequence[PointSummary]) -> list[Column]:
         *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
         *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
         *([Column("udp_flows", "flows", lambda point: point.udp_flows, "{:,}".format)] if several_flows else []),
-        *_varying(points, "traffic"),
+        *_varying(points, "profile"),
     ]
 
 

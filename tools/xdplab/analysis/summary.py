@@ -86,7 +86,7 @@ def _summary(
         quantity=method.quantity or point.path.quantity,
         frame_bytes=point.traffic.frame_bytes,
         udp_flows=point.traffic.flows * point.traffic.address_pairs,
-        traffic=unusual(point.traffic, "frame_bytes", "flows", "address_pairs"),
+        profile=unusual(point.traffic, "frame_bytes", "flows", "address_pairs"),
         pipeline=str(point.pipeline),
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",

@@ -18,13 +18,17 @@ settings.load_profile("lab")
 
 #: With `-n` the tests of a group stay on one worker, one after another. `testbed`: runs on a testbed, which holds the
 #: CPUs of the machine, and whatever else is timed or changes settings of the machine. Beside it may run `frames`: sends
-#: frames through namespaces of its own and counts them, however late they are; and `hosts`: starts programs on hosts
-#: that are namespaces, and sends none. Tests that need no root belong to no group.
+#: frames through namespaces of its own and counts them, however late they are; and `hosts`: programs on hosts that are
+#: namespaces, each with a /sys of its own: a CPU that is held there is held by nobody else (hosts/agent/cpus.py).
+#: Tests that need no root belong to no group.
 BESIDE = {
     "test_root_ansible.py": "hosts",
     "test_root_doctor.py": "hosts",
+    "test_root_lab_init.py": "hosts",
     "test_root_privileges.py": "frames",
     "test_root_setup.py": "hosts",
+    "test_root_ssh.py": "hosts",
+    "test_root_ssh_access.py": "hosts",
     "test_xsk_silent.py": "frames",
 }
 
@@ -51,6 +55,18 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run folders of this test."""
     monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path / "results"))
     return tmp_path / "results"
+
+
+#: Tests of what matplotlib draws. In all others a chart is an empty picture: one takes a quarter of a second.
+DRAWN = ("test_report.py", "test_report_browser.py")
+
+
+@pytest.fixture(autouse=True)
+def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of this process; of what tests start: `lab.command.environment`."""
+    if request.path.name not in DRAWN:
+        for name in ("still", "repetition_plot"):
+            monkeypatch.setattr(f"xdplab.report.plots.{name}", lambda _: "<svg></svg>")
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 """The rule that tells a stalled machine from a lossy forwarder, on inputs made by hand."""
 
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from lab.records import LAYOUT, result, stream
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts import LocalHost
-from xdplab.hosts.kernel import CpuTicks
+from xdplab.hosts.kernel import CpuTicks, thread_use
 from xdplab.model import DisturbanceRule, ForwarderSpec, Path, ThreadUse
 from xdplab.runner.disturbance import Snapshot, Use, between, judge, snapshot
 
@@ -97,6 +97,24 @@ def test_use_is_the_difference_of_two_snapshots_of_threads_that_lived_through_bo
     assert found.steal_share[1] == pytest.approx(40 / 100 / 2)  # clock ticks of 10 ms
     assert found.softirq_s == {0: 0.5, 1: 0}
     assert found.softirqs == {0: 4, 1: 0}
+
+
+def test_both_halves_of_a_threads_time_are_read_and_subtracted(tmp_path: FilePath) -> None:
+    stat = "7 (pmd-c01/id:8) R 1 2 3 4 5 6 7 8 9 10 {user} {system} 13 14 15 16 17 18 19 " + " ".join(["20"] * 30)
+    task = {"status": "nonvoluntary_ctxt_switches:\t4\nCpus_allowed_list:\t1", "schedstat": "9000000000 1 2"}
+
+    class Proc(LocalHost):
+        times: ClassVar[dict[str, int]] = {"user": 100, "system": 250}
+
+        def read(self, path: str | FilePath) -> str:
+            name = FilePath(path).name
+            return stat.format(**self.times) if name == "stat" else task[name]
+
+    before = thread_use(Proc(), 7, 7)
+    assert (before.user_ns, before.system_ns) == (1 * S, 2.5 * S)  # clock ticks of 10 ms
+    Proc.times = {"user": 110, "system": 290}
+    (used,) = between(Snapshot(0, {}, {}, {7: before}), Snapshot(1, {}, {}, {7: thread_use(Proc(), 7, 7)})).threads
+    assert (used.user_ns, used.system_ns, used.ran_ns) == (S // 10, 4 * S // 10, 0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from xdplab.analysis.trace import way_of
 from xdplab.cli.tables import csv_text, summary_table
 from xdplab.forwarders.ovs_lookups import LookupCounts, threads_told
 from xdplab.methods import make_method
-from xdplab.model import InputError, Point, RunRecord, TrialRecord
+from xdplab.model import InputError, Point, RunRecord, ThreadUse, TrialRecord
 from xdplab.report import render
 
 DATA = Path(__file__).parent / "data"
@@ -32,9 +32,10 @@ STATS, PERF, MAIN = (
     ("text", "thread", "told"),
     [
         (STATS, "core 1", {"frames": 15296, "recirculated": 30592, "emc": 23513, "megaflow": 22375,
-                           "subtables": 44302, "cycles": 512095877}),
+                           "subtables": 44302, "cycles": 512095877, "idle": 2391645535}),
         (PERF, "core 1", {"frames": 18075, "recirculated": 36150, "emc": 28312, "megaflow": 25913,
-                          "subtables": 51826, "cycles": 18075 * 42752}),
+                          "subtables": 51826, "cycles": 18075 * 42752,
+                          "idle": 2900308554 - 18075 * 42752}),
         (MAIN, "main", {"frames": 19813, "emc": 10945, "megaflow": 8868, "subtables": 8868}),
     ],
 )  # fmt: skip
@@ -140,6 +141,74 @@ def test_nothing_is_said_of_cycles_where_a_thread_with_frames_does_not_count_the
     assert "cycles_per_frame" not in told(counting(lookups=threads))[1]
 
 
+def using(user_s: float | None, system_s: float | None) -> ThreadUse:
+    halves = {"user_ns": user_s and round(user_s * 1e9), "system_ns": system_s and round(system_s * 1e9)}
+    return ThreadUse(name="t", cpu=1, allowed=(1,), ran_ns=0, run_delay_ns=0, nonvoluntary_switches=0, **halves)
+
+
+def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
+    trials = [
+        trial(OURS, 0, [1000] * 20, threads=(using(0.2, 0.9), using(0.3, 0.1))),
+        trial(OURS, 1, [1000] * 20, threads=(using(0.5, 2.0),)),
+    ]
+    _, met, table = told(*trials, trial(OTHER))
+    assert met == {"kernel_share": 0.75}
+    assert re.split("  +", table.partition("where frames were met\n")[2].splitlines()[1])[1:] == ["75 %"]
+    assert "In the kernel: share of the CPU time of forwarding threads" in table
+    assert "Open vSwitch" not in table  # whose columns are not there
+    run = run_record(OURS, OTHER)
+    points = summarise(run, trials)
+    line = next(each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 2" in each)
+    assert "; 80 % of its threads' time in the kernel; ok" in line
+    assert told(trial(OURS, 0, [1000] * 20, threads=(using(None, None),)))[1] == {}  # a record of an older version
+    assert told(trial(OURS, 0, [1000] * 20, threads=(using(0.0, 0.0),)))[1] == {}  # it slept
+
+
+def test_polling_without_frames_is_told_beside_the_cycles() -> None:
+    threads = {"core 1": {**COUNTED, "cycles": 900_000, "idle": 100_000}}
+    _, met, table = told(counting(lookups=threads), counting(repetition=1, lookups=threads))
+    assert met["busy_share"] == 0.9
+    assert "90 %" in table
+
+
+def node(received: int = 0, idle: float | None = 0, **counted: float) -> dict[str, float | None]:
+    return {"calls": 10, "vectors": 1000, "received": received, "idle": idle, **counted}
+
+
+FETCHING = node(received=1000, calls=500, empty=490, clocks=600_000, idle=100_000)
+BEHIND = {"ip4-<b>": node(clocks=40_000), "bri0-tx": node(clocks=360_000)}
+
+
+def test_nodes_are_told_with_their_part_of_each_frames_cycles() -> None:
+    threads = {"vpp_wk_0": {"af_xdp-input": FETCHING, **BEHIND}, "vpp_wk_1": {"bri0-tx": node(clocks=100_000)}}
+    trials = [counting(nodes=threads), trial(OTHER)]
+    run, met, table = told(*trials)
+    assert met == {
+        "frames": 1000, "frames_per_call": 100.0, "cycles_per_frame": 1000.0, "busy_share": 1 - 100 / 1100,
+        "cycles_by_node": {"af_xdp-input": 500.0, "ip4-<b>": 40.0, "bri0-tx": 460.0},
+    }  # fmt: skip
+    said = "fake:seed=1 flows=300, cycles per frame by node: af_xdp-input 500, bri0-tx 460, ip4-<b> 40"
+    assert said in table.splitlines()
+    html = render(run, trials)
+    assert "cycles per frame by node: af_xdp-input 500, bri0-tx 460, ip4-&lt;b&gt; 40" in html
+    assert "ip4-<b>" not in html
+    first, _ = csv.DictReader(io.StringIO(csv_text(make_method(run.study.method), summarise(run, trials))))
+    assert (first["cycles_per_frame"], first["frames_per_call"]) == ("1000.0", "100.0")
+
+
+@pytest.mark.parametrize("idle", [485_000, None], ids=["most of it was polling", "nobody knows what polling took"])
+def test_what_fetching_cost_is_not_told_where_polling_hides_it(idle: float | None) -> None:
+    _, met, _ = told(counting(nodes={"vpp_wk_0": {"af_xdp-input": {**FETCHING, "idle": idle}, **BEHIND}}))
+    assert met.get("busy_share") == (pytest.approx(0.515) if idle else None)
+    assert "cycles_per_frame" not in met
+    assert met["cycles_by_node"] == {"ip4-<b>": 40.0, "bri0-tx": 360.0}
+    assert met["frames"] == 1000
+
+
+def test_a_thread_of_vpp_that_had_no_frame_says_nothing() -> None:
+    assert told(counting(nodes={"vpp_main": {"error-drop": node(clocks=1)}, "vpp_wk_0": {}}))[1] == {}
+
+
 def test_frames_that_flows_in_xdp_took_are_told_beside_those_that_threads_saw() -> None:
     port = {"rx_pkts": 1000, "xdp_flow_packets": 3000, "xdp_flow_misses": 1000}
     _, met, table = told(counting(lookups={"core 1": COUNTED}, b1=port))
@@ -150,7 +219,8 @@ def test_frames_that_flows_in_xdp_took_are_told_beside_those_that_threads_saw() 
     assert "where frames were met" not in told(counting())[2]
 
 
+@pytest.mark.parametrize("key", ["lookups", "nodes"])
 @pytest.mark.parametrize("wrong", [7, {"core 1": {"frames": -3}}, {"core 1": {"frames": 1, "unknown": 2}}])
-def test_a_record_that_is_not_ours_ends_in_one_line(wrong: Any) -> None:
-    with pytest.raises(InputError, match=rf"point {OURS.id}: counted\.lookups"):
-        told(counting(lookups=wrong))
+def test_a_record_that_is_not_ours_ends_in_one_line(wrong: Any, key: str) -> None:
+    with pytest.raises(InputError, match=rf"point {OURS.id}: counted\.{key}"):
+        told(counting(**{key: wrong}))

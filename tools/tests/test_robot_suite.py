@@ -27,7 +27,7 @@ def robot(tmp_path: Path, suite: str = "latency.robot", **variables: str) -> tup
         [BIN / "robot", "--outputdir", folder, "--log", "NONE", "--report", "NONE", *options, SUITES / suite],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=170,
         env=environment(),
     )
     root = ET.parse(folder / "output.xml").getroot()

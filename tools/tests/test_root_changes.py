@@ -16,13 +16,13 @@ from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders.ovs_changes import OvsChanging
 from xdplab.methods.changes import carry_out
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
 
 
 def measured(results: Path, forwarder: str, *kinds: str, **method: Any) -> dict[str, Any]:
     """Change -> its summary, of one repetition."""
     study = studies.study(
-        testbed="embedded", tester="xdpgen", forwarders=forwarder, answer=None, pipeline="route:3", repetitions=1,
+        testbed="embedded", tester="quick", forwarders=forwarder, answer=None, pipeline="route:3", repetitions=1,
         traffic={"probe_pps": 2000}, disturbance={"max_repeats": 0},
         method={"name": "changes", "kinds": kinds, "rules": 200, **method},
     )  # fmt: skip

@@ -38,7 +38,7 @@ def run(program: str, *argv: str) -> "subprocess.CompletedProcess[str]":
 def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(build: str, lab: Lab) -> None:
     folder(build)
     titles = [f"ovs-afxdp:build={build},flow_offload={value}" for value in ("true", "false")]
-    done = lab.run(forwarders=titles, tester="xdpgen")
+    done = lab.run(forwarders=titles)
     assert done.complaints == [], done.err
     rows = {row["forwarder"]: row for row in lab.rows()}
     assert [(rows[title]["status"], rows[title]["reason"]) for title in titles] == [("ok", "")] * 2
@@ -74,7 +74,7 @@ def test_the_row_of_the_latency_suite_is_measured_and_its_frames_met_flows_in_xd
 def test_generic_mode_offloads_nothing_and_says_so(lab: Lab) -> None:
     folder(OFFLOADING)
     title = "ovs-afxdp:flow_offload=true,xdp_mode=generic"
-    lab.run(forwarders=[title, "xdp"], tester="xdpgen")
+    lab.run(forwarders=[title, "xdp"])
     (row,) = [each for each in lab.rows() if each["forwarder"] == title]
     assert row["status"] == "unsupported"
     assert "flow_offload=true is not in force: 0 frames of b" in row["reason"]
@@ -86,7 +86,7 @@ def test_generic_mode_offloads_nothing_and_says_so(lab: Lab) -> None:
 def test_a_build_without_the_offload_is_unsupported(build: str, lab: Lab) -> None:
     folder(build)
     title = f"ovs-afxdp:build={build},flow_offload=true"
-    lab.run(forwarders=[title, "xdp"], tester="xdpgen")  # one that can be measured, for else there is no run
+    lab.run(forwarders=[title, "xdp"])  # one that can be measured, for else there is no run
     (row,) = [each for each in lab.rows() if each["forwarder"] == title]
     assert (row["status"], row["repetitions"]) == ("unsupported", 0)
     assert "has no xdp-flow-entries; patch offload-Add-provider-for-XDP" in row["reason"]

@@ -29,7 +29,7 @@ CANNOT = ("does not do pipeline", "CONFIG_BRIDGE_VLAN_FILTERING", "CONFIG_VXLAN"
 
 @pytest.mark.parametrize("forwarder", ["ovs-afxdp", "linux-bridge", "linux-router"])
 def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarder: str) -> None:
-    done = lab.run(forwarders=[forwarder], pipeline=WORK, tester="xdpgen", traffic={"probe_pps": 1000})
+    done = lab.run(forwarders=[forwarder], pipeline=WORK, traffic={"probe_pps": 1000})
     assert done.complaints == [], done.err
     rows = {row["pipeline"]: row for row in lab.rows()}
     assert list(rows) == WORK
@@ -48,7 +48,7 @@ def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab
     ]
     titles = [f"{kind}:build={build}" for build in builds for kind in ("ovs-afxdp", "ovs-afpacket")]
     method = {"name": "latency", "duration_s": 0.2, "warmup_s": 0}
-    lab.run(forwarders=titles, pipeline="conntrack", tester="xdpgen", method=method, traffic={"flows": 50})
+    lab.run(forwarders=titles, pipeline="conntrack", method=method, traffic={"flows": 50, "probe_pps": 5000})
     found = {each.point_id: each for each in lab.trials() if each.result}
     rows = lab.rows()
     assert [(row["forwarder"], row["status"], row["reason"]) for row in rows] == [(title, "ok", "") for title in titles]
@@ -64,7 +64,7 @@ def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab
 
 
 def test_a_flowtable_carries_connections_where_the_kernel_has_it(lab: Lab) -> None:
-    done = lab.run(forwarders=["linux-router:flowtable=true", "linux-router"], pipeline="conntrack", tester="xdpgen")
+    done = lab.run(forwarders=["linux-router:flowtable=true", "linux-router"], pipeline="conntrack")
     assert done.complaints == [], done.err
     rows = {row["forwarder"]: row for row in lab.rows()}
     assert rows["linux-router"]["status"] == "ok"

@@ -17,15 +17,23 @@ from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders.kernel import XdpForwarder
 from xdplab.runner import session
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
 
 _WAIT_S, _START_S = 0.25, 0.15
 
 
-def resets(results: Path) -> list[dict[str, Any]]:
-    """The figures of two restarts of `xdp` under load."""
+def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And all of what the forwarder needs to start is its own."""
+    start = XdpForwarder.start
+
+    def slow(self: XdpForwarder, *args: Any) -> None:
+        time.sleep(_START_S)
+        start(self, *args)
+
+    monkeypatch.setattr(session, "_QUEUE_RELEASE_S", _WAIT_S)
+    monkeypatch.setattr(XdpForwarder, "start", slow)
     study = studies.study(
-        testbed="embedded", tester="xdpgen", forwarders="xdp", method={"name": "reset"}, repetitions=2,
+        testbed="embedded", tester="quick", forwarders="xdp", method={"name": "reset", "drain_s": 0.5}, repetitions=2,
         disturbance={"max_repeats": 0},
     )  # fmt: skip
     with ConsoleListener() as listener:
@@ -33,24 +41,8 @@ def resets(results: Path) -> list[dict[str, Any]]:
     assert outcome.error is None
     found = [each.figures for each in folder.trials() if each.purpose == "figures"]
     assert len(found) == 2
-    assert all(figures["came_back"] for figures in found)
-    return found
-
-
-def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_QUEUE_RELEASE_S", _WAIT_S)
-    for figures in resets(results):
+    for figures in found:
+        assert figures["came_back"]
         assert figures["gap_us"] >= figures["own_us"] >= _WAIT_S * 1e6, "our wait lies within the gap"
         assert figures["reset_us"] == pytest.approx(figures["gap_us"] - figures["own_us"])
-
-
-def test_what_the_forwarder_needs_to_start_is_its_own(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = XdpForwarder.start
-
-    def slow(self: XdpForwarder, *args: Any) -> None:
-        time.sleep(_START_S)
-        start(self, *args)
-
-    monkeypatch.setattr(XdpForwarder, "start", slow)
-    for figures in resets(results):
         assert figures["reset_us"] >= _START_S * 1e6

@@ -13,7 +13,7 @@ UPROBES = Path("/sys/kernel/tracing/uprobe_events")
 
 def test_every_way_is_measured_beside_trials_without(lab: Lab) -> None:
     method = {"name": "tracing", "rates_pps": [5000], "pairs": 2, "duration_s": 0.2, "warmup_s": 0.05}
-    done = lab.run(forwarders=["xsk", "xsk:trace_every=10", "xdp"], method=method, tester="xdpgen")
+    done = lab.run(forwarders=["xsk", "xsk:trace_every=10", "xdp"], method=method)
     assert done.complaints == [], done.err
     every, tenth, kernel = lab.rows()
     assert (kernel["status"], kernel["repetitions"]) == ("unsupported", 0)

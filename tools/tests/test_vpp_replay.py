@@ -94,6 +94,26 @@ def test_names_modes_and_counters_are_those_that_vpp_reports(
         assert 50 <= found["counters"][name]["tx"] <= 200
 
 
+def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
+    playback = Playback(NEWEST / "afxdp.json")
+    playback.recorded.pop("not_asked", None)
+    told = "".join(
+        f"{name:<30}{state:^12}{10:>16}{200:>16}{0:>16}{clocks:>16}{'20.00':>16}\n"
+        for name, state, clocks in (("af_xdp-input", "polling", "1.50e2"), ("x-tx", "active", "5.00e1"))
+    )
+    at = next(i for i, step in enumerate(playback.left) if "errors" in step) + 1
+    playback.left[at:at] = [
+        {"message": {"name": "cli_inband", "fields": {"cmd": command}}, "answer": {"retval": 0, "reply": reply}}
+        for command, reply in (("show runtime", told), ("clear runtime", ""))
+    ]
+    forwarder = forwarder_of(playback)
+    forwarder.start(playback.dut(tmp_path))
+    (nodes,) = forwarder.counters()["nodes"].values()
+    assert {name: (node["received"], node["clocks"]) for name, node in nodes.items()} == {
+        "af_xdp-input": (200, 30_000), "x-tx": (0, 10_000),
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("scenario", "kind", "words"),
     [

@@ -23,6 +23,8 @@ from xdplab.cli import main
 #: The environment that pytest runs from holds `xdplab` and `robot` too; not resolved, a venv's python is a link.
 BIN = Path(sys.executable).parent
 TESTS = Path(__file__).resolve().parents[1]
+#: On PYTHONPATH: reports have no plots.
+UNDRAWN = TESTS / "lab" / "undrawn"
 #: In front of a command: a user without rights and without files of its own.
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
@@ -54,9 +56,9 @@ class Done:
 
 
 def environment(extra: Mapping[str, str] | None = None, python_path: Sequence[Path] = ()) -> dict[str, str]:
-    """The environment of a child: ours, `extra`, and folders in front of PYTHONPATH."""
+    """The environment of a child: ours, `extra`, and folders in front of PYTHONPATH; its reports have no plots."""
     env = {**os.environ, **(extra or {})}
-    folders = [str(folder) for folder in python_path] + env.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [str(folder) for folder in (*python_path, UNDRAWN)] + env.get("PYTHONPATH", "").split(os.pathsep)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return env
 

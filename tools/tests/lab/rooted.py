@@ -65,7 +65,7 @@ class Lab:
 
     def xdplab(self, *args: object, wrap: Sequence[str] = (), **env: str) -> Done:
         """`xdplab` to its end."""
-        return finish(self.start(*args, wrap=wrap, **env), 100)
+        return finish(self.start(*args, wrap=wrap, **env), 170)
 
     def run(self, sabotage: dict[str, Any] | None = None, env: dict[str, str] | None = None, **changes: Any) -> Done:
         """Run a study, perhaps sabotaged."""

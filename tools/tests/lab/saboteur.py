@@ -32,6 +32,9 @@ from xdplab.testers.fake import FakeTester
 from xdplab.testers.xdpgen import Xdpgen
 from xdplab.tools import bpf_program
 
+#: What xdpgen sends on any machine whose CPU it has, and how often it is asked for that.
+_EASY_PPS, _CALIBRATIONS = 100_000.0, 20
+
 
 class SlowFake(FakeTester):
     """The fake tester, taking LAB_TRIAL_S for each trial behind a forwarder."""
@@ -85,10 +88,9 @@ class QuickXdpgen(Xdpgen):
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         if context.forwarder is None:
-            short = {"duration_s": 0.03, "warmup_s": 0.0, "drain_s": 0.02}
             kept = self._kept(context, trial)
             if kept is None or not kept.exists():
-                result = super().run(context, trial.model_copy(update=short))
+                result = self._calibrated(context, trial)
                 if kept is None:
                     return result
                 partial = kept.with_suffix(f".{os.getpid()}")
@@ -96,6 +98,16 @@ class QuickXdpgen(Xdpgen):
                 partial.replace(kept)
             return TrialResult.model_validate_json(kept.read_text(encoding="utf-8"))
         return self.measure(context, trial) if trial.duration_s >= 0.1 else super().run(context, trial)
+
+    def _calibrated(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        """The first of some in which the machine did not stand still: all runs would have what it could send then."""
+        short = trial.model_copy(update={"duration_s": 0.03, "warmup_s": 0.0, "drain_s": 0.02})
+        for _ in range(_CALIBRATIONS):
+            result = super().run(context, short)
+            least = [0.5 * min(stream.pps or _EASY_PPS, _EASY_PPS) for stream in trial.streams]
+            if all(one.achieved_pps >= pps for one, pps in zip(result.streams, least, strict=True)):
+                break
+        return result
 
     def _kept(self, context: TesterContext, trial: TrialSpec) -> Path | None:
         if "LAB_DIRECT" not in os.environ:

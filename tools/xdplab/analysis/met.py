@@ -2,16 +2,20 @@
 """Where a forwarder met its frames and what they cost, by its own counters."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from xdplab.analysis.offload import offloaded
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.digits import percent, significant
-from xdplab.model.lookups import LOOKUPS, ThreadLookups
+from xdplab.model.lookups import LOOKUPS, NODES, NodeWork, ThreadLookups
 
 _THREADS = TypeAdapter(dict[str, ThreadLookups])
+_GRAPHS = TypeAdapter(dict[str, dict[str, NodeWork]])
+#: Share of polling without frames above which what is left of a node's clocks is within their half percent.
+_MOSTLY = 0.8
 #: Fields of `ThreadLookups` in which a look-up ends.
 ENDS = ("hardware", "simple", "emc", "smc", "megaflow", "upcalls", "lost")
 
@@ -42,9 +46,18 @@ class Met(Model):
     upcalls_share: float | None = None
     #: Met by none, and not answered.
     lost_share: float | None = None
-    #: Ticks of the time stamp counter for each frame, in the iterations that had any; None where a thread that had
-    #: frames does not count them.
+    #: Ticks of the time stamp counter for each frame, in the iterations that had any, or in all nodes of a graph; None
+    #: where a thread that had frames does not count them, or where most of them were those of polling without frames.
     cycles_per_frame: float | None = None
+    #: Node of VPP's graph -> its part of them; that of a node that fetches frames is left out where they are None.
+    cycles_by_node: dict[str, float] = {}
+    #: Frames of each call of nodes that fetch frames, calls without any left out.
+    frames_per_call: float | None = None
+    #: Of these ticks and those of polling without frames, from before a trial's traffic until after it.
+    busy_share: float | None = None
+    #: Of the CPU time of forwarding threads, polling counted, from before a trial's traffic until after it: what they
+    #: spent in the kernel, softirqs on top of them among it.
+    kernel_share: float | None = None
     #: Of the frames that came to ports, those that flows in XDP took: threads have not seen them.
     xdp_share: float | None = None
 
@@ -52,8 +65,16 @@ class Met(Model):
         """For the line of a trial."""
         shares = [(name, getattr(self, f"{key}_share")) for key, name in _NAMES.items()]
         told = [f"{name} {percent(share)}" for name, share in shares if share]
+        told = [f"look-ups met by {', '.join(told)}"] if told else []
         told += [f"{significant(self.cycles_per_frame, 4)} cycles per frame"] if self.cycles_per_frame else []
-        return f"{self.frames:,} frames, look-ups met by {', '.join(told)}" if told else ""
+        told = [f"{self.frames:,} frames", *told] if self.frames else []
+        told += [f"{percent(self.kernel_share)} of its threads' time in the kernel"] if self.kernel_share else []
+        return ", ".join(told)
+
+    def nodes_text(self) -> str:
+        """Nodes with their cycles per frame, the most expensive first."""
+        ordered = sorted(self.cycles_by_node.items(), key=lambda pair: -pair[1])
+        return ", ".join(f"{node} {significant(cycles, 3)}" for node, cycles in ordered)
 
 
 _NAMES = {
@@ -69,29 +90,75 @@ def met_of(trials: Iterable[TrialRecord]) -> Met | None:
         InputError: a record is not one that xdplab wrote.
     """
     trials = list(trials)
-    threads = [one for trial in trials for one in _threads_of(trial).values() if one.frames]
+    own = {**_lookups(trials), **_nodes(trials), "kernel_share": _kernel_share(trials)}
     in_xdp = offloaded(trials)
-    xdp_share = in_xdp.met / (in_xdp.met + in_xdp.left) if in_xdp else None
+    found = Met(**own, xdp_share=in_xdp.met / (in_xdp.met + in_xdp.left) if in_xdp else None)
+    return found if found != Met() else None
+
+
+def _kernel_share(trials: Sequence[TrialRecord]) -> float | None:
+    known = [use for trial in trials for use in trial.threads if use.user_ns is not None and use.system_ns is not None]
+    kernel = sum(use.system_ns or 0 for use in known)
+    spent = kernel + sum(use.user_ns or 0 for use in known)
+    return kernel / spent if spent else None
+
+
+def _lookups(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Fields of `Met` that Open vSwitch's threads tell."""
+    threads = [one for trial in trials for one in _read(_THREADS, trial, LOOKUPS).values() if one.frames]
     if not threads:
-        return Met(xdp_share=xdp_share) if xdp_share else None
+        return {}
     sums = Counter({key: sum(getattr(one, key) for one in threads) for key in (*ENDS, "subtables", "frames")})
     lookups = sums["frames"] + sum(one.recirculated for one in threads)
-    cycles = [one.cycles for one in threads]
-    known = [each for each in cycles if each is not None]
-    return Met(
-        frames=round(sums["frames"]),
-        lookups_per_frame=lookups / sums["frames"],
+    cycles, idle = (_sum_if_known(getattr(one, key) for one in threads) for key in ("cycles", "idle"))
+    return {
+        "frames": round(sums["frames"]),
+        "lookups_per_frame": lookups / sums["frames"],
         **{f"{key}_share": sums[key] / lookups for key in ENDS},
-        subtables_per_hit=sums["subtables"] / sums["megaflow"] if sums["megaflow"] else None,
-        cycles_per_frame=sum(known) / sums["frames"] if len(known) == len(cycles) else None,
-        xdp_share=xdp_share,
-    )
+        "subtables_per_hit": sums["subtables"] / sums["megaflow"] if sums["megaflow"] else None,
+        "cycles_per_frame": cycles / sums["frames"] if cycles is not None else None,
+        "busy_share": cycles / (cycles + idle) if cycles and idle is not None else None,
+    }
 
 
-def _threads_of(trial: TrialRecord) -> dict[str, ThreadLookups]:
+def _nodes(trials: Sequence[TrialRecord]) -> dict[str, Any]:
+    """Fields of `Met` that the nodes of VPP's threads tell."""
+    work: dict[str, list[NodeWork]] = {}
+    for trial in trials:
+        for nodes in _read(_GRAPHS, trial, NODES).values():
+            for name, one in nodes.items():
+                work.setdefault(name, []).append(one)
+    every = [one for own in work.values() for one in own]
+    frames = sum(one.received for one in every)
+    if not frames:
+        return {}
+    idle = _sum_if_known(one.idle for one in every)
+    clocks, polled = sum(one.clocks for one in every), sum(one.clocks for one in every if one.received)
+    told = idle is not None and idle <= _MOSTLY * polled
+    by_node = {
+        name: sum(one.clocks - (one.idle or 0) for one in own) / frames
+        for name, own in work.items()
+        if told or not any(one.received for one in own)
+    }
+    return {
+        "frames": round(frames),
+        "cycles_per_frame": sum(by_node.values()) if told else None,
+        "cycles_by_node": by_node,
+        "frames_per_call": frames / sum(one.calls - one.empty for one in every if one.received),
+        "busy_share": 1 - idle / clocks if idle is not None else None,
+    }
+
+
+def _sum_if_known(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _read(form: TypeAdapter[Any], trial: TrialRecord, key: str) -> dict[str, Any]:
     try:
-        return _THREADS.validate_python(trial.counted.get(LOOKUPS, {}))
+        found: dict[str, Any] = form.validate_python(trial.counted.get(key, {}))
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        where = ".".join(map(str, ("counted", LOOKUPS, *first["loc"])))
+        where = ".".join(map(str, ("counted", key, *first["loc"])))
         raise InputError(f"trials.jsonl, point {trial.point_id}: {where}: {first['msg']}") from None
+    return found

@@ -9,14 +9,29 @@ from xdplab.analysis.point import PointSummary
 from xdplab.methods import Column
 from xdplab.model.digits import number, percent, significant
 
-#: Said below the table.
+#: Said below the table, where its columns are told.
 TOLD = (
     "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
-    "warm-ups counted. Open vSwitch: shares of look-ups in the netdev datapath; a recirculated frame is looked up "
-    "again. Cycles: ticks of the time stamp counter in iterations that had frames, which fewer frames share at a light "
-    "load, and which go on while the machine has taken the core away; the main thread counts none."
+    "warm-ups counted."
 )
-TOLD_XDP = " Frames that met a flow in XDP were seen by no thread: the other figures of their rows are of the rest."
+_TOLD_OF = {
+    "lookups_per_frame": (
+        " Open vSwitch: shares of look-ups in the netdev datapath; a recirculated frame is looked up again."
+    ),
+    "cycles_per_frame": (
+        " Cycles: ticks of the time stamp counter, which go on while the machine has taken the core away. Of Open "
+        "vSwitch those of iterations that had frames, which fewer frames share at a light load; its main thread counts "
+        "none. Of VPP those of all nodes, less about what polling without frames took; none where that was most."
+    ),
+    "busy_share": " Busy: their share, polling without frames beside them, from before the traffic until after it.",
+    "kernel_share": (
+        " In the kernel: share of the CPU time of forwarding threads, from before the traffic until after it, polling "
+        "counted, and softirqs that ran on top of a thread; where the kernel takes it with its timer a sample."
+    ),
+    "xdp_share": (
+        " Frames that met a flow in XDP were seen by no thread: the other figures of their rows are of the rest."
+    ),
+}
 
 
 def _field(name: str) -> Callable[[PointSummary], Any]:
@@ -39,7 +54,10 @@ MET_COLUMNS = (
     _share("upcalls_share", "upcalls"),
     _share("lost_share", "unanswered"),
     _share("xdp_share", "in XDP"),
+    Column("frames_per_call", "frames per call", _field("frames_per_call"), number),
     Column("cycles_per_frame", "cycles per frame", _field("cycles_per_frame"), lambda value: significant(value, 4)),
+    _share("busy_share", "busy"),
+    _share("kernel_share", "in the kernel"),
 )
 
 
@@ -55,4 +73,14 @@ def met_points(points: Sequence[PointSummary]) -> list[PointSummary]:
 
 def told_of(points: Sequence[PointSummary]) -> str:
     """What is said below the table."""
-    return TOLD + (TOLD_XDP if any(point.met and point.met.xdp_share for point in points) else "")
+    return TOLD + "".join(_TOLD_OF.get(column.key, "") for column in met_columns(points))
+
+
+def by_node(points: Sequence[PointSummary]) -> list[str]:
+    """A line for each point whose forwarder tells what each node of its graph costs."""
+    named = [
+        (" ".join((point.forwarder, *point.settings)), text)
+        for point in met_points(points)
+        if (text := (point.met or Met()).nodes_text())
+    ]
+    return [f"{name}, cycles per frame by node: {text}" for name, text in named]

@@ -8,7 +8,7 @@ from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
 from xdplab.analysis.columns import cells_of, data_columns, figure_text, met_cells
-from xdplab.analysis.met_columns import told_of
+from xdplab.analysis.met_columns import by_node, told_of
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Stretch
 from xdplab.methods import Method, figure
@@ -46,7 +46,7 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     if dead:
         notes.append(dead_time(dead))
     met = met_cells(points)
-    beside = ["", "where frames were met", columns(_rows(met)), told_of(points)] if met else []
+    beside = ["", "where frames were met", columns(_rows(met)), *by_node(points), told_of(points)] if met else []
     return "\n".join([columns(rows), *notes, *beside])
 
 

@@ -19,6 +19,7 @@ _COUNTS = {
     "phwol hits": "hardware", "simple match hits": "simple", "emc hits": "emc", "smc hits": "smc",
     "megaflow hits": "megaflow", "miss with success upcall": "upcalls", "upcalls": "upcalls",
     "miss with failed upcall": "lost", "lost upcalls": "lost", "processing cycles": "cycles",
+    "idle cycles": "idle",
 }  # fmt: skip
 _THREAD = re.compile(r"^(?:pmd thread.* core_id (\d+)|main thread.*):$", re.MULTILINE)
 _LINE = re.compile(r"^ +(?:- )?([A-Za-z. ]+?): *([\d.]+)(.*)$", re.MULTILINE)
@@ -68,4 +69,5 @@ def _counted(block: str) -> ThreadLookups:
         found["subtables"] = round(lines["avg. subtable lookups per megaflow hit"][0] * hits)
     if mean := re.search(r"([\d.]+) cycles/pkt", block):
         found["cycles"] = float(mean[1]) * frames
+        found["idle"] = max(0.0, lines["used tsc cycles"][0] - found["cycles"])
     return ThreadLookups(**found)

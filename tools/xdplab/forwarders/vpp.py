@@ -16,6 +16,7 @@ from xdplab.forwarders.vpp_control import VppControl, VppRefused
 from xdplab.forwarders.vpp_options import VppOptions
 from xdplab.forwarders.vpp_process import VppProcess
 from xdplab.forwarders.vpp_program import OLDEST, find_vpp, installed_version, numbers, rendered
+from xdplab.forwarders.vpp_runtime import NodeCounts
 from xdplab.hosts import Host, SshHost
 from xdplab.model import PointFailed, Unsupported
 
@@ -56,6 +57,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
         self._control: VppControl | None = None
         self._interfaces: list[Interface] = []
         self._mode: dict[str, Any] = {}
+        self._nodes = NodeCounts()
 
     @abstractmethod
     def attach(self, control: VppControl, dut: Dut) -> list[int]:
@@ -101,7 +103,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def start(self, dut: Dut) -> None:
         """Process, API, interfaces, cross-connect; each is read back."""
-        self._dut = dut
+        self._dut, self._nodes = dut, NodeCounts()
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             raise PointFailed(f"{self.name}: {reason}")
@@ -176,11 +178,11 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return {"vpp": self._mode}
 
     def counters(self) -> dict[str, Any]:
-        """Packets in and out of each interface and what went wrong, from the statistics segment."""
+        """Packets in and out of each interface and what went wrong, by the statistics segment; what nodes cost."""
         assert self._control is not None
         self._control.call("control_ping")  # the segment can be read for long after VPP has died
         found: dict[str, Any] = {each.name: self._control.interface_statistics(each.index) for each in self._interfaces}
-        return {**found, "errors": self._control.errors()}
+        return {**found, "errors": self._control.errors(), **self._nodes.read(self._control.cli)}
 
     def rule_hits(self) -> dict[str, int]:
         """Of access lists."""

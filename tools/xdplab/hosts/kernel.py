@@ -2,6 +2,7 @@
 """Questions to a host's kernel that several layers ask: threads, steal time, XDP attachments, AF_XDP sockets."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from xdplab.hosts.base import Host
 from xdplab.hosts.local import LocalHost, NetnsHost
 from xdplab.model import ThreadUse, XdplabError
 
+#: Of proc_pid_stat(5).
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _XSK_PROBE = Path(xsk_probe.__file__)
 _NETDEV_PROBE = Path(__file__).with_name("netdev_probe.py")
 #: The oldest kernel that the suite is tested on (`make nic-test` boots it), Debian 12's: the oldest that is supported.
@@ -130,9 +133,9 @@ def suspend_timeouts(host: Host, ifname: str, wanted_ns: Sequence[int] = ()) -> 
 
 
 def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:
-    """Scheduler facts of one thread: CPU time, time waiting for a CPU, involuntary switches, affinity.
+    """Scheduler facts of one thread: CPU time and its halves, time waiting for a CPU, involuntary switches, affinity.
 
-    Source: Documentation/scheduler/sched-stats.rst and proc_pid_status(5).
+    Source: Documentation/scheduler/sched-stats.rst, proc_pid_stat(5) and proc_pid_status(5).
     """
     task = f"/proc/{pid}/task/{tid}"
     ran, delay, *_ = host.read(f"{task}/schedstat").split()
@@ -148,6 +151,8 @@ def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:
         ran_ns=int(ran),
         run_delay_ns=int(delay),
         nonvoluntary_switches=int(switches.group(1)) if switches else 0,
+        user_ns=int(fields[11]) * _TICK_NS,
+        system_ns=int(fields[12]) * _TICK_NS,
     )
 
 

@@ -3,8 +3,8 @@
 
 from xdplab.model.base import Amount, Model
 
-#: Key of `TrialRecord.counted`: thread of a datapath -> `ThreadLookups`.
-LOOKUPS = "lookups"
+#: Keys of `TrialRecord.counted`: thread of a datapath -> `ThreadLookups`; thread of a graph -> node -> `NodeWork`.
+LOOKUPS, NODES = "lookups", "nodes"
 
 
 class ThreadLookups(Model):
@@ -35,3 +35,22 @@ class ThreadLookups(Model):
     lost: Amount = 0
     #: Ticks of the time stamp counter in iterations that had frames; None of the main thread, whose are not counted.
     cycles: Amount | None = None
+    #: The same in iterations that had none.
+    idle: Amount | None = None
+
+
+class NodeWork(Model):
+    """Of a node of VPP's graph that was handed frames, or fetched them from ports, in one thread (`show runtime`)."""
+
+    #: How often it was called.
+    calls: Amount = 0
+    #: Of a node that fetches: about how many of these calls found no frame.
+    empty: Amount = 0
+    #: Frames that it was handed or fetched.
+    vectors: Amount = 0
+    #: Those of them that it fetched.
+    received: Amount = 0
+    #: Ticks of the time stamp counter in all calls, within half a percent: VPP prints three digits of their mean.
+    clocks: Amount = 0
+    #: About how many of these the empty calls took; None where that is not known.
+    idle: Amount | None = None

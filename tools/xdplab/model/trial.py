@@ -217,6 +217,10 @@ class ThreadUse(Model):
     run_delay_ns: int
     #: How often another thread was put in its place.
     nonvoluntary_switches: int
+    #: Time in user space, in steps of 10 ms; where the kernel takes it with its timer it is sampled.
+    user_ns: int | None = None
+    #: Time in the kernel, likewise.
+    system_ns: int | None = None
 
 
 class DisturbanceRule(Model):

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
 from xdplab.analysis.columns import met_cells
-from xdplab.analysis.met_columns import told_of
+from xdplab.analysis.met_columns import by_node, told_of
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
@@ -60,6 +60,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             met={} if sweeps else met_cells(summaries),
             met_told=told_of(summaries),
+            met_nodes=by_node(summaries),
             sizes={} if sweeps else _sizes(page),
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),

@@ -14,6 +14,7 @@ from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.axis import XAxis, YAxis
 from matplotlib.figure import Figure as Plot
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from xdplab.analysis import PointSummary
@@ -86,7 +87,7 @@ def plain(text: str) -> str:
 
 def new_plot(height: float) -> tuple[Plot, Axes]:
     """A plot of that height in inches, with light axes."""
-    plot = Plot(figsize=(7.6, height), layout="constrained")
+    plot = Plot(figsize=(7.6, height))
     axes = plot.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
@@ -137,6 +138,7 @@ def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
         mpl.rc_context({"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "xdplab"}),
     ):
         warnings.simplefilter("ignore", UserWarning)  # a glyph that matplotlib's font lacks; the browser's has it
+        ConstrainedLayoutEngine().execute(plot)  # by itself it would draw everything once more
         plot.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     svg = out.getvalue()
     svg = _of_the_page(svg[svg.index("<svg") :])

@@ -9,6 +9,8 @@ from xdplab.forwarders import Dut, Forwarder
 from xdplab.hosts.kernel import CpuTicks, cpu_ticks, net_rx_softirqs, thread_use
 from xdplab.model import Disturbance, DisturbanceRule, ThreadUse, TrialResult, XdplabError
 
+#: Fields of `ThreadUse` that grow.
+_SUMS = {"ran_ns", "run_delay_ns", "nonvoluntary_switches", "user_ns", "system_ns"}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -47,20 +49,15 @@ class Use:
     threads: tuple[ThreadUse, ...]
 
 
+def _since(before: ThreadUse, after: ThreadUse) -> ThreadUse:
+    now = after.model_dump(include=_SUMS, exclude_none=True)
+    return after.model_copy(update={key: value - getattr(before, key) for key, value in now.items()})
+
+
 def between(before: Snapshot, after: Snapshot) -> Use:
     """Differences of two snapshots."""
     elapsed = after.at_s - before.at_s
-    threads = tuple(
-        use.model_copy(
-            update={
-                "ran_ns": use.ran_ns - before.threads[tid].ran_ns,
-                "run_delay_ns": use.run_delay_ns - before.threads[tid].run_delay_ns,
-                "nonvoluntary_switches": use.nonvoluntary_switches - before.threads[tid].nonvoluntary_switches,
-            }
-        )
-        for tid, use in after.threads.items()
-        if tid in before.threads
-    )
+    threads = tuple(_since(before.threads[tid], use) for tid, use in after.threads.items() if tid in before.threads)
     pairs = {cpu: (before.ticks.get(cpu, ticks), ticks) for cpu, ticks in after.ticks.items()}
     steal = {cpu: (new.steal - old.steal) / _TICKS_PER_S / elapsed for cpu, (old, new) in pairs.items()}
     softirq_s = {cpu: (new.softirq - old.softirq) / _TICKS_PER_S for cpu, (old, new) in pairs.items()}

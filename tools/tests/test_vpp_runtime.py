@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nodes of VPP cost: `show runtime` read, cleared and summed; polling without frames told apart."""
+
+from typing import Any
+
+import pytest
+
+from xdplab.forwarders.vpp_runtime import Node, NodeCounts, nodes_told
+
+#: As VPP 26.10 prints it (format_vlib_node_stats of vlib/node_cli.c).
+HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206.72
+  vector rates in 2.1338e5, out 2.1338e5, drop 0.0000e0, punt 0.0000e0
+             Name                 State         Calls          Vectors        Suspends     Packet-Clocks   Vectors/Call
+"""
+
+
+def line(name: str, state: str, calls: int, vectors: int, clocks: float, suspends: int = 0) -> str:
+    each = vectors / calls if calls else 0
+    return f"{name:<30.30}{state[:12]:^12}{calls:>16}{vectors:>16}{suspends:>16}{clocks:>16.2e}{each:>16.2f}\n"
+
+
+MAIN = "Thread 0 vpp_main (lcore 0)\n" + HEAD + line("api-rx-from-ring", "any wait", 0, 0, 5.31e5, 4)
+WORKER = "---------------\nThread 1 vpp_wk_0 (lcore 1)\n" + HEAD
+
+
+def worker(calls: int, frames: int, clocks: float, with_frames: int = 0) -> str:
+    """A window: `clocks` are of each frame, or of each call where there is none."""
+    text = MAIN + WORKER + line("af_xdp-input", "polling", calls, frames, clocks)
+    text += line("unix-epoll-input", "polling", 100, 0, 3000)
+    if frames:
+        text += line("l2-input-classify-and-more-of-it", "active", with_frames, frames, 40)
+        text += line("bri0-tx", "active", with_frames, frames, 500)
+    return text
+
+
+class Vpp:
+    """Prints one window after another; only one that was cleared is over."""
+
+    def __init__(self, *windows: str) -> None:
+        self.windows = list(windows)
+
+    def __call__(self, command: str) -> str:
+        if command == "clear runtime":
+            self.windows.pop(0)
+            return ""
+        assert command == "show runtime"
+        return self.windows[0]
+
+
+def read(*windows: str) -> list[dict[str, Any]]:
+    counts, vpp = NodeCounts(), Vpp(*windows)
+    found = [counts.read(vpp)["nodes"] for _ in windows]
+    assert vpp.windows == []
+    return found
+
+
+def test_nodes_of_each_thread_are_read_and_processes_are_none() -> None:
+    assert nodes_told(worker(2000, 1000, 300, 100)) == {
+        "vpp_main": [],
+        "vpp_wk_0": [
+            Node("af_xdp-input", True, 2000, 1000, 300_000),
+            Node("unix-epoll-input", True, 100, 0, 300_000),  # of calls, where there was no frame
+            Node("l2-input-classify-and-more-of-", False, 100, 1000, 40_000),
+            Node("bri0-tx", False, 100, 1000, 500_000),
+        ],
+    }
+
+
+def test_a_sleeping_node_with_a_long_name_is_no_other() -> None:
+    text = line("acl-plugin-fa-worker-cleaner-process", "interrupt wait", 4, 0, 1000)
+    text += line("acl-plugin-in-ip4-fa-first-part", "active", 1, 5, 10) * 2
+    (nodes,) = read(HEAD + text)
+    assert {name: node["vectors"] for name, node in nodes["vpp_main"].items()} == {"acl-plugin-in-ip4-fa-first-par": 10}
+
+
+def test_a_vpp_without_workers_prints_no_thread_and_a_sleeping_node_waits_for_interrupts() -> None:
+    (nodes,) = read(HEAD + line("af-packet-input", "interrupt wait", 20, 300, 900) + line("x-tx", "active", 20, 300, 9))
+    assert list(nodes) == ["vpp_main"]
+    assert nodes["vpp_main"]["af-packet-input"]["received"] == 300
+    assert nodes["vpp_main"]["x-tx"]["received"] == 0
+
+
+def test_windows_are_summed_and_polling_without_frames_is_told_apart() -> None:
+    idle, first, second = read(
+        worker(1_000_000, 0, 200), worker(50_000, 1000, 11_000, 100), worker(500, 4000, 350, 400)
+    )
+    assert idle == {}
+    fetching = first["vpp_wk_0"]["af_xdp-input"]
+    assert (fetching["calls"], fetching["empty"], fetching["received"]) == (50_000, 49_900, 1000)
+    assert (fetching["clocks"], fetching["idle"]) == (11_000_000, 49_900 * 200)
+    assert first["vpp_wk_0"]["bri0-tx"] == {
+        "calls": 100, "empty": 0, "vectors": 1000, "received": 0, "clocks": 500_000, "idle": 0,
+    }  # fmt: skip
+    assert "unix-epoll-input" not in first["vpp_wk_0"]  # it has nothing to do with frames
+    after = second["vpp_wk_0"]["af_xdp-input"]
+    assert {key: after[key] - fetching[key] for key in after} == {
+        "calls": 500, "empty": 100, "vectors": 4000, "received": 4000, "clocks": 1_400_000, "idle": 20_000,
+    }  # fmt: skip
+
+
+def test_a_few_frames_of_a_long_wait_do_not_hide_what_an_empty_call_takes() -> None:
+    _, after = read(worker(1_000_000, 20, 1e7, 20), worker(2000, 1000, 700, 1000))
+    assert after["vpp_wk_0"]["af_xdp-input"]["idle"] == pytest.approx(20 * 1e7 - 20 * 200 + 1000 * 200, rel=1e-3)
+
+
+@pytest.mark.parametrize(("calls", "known"), [(2000, False), (105, True)])
+def test_where_nobody_has_seen_an_empty_call_many_of_them_leave_it_open(calls: int, known: bool) -> None:
+    first, second = read(worker(calls, 1000, 700, 100), worker(100, 1000, 700, 100))
+    for found in (first, second):  # from then on, for no difference can be told of it
+        assert ("idle" in found["vpp_wk_0"]["af_xdp-input"]) == known
+        assert found["vpp_wk_0"]["bri0-tx"]["idle"] == 0

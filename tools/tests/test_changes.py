@@ -2,6 +2,7 @@
 """Method `changes` on simulated boxes: what a change costs; changes that fail, do not happen, miss the traffic."""
 
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -16,13 +17,18 @@ from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.columns import figure_text, rows_of
+from xdplab.analysis.export import row_of
+from xdplab.analysis.pooled import PooledRun, shared_points
 from xdplab.cli.progress import ConsoleListener
 from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs_changes import no_further_queue
-from xdplab.methods.changes import WITHOUT, carry_out
-from xdplab.methods.changes.figures import repetition_figures
-from xdplab.model import PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
+from xdplab.methods import make_method
+from xdplab.methods.base import Counted
+from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec, carry_out
+from xdplab.methods.changes.figures import GAP, repetition_figures
+from xdplab.model import InputError, PointFailed, TrialRecord, TrialResult, TrialSpec, XdplabError
 from xdplab.testers.fake import FakeTester
 
 CHANGES: dict[str, Any] = {"name": "changes"}
@@ -68,6 +74,21 @@ def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path
     assert "times as" not in html.partition("<table")[2]  # a ratio of one figure under the head of another
 
 
+def test_what_is_lost_without_a_change_as_well_is_no_changes(results: Path, cli: Callable[..., Done]) -> None:
+    leaky = {"name": "fake", "label": "leaky", "options": {"loss_floor": 0.005, "change_blocks_s": 0.001}}
+    slow = {"name": "fake", "label": "slow", "options": {"change_blocks_s": 0.1}}
+    kinds = {**CHANGES, "kinds": ["hit-rule"]}
+    found = measured(results, forwarders=[leaky, slow], answer=["leaky", "slow"], method=kinds)
+    one = found["leaky", "hit-rule"]
+    assert values(one, "lost_without_frames") == [50] * 3
+    assert values(one, "blocked_us") == [None] * 3
+    assert {each.doubts["gap_us"] for each in one.by_repetition} == {"frames were lost without the change as well"}
+    told = answer(studies.only_run(results).load(), list(found.values()))
+    assert "nothing is said of hit-rule (longest gap): leaky: frames were lost without the change" in told.sentence
+    out = cli("show", "latest", "--results", str(results)).out
+    assert "change=hit-rule: longest gap ?: frames were lost without the change as well" in out
+
+
 def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> None:
     quick = {"name": "fake", "label": "quick", "options": {"seed": 1}}
     found = measured(
@@ -77,6 +98,16 @@ def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> Non
         "nothing is said of hit-rule: neither lost a frame"
         in answer(studies.only_run(results).load(), list(found.values())).sentence
     )
+
+
+def test_the_answer_says_that_there_are_other_settings(results: Path) -> None:
+    slow = {"name": "fake", "label": "slow", "options": {"change_us": 50}}
+    kinds = {**CHANGES, "kinds": ["rules"]}
+    measured(results, forwarders=["fake", slow], answer=["fake", "slow"], method=kinds, frame_bytes=[64, 512])
+    folder = studies.only_run(results)
+    told = answer(folder.load(), summarise(folder.load(), folder.trials())).sentence
+    assert "rules (rules installed): fake 5 times as much" in told
+    assert told.endswith(". Each at the first of 2 settings; the table has the others.")
 
 
 def test_each_frame_of_a_new_flow_is_one_by_the_forwarders_own_count(results: Path) -> None:
@@ -154,6 +185,94 @@ def test_nothing_is_said_of_the_time_in_which_the_tester_stood_still() -> None:
     assert {one.limited_by["gap_us"] for one in found} == {"below-minimum"}
 
 
+def gaps(*trials: TrialRecord) -> Any:
+    """A summary of trials that lost as many frames."""
+    run = run_record(point().model_copy(update={"levels": {"change": "hit-rule"}}), study={"method": CHANGES})
+    (at,) = run.points
+    (found,) = summarise(run, [
+        each.model_copy(update={"repetition": number, "point_id": at}) for number, each in enumerate(trials)
+    ])  # fmt: skip
+    return found
+
+
+def changed_so(lost: int) -> TrialRecord:
+    return changed("hit-rule", lost, **({"longest_gap_ns": 100_000 * (lost + 1)} if lost else {}))
+
+
+@pytest.mark.parametrize(
+    ("lost", "words", "bound", "below"),
+    [
+        ((0, 0, 49), "below 0.1", "below", 100.0),
+        ((0, 49, 59), "5", "exact", None),
+        ((0, 49), "2.5 to 2.55", "at least", 2550.0),
+        ((39, 49, 59), "5", "exact", None),
+    ],
+)
+def test_a_bound_of_a_gap_is_told_wherever_the_gap_is(
+    lost: tuple[int, ...], words: str, bound: str, below: float | None
+) -> None:
+    """Of three the median is a bound where two are; also where the machine disturbed one that is none."""
+    point_of = gaps(*(changed_so(each) for each in lost))
+    method = make_method(run_record(study={"method": CHANGES}).study.method)
+    assert figure_text(point_of, GAP) == words
+    (row,) = rows_of(method, [point_of])
+    assert (row["gap_us_bound"], row["gap_us_below"]) == (bound, pytest.approx(below) if below else None)
+    assert row_of(point_of, GAP)["text"].startswith(f"{words} ms")
+    assert row_of(point_of, GAP)["below"] == (pytest.approx(below) if below else None)
+    beds = [studies.a_testbed().model_copy(update={"name": name}) for name in ("one", "two")]
+    both = [PooledRun(Path(), run_record(study={"method": CHANGES}, testbed=bed), (point_of,), "") for bed in beds]
+    assert [each.figure.key for each in shared_points(both)].count("gap_us") == (bound == "exact")
+
+
+def test_a_disturbed_repetition_makes_no_fact_of_a_bound() -> None:
+    point_of = gaps(changed_so(0), changed_so(0), changed_so(49).model_copy(update={"status": "disturbed"}))
+    assert figure_text(point_of, GAP) == "below 0.1"
+
+
+def test_a_doubted_gap_is_marked() -> None:
+    stood = changed_so(49)
+    assert stood.result is not None
+    stood = stood.model_copy(update={"result": stood.result.model_copy(update={"longest_gap_ns": 4_000_000})})
+    (column,) = (each for each in Changes.columns if each.key == GAP.key)
+    assert column.shown(gaps(stood)) == "5 ?"
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"steps": {}}, "figures.steps: installed is missing"),
+        (
+            {"steps": {"installed": {"count": 1, "s": "x"}}},
+            "figures: steps.installed.s: Input should be a valid number",
+        ),
+        ({"rounds": 0}, "figures: rounds: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_journal_with_other_steps_is_told_in_a_line(figures: dict[str, Any], words: str) -> None:
+    record = changed("rules", figures=figures)
+    with pytest.raises(InputError, match=re.escape(f"trials.jsonl, point {record.point_id}: {words}")):
+        repetition_figures(record)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"method": {**CHANGES, "kinds": ["rules", "rules"]}}, "kinds: Value error, a kind is there twice"),
+        (
+            {"loads": [{"load_pps": 1000}, {"load_pps": 1000, "departures": "burst:100"}]},
+            "departures: burst:100: method changes tells gaps from the time between two frames",
+        ),
+        ({"traffic": {"load_pps": 1000, "departures": "poisson"}}, "departures: poisson: method changes tells"),
+    ],
+)
+def test_what_cannot_be_measured_so_is_refused(
+    tmp_path: Path, cli: Callable[..., Done], given: dict[str, Any], words: str
+) -> None:
+    cli("run", studies.study_file(tmp_path, **{"method": CHANGES, "traffic": {"probe_pps": 1000}, **given})).refused(
+        words
+    )
+
+
 def test_what_a_change_costs_is_told_for_one_of_several() -> None:
     steps = {"installed": {"count": 4000, "s": 0.1}, "removed": {"count": 4000, "s": 0.05}}
     found = repetition_figures(changed("rules", 400, {"rounds": 4, "steps": steps}, longest_gap_ns=20_000_000))
@@ -161,6 +280,17 @@ def test_what_a_change_costs_is_told_for_one_of_several() -> None:
         {"lost_frames": 400, "gap_us": 20_000, "blocked_us": 10_000, "change_us": 37_500, "installed_per_s": 40_000,
          "removed_per_s": 80_000}
     )  # fmt: skip
+
+
+def test_rates_of_another_number_of_rules_are_doubted() -> None:
+    """VPP takes 25 at a time, for to remove one of 1,000 takes it longer."""
+    steps = {name: {"count": 100, "s": 0.1} for name in ("installed", "removed")}
+    record = changed("rule-stream", figures={"rounds": 4, "steps": steps})
+    why = "25 rules at a time, not 1,000"
+    assert repetition_figures(record, rules=1000).doubts == {"installed_per_s": why, "removed_per_s": why}
+    assert repetition_figures(record, rules=25).doubts == {}
+    (found,) = Changes(ChangesSpec(name="changes", rules=1000)).repetitions([record])
+    assert found.doubts["installed_per_s"] == why
 
 
 @pytest.mark.parametrize(
@@ -180,34 +310,71 @@ def test_a_gap_that_is_not_the_forwarders_is_no_fact(told: dict[str, Any], why: 
     assert summarise(whole, [stalled])[0].by_repetition[0].doubts == {"gap_us": why}
 
 
-def test_a_change_that_misses_the_traffic_is_made_again_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carry_out, "LEAD_S", 0.3)
-    asked = TrialSpec(streams=(), duration_s=0.05)
-    undone: list[int] = []
-    takes_s = {"s": 0.1}
+class Late:
+    """A session in which a change takes so long, and the traffic begins so late, in each trial after another."""
 
-    class Session:
-        dut = SimpleNamespace(ports=[SimpleNamespace(simulated=False)])
-        client = SimpleNamespace(host=None)
+    dut = SimpleNamespace(ports=[SimpleNamespace(simulated=False)])
+    client = SimpleNamespace(host=None)
 
-        class forwarder:  # noqa: N801
-            @staticmethod
-            def change(kind: str, count: int) -> Change:
-                step = Step("added", count, lambda: carry_out.time.sleep(takes_s["s"]), lambda: "")
-                return Change([step], lambda: undone.append(1))
+    def __init__(self, takes_s: list[float], late_s: list[float]) -> None:
+        self.takes_s, self.late_s = takes_s, late_s
+        self.forwarder = self
+        self.undone = self.journaled = 0
 
-        @staticmethod
-        def send(spec: TrialSpec) -> TrialResult:
-            carry_out.time.sleep(spec.duration_s)
-            return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=())
+    def change(self, kind: str, count: int) -> Change:
+        """It tells how long it took, and is read back."""
+        takes_s = self.takes_s.pop(0)
 
-    session: Any = Session()
-    with pytest.raises(PointFailed, match=r"the change took .* s, longer than the traffic: give method\.duration_s"):
+        def act() -> float:
+            carry_out.time.sleep(takes_s)
+            return 0.25
+
+        return Change([Step("added", count, act, lambda: "")], self.undo)
+
+    def undo(self) -> None:
+        self.undone += 1
+
+    def send(self, spec: TrialSpec) -> TrialResult:
+        began_s = carry_out.time.monotonic() + self.late_s.pop(0)
+        carry_out.time.sleep(spec.duration_s)
+        detail = {"started_ns": round(began_s * 1e9)}
+        return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=(), detail=detail)
+
+    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str) -> Counted:
+        found = count()
+        self.journaled += 1
+        self.figures = found.figures
+        return found
+
+
+def test_a_change_that_is_slower_than_the_traffic_fails_and_is_not_tried_until_it_is_quick() -> None:
+    """Or its figures were of the best of three."""
+    session: Any = Late([1.2, 0.01, 0.01], [0.0] * 3)
+    with pytest.raises(
+        PointFailed, match=r"the change took .* s and ended behind the traffic: give method\.duration_s"
+    ):
+        carry_out.with_change(session, TrialSpec(streams=(), duration_s=0.6), "port-added", 1)
+    assert (session.undone, session.journaled) == (1, 0)
+
+
+def test_a_trial_whose_traffic_began_behind_the_change_is_taken_again_and_not_journaled() -> None:
+    asked = TrialSpec(streams=(), duration_s=0.5)
+    session: Any = Late([0.0] * 3, [100.0] * 3)
+    with pytest.raises(PointFailed, match="the change began before the traffic that is counted"):
         carry_out.with_change(session, asked, "port-added", 1)
-    assert len(undone) == 3
-    takes_s["s"] = 0.0
-    found = carry_out.with_change(session, asked.model_copy(update={"duration_s": 1.0}), "port-added", 1)
-    assert found.figures["steps"] == {"added": {"count": 1, "s": pytest.approx(0.0, abs=1.0)}}
+    assert (session.undone, session.journaled) == (3, 0)
+    session = Late([0.0] * 2, [100.0, -100.0])
+    with pytest.raises(PointFailed, match="ended behind the traffic"):
+        carry_out.with_change(session, asked, "port-added", 1)
+    session = Late([0.0] * 2, [100.0, 0.0])
+    carry_out.with_change(session, asked.model_copy(update={"duration_s": 3.0}), "port-added", 1)
+    assert (session.undone, session.journaled) == (2, 1)
+    assert session.figures["steps"] == {"added": {"count": 1, "s": 0.25}}
+
+
+def test_a_round_that_would_end_behind_the_traffic_is_not_begun() -> None:
+    assert carry_out._fits(1.0, 0.0, 2, 1.6)
+    assert not carry_out._fits(1.0, 0.0, 1, 1.6)
 
 
 @pytest.mark.parametrize(

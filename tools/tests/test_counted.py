@@ -15,7 +15,9 @@ from xdplab.forwarders.kernel import LinuxBridge, XdpForwarder
 from xdplab.forwarders.ovs import OvsForwarder
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.model import TrialResult, TrialSpec
 from xdplab.runner.counted import added
+from xdplab.runner.session import PointSession
 
 
 def test_only_what_was_added_counts_at_any_depth() -> None:
@@ -46,6 +48,28 @@ def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
     for trial in measured:
         assert trial.counters["b0"]["rx_drop"] == 812
         assert trial.counted == ({"b0": {"rx_pkts": 1000, "rx_drop": 0}} if cumulative else {})
+
+
+def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
+    tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1,000 frames of the old one and 4,000 of the new one would be 3,000."""
+    frames = {"rx": 0}
+
+    def run(self: PointSession, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
+        frames["rx"] = 4000
+        return self.send(spec).model_copy(update={"restart_own_ns": 1})
+
+    monkeypatch.setattr(FakeForwarder, "cumulative", True)
+    monkeypatch.setattr(FakeForwarder, "counters", lambda self: {"thread": dict(frames)})
+    monkeypatch.setattr(FakeForwarder, "start", lambda self, dut: frames.update(rx=1000))
+    monkeypatch.setattr(PointSession, "_run_with_restart", run)
+    method = {"name": "rfc2544", "clauses": ["throughput", "reset"], "preset": "quick", "budget_s": 5}
+    assert cli("run", studies.study_file(tmp_path, method=method, forwarders=["fake"], repetitions=1)).code == 0
+    trials = [trial for trial in studies.only_run(results).trials() if trial.result is not None]
+    told = {trial.result.restart_own_ns is not None: trial.counted for trial in trials if trial.result}
+    assert told[True] == {}
+    assert "thread" in told[False]
 
 
 def test_switches_whose_counters_outlast_a_trial_say_so() -> None:

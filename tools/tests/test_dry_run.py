@@ -7,7 +7,12 @@ from pathlib import Path
 from lab import micro_records, studies
 from lab.command import Done
 
+from xdplab import app
+from xdplab.analysis import summarise
+from xdplab.analysis.columns import cells_of, met_cells
+from xdplab.analysis.met import Met
 from xdplab.cli.plan import plan_table
+from xdplab.cli.progress import ConsoleListener
 from xdplab.methods import make_method
 from xdplab.model import StudySpec, validated
 from xdplab.runner import Plan, make_plan
@@ -26,6 +31,35 @@ def test_no_two_points_look_the_same() -> None:
     assert head.split() == ["forwarder", "pipeline", "path", "bytes", "probes", "settings"]
     assert len(set(rows[:4])) == len(plan.points) == 4
     assert sum("base_latency_us=9.0" in row and "  bridge  " in row for row in rows[:4]) == 1
+
+
+#: Of one size, with as many flows, at one rate.
+LOADS = [{"flow_choice": "zipf"}, {"flow_choice": "uniform"}, {"dscp": 10}]
+
+
+def test_points_that_differ_in_what_frames_carry_can_be_told_apart(
+    cli: Callable[..., Done], tmp_path: Path, results: Path
+) -> None:
+    """In the plan, in progress, in the tables and in findings."""
+    method = {"name": "changes", "kinds": ["rules", "hit-rule"]}
+    traffic = {"probe_pps": 1000, "flows": 100}
+    study = studies.study(forwarders=["fake"], traffic=traffic, loads=LOADS, method=method, repetitions=3)
+    plan = make_plan(study, studies.a_testbed(), make_tester("fake"))
+    rows = plan_table(plan, study, {}).splitlines()[1:7]
+    assert len(set(rows)) == len({plan.called(point) for point in plan.points}) == 6
+    assert all(" flows=100" in row or "  flows=100" in row for row in rows)
+    with ConsoleListener() as listener:
+        folder, _ = app.run_study(app.prepare(study), listener, results)
+    run, points = folder.load(), summarise(folder.load(), folder.trials())
+    changes = make_method(run.study.method)
+    cells = cells_of(changes, points)
+    assert cells["profile"] == [
+        f"{key}={value}" for load in LOADS for key, value in load.items() for _ in method["kinds"]
+    ]
+    assert len(set(changes.findings(run, points))) == 6
+    met = [point.model_copy(update={"met": Met(frames=1)}) for point in points]
+    assert len(set(zip(*met_cells(met).values(), strict=True))) == 6
+    assert len({", ".join(point.settings) for point in points}) == 6
 
 
 def test_a_method_that_floods_has_no_probes() -> None:

@@ -124,13 +124,14 @@ def found(rates: dict[int, float | None], noise: tuple[float, ...] = (1.0, 1.01,
         ({1: 2.0, 2: 1.9, 4: 9.0}, "does not scale past 1 core"),
         ({1: 2.0, 2: None}, "one number of cores was measured"),
         ({1: None, 2: None}, "not measured"),
+        ({1: None, 2: 2.0, 4: 4.0}, "whether it scales past 2 cores cannot be told: one core: it was not measured"),
     ],
 )
 def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) -> None:
     scaling = found(rates)
     assert scaling.sentence == words
-    assert (scaling.title, [figure.cores for figure in scaling.figures]) == ("macswap, xdp", sorted(rates))
-    assert {figure.reason for figure in scaling.figures if figure.mpps is None} <= {"no CPUs"}
+    assert (scaling.title, [rung.number for rung in scaling.rungs]) == ("macswap, xdp", sorted(rates))
+    assert {rung.row.point.reason for rung in scaling.rungs if rung.rate is None} <= {"no CPUs"}
 
 
 def test_too_few_repetitions_and_too_unlike_ones_say_so() -> None:

@@ -4,11 +4,12 @@
 import json
 from typing import Literal
 
-from lab.claims import LATENCY, measured
+from lab.claims import LATENCY, measured, searched
 from lab.records import point, result as result_of, run_record, stream, trial
 
 from xdplab.analysis import answer, summarise
 from xdplab.methods import make_method
+from xdplab.methods.rfc2544.figures import NDR
 from xdplab.model import Pipeline, Point, TrialRecord
 from xdplab.report import render
 from xdplab.report.chart import Chart
@@ -94,3 +95,22 @@ def test_the_answer_tells_numbers_of_flows_apart() -> None:
     told = answer(run, summarise(run, trials), trials).sentence
     assert "bridge, 1 flow: ovs-afxdp 2 times as fast" in told
     assert "bridge, 500 flows: ovs-afpacket 3 times as fast" in told
+    assert "settings" not in told
+    larger = [
+        each.model_copy(update={"traffic": each.traffic.model_copy(update={"frame_bytes": 512})}) for each in points
+    ]
+    trials += [each for at, us in zip(larger, took, strict=True) for each in measured(at, us)]
+    run = run_record(*points, *larger, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
+    told = answer(run, summarise(run, trials), trials).sentence
+    assert told.endswith(". Each at the first of 2 settings; the table has the others.")
+
+
+def test_a_rate_below_the_lowest_load_is_named_and_not_drawn() -> None:
+    """0 has no place on a logarithmic axis."""
+    points = [point("fake:seed=1", flows=flows) for flows in (1, 10, 1000)]
+    run = run_record(*points, study={"method": {"name": "rfc2544"}})
+    found = [searched(each, [1e6] * 5) for each in summarise(run, [trial(each, 0) for each in points])]
+    found[2] = searched(found[2], [0.0] * 5, "below-minimum", at_most={"ndr_pps": 2000.0})
+    (chart,) = (each for each in size_charts(run, found, (NDR,)))
+    assert list(chart.series[0].x) == [1, 10]
+    assert "Below what was measured: fake:seed=1 at 1,000 (below 2 kpps)." in chart.note

@@ -10,7 +10,7 @@ from lab.records import point, run_record, trial
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.methods.rfc2544.cores import Curve, curves
+from xdplab.methods.rfc2544.cores import curves, lines
 from xdplab.runner import make_plan
 from xdplab.testers import make_tester
 from xdplab.tools import project_root
@@ -18,41 +18,137 @@ from xdplab.tools import project_root
 STUDY = project_root() / "suites" / "studies" / "scaling.yaml"
 
 
-def curve_of(two: list[float], *, limited: Any = ("forwarder", "forwarder"), repetitions: int = 5) -> Curve:
-    """Open vSwitch with one thread at 1 Mpps, and with two."""
-    points = [point(f"ovs-afxdp:pmd_cores={each},n_rxq={each}") for each in (1, 2)]
+def lines_of(*rows: tuple[str, list[float], Any], **fields: Any) -> list[str]:
+    """Forwarder, its rates and who set them."""
+    points = [point(title) for title, _, _ in rows]
     run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
     found = summarise(run, [trial(each, 0) for each in points])
-    rates = (RATE[:repetitions], two[:repetitions])
-    (curve,) = curves(run, [searched(*each) for each in zip(found, rates, limited, strict=True)])
-    return curve
+    told = [searched(each, rates, limited) for each, (_, rates, limited) in zip(found, rows, strict=True)]
+    told[-1] = told[-1].model_copy(update=fields)
+    return [*lines(curves(run, told))]
+
+
+def curve_of(two: list[float], *, limited: Any = ("forwarder", "forwarder"), repetitions: int = 5) -> list[str]:
+    """Open vSwitch with one thread at 1 Mpps, and with two."""
+    names = [f"ovs-afxdp:pmd_cores={each},n_rxq={each}" for each in (1, 2)]
+    return lines_of(*zip(names, (RATE[:repetitions], two[:repetitions]), limited, strict=True))
 
 
 def test_efficiency_is_a_range_between_repetitions() -> None:
-    alone, both = curve_of([1.6e6, 1.58e6, 1.62e6, 1.6e6, 1.6e6]).lines
-    assert alone == "ovs-afxdp, 64 bytes, through: 1 thread, 1 queue: 1 Mpps"
-    assert both == "ovs-afxdp, 64 bytes, through: 2 threads, 2 queues: 1.6 Mpps, 77 to 82 % of 2 times one thread"
+    alone, both = curve_of([1.6e6, 1.58e6, 1.62e6, 1.6e6, 1.6e6])
+    assert alone == "ovs-afxdp: 1 thread, 1 queue: 1 Mpps"
+    assert both == "ovs-afxdp: 2 threads, 2 queues: 1.6 Mpps, 77 to 82 % of 2 times one thread"
 
 
-def test_what_the_tester_limits_is_a_lower_bound() -> None:
-    lines = curve_of([1.6e6] * 5, limited=("forwarder", "tester")).lines
-    assert lines[1].endswith("at least 1.6 Mpps, at least 78 % of 2 times one thread (limited by the tester)")
+@pytest.mark.parametrize(
+    ("limit", "words"), [("tester", "the tester was the limit"), ("budget", "the search ran out of time")]
+)
+def test_what_the_tester_or_the_time_limits_is_a_lower_bound(limit: str, words: str) -> None:
+    told = curve_of([1.6e6] * 5, limited=("forwarder", limit))
+    assert told[1].endswith(f"at least 1.6 Mpps, at least 78 % of 2 times one thread ({words})")
+    alone = curve_of([1.6e6] * 5, limited=(limit, "forwarder"))
+    assert "%" not in " ".join(alone)
+    assert alone[-1].endswith(f"no efficiency: one thread: {words}")
 
 
-def test_one_thread_that_took_all_has_no_multiple() -> None:
-    lines = curve_of([1.6e6] * 5, limited=("tester", "forwarder")).lines
-    assert "%" not in " ".join(lines)
-    assert lines[-1].endswith("no efficiency: one thread took all that the tester sent")
+def test_a_rate_below_the_lowest_load_is_no_rate() -> None:
+    below = [0.0] * 4 + [2e6]
+    told = curve_of(below, limited=("forwarder", "below-minimum"))
+    assert told[1].endswith(": 0 Mpps, below 101 % of 2 times one thread (it lost frames at the lowest load)")
+    names = [f"ovs-afxdp:pmd_cores={each}" for each in (1, 2)]
+    (_, second, why) = lines_of((names[0], [0.0] * 5, "below-minimum"), (names[1], RATE, "forwarder"))
+    assert "%" not in second
+    assert why.endswith("no efficiency: one thread: it lost frames at the lowest load")
 
 
-def test_three_repetitions_are_too_few_to_call_it() -> None:
-    assert curve_of([1.6e6] * 5, repetitions=3).lines[-1].endswith("too few repetitions to call it: 3, 4 are needed")
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"failed": 2, "reason": "it died"}, "ovs-afxdp:pmd_cores=2,n_rxq=2 failed in 2 of 5 repetitions: it died"),
+        ({"by_repetition": "doubted"}, "ovs-afxdp:pmd_cores=2,n_rxq=2: so it was"),
+        ({"by_repetition": "disturbed"}, "0 clean of 5 paired repetitions, 3 are needed: the machine was disturbed"),
+    ],
+)
+def test_nothing_is_a_part_of_what_is_no_fact(fields: dict[str, Any], words: str) -> None:
+    told = lines_of(*_two(1.6e6), **{key: value for key, value in fields.items() if key != "by_repetition"})
+    if "by_repetition" in fields:
+        told = _with(fields["by_repetition"])
+    assert f"1.6 Mpps, not to be taken for a fact: {words}" in told[1]
+    assert "%" not in told[1]
+
+
+def _two(rate: float) -> list[tuple[str, list[float], Any]]:
+    return [(f"ovs-afxdp:pmd_cores={each},n_rxq={each}", [rate] * 5, "forwarder") for each in (1, 2)]
+
+
+def _with(how: str) -> list[str]:
+    """Two threads whose repetitions were all disturbed, or doubted."""
+    points = [point(title) for title, _, _ in _two(0)]
+    run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
+    found = [searched(each, [1.6e6] * 5) for each in summarise(run, [trial(each, 0) for each in points])]
+    update = {"disturbed": True} if how == "disturbed" else {"doubts": {"ndr_pps": "so it was"}}
+    figures = tuple(each.model_copy(update=update) for each in found[1].by_repetition)
+    return [*lines(curves(run, [found[0], found[1].model_copy(update={"by_repetition": figures})]))]
+
+
+def test_a_bounded_rate_of_one_thread_may_be_the_best() -> None:
+    """With one queue the tester was the limit at 5 Mpps: 6 Mpps of two threads are 60 % at the most."""
+    told = lines_of(
+        ("ovs-afxdp:pmd_cores=1,n_rxq=1", [5e6] * 5, "tester"),
+        ("ovs-afxdp:pmd_cores=1,n_rxq=2", [3e6] * 5, "forwarder"),
+        ("ovs-afxdp:pmd_cores=2,n_rxq=2", [6e6] * 5, "forwarder"),
+    )
+    assert "%" not in " ".join(told)
+    assert told[-1].endswith("no efficiency: one thread: the tester was the limit")
+
+
+def test_no_point_stands_for_another() -> None:
+    """Of other loads, and of other names."""
+    one, two = (f"ovs-afxdp:pmd_cores={each}" for each in (1, 2))
+    points = [point(title, flows=flows) for flows in (1, 100) for title in (one, two)]
+    label = points[1].forwarder.model_copy(update={"label": "again"})
+    points.append(points[1].model_copy(update={"forwarder": label}))
+    run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
+    found = summarise(run, [trial(each, 0) for each in points])
+    told = [*lines(curves(run, [searched(each, [n * 1e6] * 5) for n, each in enumerate(found, 1)]))]
+    assert [line.partition(" Mpps")[0] for line in told] == [
+        "ovs-afxdp, flows=1: 1 thread, 1 queue: 1",
+        "ovs-afxdp, flows=1: 2 threads, 1 queue (ovs-afxdp:pmd_cores=2): 2",
+        "ovs-afxdp, flows=1: 2 threads, 1 queue (again): 5",
+        "ovs-afxdp, flows=100: 1 thread, 1 queue: 3",
+        "ovs-afxdp, flows=100: 2 threads, 1 queue: 4",
+    ]
+
+
+def test_where_no_throughput_was_searched_the_forwarding_rate_grows() -> None:
+    points = [point(f"ovs-afxdp:pmd_cores={each}") for each in (1, 2)]
+    run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
+    found = [searched(each, [1e6] * 5) for each in summarise(run, [trial(each, 0) for each in points])]
+    flooded = [
+        each.model_copy(update={"by_repetition": tuple(
+            one.model_copy(update={"values": {"forwarding_rate_pps": 1e6}, "limited_by": {}})
+            for one in each.by_repetition
+        )}) for each in found
+    ]  # fmt: skip
+    assert [*lines(curves(run, flooded))] == [
+        "ovs-afxdp: 1 thread, 1 queue, forwarding rate at overload: 1 Mpps",
+        "ovs-afxdp: 2 threads, 1 queue, forwarding rate at overload: 1 Mpps, 50 to 50 % of 2 times one thread",
+    ]
+
+
+def test_few_repetitions_are_too_few_to_call_it() -> None:
+    assert curve_of([1.6e6] * 5, repetitions=3)[-1].endswith(
+        "too few repetitions to call it: 3 repetitions, 4 are needed"
+    )
+    alone = curve_of([1.6e6] * 5, repetitions=1)
+    assert "%" not in " ".join(alone)
+    assert "not to be taken for a fact: 1 of the 3 repetitions that an interval needs" in alone[1]
 
 
 def test_forwarders_without_a_number_of_threads_have_no_curve() -> None:
     points = [point("ovs-afxdp"), point("ovs-afpacket")]
     run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
-    assert curves(run, summarise(run, [trial(each, 0) for each in points])) == []
+    assert curves(run, summarise(run, [trial(each, 0) for each in points])) == {}
 
 
 @pytest.mark.parametrize("name", ["ovs-afxdp", "vpp-afxdp"])

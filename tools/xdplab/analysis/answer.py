@@ -177,10 +177,10 @@ def _what(one: PointSummary, metric: Figure) -> str:
 
 def _figure(one: PointSummary, metric: Figure) -> str:
     """Median over the repetitions, as a bound where it is one."""
-    unit, per = (metric.said_unit, metric.said_per) if metric.said_unit else (metric.unit, metric.per)
-    if metric.more:
-        rate = rate_of(one.by_repetition, metric.key)
-        return rate.text(per, f" {unit}") if rate else "(none)"
+    unit, per = metric.said
+    rate = rate_of(one.by_repetition, metric.key)
+    if rate and (metric.more or rate.below_pps):
+        return rate.text(per, f" {unit}")
     value = known_median(each.value(metric.key) for each in standing(one.by_repetition, metric.key))
     return f"{value / per:.2f} {unit}" if value is not None else "(none)"
 

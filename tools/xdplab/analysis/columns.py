@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
@@ -49,7 +49,7 @@ def figure_column(figure: Figure, title: str = "") -> Column:
         return figure_text(point, figure)
 
     def mark(point: PointSummary) -> str:
-        rate = rate_of(point.by_repetition, figure.key) if figure.more else None
+        rate = rate_of(point.by_repetition, figure.key)
         return " ?" if rate and rate.doubt else ""
 
     def value(point: PointSummary) -> float | None:
@@ -83,13 +83,15 @@ def median_of(point: PointSummary, key: str) -> float | None:
     return median(value for _, value in stands) if stands else None
 
 
-def figure_text(point: PointSummary, figure: Figure) -> str:
-    """The same as people read it; a dash where it was not looked for."""
-    if figure.more:
-        rate = rate_of(point.by_repetition, figure.key)
-        return rate.text(figure.per, digits=4) if rate else "-"
-    value = median_of(point, figure.key)
-    return "-" if value is None else number(value / figure.per)
+def figure_text(point: PointSummary, figure: Figure, unit: str = "") -> str:
+    """The same as people read it, as a bound where it is one; a dash where it was not looked for."""
+    rate, value = rate_of(point.by_repetition, figure.key), median_of(point, figure.key)
+    if rate is None or (value is None and not figure.more):
+        return "-"
+    bounded = rate.at_least or rate.below_pps
+    if figure.more or bounded or value is None:
+        return rate.text(figure.per, unit, digits=4)
+    return figure.told(value) + unit
 
 
 def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
@@ -124,7 +126,7 @@ def _what_holds(method: Method[Any] | type[Method[Any]]) -> list[Column]:
 
     keys = [each.key for each in method.figures]
     return [
-        *(column for each in method.figures if each.more for column in bounds(each)),
+        *(column for each in method.figures if not each.at_load for column in bounds(each)),
         Column("clean", "repetitions that the machine left undisturbed", lambda point: point.clean, places=()),
         Column("doubts", "why its figures are not to be taken for facts", doubts, places=()),
     ]
@@ -144,6 +146,18 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
     ]
 
 
+def _varying(points: Sequence[PointSummary], key: Literal["profile", "levels"]) -> list[Column]:
+    """Those of such settings that are not the same in all points, in one column; [] where all are."""
+    names = dict.fromkeys(name for point in points for name in getattr(point, key))
+    found = [name for name in names if len({str(getattr(point, key).get(name)) for point in points}) > 1]
+
+    def told(point: PointSummary) -> str | None:
+        settings = getattr(point, key)
+        return " ".join(f"{name}={settings[name]}" for name in found if name in settings) or None
+
+    return [Column(key, "settings" if key == "levels" else key, told, str)] if found else []
+
+
 def _named(points: Sequence[PointSummary]) -> list[Column]:
     """What a point is called, and what tells it from others of that name."""
     several_jobs = len({point.pipeline for point in points}) > 1
@@ -154,6 +168,7 @@ def _named(points: Sequence[PointSummary]) -> list[Column]:
         *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
         *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
         *([Column("udp_flows", "flows", lambda point: point.udp_flows, "{:,}".format)] if several_flows else []),
+        *_varying(points, "profile"),
     ]
 
 
@@ -207,7 +222,7 @@ def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[st
     """These columns behind what points are called."""
     knobs = [_KNOBS] if any(point.knobs for point in points) else []
     sizes = [_BYTES] if len({point.frame_bytes for point in points}) > 1 else []
-    shown = [*_named(points), *knobs, *sizes, *columns] if points else []
+    shown = [*_named(points), *_varying(points, "levels"), *knobs, *sizes, *columns] if points else []
     return {each.title: [each.shown(point) for point in points] for each in shown}
 
 

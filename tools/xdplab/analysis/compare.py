@@ -150,7 +150,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric)
     doubts = doubts_of((point, reference), metric, len(pairs), len(clean))
-    bounds = ("both figures are bounds, and nothing says which is higher",)
+    unordered = ("both figures are bounds, and nothing says which is higher",)
     return Comparison(
         point=point.forwarder,
         reference=reference.forwarder,
@@ -162,7 +162,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         first=None if first == used else _interval(first, metric)[1],
         clean=len(clean),
         repetitions=len(pairs),
-        hindrances=doubts.hindrances or (bounds if sense == "unknown" else ()),
+        hindrances=doubts.hindrances or (unordered if sense == "unknown" else ()),
         remarks=doubts.remarks,
     )
 
@@ -205,7 +205,7 @@ def unsaid(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
 
 def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | None]:
     """What is known of the ratio, from what is known of each side of each pair."""
-    known = [tuple(_bounds(figures, metric) for figures in pair) for pair in pairs]
+    known = [tuple(bounds(figures, metric) for figures in pair) for pair in pairs]
     more = figure(metric).more
     over = [pair if more else pair[::-1] for pair in known]
     resolution = max((figures.resolution.get(metric, 0.0) for pair in pairs for figures in pair), default=0.0)
@@ -230,7 +230,7 @@ def _ratio(pairs: Sequence[tuple[float, float]], resolution: float) -> Interval 
     return ratio_interval(pairs, resolution=resolution) if usable else None
 
 
-def _bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
+def bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
     """Between what and what the true figure lies."""
     value = figures.value(metric)
     if value is None:  # searched, and no load was found good

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from xdplab.analysis.columns import median_of, own_columns
+from xdplab.analysis.columns import figure_text, median_of, own_columns
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
 from xdplab.analysis.met_columns import met_columns, new_flow_columns
@@ -213,12 +213,10 @@ def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
     searched = [one for one in side.by_repetition if one.was_searched(of.key)]
     stands = [one for one in searched if not one.was_disturbed(of.key)] or searched
     known = [value for one in stands if (value := one.value(of.key)) is not None]
-    rate = rate_of(side.by_repetition, of.key) if of.more else None
+    rate = rate_of(side.by_repetition, of.key)
     value = median_of(side, of.key)
     told = known if value is not None else []
-    words = "" if not searched else rate.text(of.per, f" {of.unit}", 4) if rate else "not known"
-    if value is not None and not rate:
-        words = f"{number(value / of.per)} {of.unit}"
+    words = "" if not searched else "not known" if value is None else figure_text(side, of, f" {of.unit}")
     if len(told) > 1 and not (rate and (rate.at_least or rate.below_pps)):
         low, high = (number(each / of.per) for each in (min(told), max(told)))
         words = f"{words} ({low} to {high}, {len(told)} repetitions)"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Self
 
-from xdplab.methods import LimitedBy
+from xdplab.methods import LimitedBy, figure
 from xdplab.model import Model
 from xdplab.model.digits import significant
 
@@ -93,7 +93,7 @@ def standing(repetitions: Sequence[RepetitionFigures], metric: str) -> list[Repe
 
 
 class Rate(Model):
-    """What the repetitions say of a figure of which more is better: the median of those left undisturbed, or of all."""
+    """What the repetitions say of a rate, or of a time: the median of those left undisturbed, or of all."""
 
     #: None: no load was found good, and nothing else is known.
     pps: float | None
@@ -137,6 +137,9 @@ def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
     stands = standing(figures, metric)
     if not stands:
         return None
+    doubt = next((one.doubts[metric] for one in stands if metric in one.doubts), "")
+    if not figure(metric).more:
+        return _time(stands, metric, doubt)
     known = [value for one in stands if (value := one.value(metric)) is not None]
     value = median(known) if known else None
     below = [one.at_most[metric] for one in stands if metric in one.at_most]
@@ -147,8 +150,16 @@ def rate_of(figures: Sequence[RepetitionFigures], metric: str) -> Rate | None:
         below_pps = max(below, default=None)
     elif value is not None and at_least and len(below) == len(stands):
         below_pps = median(below)
-    doubt = next((one.doubts[metric] for one in stands if metric in one.doubts), "")
     return Rate(pps=value, at_least=at_least, below_pps=below_pps, doubt=doubt)
+
+
+def _time(stands: Sequence[RepetitionFigures], metric: str, doubt: str) -> Rate:
+    """One that is `below-minimum` lies between nothing and its value: so the median lies between two medians."""
+    known = [(one.limited_by.get(metric) == "below-minimum", one.value(metric)) for one in stands]
+    low = known_median(value and (0.0 if bound else value) for bound, value in known)
+    high = known_median(value for _, value in known)
+    exact = low is None or high is None or low == high
+    return Rate(pps=low, at_least=not exact and bool(low), below_pps=None if exact else high, doubt=doubt)
 
 
 def not_reached(figures: Sequence[RepetitionFigures], metric: str, wanted_pps: float) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which forwarder for which work: two forwarders compared at each pipeline, all of them one family (Holm)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xdplab.analysis.answer import Answer, metric_of, pairs_of
 from xdplab.analysis.compare import Comparison, compare_points, corrected
@@ -9,19 +9,13 @@ from xdplab.analysis.point import PointSummary
 from xdplab.methods import Figure, figure
 from xdplab.model.digits import significant
 
-NEVER = "the two were never measured in the same repetition"
+_NEVER = "the two were never measured in the same repetition"
 
 
 def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> Answer:
     """One sentence over all pipelines; its `comparison` is the first, of whose reference the table's ratios are."""
-    found: dict[str, Comparison | str] = {}
     several = len({one.udp_flows for one in summaries}) > 1
-    names = [_work(one, several) for one in summaries]
-    for work in dict.fromkeys(names):
-        alike = [one for one, name in zip(summaries, names, strict=True) if name == work]
-        pair = the_two(wanted, alike)
-        found[work] = pair if isinstance(pair, str) else compare_points(*pair, metric_of(*pair, figures)) or NEVER
-    told = corrected({work: one for work, one in found.items() if isinstance(one, Comparison)})
+    told, words = answer_by(wanted, summaries, lambda one: _work(one, several), figures)
     first = next(iter(told.values()), None)
     about = f"{wanted[0]} against {wanted[1]}"
     if first is not None:
@@ -29,20 +23,47 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
         offered = {one.offered_pps for one in summaries if one.offered_pps}
         at = f" at {significant(min(offered) / 1e3)} kpps" if metric.at_load and len(offered) == 1 else ""
         about += f", {metric.name}{at}"
-    sentence = f"{about}, by work: {'; '.join(parts({work: told.get(work, one) for work, one in found.items()}))}."
-    return Answer(sentence=sentence, said=any(one.known for one in told.values()), comparison=first)
+    said = any(one.known for one in told.values())
+    return Answer(sentence=f"{about}, by work: {words}", said=said, comparison=first)
 
 
-def the_two(wanted: tuple[str, str], points: Sequence[PointSummary]) -> tuple[PointSummary, PointSummary] | str:
-    """The two forwarders at their first setting, or why nothing is said of them."""
-    alike = pairs_of(*wanted, points)
-    if not alike:
-        return "not measured for both"
-    silent = next((each for each in alike[0] if not each.repetitions), None)
-    return f"{silent.forwarder} was not measured ({silent.reason})" if silent else alike[0]
+def answer_by(
+    wanted: tuple[str, str],
+    points: Sequence[PointSummary],
+    work: Callable[[PointSummary], str],
+    figures: Sequence[Figure],
+    nothing: Callable[[PointSummary, PointSummary, str], str] = lambda ours, theirs, metric: "",
+    *,
+    named: bool = False,
+) -> tuple[dict[str, Comparison], str]:
+    """The two at the first setting of each piece of work, corrected together, and in words to the end of a sentence.
+
+    `nothing`: why a comparison by a figure has nothing to compare, or "". `named`: each is of a figure of its own.
+    """
+    found: dict[str, Comparison | str] = {}
+    works: dict[str, list[PointSummary]] = {}
+    for one in points:
+        works.setdefault(work(one), []).append(one)
+    settings = 0
+    for name, own in works.items():
+        alike = pairs_of(*wanted, own)
+        settings = max(settings, len(alike))
+        silent = next((each for pair in alike[:1] for each in pair if not each.repetitions), None)
+        if silent or not alike:
+            found[name] = (
+                f"{silent.forwarder} was not measured ({silent.reason})" if silent else "not measured for both"
+            )
+            continue
+        metric = metric_of(*alike[0], figures)
+        title = f"{name} ({figure(metric).name})" if named else name
+        why = nothing(*alike[0], metric)
+        found[name if why else title] = why or compare_points(*alike[0], metric) or _NEVER
+    told = corrected({name: one for name, one in found.items() if isinstance(one, Comparison)})
+    others = f" Each at the first of {settings} settings; the table has the others." if settings > 1 else ""
+    return told, f"{'; '.join(_parts({name: told.get(name, one) for name, one in found.items()}))}.{others}"
 
 
-def parts(found: Mapping[str, Comparison | str]) -> list[str]:
+def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
     """Each piece of work by itself; those that cannot be told apart, or of which nothing can be said, together."""
     told: list[str] = []
     alike: list[str] = []

@@ -34,6 +34,8 @@ class PointSummary(Model):
     frame_bytes: int | str
     #: UDP flows of the frames: source ports times address pairs.
     udp_flows: int = 1
+    #: What else of its traffic profile is not the default.
+    profile: dict[str, Any] = {}
     #: What the forwarder did with the frames, as studies write it.
     pipeline: str = "cross"
     #: Knob -> value that was asked for.
@@ -124,7 +126,8 @@ class PointSummary(Model):
         """What tells it from other points of its forwarder, path and frame size, each as `name=value`."""
         pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
         flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
-        return [f"{key}={value}" for key, value in {**pipeline, **flows, **self.levels, **self.knobs}.items()]
+        told = {**pipeline, **flows, **self.profile, **self.levels, **self.knobs}
+        return [f"{key}={value}" for key, value in told.items()]
 
     @property
     def repeats(self) -> str:

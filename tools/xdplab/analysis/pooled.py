@@ -57,10 +57,8 @@ def _fact(summary: PointSummary, figure: Figure) -> float | None:
     """A figure that is the forwarder's own; None for bounds, doubts and what a disturbed machine left."""
     if any(doubts_of_one(summary, figure.key)):
         return None
-    if not figure.more:
-        return median_of(summary, figure.key)
     rate = rate_of(summary.by_repetition, figure.key)
-    return rate.pps if rate and rate.exact else None
+    return median_of(summary, figure.key) if rate and rate.exact else None
 
 
 def main_figures(runs: Sequence[PooledRun]) -> list[Figure]:

@@ -5,6 +5,7 @@ Each place (`rxdrop`) is decided by the comparisons of `compare` between the one
 those of all places are one family.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -14,11 +15,15 @@ from xdplab.analysis.bimodal import bimodal
 from xdplab.analysis.compare import Comparison, compare_points, corrected
 from xdplab.analysis.doubts import doubts_of
 from xdplab.analysis.figures import rate_of, standing
-from xdplab.analysis.stats import significant
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure
 
 _CANNOT = "who is ahead cannot be said"
+_LIMITS = {
+    "tester": "the tester was the limit",
+    "budget": "the search ran out of time",
+    "below-minimum": "it lost frames at the lowest load",
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Contender:
     def values(self) -> list[float]:
         """Of the repetitions that stand for it."""
         found = standing(self.point.by_repetition, self.figure.key)
-        return [value for one in found if (value := one.value(self.figure.key))]
+        return [value for one in found if (value := one.value(self.figure.key)) is not None]
 
     @property
     def hindrance(self) -> str:
@@ -48,8 +53,17 @@ class Contender:
     @property
     def took_all(self) -> bool:
         """In some repetition it took what the tester sent and might have taken more."""
+        return "tester" in self._limits
+
+    @property
+    def limit(self) -> str:
+        """Why its rate is a bound; empty where it is its own."""
+        return next((words for limit, words in _LIMITS.items() if limit in self._limits), "")
+
+    @property
+    def _limits(self) -> set[str]:
         found = standing(self.point.by_repetition, self.figure.key)
-        return any(one.limited_by.get(self.figure.key) == "tester" for one in found)
+        return {one.limited_by.get(self.figure.key, "forwarder") for one in found}
 
     @property
     def bimodal(self) -> str:
@@ -60,15 +74,15 @@ class Contender:
     @property
     def amount(self) -> str:
         """Its median, as a bound where it is one."""
-        unit = f" {self.figure.said_unit or self.figure.unit}"
-        rate = rate_of(self.point.by_repetition, self.figure.key) if self.figure.more else None
-        return rate.text(1, unit) if rate else f"{significant(median(self.values))}{unit}"
+        unit, per = self.figure.said
+        rate = rate_of(self.point.by_repetition, self.figure.key)
+        return rate.text(per, f" {unit}") if rate else "not measured"
 
     @property
     def speed(self) -> float:
         """More is better."""
         middle = median(self.values)
-        return middle if self.figure.more else 1 / middle
+        return middle if self.figure.more else 1 / middle if middle else math.inf
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from xdplab.analysis.point import PointSummary as PointSummary  # imported from 
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, PointFigures, make_method
 from xdplab.model import RunRecord, TrialRecord
+from xdplab.model.naming import unusual
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
@@ -87,6 +88,7 @@ def _summary(
         quantity=method.quantity or point.path.quantity,
         frame_bytes=point.traffic.frame_bytes,
         udp_flows=point.traffic.flows * point.traffic.address_pairs,
+        profile=unusual(point.traffic, "frame_bytes", "flows", "address_pairs"),
         pipeline=str(point.pipeline),
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",

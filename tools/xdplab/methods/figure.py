@@ -51,6 +51,11 @@ class Figure(Model):
         return number(value / self.per)
 
     @property
+    def said(self) -> tuple[str, float]:
+        """Unit of sentences, and how much of a value makes one of it."""
+        return (self.said_unit, self.said_per) if self.said_unit else (self.unit, self.per)
+
+    @property
     def title(self) -> str:
         """For the head of a table: `p50, µs`."""
         return f"{self.name}, {self.unit}"

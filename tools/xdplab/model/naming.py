@@ -2,8 +2,18 @@
 """What the points of a study are called where each must be told from the others."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from xdplab.model.study import Point
+from xdplab.model.traffic import TrafficSpec
+
+#: Of a profile, what is told in words of its own.
+RATES = ("frame_bytes", "probe_pps", "load_pps", "load_share", "load_of_line", "line_rate_bps")
+
+
+def unusual(traffic: TrafficSpec, *but: str) -> dict[str, Any]:
+    """What of a profile is not the default."""
+    return traffic.model_dump(mode="json", exclude_defaults=True, exclude=set(but))
 
 
 class Names:
@@ -32,5 +42,6 @@ def _settings(point: Point) -> dict[str, object]:
         "bytes": traffic.frame_bytes,
         "probes": traffic.probes_text,
         "load": load,
+        **traffic.model_dump(mode="json", exclude=set(RATES)),
     }
     return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}

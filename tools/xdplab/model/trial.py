@@ -316,7 +316,7 @@ class TrialRecord(Model):
     softirq_cpus: dict[int, int] = {}
     #: The forwarder's own, as of after the trial.
     counters: dict[str, Any] = {}
-    #: What this trial added to the counters, of forwarders whose counters only grow.
+    #: What this trial added to the counters, of forwarders whose counters only grow; empty where it was restarted.
     counted: dict[str, Any] = {}
     #: Name -> value as it was read back after the trial.
     knobs: dict[str, Any] = {}

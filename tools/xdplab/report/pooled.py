@@ -32,8 +32,8 @@ def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping
 
 
 def _doubt(summary: PointSummary, figure: Figure) -> str:
-    """Why a rate is not to be taken for a fact."""
-    rate = rate_of(summary.by_repetition, figure.key) if figure.more else None
+    """Why a figure is not to be taken for a fact."""
+    rate = rate_of(summary.by_repetition, figure.key)
     return rate.doubt if rate else ""
 
 

@@ -3,12 +3,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
 
 from xdplab.analysis import PointSummary
 from xdplab.analysis.export import row_of
 from xdplab.methods import Figure
 from xdplab.model import Point, RunRecord
+from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED
 from xdplab.report.chart import Axis, Chart, Series
 
@@ -57,21 +57,22 @@ def _without_rules(point: Point) -> str:
 
 
 def _others(point: Point) -> Iterator[str]:
-    """All else but the forwarder, in words; what of the traffic is not the default."""
+    """All else but the forwarder, in words."""
     yield f"path {point.path.value}"
-    traffic = point.traffic.model_dump(mode="json", exclude_defaults=True, exclude={"flows", "address_pairs"})
-    settings: dict[str, Any] = {**traffic, **point.levels, **point.knobs, **point.tester_options}
+    traffic = unusual(point.traffic, "flows", "address_pairs")
+    settings = {**traffic, **point.levels, **point.knobs, **point.tester_options}
     settings |= {"tester": point.tester} if point.tester else {}
     yield from (f"{name} {value}" for name, value in settings.items())
 
 
 def _chart(figure: Figure, title: str, number: str, places: Sequence[_Place]) -> Chart | None:
     """None where no forwarder has the figure at two numbers."""
-    series, bounds, doubtful = [], [], []
+    series, bounds, below, doubtful = [], [], [], []
     for name in dict.fromkeys(summary.forwarder for _, summary in places):
         rows = [(size, row_of(each, figure)) for size, each in places if each.forwarder == name]
         own = sorted(rows, key=itemgetter(0))
-        known = [(size, row) for size, row in own if row["value"] is not None]
+        known = [(size, row) for size, row in own if row["value"] and (row["below"] is None or row["at_least"])]
+        below += [f"{name} at {size:,} ({row['text']})" for size, row in own if row["below"] and not row["at_least"]]
         if len({size for size, _ in known}) < 2:
             continue
         values = {key: [row[key] / figure.per for _, row in known] for key in ("value", "low", "high")}
@@ -82,6 +83,7 @@ def _chart(figure: Figure, title: str, number: str, places: Sequence[_Place]) ->
         return None
     note = "Band: lowest to highest of the repetitions that stand."
     note += f" Lower bounds, for the tester or the time set them: {', '.join(bounds)}." if bounds else ""
+    note += f" Below what was measured: {', '.join(below)}." if below else ""
     note += f" Not to be taken for facts, see their tables: {', '.join(doubtful)}." if doubtful else ""
     return Chart(
         title, Axis(f"number of {number}", "", log=True), Axis(figure.name, figure.unit, log=True), series, note

@@ -149,10 +149,9 @@ class PointSession:
 
     def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
         """Watch the machine while a method counts, judge, journal."""
-        number = self._trials
-        self._trials += 1
-        record = self._journaled(asked, "measure", clause, number, 0, count)
+        record = self._journaled(asked, "measure", clause, self._trials, 0, count)
         assert record.result is not None
+        self._trials += 1
         return Counted(record.result, record.figures)
 
     def send(self, spec: TrialSpec) -> TrialResult:
@@ -188,6 +187,8 @@ class PointSession:
         after = snapshot(self._forwarder, self._dut)
         if ended := self._forwarder.crashed():
             raise PointFailed(ended)
+        if result.restart_own_ns is not None:
+            counters = None  # some of them began anew meanwhile, and nothing says which
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from xdplab.analysis.answer import Answer
 from xdplab.analysis.columns import LOAD_COLUMNS, figure_column, median_of
 from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.figures import RepetitionFigures
+from xdplab.analysis.figures import RepetitionFigures, rate_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
@@ -26,6 +26,7 @@ from xdplab.methods.changes.figures import (
     GAP,
     INSTALLED,
     LOST,
+    LOST_WITHOUT,
     NEW,
     REMOVED,
     TOOK,
@@ -48,6 +49,7 @@ from xdplab.model import (
 )
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
+from xdplab.model.naming import Names
 from xdplab.testbed import Port
 
 if TYPE_CHECKING:
@@ -75,17 +77,18 @@ class ChangesSpec(MethodSpec):
     #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.05, ge=0.01, le=LEAD_S / 2)
 
+    @field_validator("kinds")
+    @classmethod
+    def _different_kinds(cls, value: tuple[Kind, ...]) -> tuple[Kind, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a kind is there twice")
+        return value
+
 
 def _text(key: str, per: float) -> Column:
     """Of a value that is compared with nothing."""
-    titles = {LOST: "lost", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
+    titles = {LOST: "lost", LOST_WITHOUT: "lost without", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
     return Column(key, titles[key], lambda point: median_of(point, key), lambda value: number(value / per))
-
-
-def _gap(point: PointSummary) -> str:
-    value = median_of(point, GAP.key)
-    bound = "below " if value and all(one.limited_by.get(GAP.key) for one in point.by_repetition) else ""
-    return "-" if value is None else bound + GAP.told(value)
 
 
 def _without(key: str, title: str) -> Column:
@@ -106,10 +109,11 @@ class Changes(Method[ChangesSpec]):
         Column("change", "change", lambda point: point.levels.get("change"), str, left=True),
         figure_column(INSTALLED, "installed/s"),
         figure_column(REMOVED, "removed/s"),
-        Column(GAP.key, "gap ms", lambda point: median_of(point, GAP.key), words=_gap, main=True),
+        figure_column(GAP, "gap ms"),
         _text(TOOK, 1e3),
         _text(NEW, 1),
         _text(LOST, 1),
+        _text(LOST_WITHOUT, 1),
         _text(BLOCKED, 1e3),
         *(each for each in LOAD_COLUMNS if each.key in ("p50_us", "p99_us")),
         _without("p50_us", "p50 µs without"),
@@ -144,7 +148,14 @@ class Changes(Method[ChangesSpec]):
         return self.spec.once_s if kind in _ONCE else self.spec.duration_s
 
     def check(self, study: StudySpec) -> None:
-        """New flows are the change, or they arrive beside it."""
+        """New flows are the change, or they arrive beside it; gaps of the load are none of the change."""
+        for load in study.loads or ({},):
+            departures = {"departures": study.traffic.departures, **load}["departures"]
+            if departures != "paced":
+                raise InputError(
+                    f"study {study.name}: traffic.departures: {departures}: method changes tells gaps from the time "
+                    "between two frames, which is not the same here; give paced"
+                )
         if "new-flows" in self.spec.kinds and study.traffic.new_flows_pps:
             raise InputError(
                 f"study {study.name}: traffic.new_flows_pps: change new-flows has those of probe_pps; leave one out"
@@ -180,15 +191,23 @@ class Changes(Method[ChangesSpec]):
             elif kind == "restart" and not simulated:  # a simulated restart takes no time that its tester would see
                 result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
             else:
-                result = session.counted(asked, lambda: with_change(session, asked, kind, spec.rules), kind).result
+                result = with_change(session, asked, kind, spec.rules)
             twice = sum(stream.duplicated for stream in result.streams)
             if twice:
                 raise PointFailed(f"{twice} frames arrived twice{', during the change' * changed}")
 
     def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """Of the trials with the change."""
-        own = [trial for trial in trials if trial.purpose == "measure" and trial.result and trial.clause != WITHOUT]
-        return [repetition_figures(trial) for trial in own]
+        taken = [trial for trial in trials if trial.purpose == "measure" and trial.result]
+        beside = {trial.repetition: trial for trial in taken if trial.clause == WITHOUT}
+        changed = [trial for trial in taken if trial.clause != WITHOUT]
+        return [repetition_figures(trial, beside.get(trial.repetition), self.spec.rules) for trial in changed]
+
+    def notes(self, point: PointSummary) -> list[str]:
+        """Why a figure is doubted."""
+        where = ", ".join([point.forwarder, *point.settings])
+        found = {each.name: rate_of(point.by_repetition, each.key) for each in FIGURES}
+        return [f"{where}: {name} ?: {rate.doubt}" for name, rate in found.items() if rate and rate.doubt]
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A change, by its kind."""
@@ -205,14 +224,14 @@ class Changes(Method[ChangesSpec]):
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What frames took beside a change, over what they took without it."""
-        told = beside_it(summaries)
+        told = beside_it(run, summaries)
         return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in told.values()]
 
     def sections(self, page: "Page") -> "list[Section]":
         """The table of points, latencies with and without, distributions."""
         if not page.measured:
             return []
-        told = [(one.point, _slower(one)) for one in beside_it(page.measured).values()]
+        told = [(one.point, _slower(one)) for one in beside_it(page.run, page.measured).values()]
         return [page.section(self, "report.html.j2", told=told, lead_s=LEAD_S), page.pictures()]
 
     def remarks(self, run: RunRecord) -> list[str]:
@@ -223,14 +242,14 @@ class Changes(Method[ChangesSpec]):
         ]
 
 
-def beside_it(summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
+def beside_it(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
     """Point id -> its p50 without the change against that with it; one family (Holm)."""
-    found = {}
+    found, names = {}, Names(run.points.values())
     for point in summaries:
         without = point.beside.get(WITHOUT)
         if without is None:
             continue
-        title = f"{point.forwarder}, {point.levels['change']}"
+        title = names.of(run.points[point.point_id])
         ours, theirs = (
             each.model_copy(update={"forwarder": name})
             for name, each in ((f"{title} ({WITHOUT})", without), (title, point))

@@ -11,7 +11,7 @@ from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import SshHost
 from xdplab.methods.base import Counted, Session
-from xdplab.model import PointFailed, TrialSpec, XdplabError
+from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
 
 #: From the beginning of the trial to that of the change.
 LEAD_S = 0.2
@@ -19,21 +19,24 @@ LEAD_S = 0.2
 _SEEN_S = 2.0
 #: Of the flows that came through, as many were new at the least: one may have been seen before, and one may end.
 _NEW_SHARE = 0.98
-#: How often a trial is taken in which the change missed the traffic: a machine that stood still.
+#: How often a trial is taken whose traffic began behind the change: a machine that stood still.
 _ATTEMPTS = 3
 
 
-def with_change(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
-    """One trial.
+class _TooEarly(PointFailed):
+    """The change began before the traffic that is counted."""
+
+
+def with_change(session: Session, asked: TrialSpec, kind: str, rules: int) -> TrialResult:
+    """One trial; another where the traffic came late, which says nothing of the change, and is not journaled.
 
     Raises:
-        PointFailed: the change failed, did not happen, or was never within the traffic.
+        PointFailed: the change failed, did not happen, or was not within the traffic.
     """
-    for _ in range(_ATTEMPTS):
-        found, late = _once(session, asked, session.forwarder.change(kind, rules))
-        if not late:
-            return found
-    raise PointFailed(f"{late}: give method.duration_s, or repeat on a quieter machine")
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(_TooEarly):
+            return session.counted(asked, lambda: _once(session, asked, kind, rules), kind).result
+    return session.counted(asked, lambda: _once(session, asked, kind, rules), kind).result
 
 
 def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
@@ -53,8 +56,8 @@ def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
     return Counted(result, {"told": f"{met} new flows", "flows_met": met})
 
 
-def _once(session: Session, asked: TrialSpec, change: Change) -> tuple[Counted, str]:
-    """The trial, and why the change was not within its traffic."""
+def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
+    change = session.forwarder.change(kind, rules)
     simulated = session.dut.ports[0].simulated  # a simulated trial takes no time, and knows what was changed before it
     began = time.monotonic()
     last = began + asked.warmup_s + asked.duration_s
@@ -75,15 +78,19 @@ def _once(session: Session, asked: TrialSpec, change: Change) -> tuple[Counted, 
     first_s, last_s, figures = done
     found = Counted(result, figures)
     if simulated:
-        return found, ""
+        return found
     begin_s, end_s = ended - result.elapsed_s, began + asked.warmup_s + result.elapsed_s  # the latest, and the soonest
     if "started_ns" in result.detail and not isinstance(session.client.host, SshHost):  # by the same clock
         begin_s = result.detail["started_ns"] / 1e9
         end_s = begin_s + result.elapsed_s
     if first_s < begin_s:
-        return found, "the change began before the traffic that is counted"
-    late = f"the change took {last_s - first_s:.3g} s, longer than the traffic"
-    return found, late if last_s > end_s else ""
+        raise _TooEarly("the change began before the traffic that is counted: repeat on a quieter machine")
+    if last_s > end_s:
+        raise PointFailed(
+            f"the change took {last_s - first_s:.3g} s and ended behind the traffic: give method.duration_s (once_s of "
+            "what is done once), or repeat on a quieter machine"
+        )
+    return found
 
 
 def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float, dict[str, Any]]:
@@ -91,7 +98,7 @@ def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float,
     time.sleep(max(0.0, begin_s - time.monotonic()))
     steps = {step.name: {"count": 0, "s": 0.0} for step in change.steps}
     first_s, rounds = time.monotonic(), 0
-    while not rounds or (change.often and time.monotonic() < end_s):
+    while not rounds or (change.often and _fits(time.monotonic(), first_s, rounds, end_s)):
         for step in change.steps:
             steps[step.name]["s"] += _timed(step.act)
             steps[step.name]["count"] += step.count
@@ -100,6 +107,11 @@ def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float,
     last_s = time.monotonic()
     told = ", ".join(f"{name} {each['count']} in {each['s'] * 1e3:.4g} ms" for name, each in steps.items())
     return first_s, last_s, {"told": told, "rounds": rounds, "steps": steps}
+
+
+def _fits(now_s: float, first_s: float, rounds: int, end_s: float) -> bool:
+    """Whether one more is over in time, if it takes what the others did."""
+    return now_s + (now_s - first_s) / rounds < end_s
 
 
 def _timed(act: Callable[[], float | None]) -> float:

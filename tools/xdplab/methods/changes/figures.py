@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trial with a change says."""
 
+from pydantic import Field
+
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.methods.figure import Figure
-from xdplab.model import TrialRecord
+from xdplab.model import InputError, Model, TrialRecord, TrialResult, validated
+from xdplab.model.base import Amount, Count
 
 INSTALLED = Figure(
     key="installed_per_s", name="rules installed", unit="rules/s", better="more", verb="installs", main=True
@@ -15,42 +18,67 @@ GAP = Figure(
 FIGURES = (INSTALLED, REMOVED, GAP)
 #: Values that are compared with nothing, for they may be 0.
 LOST, BLOCKED, TOOK, NEW = "lost_frames", "blocked_us", "change_us", "new_flows_per_s"
+#: Frames lost in the trial beside, without a change.
+LOST_WITHOUT = "lost_without_frames"
 #: A gap of which the sender's own stall is this share says more of the machine.
 _OWN_SHARE = 0.5
+_RATES = ((INSTALLED, "installed"), (REMOVED, "removed"))
+#: What has each of them.
 _OF_RULES = ("rules", "rule-stream")
 
 
-def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
-    """Times of a restart without what the suite itself put between its stop and its start."""
-    result, figures = trial.result, trial.figures
+class StepDone(Model):
+    """What was done in one step of a change."""
+
+    #: Rules, ports, queues, of all rounds.
+    count: Count = 0
+    #: What that took.
+    s: Amount = 0.0
+
+
+class Done(Model):
+    """Of a trial with a change: what `carry_out` puts into its record."""
+
+    rounds: int = Field(default=1, ge=1)
+    steps: dict[str, StepDone] = {}
+
+
+def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, rules: int = 0) -> RepetitionFigures:
+    """Times of a restart without what the suite itself put between its stop and its start.
+
+    `beside`: the trial of the same repetition without a change; where that lost frames, too, no change blocked them.
+    `rules`: how many were asked for; a forwarder that takes fewer at a time has rates of its own.
+
+    Raises:
+        InputError: a record is not one that xdplab wrote.
+    """
+    result, done = trial.result, _done(trial)
     assert result is not None
-    rounds = int(figures.get("rounds", 1))
-    own_us = (result.restart_own_ns or 0) / 1e3
-    interval_us = 1e6 * max((1 / stream.achieved_pps for stream in result.streams if stream.achieved_pps), default=0.0)
-    # while the sender stood still, nobody can say what the forwarder did
-    unseen_us = max(interval_us, result.longest_gap_ns / 1e3)
-    gap_us = max(((stream.longest_gap_ns or 0) / 1e3 for stream in result.streams), default=0.0)
-    back = all(stream.received and not stream.trailing_lost for stream in result.streams)
     values: dict[str, float | None] = {LOST: result.lost}
-    doubts = {}
+    also = beside.result.lost if beside and beside.result else None
+    if also is not None:
+        values[LOST_WITHOUT] = also
+    unseen_us, doubts = _unseen_us(result), {}
     if trial.clause == "new-flows":
         values[NEW] = result.received / result.elapsed_s
     elif result.lost == 0:
         values[GAP.key] = unseen_us
         values[BLOCKED] = 0.0
-    elif not back or gap_us < own_us:
-        values[GAP.key] = None
-        doubts[GAP.key] = "no frame came through behind the change" if not back else "frames came through meanwhile"
     else:
-        values[GAP.key] = gap_us - own_us
-        values[BLOCKED] = max(0.0, 1e6 * result.lost * result.elapsed_s / result.sent / rounds - own_us)
-        if result.longest_gap_ns / 1e3 > _OWN_SHARE * gap_us:
-            doubts[GAP.key] = f"the tester itself sent nothing for {result.longest_gap_ns / 1e6:.3g} ms"
-    steps = figures.get("steps", {})
-    if steps:
-        values[TOOK] = 1e6 * sum(each["s"] for each in steps.values()) / rounds
-    for figure, name in ((INSTALLED, "installed"), (REMOVED, "removed")) if trial.clause in _OF_RULES else ():
-        values[figure.key] = steps[name]["count"] / steps[name]["s"] if steps[name]["s"] else None
+        own_us = (result.restart_own_ns or 0) / 1e3
+        gap_us, doubt = _gap(result, own_us, also or 0)
+        values[GAP.key] = gap_us
+        doubts = {GAP.key: doubt} if doubt else {}
+        if gap_us is not None:
+            blocked_us = 1e6 * result.lost * result.elapsed_s / result.sent / done.rounds - own_us
+            values[BLOCKED] = None if also else max(0.0, blocked_us)
+    if done.steps:
+        values[TOOK] = 1e6 * sum(each.s for each in done.steps.values()) / done.rounds
+    for figure, name in _RATES if trial.clause in _OF_RULES else ():
+        step = done.steps[name]
+        values[figure.key] = step.count / step.s if step.s else None
+        if rules and step.count != rules * done.rounds:
+            doubts[figure.key] = f"{step.count / done.rounds:g} rules at a time, not {rules:,}"
     gap = values.get(GAP.key)
     return RepetitionFigures(
         repetition=trial.repetition,
@@ -64,3 +92,30 @@ def repetition_figures(trial: TrialRecord) -> RepetitionFigures:
         achieved_pps=0.0,
         forwarded_pps=0.0,
     )
+
+
+def _done(trial: TrialRecord) -> Done:
+    where = f"trials.jsonl, point {trial.point_id}: figures"
+    done = validated(Done, {key: trial.figures[key] for key in Done.model_fields if key in trial.figures}, where)
+    lacking = [name for _, name in _RATES if name not in done.steps] if trial.clause in _OF_RULES else []
+    if lacking:
+        raise InputError(f"{where}.steps: {lacking[0]} is missing, which change {trial.clause} has")
+    return done
+
+
+def _unseen_us(result: TrialResult) -> float:
+    """While the sender stood still, and between two frames, nobody can say what the forwarder did."""
+    rates = [stream.achieved_pps for stream in result.streams if stream.achieved_pps]
+    return max(1e6 / min(rates, default=float("inf")), result.longest_gap_ns / 1e3)
+
+
+def _gap(result: TrialResult, own_us: float, also: int) -> tuple[float | None, str]:
+    """The longest without the suite's own part, and why it is no fact. `also`: frames lost without a change."""
+    gap_us = max(((stream.longest_gap_ns or 0) / 1e3 for stream in result.streams), default=0.0)
+    if not all(stream.received and not stream.trailing_lost for stream in result.streams):
+        return None, "no frame came through behind the change"
+    if gap_us < own_us:
+        return None, "frames came through meanwhile"
+    if result.longest_gap_ns / 1e3 > _OWN_SHARE * gap_us:
+        return gap_us - own_us, f"the tester itself sent nothing for {result.longest_gap_ns / 1e6:.3g} ms"
+    return gap_us - own_us, "frames were lost without the change as well" if also else ""

@@ -13,7 +13,7 @@ from xdplab.methods.figure import P50, P99, Figure, LimitedBy
 from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
-from xdplab.methods.rfc2544.cores import curves
+from xdplab.methods.rfc2544.cores import curves, lines
 from xdplab.methods.rfc2544.disruption import recovery, reset
 from xdplab.methods.rfc2544.equal_load import at_equal_load, durations
 from xdplab.methods.rfc2544.figures import (
@@ -131,7 +131,7 @@ class Rfc2544(Method[Rfc2544Spec]):
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """How the throughput grows with threads, where their number varies."""
-        return [line for curve in curves(run, summaries) for line in curve.lines]
+        return [*lines(curves(run, summaries))]
 
     def notes(self, point: PointSummary) -> list[str]:
         """A bimodal rate, and why a throughput is doubted."""

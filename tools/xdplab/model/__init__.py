@@ -9,6 +9,11 @@ from xdplab.model.base import (
     validated as validated,
 )
 from xdplab.model.calibration import Calibration as Calibration
+from xdplab.model.disturbance import (
+    Disturbance as Disturbance,
+    DisturbanceRule as DisturbanceRule,
+    ThreadUse as ThreadUse,
+)
 from xdplab.model.errors import (
     HostLost as HostLost,
     InputError as InputError,
@@ -31,12 +36,9 @@ from xdplab.model.study import Path as Path, Point as Point, StudySpec as StudyS
 from xdplab.model.testbed import CpuLayout as CpuLayout, TestbedSpec as TestbedSpec
 from xdplab.model.traffic import TrafficSpec as TrafficSpec
 from xdplab.model.trial import (
-    Disturbance as Disturbance,
-    DisturbanceRule as DisturbanceRule,
     LatencySummary as LatencySummary,
     StreamResult as StreamResult,
     StreamSpec as StreamSpec,
-    ThreadUse as ThreadUse,
     TrialRecord as TrialRecord,
     TrialResult as TrialResult,
     TrialSpec as TrialSpec,

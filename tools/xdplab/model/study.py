@@ -21,6 +21,7 @@ from xdplab.model.design import (
     SweepSpec,
     as_levels,
 )
+from xdplab.model.disturbance import DisturbanceRule
 from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
@@ -29,7 +30,6 @@ from xdplab.model.pipeline import Pipeline, PipelineText
 from xdplab.model.published import published_figure, published_table
 from xdplab.model.testbed import TestbedSpec
 from xdplab.model.traffic import FrameBytes, TrafficSpec
-from xdplab.model.trial import DisturbanceRule
 
 
 class Path(StrEnum):

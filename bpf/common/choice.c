@@ -9,7 +9,7 @@ struct choice choice_of(int kind, __u32 flows, __u64 seed, int id, __u32 first)
 	return (struct choice){
 		/* streams with one seed must not draw the same */
 		.seed = choice_draw(seed, id),
-		.kind = flows > 1 ? kind : CHOICE_TURNS,
+		.kind = flows > 1 || kind == CHOICE_NEW ? kind : CHOICE_TURNS,
 		.flows = flows,
 		.first = first,
 	};

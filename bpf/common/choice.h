@@ -12,7 +12,8 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
-enum choice_kind { CHOICE_TURNS, CHOICE_UNIFORM, CHOICE_ZIPF };
+/* CHOICE_NEW: each frame is the first of its flow. */
+enum choice_kind { CHOICE_TURNS, CHOICE_UNIFORM, CHOICE_ZIPF, CHOICE_NEW };
 
 struct choice {
 	__u64 seed;
@@ -81,6 +82,8 @@ static inline __u32 choice_flow(const struct choice *c,
 	__u64 draw = choice_draw(c->seed, (__u32)seq);
 	__u32 i = choice_uniform(draw, c->flows);
 
+	if (c->kind == CHOICE_NEW)
+		return seq;
 	if (c->kind == CHOICE_TURNS)
 		return seq % c->flows;
 	if (c->kind == CHOICE_UNIFORM)

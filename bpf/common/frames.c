@@ -184,6 +184,7 @@ void gen_init(struct gen_thread *t, struct gen_stream *streams,
 		g->id = s->id;
 		g->udp_src = s->udp_src;
 		g->choice = stream_choice(wanted, index[i]);
+		g->first_flow = s->first_flow;
 		frame_template(s, g);
 		set_schedule(s, g, timing);
 	}

@@ -67,6 +67,7 @@ struct gen_stream {
 	/* frame */
 	__u32 seq;
 	__u32 flow; /* whose turn it is */
+	__u32 first_flow;
 	struct choice choice;
 	struct gen_range src; /* the lowest 32 bits */
 	struct gen_range dst;
@@ -163,6 +164,9 @@ gen_next_stage(struct gen_thread *t, struct gen_stream *streams)
 		streams[i].due_ns = streams[i].first_ns;
 		streams[i].due_frac = 0;
 		streams[i].stage_sent = 0;
+		/* what the warm-up has sent is not new any more */
+		if (streams[i].choice.kind == CHOICE_NEW)
+			streams[i].first_flow += streams[i].seq;
 		streams[i].seq = 0;
 		streams[i].flow = 0;
 	}

@@ -11,9 +11,10 @@
 static const char *const kind_names[] = { "latency", "load", NULL };
 static const char *const departure_names[] = { "paced", "poisson", NULL };
 static const char *const choice_names[] = { "round-robin", "uniform", "zipf",
-					    NULL };
+					    "new", NULL };
 
 #define MAX_FLOWS 100000
+#define MAX_32	  4294967295.0
 
 #define AT(type, member) .key = #member, .offset = offsetof(struct type, member)
 #define SIZED(type, member) \
@@ -24,6 +25,8 @@ static const struct field stream_fields[] = {
 	  .required = true },
 	{ AT(stream, kind), .type = FIELD_ENUM, .names = kind_names },
 	{ AT(stream, tx_port), .type = FIELD_INT, .max = 31, .required = true },
+	{ AT(stream, tx_cpu), .type = FIELD_INT, .max = GEN_CPUS - 1,
+	  .nullable = true },
 	{ AT(stream, rx_port), .type = FIELD_INT, .max = 31, .required = true },
 	{ AT(stream, pps), .type = FIELD_NUMBER, .min = 0.001, .max = 1e8,
 	  .required = true, .nullable = true },
@@ -57,10 +60,11 @@ static const struct field stream_fields[] = {
 	{ SIZED(stream, dst_next), .type = FIELD_STRING, .nullable = true },
 	{ AT(stream, src_step), .type = FIELD_INT, .min = 1, .max = 65536 },
 	{ AT(stream, dst_step), .type = FIELD_INT, .min = 1, .max = 65536 },
-	{ AT(stream, flows), .type = FIELD_INT, .min = 1, .max = MAX_FLOWS },
+	{ AT(stream, flows), .type = FIELD_INT, .min = 1, .max = MAX_32 },
+	{ AT(stream, first_flow), .type = FIELD_INT, .max = MAX_32 },
 	{ AT(stream, flow_choice), .type = FIELD_ENUM, .names = choice_names },
 	{ AT(stream, zipf_exponent), .type = FIELD_NUMBER, .max = 10 },
-	{ AT(stream, flow_seed), .type = FIELD_INT, .max = 4294967295.0 },
+	{ AT(stream, flow_seed), .type = FIELD_INT, .max = MAX_32 },
 };
 
 int stream_header_bytes(const struct stream *s)
@@ -81,6 +85,7 @@ int streams_read(const json_t *array, struct stream *streams)
 	for (i = 0; i < json_array_size(array); i++) {
 		snprintf(where, sizeof(where), "streams[%zu]", i);
 		streams[i] = (struct stream){
+			.tx_cpu = NO_CPU,
 			.burst = 1,
 			.ip = 4,
 			.udp_src = 10000,
@@ -124,13 +129,41 @@ static int check_range(const char *where, const char *key,
 static int check_flows(const struct stream *s, const char *where)
 {
 	long long pairs = s->src_addresses * s->dst_addresses;
-	long long ports = (s->flows + pairs - 1) / pairs;
+	long long last = s->first_flow + s->flows;
+	long long ports = (last + pairs - 1) / pairs;
 
-	if (s->udp_src + ports - 1 > 65535)
+	if (s->flow_choice != CHOICE_NEW && s->flows > MAX_FLOWS)
+		return bad_value(where, "flows",
+				 "100000 at the most, unless all are new");
+	if (last > MAX_32 || s->udp_src + ports - 1 > 65535)
 		return bad_value(
 			where, "flows",
-			"udp_src + flows / (src_addresses x dst_addresses) - 1 exceeds 65535");
+			"udp_src + (first_flow + flows) / (src_addresses x dst_addresses) - 1 exceeds 65535");
 	return 0;
+}
+
+/* None comes twice, in the warm-up or in the trial. */
+static int check_new_flows(const struct stream *s,
+			   const struct gen_timing *timing, const char *where)
+{
+	double seconds = timing->warmup_s + timing->duration_s;
+	char text[128];
+
+	if (s->flow_choice != CHOICE_NEW)
+		return 0;
+	if (!s->pps)
+		return bad_value(where, "flow_choice",
+				 "\"new\" needs pps, the rate of arrivals");
+	if (s->departures == DEPARTURES_POISSON)
+		return bad_value(where, "flow_choice",
+				 "\"new\" needs departures \"paced\"");
+	if (s->pps * seconds <= s->flows)
+		return 0;
+	snprintf(
+		text, sizeof(text),
+		"fewer than the %.0f that arrive in %g s: more addresses, or a lower pps",
+		s->pps * seconds, seconds);
+	return bad_value(where, "flows", text);
 }
 
 static int check_addresses(const struct stream *s, const char *where)
@@ -212,8 +245,9 @@ int stream_check(const struct stream *streams, int index,
 			return bad_value(where, "id", "is there twice");
 	if (s->start_ns >= timing->duration_s * 1e9)
 		return bad_value(where, "start_ns", "must be below duration_s");
-	return check_addresses(s, where)	  ?:
-		       check_tags(s, where)	  ?:
-		       check_departures(s, where) ?:
+	return check_addresses(s, where)		 ?:
+		       check_new_flows(s, timing, where) ?:
+		       check_tags(s, where)		 ?:
+		       check_departures(s, where)	 ?:
 		       check_size(s, where, ifname, mtu, largest);
 }

@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include "gen.h"
 
+#define NO_CPU (-1)
+
 enum stream_kind { STREAM_LATENCY, STREAM_LOAD };
 enum stream_departures { DEPARTURES_PACED, DEPARTURES_POISSON };
 
@@ -15,6 +17,7 @@ struct stream {
 	long long id;
 	int kind;
 	long long tx_port;
+	long long tx_cpu; /* NO_CPU: that of its port */
 	long long rx_port;
 	double pps; /* 0 = as fast as possible */
 	int departures;
@@ -43,6 +46,7 @@ struct stream {
 	long long src_step;
 	long long dst_step;
 	long long flows;
+	long long first_flow;
 	int flow_choice; /* enum choice_kind */
 	double zipf_exponent;
 	long long flow_seed;
@@ -80,6 +84,12 @@ static inline __u32 streams_columns(const struct stream *streams, int count)
 	while (count--)
 		sum += stream_columns(&streams[count]);
 	return sum;
+}
+
+/* Flows of which a receiver remembers something: of new ones nothing. */
+static inline __u32 stream_known_flows(const struct stream *s)
+{
+	return s->flow_choice == CHOICE_NEW ? 1 : s->flows;
 }
 
 /* How one of the streams chooses among its flows. */

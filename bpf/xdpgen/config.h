@@ -11,7 +11,6 @@
 #include "stream.h"
 
 #define MAX_PORTS 32
-#define NO_CPU	  (-1)
 
 enum rx_kind { RX_XDP, RX_TC, RX_NONE };
 enum xdp_mode { XDP_NATIVE, XDP_GENERIC };
@@ -60,6 +59,17 @@ static inline const char *port_netns(const struct port *port)
  * its name in errors.  Returns 0 or -errno after one line on stderr.
  */
 int config_read(FILE *in, const char *path, struct config *cfg);
+
+/* Where a stream is sent from, or NO_CPU. */
+static inline int config_tx_cpu(const struct config *cfg, int stream)
+{
+	const struct stream *s = &cfg->streams[stream];
+
+	return s->tx_cpu == NO_CPU ? cfg->ports[s->tx_port].tx_cpu : s->tx_cpu;
+}
+
+/* Is a port sent to from more than one CPU? */
+bool config_several_cpus(const struct config *cfg);
 
 /* Checks that need more than one value; used by config_read(). */
 int config_check(struct config *cfg);

@@ -42,21 +42,41 @@ static int find_port(struct port *port, const char *where)
 	return err;
 }
 
+bool config_several_cpus(const struct config *cfg)
+{
+	int i, j;
+
+	for (i = 0; i < cfg->num_streams; i++)
+		for (j = 0; j < i; j++)
+			if (cfg->streams[i].tx_port ==
+				    cfg->streams[j].tx_port &&
+			    config_tx_cpu(cfg, i) != config_tx_cpu(cfg, j))
+				return true;
+	return false;
+}
+
+static int check_cpu(long long cpu, const char *where)
+{
+	cpu_set_t cpus;
+
+	if (cpu != NO_CPU && (sched_getaffinity(0, sizeof(cpus), &cpus) ||
+			      !CPU_ISSET(cpu, &cpus)))
+		return bad_value(where, "tx_cpu",
+				 "no such CPU, or not allowed by affinity");
+	return 0;
+}
+
 static int check_port(struct config *cfg, int index)
 {
 	struct port *port = &cfg->ports[index];
 	char where[32];
-	cpu_set_t cpus;
 	int i;
 
 	snprintf(where, sizeof(where), "ports[%d]", index);
 	if (port->reflect && port->rx != RX_XDP)
 		return bad_value(where, "reflect", "needs rx \"xdp\"");
-	if (port->tx_cpu != NO_CPU &&
-	    (sched_getaffinity(0, sizeof(cpus), &cpus) ||
-	     !CPU_ISSET(port->tx_cpu, &cpus)))
-		return bad_value(where, "tx_cpu",
-				 "no such CPU, or not allowed by affinity");
+	if (check_cpu(port->tx_cpu, where))
+		return -EINVAL;
 	for (i = 0; i < index; i++)
 		if (!strcmp(cfg->ports[i].ifname, port->ifname) &&
 		    !strcmp(cfg->ports[i].netns, port->netns))
@@ -74,12 +94,17 @@ static int check_stream(struct config *cfg, int index)
 	snprintf(where, sizeof(where), "streams[%d]", index);
 	if (s->tx_port >= cfg->num_ports)
 		return bad_value(where, "tx_port", "no such port");
+	if (check_cpu(s->tx_cpu, where))
+		return -EINVAL;
+	if (s->tx_cpu != NO_CPU && cfg->ports[s->tx_port].tx_cpu == NO_CPU)
+		return bad_value(where, "tx_cpu",
+				 "needs one of its port, for streams without");
 	if (s->rx_port >= cfg->num_ports)
 		return bad_value(where, "rx_port", "no such port");
 	if (cfg->ports[s->rx_port].rx == RX_NONE)
 		return bad_value(where, "rx_port",
 				 "this port has rx \"none\": use xdp or tc");
-	if (cfg->flow_figures && s->flows > MAX_FLOW_FIGURES)
+	if (cfg->flow_figures && stream_known_flows(s) > MAX_FLOW_FIGURES)
 		return bad_value(where, "flows",
 				 "10000 at the most with flow_figures");
 	port = &cfg->ports[s->tx_port];

@@ -88,6 +88,8 @@ static __always_inline __u32 next_flow(const struct gen_stream *s)
 
 	if (s->choice.kind == CHOICE_TURNS)
 		return s->flow;
+	if (s->choice.kind == CHOICE_NEW)
+		return s->seq;
 	draw = choice_draw(s->choice.seed, s->seq);
 	i = choice_uniform(draw, s->choice.flows);
 	if (s->choice.kind == CHOICE_UNIFORM)
@@ -155,7 +157,7 @@ int live_send(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	data = (__u8 *)(long)ctx->data;
-	sum = gen_write_head(s, next_flow(s), data,
+	sum = gen_write_head(s, s->first_flow + next_flow(s), data,
 			     (__u8 *)(long)ctx->data_end);
 	trailer = data + ((s->len - TRAILER_BYTES) & GEN_MAX_FRAME);
 	if (sum < 0 || trailer + TRAILER_BYTES > (__u8 *)(long)ctx->data_end) {

@@ -127,6 +127,7 @@ static void watch_cards(struct sender *s, struct live_state *live)
 	if (!live->drops)
 		return;
 	set_queues(s, &live->drops->data_tx_watch->tx_watch);
+	live->drops->data_tx_watch->tx_watch.cpu = s->cpu;
 	if (!tx_drops_bpf__attach(live->drops))
 		return;
 	tx_drops_bpf__destroy(live->drops);

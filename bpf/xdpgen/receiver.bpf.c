@@ -311,7 +311,7 @@ static __always_inline void account(const __u8 *trailer,
 	}
 	count(&c->received);
 	flow = flow_of(s, seq);
-	if (is_reordered(flow, seq))
+	if (!s->unordered && is_reordered(flow, seq))
 		count(&c->out_of_order);
 	account_gap(slot, seq, sent);
 	ns = now > sent ? now - sent : 0;

@@ -29,9 +29,14 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 		entry->tag_bytes = s->vlan ? 4 : 0;
 		entry->added_bytes = s->added_bytes;
 		entry->slot = r->wanted.slots++;
-		entry->choice = stream_choice(cfg->streams, i);
+		entry->unordered = s->flow_choice == CHOICE_NEW;
+		entry->choice = entry->unordered ?
+					(struct choice){ .flows = 1 } :
+					stream_choice(cfg->streams, i);
 		entry->first_flow = r->wanted.flows;
-		r->wanted.flows += s->flows;
+		r->wanted.flows += stream_known_flows(s);
+		r->wanted.flows =
+			(r->wanted.flows + RX_APART - 1) / RX_APART * RX_APART;
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
 			entry->histogram = r->wanted.histograms++;
@@ -170,11 +175,13 @@ static int forget(struct receiver *r)
 
 static bool any_draws(const struct config *cfg)
 {
-	int i;
+	int i, kind;
 
-	for (i = 0; i < cfg->num_streams; i++)
-		if (stream_choice(cfg->streams, i).kind != CHOICE_TURNS)
+	for (i = 0; i < cfg->num_streams; i++) {
+		kind = stream_choice(cfg->streams, i).kind;
+		if (kind == CHOICE_UNIFORM || kind == CHOICE_ZIPF)
 			return true;
+	}
 	return false;
 }
 

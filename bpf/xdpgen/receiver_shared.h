@@ -25,9 +25,13 @@ struct rx_stream {
 	__u8 histogram;	  /* RX_NO_LATENCY: load stream */
 	__u8 tag_bytes;	  /* 4 with a VLAN tag */
 	__u8 added_bytes; /* by the switch, in front of the frame */
+	__u8 unordered;	  /* no two frames are of one flow */
 	__u32 first_flow; /* of its own, in the map of flows */
 	struct choice choice;
 };
+
+/* As many entries of a map of 8 bytes each fill the lines that streams keep apart. */
+#define RX_APART 16
 
 /* Constant while the programs are attached. */
 struct rx_trial {
@@ -62,7 +66,8 @@ struct rx_flow {
 
 /*
  * Where frames were missing, per slot.  Written without locks: exact when
- * frames arrive on one CPU at a time.
+ * frames arrive on one CPU at a time.  Streams may arrive on a CPU each: they
+ * have no cache line in common (two, for the prefetcher takes pairs).
  */
 struct rx_gaps {
 	__u64 previous_ns; /* departure of the last frame in order */
@@ -70,7 +75,7 @@ struct rx_gaps {
 	__u64 last_lost;   /* sequence; valid if any */
 	__u64 next;	   /* sequence after the highest that arrived */
 	__u64 any;
-};
+} __attribute__((aligned(128)));
 
 /* Per port and CPU. */
 struct rx_port_counters {

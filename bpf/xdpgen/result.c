@@ -110,6 +110,8 @@ static json_t *flow_figures(const struct receiver *r, const struct stream *cfg,
 	json_t *columns[ARRAY_SIZE(names)], *json;
 	__u64 *by_flow, i;
 
+	if (choice->kind == CHOICE_NEW)
+		return json_null();
 	by_flow = flows ? sent_by_flow(choice, choices, sent) : NULL;
 	if (!by_flow)
 		return json_null();

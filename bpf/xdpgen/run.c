@@ -60,6 +60,11 @@ static int choose_sender(struct run *run)
 		snprintf(run->sender_reason, sizeof(run->sender_reason),
 			 "live frames are not available: %s", explain(err));
 	}
+	if (config_several_cpus(&run->cfg))
+		return fail(
+			-EINVAL,
+			"cannot start xsk sender: its socket of a port is of one CPU%s%s",
+			run->sender_reason[0] ? "; " : "", run->sender_reason);
 	return open_senders(run, &xsk_sender);
 }
 
@@ -92,7 +97,8 @@ static bool same_senders(const struct config *a, const struct config *b)
 	    a->num_columns != streams_columns(b->streams, b->num_streams))
 		return false;
 	for (i = 0; i < a->num_streams; i++)
-		if (a->streams[i].tx_port != b->streams[i].tx_port)
+		if (a->streams[i].tx_port != b->streams[i].tx_port ||
+		    a->streams[i].tx_cpu != b->streams[i].tx_cpu)
 			return false;
 	return true;
 }

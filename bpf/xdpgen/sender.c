@@ -45,8 +45,7 @@ int senders_plan(const struct config *cfg, struct sender *senders)
 	int count = 0, i, j;
 
 	for (i = 0; i < cfg->num_streams; i++) {
-		int port = cfg->streams[i].tx_port;
-		int cpu = cfg->ports[port].tx_cpu;
+		int cpu = config_tx_cpu(cfg, i);
 
 		for (j = 0; j < count; j++)
 			if (senders[j].cpu == cpu)

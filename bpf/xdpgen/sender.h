@@ -60,7 +60,7 @@ struct sender {
 };
 
 /*
- * Group the streams by tx_cpu into sender threads.  Returns their number
+ * Group the streams by CPU into sender threads.  Returns their number
  * (<= GEN_STREAMS).
  */
 int senders_plan(const struct config *cfg, struct sender *senders);

@@ -57,6 +57,9 @@ int count_tx_drops(__u64 *args)
 
 	if (from->ifindex != LOOPBACK_IFINDEX)
 		return 0;
+	if (tx_watch.cpu >= 0 &&
+	    (__u32)tx_watch.cpu != bpf_get_smp_processor_id())
+		return 0;
 	queue = find(to);
 	if (!queue)
 		return 0;

@@ -24,6 +24,7 @@ struct tx_queue {
 struct tx_watch {
 	__u64 drops[2][GEN_STREAMS]; /* by stage */
 	__u32 queues;
+	__s32 cpu; /* of the sender, or NO_CPU: it is the only one */
 	__u8 queue_of[GEN_STREAMS];
 	struct tx_queue queue[GEN_STREAMS];
 };

@@ -141,13 +141,14 @@ static void send_frame(struct sender *s, struct io *io, __u32 pick, __u64 now)
 	__u16 id_word = gen_id_word(g->id, gen->epoch[gen->stage & 1]);
 	__u64 due = g->due_ns, left = now;
 	struct frame frame;
-	__u32 seq = g->seq;
+	__u32 seq = g->seq, flow;
 	__s64 sum;
 
 	io->ops->get(io, &frame, 1);
 	frame.len = g->len;
-	sum = gen_write_head(g, choice_flow(&g->choice, s->cfg->columns, seq),
-			     frame.data, frame.data + frame.len);
+	flow = choice_flow(&g->choice, s->cfg->columns, seq);
+	sum = gen_write_head(g, g->first_flow + flow, frame.data,
+			     frame.data + frame.len);
 	gen_advance(gen, g, gen_gaps(), now);
 	gen_choose(gen, s->streams);
 	if (paced)

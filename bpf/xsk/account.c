@@ -21,8 +21,8 @@ int account_open(struct account *a, const struct stream *streams, int count,
 		in->stream = &streams[i];
 		in->choice = stream_choice(streams, i);
 		a->by_id[streams[i].id] = in;
-		in->next_of_flow =
-			calloc(streams[i].flows, sizeof(*in->next_of_flow));
+		in->next_of_flow = calloc(stream_known_flows(&streams[i]),
+					  sizeof(*in->next_of_flow));
 		if (!in->next_of_flow)
 			return -ENOMEM;
 	}
@@ -62,9 +62,11 @@ static bool is_new(struct arrivals *in, __u64 seq)
 static void account_order(const struct account *a, struct arrivals *in,
 			  __u64 seq)
 {
-	__u64 *next =
-		&in->next_of_flow[choice_flow(&in->choice, a->choices, seq)];
+	__u64 *next;
 
+	if (in->choice.kind == CHOICE_NEW)
+		return;
+	next = &in->next_of_flow[choice_flow(&in->choice, a->choices, seq)];
 	if ((__s64)(seq - *next) < 0)
 		in->out_of_order++;
 	else

@@ -200,10 +200,15 @@ static int check_stream(const struct options *o, int index)
 		return bad_value(where, "tx_port", "no such port");
 	if (s->rx_port >= o->num_ports)
 		return bad_value(where, "rx_port", "no such port");
+	if (s->tx_cpu != NO_CPU)
+		return bad_value(where, "tx_cpu", "is of xdpgen; here cpus");
 	if (o->role != ROLE_PROBE && s->pps)
 		return bad_value(
 			where, "pps",
 			"must be null: only role probe has a schedule");
+	if (o->role != ROLE_PROBE && s->flow_choice == CHOICE_NEW)
+		return bad_value(where, "flow_choice",
+				 "\"new\" is of role probe");
 	port = &o->ports[s->tx_port];
 	return stream_check(
 		o->streams, index, &o->timing, port->ifname, port->mtu,

@@ -57,14 +57,15 @@ __u64 traffic_write(const struct traffic *t, struct gen_stream *g,
 		    struct frame *f, __u8 epoch, __u32 seq, __u64 due)
 {
 	__u16 id_word = gen_id_word(g->id, epoch);
+	__u32 flow;
 	__u64 now;
 	__s64 sum;
 
 	/* the chunk may have held somebody else's frame */
 	if (g->len > GEN_TEMPLATE)
 		memset(f->data + GEN_TEMPLATE, 0, g->len - GEN_TEMPLATE);
-	sum = gen_write_head(g, choice_flow(&g->choice, t->choices, seq),
-			     f->data, f->data + g->len);
+	flow = g->first_flow + choice_flow(&g->choice, t->choices, seq);
+	sum = gen_write_head(g, flow, f->data, f->data + g->len);
 	f->len = g->len;
 	do
 		now = now_ns();

@@ -19,10 +19,10 @@ from xdplab.methods.changes import carry_out
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
 
 
-def measured(results: Path, forwarder: str, *kinds: str, **method: Any) -> dict[str, Any]:
+def measured(results: Path, forwarder: str, *kinds: str, pipeline: str = "route:3", **method: Any) -> dict[str, Any]:
     """Change -> its summary, of one repetition."""
     study = studies.study(
-        testbed="embedded", tester="quick", forwarders=forwarder, answer=None, pipeline="route:3", repetitions=1,
+        testbed="embedded", tester="quick", forwarders=forwarder, answer=None, pipeline=pipeline, repetitions=1,
         traffic={"probe_pps": 2000}, disturbance={"max_repeats": 0},
         method={"name": "changes", "kinds": kinds, "rules": 200, **method},
     )  # fmt: skip
@@ -40,6 +40,15 @@ def test_changes_are_seen_to_have_happened_and_it_works_behind_them(
     values = found["rules"].by_repetition[0].values
     assert values["installed_per_s"] > 0
     assert values["removed_per_s"] > 0
+
+
+def test_new_flows_are_new_connections_of_a_firewall(results: Path) -> None:
+    """It has them in its table by its own count, or the point would have failed, and each came through."""
+    found = measured(results, "linux-router", "new-flows", pipeline="conntrack", duration_s=0.5)["new-flows"]
+    assert found.failed == 0
+    (values,) = (one.values for one in found.by_repetition)
+    assert values["lost_frames"] == 0
+    assert values["new_flows_per_s"] > 0
 
 
 def test_a_switch_that_takes_rules_and_has_none_is_found_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The testers that are applications: every path, no frame lost, times of the program's own sockets."""
 
+import os
+import secrets
+from pathlib import Path
+
 import pytest
 from lab.rooted import BUSY_POLLING, Lab
+
+from xdplab.model import StreamSpec, TestbedSpec, TrialSpec
+from xdplab.testbed import EmbeddedTestbed
+from xdplab.testers import TesterContext
+from xdplab.testers.xdpgen import Xdpgen, XdpgenOptions
 
 pytestmark = pytest.mark.root
 
@@ -88,4 +97,48 @@ def test_a_second_run_need_not_calibrate_the_tester_again(lab: Lab) -> None:
     assert found is not None
     assert begun is not None
     assert found == begun.model_copy(update={"reused": True})
+    lab.assert_nothing_left()
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_two_cpus_send_a_load_into_two_queues(tmp_path: Path) -> None:
+    """On the direct link, where no forwarder needs one of them: CPU n fills queue n."""
+    testbed = EmbeddedTestbed(TestbedSpec(name=f"senders-{secrets.token_hex(2)}", kind="embedded", queues=2))
+    first, second = testbed.cpus[:2]
+    layout = testbed.layout.model_copy(update={"tester_tx_beside": (second,)})
+    load = StreamSpec(kind="load", pps=10_000.0, frame_bytes=64, flows=10)
+    probe = StreamSpec(kind="latency", pps=1000.0, frame_bytes=64, start_ns=50_000)
+    tester = Xdpgen(XdpgenOptions(flow_figures=True))
+    testbed.up()
+    try:
+        ports = testbed.direct_ports()
+        context = TesterContext(ports, layout, "xdp", tmp_path)
+        told = tester.run(context, TrialSpec(streams=(load, probe), duration_s=0.5, warmup_s=0.1))
+    finally:
+        tester.close()
+        testbed.down()
+    sent = [stream.sent for stream in told.streams]
+    assert [stream.received for stream in told.streams] == sent
+    assert [stream.intended for stream in told.streams] == [5000, 500]
+    assert told.streams[0].flow_figures is not None
+    assert len(told.streams[0].flow_figures.sent) == 10
+    assert sum(told.streams[0].flow_figures.sent) == sent[0]
+    assert set(told.rx_cpus) == {first, second}
+    assert (sum(told.rx_cpus.values()), told.senders) == (sum(sent), 2)
+
+
+def test_new_flows_arrive_beside_the_traffic_of_a_firewall(lab: Lab) -> None:
+    traffic = {"probe_pps": 2000, "load_pps": 2000, "flows": 10, "new_flows_pps": 500}
+    done = lab.run(tester="xdpgen", forwarders=["linux-router"], pipeline="conntrack", traffic=traffic)
+    assert done.complaints == []
+    (row,) = lab.rows()
+    (told,) = (trial.result for trial in lab.trials() if trial.result)
+    probes, load, new = told.streams
+    assert [(each.kind, each.new_flows, each.offered_pps) for each in told.streams] == [
+        ("latency", False, 2000), ("load", False, 1500), ("latency", True, 500)
+    ]  # fmt: skip
+    assert [each.received for each in told.streams] == [each.sent for each in told.streams]
+    assert row["new_flows"]["sent"] == row["new_flows"]["received"] == new.sent > 0
+    assert (row["samples"], row["out_of_order"]) == (probes.received, 0)
+    assert load.intended == 300
     lab.assert_nothing_left()

@@ -23,7 +23,7 @@ from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.process import how_it_ended
 from xdplab.knobs import Knob, KnobContext
 from xdplab.methods import Column, Counted, Figure, Method, PointFigures, Session, make_method
-from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.methods.streams import load_streams, new_flow_streams, probe_streams
 from xdplab.model import (
     InputError,
     LatencySummary,
@@ -96,6 +96,7 @@ __all__ = [
     "load",
     "load_streams",
     "measure",
+    "new_flow_streams",
     "not_reached",
     "points",
     "probe_streams",

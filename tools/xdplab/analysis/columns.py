@@ -3,11 +3,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
-from xdplab.analysis.met_columns import met_columns, met_points
+from xdplab.analysis.met_columns import TOLD_NEW, by_node, met_columns, met_points, new_flow_columns, told_of
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Column, Figure, Method, method_class, method_names
 from xdplab.model.digits import number, percent, ratio
@@ -173,8 +173,8 @@ def _named(points: Sequence[PointSummary]) -> list[Column]:
 
 
 def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
-    """All of CSV: those of the table of points, and of where frames were met, which JSON has in `met`."""
-    return [*columns_of(method, points), *met_columns(points)]
+    """All of CSV: those of the table of points, and of those beside, which JSON has in `met` and `new_flows`."""
+    return [*columns_of(method, points), *met_columns(points), *new_flow_columns(points)]
 
 
 def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
@@ -185,13 +185,45 @@ def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, l
     return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
 
 
+class Beside(NamedTuple):
+    """A table beside that of points."""
+
+    title: str
+    #: What it is of, in the report.
+    caption: str
+    #: Head -> what stands below it.
+    cells: dict[str, list[str]]
+    #: Lines that are said below it.
+    told: tuple[str, ...]
+
+
+def tables_beside(points: Sequence[PointSummary]) -> list[Beside]:
+    """New flows, and where frames were met; those for which a point has something."""
+    new, met = [point for point in points if point.new_flows], met_points(points)
+    tables = [
+        Beside("new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (TOLD_NEW,)),
+        Beside(
+            "where frames were met",
+            "What forwarders counted of their own work",
+            met_cells(points),
+            (*by_node(points), told_of(points)),
+        ),
+    ]
+    return [table for table, of in zip(tables, (new, met), strict=True) if of]
+
+
 def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
-    """The same of where frames were met; {} where no forwarder tells it."""
+    """Cells of where frames were met; {} where no forwarder tells it."""
     met = met_points(points)
-    knobs = [_KNOBS] if any(point.knobs for point in met) else []
-    sizes = [_BYTES] if len({point.frame_bytes for point in met}) > 1 else []
-    shown = [*_named(met), *_varying(met, "levels"), *knobs, *sizes, *met_columns(met)] if met else []
-    return {each.title: [each.shown(point) for point in met] for each in shown}
+    return _cells(met, met_columns(met))
+
+
+def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[str, list[str]]:
+    """These columns behind what points are called."""
+    knobs = [_KNOBS] if any(point.knobs for point in points) else []
+    sizes = [_BYTES] if len({point.frame_bytes for point in points}) > 1 else []
+    shown = [*_named(points), *_varying(points, "levels"), *knobs, *sizes, *columns] if points else []
+    return {each.title: [each.shown(point) for point in points] for each in shown}
 
 
 def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 from hdrh.codec import HdrCookieException, HdrLengthException
 from hdrh.histogram import HdrHistogram
 
-from xdplab.model import InputError, TrialRecord
+from xdplab.model import InputError, StreamResult, TrialRecord
 from xdplab.model.histogram import COUNTERS, HALF_MAGNITUDE, checked_histogram
 
 #: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
@@ -134,11 +134,15 @@ def _highest_values() -> np.ndarray:
     return np.asarray(((sub + 1) << bucket) - 1, dtype=np.int64)
 
 
+def timed(trial: TrialRecord) -> list[StreamResult]:
+    """Streams whose latencies stand for a trial: first frames of new flows only where there are no others."""
+    streams = [stream for stream in trial.result.streams if stream.latency] if trial.result else []
+    return [stream for stream in streams if not stream.new_flows] or streams
+
+
 def distribution(trials: Iterable[TrialRecord]) -> Distribution:
-    """All latencies of some trials, merged."""
-    return Distribution.merged(
-        stream.latency.hdr for trial in trials if trial.result for stream in trial.result.streams if stream.latency
-    )
+    """The latencies of some trials, merged."""
+    return Distribution.merged(stream.latency.hdr for trial in trials for stream in timed(trial) if stream.latency)
 
 
 def carried(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
@@ -156,4 +160,4 @@ def carried_by(parts: Iterable[tuple[Distribution, float]], percent: float, valu
 
 def _probe_pps(trial: TrialRecord) -> float:
     """Time-stamped frames per second."""
-    return sum(stream.achieved_pps for stream in trial.result.streams if stream.latency) if trial.result else 0.0
+    return sum(stream.achieved_pps for stream in timed(trial))

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from xdplab.analysis.columns import figure_text, median_of, own_columns
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.figures import rate_of
-from xdplab.analysis.met_columns import met_columns
+from xdplab.analysis.met_columns import met_columns, new_flow_columns
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Column, Figure, Method, figure, make_method
 from xdplab.model import InputError, Model, RunRecord
@@ -200,7 +200,7 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
         if not part or any(one.was_searched(each.key) for one in side.by_repetition):
             yield row_of(side, each)
     ranges = {f"{key}_{end}" for key in declared for end in ("low", "high")}
-    for column in () if part else (*own_columns(method), *met_columns([side])):
+    for column in () if part else (*own_columns(method), *met_columns([side]), *new_flow_columns([side])):
         if column.key in {*declared, *ranges, *_OF_THE_POINT} or column.beside:
             continue
         value = column.of(side)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of where frames were met and what they cost: a table of its own beside that of points, and in CSV."""
+"""Columns of tables beside that of points, and in CSV: where frames were met and what they cost, new flows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,6 +59,29 @@ MET_COLUMNS = (
     _share("busy_share", "busy"),
     _share("kernel_share", "in the kernel"),
 )
+
+
+def _first(name: str) -> Callable[[PointSummary], Any]:
+    return lambda point: getattr(point.new_flows, name) if point.new_flows else None
+
+
+NEW_FLOW_COLUMNS = (
+    Column("new_flows_sent_pps", "new flows/s", _first("sent_pps"), number),
+    Column("new_flows_sent", "first frames", _first("sent"), "{:,}".format),
+    Column("new_flows_lost", "lost", _first("lost"), "{:,}".format),
+    Column("new_flows_p50_us", "first p50 µs", _first("p50_us"), number),
+    Column("new_flows_p99_us", "first p99 µs", _first("p99_us"), number),
+)
+#: Said below their table.
+TOLD_NEW = (
+    "Each of these frames is the first and only one of its flow. Latencies of the other tables are without them; rates "
+    "and losses there are of all frames."
+)
+
+
+def new_flow_columns(points: Sequence[PointSummary]) -> list[Column]:
+    """All, where a point has new flows."""
+    return [*NEW_FLOW_COLUMNS] if any(point.new_flows for point in points) else []
 
 
 def met_columns(points: Sequence[PointSummary]) -> list[Column]:

@@ -8,6 +8,7 @@ from pydantic import SerializeAsAny
 from xdplab.analysis.figures import RepetitionFigures
 from xdplab.analysis.flows import FlowSummary
 from xdplab.analysis.met import Met
+from xdplab.analysis.new_flows import NewFlows
 from xdplab.methods import PointFigures
 from xdplab.model import Model, Shown
 
@@ -115,6 +116,8 @@ class PointSummary(Model):
     tx_drops: int = 0
     #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
     met: Met | None = None
+    #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.
+    new_flows: NewFlows | None = None
     #: The same of what is measured in the same repetitions beside (`Method.beside`).
     beside: dict[str, "PointSummary"] = {}
 

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xdplab.analysis.distribution import Distribution, carried, distribution
+from xdplab.analysis.distribution import Distribution, carried, distribution, timed
 from xdplab.analysis.figures import RepetitionFigures, known_median
 from xdplab.analysis.flows import flows_of
 from xdplab.analysis.met import met_of
+from xdplab.analysis.new_flows import new_flows_of
 from xdplab.analysis.point import PointSummary as PointSummary  # imported from here by who reads summaries
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, PointFigures, make_method
@@ -75,6 +76,7 @@ def _summary(
     flows = flows_of(chosen)
     returns = method.frames_return(point.levels)
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
+    latencies = [stream.latency for trial in chosen for stream in timed(trial) if stream.latency]
     return PointSummary(
         point_id=point_id,
         forwarder=point.name,
@@ -96,8 +98,8 @@ def _summary(
         loss_ratio=_loss(chosen) if returns else None,
         p50_us_range=(min(p50s), max(p50s)) if p50s else None,
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
-        min_us=_extreme(min, (s.latency.min_ns for s in streams if s.latency)),
-        max_us=_extreme(max, (s.latency.max_ns for s in streams if s.latency)),
+        min_us=_extreme(min, (latency.min_ns for latency in latencies)),
+        max_us=_extreme(max, (latency.max_ns for latency in latencies)),
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),
@@ -105,6 +107,7 @@ def _summary(
         flows=flows.number,
         worst_flows=flows.worst,
         met=met_of(chosen or _steps(trials)),
+        new_flows=new_flows_of(chosen) if point.traffic.new_flows_pps else None,
         planned=run.study.repetitions,
         repetitions=len(figures),
         clean=len(clean),
@@ -223,7 +226,8 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
     moved = isinstance(pinned, dict) and "1" in pinned.values()
     napi = "thread" if moved else "with tx"
     forwarder = "/".join(map(str, threads)) or "in NAPI"
-    return f"tx {layout.tester_tx} · napi {napi} · forwarder {forwarder} · rx {'/'.join(map(str, receivers)) or '-'}"
+    tx, rx = ("/".join(map(str, cpus)) or "-" for cpus in (layout.tx_cpus, receivers))
+    return f"tx {tx} · napi {napi} · forwarder {forwarder} · rx {rx}"
 
 
 def _tester_limited(trial: TrialRecord) -> bool:

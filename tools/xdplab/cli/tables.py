@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis import Comparison, PointSummary
-from xdplab.analysis.columns import cells_of, data_columns, figure_text, met_cells
-from xdplab.analysis.met_columns import by_node, told_of
+from xdplab.analysis.columns import cells_of, data_columns, figure_text, tables_beside
 from xdplab.analysis.overhead import Overhead, overhead
 from xdplab.analysis.trend import Stretch
 from xdplab.methods import Method, figure
@@ -45,8 +44,7 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     dead = overhead(trials)
     if dead:
         notes.append(dead_time(dead))
-    met = met_cells(points)
-    beside = ["", "where frames were met", columns(_rows(met)), *by_node(points), told_of(points)] if met else []
+    beside = [line for one in tables_beside(points) for line in ("", one.title, columns(_rows(one.cells)), *one.told)]
     return "\n".join([columns(rows), *notes, *beside])
 
 

@@ -76,7 +76,7 @@ class XskFunctions(XskForwarder):
     def _cpus(self, dut: Dut) -> list[int]:
         """Those that may each have a queue: the forwarder's first, none of the tester's."""
         layout = dut.layout
-        taken = {layout.forwarder, *((layout.tester_tx, layout.tester_rx) if dut.tester_here else ())}
+        taken = {layout.forwarder, *((*layout.tx_cpus, layout.tester_rx) if dut.tester_here else ())}
         return [layout.forwarder, *(cpu for cpu in dut.host.cpus if cpu not in taken)]
 
     @property

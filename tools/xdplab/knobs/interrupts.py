@@ -72,7 +72,7 @@ class IrqCpu(EachKnob):
         if value == "forwarder":
             return context.layout.forwarder
         if value == "apart":
-            taken = (context.layout.tester_tx, context.layout.forwarder)
+            taken = (*context.layout.tx_cpus, context.layout.forwarder)
             return next((cpu for cpu in context.cpus if cpu not in taken), None)
         return int(value)
 

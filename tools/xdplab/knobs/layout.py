@@ -94,7 +94,7 @@ class CpuLayoutKnob(Knob):
         layout = context.layout
         if value == "1C1T":
             return layout.forwarder
-        free = [cpu for cpu in context.cpus if cpu not in (layout.tester_tx, layout.forwarder)]
+        free = [cpu for cpu in context.cpus if cpu not in (*layout.tx_cpus, layout.forwarder)]
         siblings = _siblings(context.host, layout.forwarder)
         if value == "1C2T":
             return next((cpu for cpu in free if cpu in siblings), None)

@@ -155,6 +155,8 @@ class Method(ABC, Generic[SpecT]):
     closed_loop: ClassVar[bool] = False
     #: True where it sends at rates of its own: `traffic.probe_pps` is nothing to it.
     own_rates: ClassVar[bool] = False
+    #: True where it sends the new flows of a profile.
+    sends_new_flows: ClassVar[bool] = False
     #: True where the analysis of a sweep may ask which settings matter to its latencies.
     swept: ClassVar[bool] = False
 
@@ -173,6 +175,10 @@ class Method(ABC, Generic[SpecT]):
     def sends_load(self, traffic: TrafficSpec) -> bool:
         """True when it sends the load of a profile as `streams.load_streams` has it."""
         return False
+
+    def new_flows(self, point: Point) -> float:
+        """The most new flows that a trial has, in one direction."""
+        return (point.traffic.new_flows_pps or 0.0) * max(self.trials(point.traffic), default=0.0)
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Highest load, in frames per second over all directions, that it asks for whatever the tester can send.

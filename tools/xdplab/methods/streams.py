@@ -23,11 +23,38 @@ def probe_streams(traffic: TrafficSpec, pps: float | None = None) -> tuple[Strea
     )
 
 
-def load_streams(traffic: TrafficSpec, pps: float | None, count: int = 0, start_ns: int = 0) -> tuple[StreamSpec, ...]:
-    """Load of `pps` per direction, shared between the profile's sizes and address pairs; none when `pps` is None or 0.
+def new_flow_streams(traffic: TrafficSpec, pps: float | None) -> tuple[StreamSpec, ...]:
+    """One stream of first frames per direction, `pps` flows per second; none when that is None."""
+    if not pps:
+        return ()
+    return tuple(
+        StreamSpec(
+            kind="latency",
+            pps=pps,
+            frame_bytes=traffic.smallest,
+            direction=direction,
+            start_ns=round(1e9 / pps * (index + 0.25) / len(traffic.directions)),
+            new_flows=True,
+            **traffic.headers,
+        )
+        for index, direction in enumerate(traffic.directions)
+    )
 
-    `count` frames in all per direction (0: until the trial ends), from `start_ns` on.
+
+def load_streams(traffic: TrafficSpec, pps: float | None, count: int = 0, start_ns: int = 0) -> tuple[StreamSpec, ...]:
+    """Load of `pps` per direction: the profile's new flows, the rest shared between its sizes and address pairs.
+
+    New flows come whatever `pps` is, None and 0 too. `count` frames in all per direction (0: until the trial ends),
+    from `start_ns` on: such a part of a trial has none.
     """
+    if count or start_ns:
+        return _standing(traffic, pps, count, start_ns)
+    new_pps = traffic.new_flows_pps or 0.0
+    return (*_standing(traffic, max(0.0, (pps or 0.0) - new_pps)), *new_flow_streams(traffic, new_pps))
+
+
+def _standing(traffic: TrafficSpec, pps: float | None, count: int = 0, start_ns: int = 0) -> tuple[StreamSpec, ...]:
+    """Load of flows that are known."""
     if not pps:
         return ()
     parts = list(itertools.product(traffic.directions, traffic.sizes.items(), range(traffic.address_pairs)))

@@ -49,6 +49,10 @@ class FlowSpec(Model):
     #: Version of IP.
     ip: Literal[4, 6] = 4
 
+    def flows_left(self, pairs: int) -> int:
+        """Flows that so many pairs of addresses have beside these, with ports behind theirs."""
+        return min(pairs * PORTS, 2**32 - 1) - self.flows
+
     @property
     def tag_bytes(self) -> int:
         """Length of the tags."""

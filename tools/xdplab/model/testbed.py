@@ -26,12 +26,19 @@ class CpuLayout(Model):
     tester_rx: int | None = Field(default=None, ge=0)
     #: CPUs for everything else.
     housekeeping: tuple[int, ...] = ()
+    #: Further CPUs that send (`senders` of the testbed file).
+    tester_tx_beside: tuple[int, ...] = ()
+
+    @property
+    def tx_cpus(self) -> tuple[int, ...]:
+        """All CPUs that send."""
+        return (self.tester_tx, *self.tester_tx_beside)
 
     def describe(self) -> str:
         """One line for tables: `tx 0 · napi inline · forwarder 1 · rx inline`."""
         napi = "inline" if self.dut_napi is None else str(self.dut_napi)
         rx = "inline" if self.tester_rx is None else str(self.tester_rx)
-        return f"tx {self.tester_tx} · napi {napi} · forwarder {self.forwarder} · rx {rx}"
+        return f"tx {'/'.join(map(str, self.tx_cpus))} · napi {napi} · forwarder {self.forwarder} · rx {rx}"
 
 
 class TestbedSpec(Model):
@@ -54,6 +61,9 @@ class TestbedSpec(Model):
     mtu: int = Field(default=1500, ge=576, le=3498)
     #: Of each of the forwarder's ports.
     queues: int = Field(default=1, ge=1, le=16)
+    #: CPUs that send for each of the tester's ports. A veth port takes what one CPU sends into one queue: N queues are
+    #: filled by N of them.
+    senders: int = Field(default=1, ge=1, le=8)
     #: CPUs the data path may use; default: all this process may run on.
     cpus: tuple[int, ...] | None = None
     #: Only of kind `hosts`: its machines by name.

@@ -34,6 +34,10 @@ class TrafficSpec(FlowSpec):
     load_of_line: float | None = Field(default=None, gt=0, le=1)
     #: That speed, also a bound of the top load; None: that of the testbed file's ports (`speed_mbps`).
     line_rate_bps: float | None = Field(default=None, gt=0)
+    #: New flows per second and direction: as many frames, each the first and only one of its flow. The flows are those
+    #: behind `flows`, one after another, and come again only when all that the addresses have were there. They are part
+    #: of the load, or beside the probes where there is none; evenly spaced, of the smallest size, and time-stamped.
+    new_flows_pps: float | None = Field(default=None, gt=0, le=10e6)
     #: When frames of the load leave: `paced`, `poisson` or `burst:N`. Probes are paced.
     departures: Departures = "paced"
     #: Source and destination address pairs; the load is shared between them.
@@ -62,6 +66,11 @@ class TrafficSpec(FlowSpec):
             raise ValueError("load_pps, load_share and load_of_line exclude each other")
         if self.load_of_line is not None and self.line_rate_bps is None:
             raise ValueError("load_of_line needs line_rate_bps, the speed of the medium")
+        if self.new_flows_pps and self.new_flows_pps > (self.stated_load_pps or self.new_flows_pps):
+            raise ValueError(
+                f"new_flows_pps: {self.new_flows_pps:,.10g} are more than the load of {self.stated_load_pps:,.10g} "
+                "frames per second, of which they are part"
+            )
         return self
 
     def line_pps(self, line_rate_bps: float) -> float:

@@ -32,6 +32,8 @@ class StreamSpec(FlowSpec):
     count: int = 0
     #: Which address pair.
     pair: int = 0
+    #: Each frame is the first and only one of a flow behind `flows`, which its headers have, too.
+    new_flows: bool = False
 
 
 class TrialSpec(Model):
@@ -75,6 +77,8 @@ class StreamResult(Model):
     kind: Literal["latency", "load"]
     #: As in `StreamSpec`.
     direction: Literal["forward", "backward"] = "forward"
+    #: As in `StreamSpec`.
+    new_flows: bool = False
     #: Size of a frame with its FCS.
     frame_bytes: Count
     #: Frames per second that were asked for; None: as many as the tester can.

@@ -8,8 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
-from xdplab.analysis.columns import met_cells
-from xdplab.analysis.met_columns import by_node, told_of
+from xdplab.analysis.columns import tables_beside
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.overhead import overhead
 from xdplab.analysis.published import reproduction
@@ -58,9 +57,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             sweeps=sweeps,
             ways={} if sweeps else _ways(page),
             sections=[page.table(), page.pictures()] if own is None else own,
-            met={} if sweeps else met_cells(summaries),
-            met_told=told_of(summaries),
-            met_nodes=by_node(summaries),
+            tables=[] if sweeps else tables_beside(summaries),
             sizes={} if sweeps else _sizes(page),
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),

@@ -97,7 +97,7 @@ class Calibrations:
         found = found.model_copy(update=taken)
         ticks = cpu_ticks(host)
         layout = self._testbed.layout
-        for cpu in before.keys() & ticks.keys() & {layout.tester_tx, layout.tester_rx}:
+        for cpu in before.keys() & ticks.keys() & {*layout.tx_cpus, layout.tester_rx}:
             share = (ticks[cpu].steal - before[cpu].steal) / _TICKS_PER_S / elapsed_s
             if share > self._rule.max_steal_share:
                 return found, f"CPU {cpu}: {share:.1%} stolen by the hypervisor"

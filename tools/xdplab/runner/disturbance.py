@@ -76,10 +76,11 @@ def receive_half_share(result: TrialResult, use: Use, dut: Dut) -> float:
     """
     if not dut.tester_here or not result.elapsed_s:
         return 0.0
-    cpu = dut.layout.tester_tx
-    taken_s = result.run_delay_ns / 1e9 + use.steal_share.get(cpu, 0.0) * use.elapsed_s
+    cpus = dut.layout.tx_cpus[: result.senders]
+    taken_s = result.run_delay_ns / 1e9 + sum(use.steal_share.get(cpu, 0.0) for cpu in cpus) * use.elapsed_s
     rest_s = result.stalled_ns / 1e9 - taken_s
-    return rest_s / (result.elapsed_s * result.senders) if 0 < rest_s <= use.softirq_s.get(cpu, 0.0) else 0.0
+    softirq_s = sum(use.softirq_s.get(cpu, 0.0) for cpu in cpus)
+    return rest_s / (result.elapsed_s * result.senders) if 0 < rest_s <= softirq_s else 0.0
 
 
 def judge(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Disturbance:
@@ -93,7 +94,7 @@ def judge(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Dis
     stalled = max(0.0, result.stalled_share - receive_half)
     path_cpus = {dut.layout.forwarder, dut.layout.dut_napi} - {None}
     if dut.tester_here:
-        path_cpus |= {dut.layout.tester_tx, dut.layout.tester_rx} - {None}
+        path_cpus |= {*dut.layout.tx_cpus, dut.layout.tester_rx} - {None}
     steal = {cpu: share for cpu, share in use.steal_share.items() if cpu in path_cpus}
     shared = dut.layout.dut_napi == dut.layout.forwarder
     preempted = [thread for thread in use.threads if thread.nonvoluntary_switches]

@@ -94,8 +94,9 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, testbed, tester)
         _check_loop(point, study, tester)
-        _check_departures(point, method)
+        _check_departures(point, method, tester.senders(testbed))
         _check_pipeline(point, tester)
+        _check_new_flows(point, method, tester)
     if len(points) * study.repetitions > MAX_REPETITIONS:
         raise InputError(
             f"study {study.name}: {len(points)} points with {study.repetitions} repetitions each are more than the "
@@ -181,9 +182,12 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
         )
 
 
-def _check_departures(point: Point, method: Method[Any]) -> None:
-    """A load is sent whose departures these are."""
+def _check_departures(point: Point, method: Method[Any], senders: int) -> None:
+    """A load is sent whose departures these are, in equal parts by so many CPUs."""
     traffic = point.traffic
+    burst = traffic.departures.partition(":")[2]
+    if burst and int(burst) % senders:
+        raise InputError(f"traffic.departures: {traffic.departures}: {senders} senders take a multiple of {senders}")
     if traffic.departures != "paced" and not method.sends_load(traffic):
         raise InputError(
             f"traffic.departures: {traffic.departures}: it is of the load, and none is sent here; give load_pps, "
@@ -215,6 +219,23 @@ def _check_pipeline(point: Point, tester: Tester) -> None:
             raise InputError(f"pipeline {pipeline}: {why}")
 
 
+def _check_new_flows(point: Point, method: Method[Any], tester: Tester) -> None:
+    """They are sent, and there are enough for the longest trial."""
+    traffic = point.traffic
+    if traffic.new_flows_pps and not method.sends_new_flows:
+        raise InputError(f"traffic.new_flows_pps: method {method.name} sends none; latency, rfc2544 and changes do")
+    if traffic.new_flows_pps and tester.closed_loop:
+        raise InputError(f"traffic.new_flows_pps: tester {tester.name} waits for each batch, and sends none beside")
+    asked = method.new_flows(point)
+    pairs = traffic.src_addresses * traffic.dst_addresses if traffic.meets == "last" else point.pipeline.rules
+    left = traffic.flows_left(pairs)
+    if asked > left:
+        raise InputError(
+            f"new flows: {asked:,.0f} in a trial are more than the {left:,} of {pairs:,} pairs of addresses beside "
+            f"traffic.flows: {traffic.flows:,}; raise traffic.src_addresses or dst_addresses, or lower their rate"
+        )
+
+
 def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
     traffic = point.traffic
     outer = point.pipeline.added_bytes if point.pipeline.kind == "vxlan" else 0  # an MTU does not count a tag
@@ -227,10 +248,13 @@ def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
                 f"{largest} bytes (FCS counted) at an MTU of {testbed.mtu}"
                 f"{f', of which VXLAN takes {outer}' if outer else ''}"
             )
-    streams = len(traffic.sizes) * traffic.address_pairs * len(traffic.directions) + len(traffic.directions)
+    load = len(traffic.sizes) * traffic.address_pairs * tester.senders(testbed)
+    each = load + 1 + (traffic.new_flows_pps is not None)
+    streams = each * len(traffic.directions)
     if streams > MAX_STREAMS:
         raise InputError(
-            f"traffic: {streams} streams (sizes x address pairs x directions, and probes), {MAX_STREAMS} are possible"
+            f"traffic: {streams} streams (sizes x address pairs x senders, probes, new flows; x directions), "
+            f"{MAX_STREAMS} are possible"
         )
     if traffic.bidirectional and point.path != "through":
         raise InputError(f"traffic.bidirectional: not on path {point.path}: its frames come back by themselves")

@@ -48,7 +48,8 @@ class Team:
         """Why the tester of a point cannot measure it, or None."""
         tester = self._by_name[point.tester or self._first]
         reason = (
-            tester.supported(self._testbed)
+            _no_senders(tester, self._testbed)
+            or tester.supported(self._testbed)
             or tester.supports_path(self._testbed.tester_ports(point.path))
             or tester.supports_traffic(point.traffic, tester_ports_of(self._testbed, point))
         )
@@ -131,6 +132,17 @@ class Team:
         frame_bytes = max(smallest, tester.smallest_frame(4))
         asked = {"frame_bytes": frame_bytes, "at_pps": at_pps, "rx_program": choice.program}
         return kept.of(tester, asked, lambda: calibrate(tester, context, frame_bytes, at_pps=at_pps, progress=progress))
+
+
+def _no_senders(tester: Tester, testbed: Testbed) -> str | None:
+    """None, or why not as many CPUs send as the testbed file says."""
+    asked, there = testbed.spec.senders, len(testbed.layout.tx_cpus)
+    if asked > 1 and not tester.several_senders:
+        return f"it sends from one CPU, and the testbed file has senders: {asked}; xdpgen has several"
+    if asked > there:
+        with_forwarder = " beside the forwarder's" if testbed.one_machine else ""
+        return f"senders: {asked} of the testbed file need as many CPUs{with_forwarder}, and there are {there}"
+    return None
 
 
 def _told(tester: Tester, found: Calibration) -> str:

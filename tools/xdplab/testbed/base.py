@@ -2,6 +2,7 @@
 """What every testbed offers to forwarders, testers and knobs."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Literal, Protocol
@@ -193,11 +194,27 @@ def usable_cpus(spec: TestbedSpec) -> tuple[int, ...]:
     return cpus
 
 
+def senders_beside(first: int, spare: Sequence[int], spec: TestbedSpec) -> tuple[int, ...]:
+    """CPUs that send beside `first`, as many as the testbed file has or there are.
+
+    A veth takes a frame into queue number CPU modulo queues: those that fill other queues come first.
+    """
+    found = [first]
+    left = list(spare)
+    while left and len(found) < spec.senders:
+        filled = [cpu % spec.queues for cpu in found]
+        found.append(min(left, key=lambda cpu: (filled.count(cpu % spec.queues), left.index(cpu))))
+        left.remove(found[-1])
+    return tuple(found[1:])
+
+
 def default_layout(spec: TestbedSpec) -> CpuLayout:
-    """Tester on the first CPU, forwarder on the second, both NAPIs inline; the rest keeps house.
+    """Tester on the first CPU, forwarder on the second, both NAPIs inline; further senders, and the rest keeps house.
 
     With two CPUs housekeeping shares the tester's core: what it takes there shows as late departures,
     whereas on the forwarder's core it would pass for the forwarder's latency.
     """
     cpus = usable_cpus(spec)
-    return CpuLayout(tester_tx=cpus[0], forwarder=cpus[1], housekeeping=cpus[2:] or cpus[:1])
+    beside = senders_beside(cpus[0], cpus[2:], spec)
+    rest = tuple(cpu for cpu in cpus[2:] if cpu not in beside)
+    return CpuLayout(tester_tx=cpus[0], forwarder=cpus[1], housekeeping=rest or cpus[:1], tester_tx_beside=beside)

@@ -17,7 +17,7 @@ from xdplab.hosts.kernel import xdp_attachment
 from xdplab.model import CpuLayout, InputError, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import port_settings
-from xdplab.testbed.base import Port, TesterPorts, ports_of_path
+from xdplab.testbed.base import Port, TesterPorts, ports_of_path, senders_beside
 from xdplab.testbed.state import TestbedLock, lasting_dir
 
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
@@ -76,10 +76,16 @@ class HostsTestbed:
         if self.one_machine:
             tester = self._cpus(self.tester_host, 1)[0]
             own = [cpu for cpu in cpus if cpu != tester]
-            return CpuLayout(tester_tx=tester, forwarder=own[0], housekeeping=tuple(own[1:]) or (tester,))
-        forwarder = self._preferred(self.dut)
+            beside = senders_beside(tester, own[1:], self.spec)
+            rest = tuple(cpu for cpu in own[1:] if cpu not in beside)
+            return CpuLayout(
+                tester_tx=tester, forwarder=own[0], housekeeping=rest or (tester,), tester_tx_beside=beside
+            )
+        forwarder, tester = self._preferred(self.dut), self._preferred(self.tester_host)
+        others = [cpu for cpu in self._cpus(self.tester_host, 1) if cpu != tester]
         return CpuLayout(
-            tester_tx=self._preferred(self.tester_host),
+            tester_tx=tester,
+            tester_tx_beside=senders_beside(tester, others, self.spec),
             forwarder=forwarder,
             housekeeping=tuple(cpu for cpu in cpus if cpu != forwarder) or (forwarder,),
         )

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple
 
 from xdplab.hosts import Host, LocalHost
-from xdplab.model import CpuLayout, Model, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import CpuLayout, Model, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
 
 
@@ -54,6 +54,8 @@ class Tester(ABC):
     closed_loop: ClassVar[bool] = False
     #: True when it recognises its frames inside others (`TesterPorts.added_bytes`).
     knows_tunnelled: ClassVar[bool] = False
+    #: True when more than one CPU sends for a port (`senders` of the testbed file).
+    several_senders: ClassVar[bool] = False
     #: RFC 2544 clauses it has no figures for, and why.
     cannot: ClassVar[Mapping[str, str]] = {}
     #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.
@@ -78,6 +80,10 @@ class Tester(ABC):
     def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
         """Smallest frame in bytes (with FCS) that can carry its trailer; `tag_bytes`: length of its VLAN tags."""
         return 64
+
+    def senders(self, testbed: TestbedSpec) -> int:
+        """CPUs that send for each port."""
+        return testbed.senders if self.several_senders else 1
 
     @abstractmethod
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:

@@ -103,6 +103,7 @@ def _stream(
     return StreamResult(
         kind=stream.kind,
         direction=stream.direction,
+        new_flows=stream.new_flows,
         frame_bytes=stream.frame_bytes,
         offered_pps=stream.pps,
         intended=intended,

@@ -74,6 +74,11 @@ class Headers:
         outer = 14 + 20 + 8 + 8 if self.vxlan else 0
         return outer + 14 + tags + {4: 20, 6: 40}[self.ip] + 8
 
+    @property
+    def pairs(self) -> int:
+        """Pairs of addresses that flows have."""
+        return self.sources.count * self.targets.count
+
     def of_flow(self, flow: int) -> "Headers":
         """Those of flow `flow`, from 0 on: targets in turns, then sources, then ports."""
         rest, target = divmod(flow, self.targets.count)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What xdpgen and xsk, the programs of `bpf/`, have in common: the object of a stream, and what they tell of it."""
 
+import math
 from typing import Any
 
 from xdplab.model import FlowFigures, LatencySummary, StreamResult, StreamSpec, TrialSpec
@@ -21,7 +22,33 @@ def max_burst(trial: TrialSpec) -> int:
     return min(200, max(32, round(fastest * STALL_NS / 1e9)))
 
 
-def stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any]:
+class NewFlows:
+    """Where streams of new flows go on from one trial to the next."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def objects(self, trial: TrialSpec, ports: TesterPorts) -> list[dict[str, Any]]:
+        """The streams of a trial as the programs' configuration has them."""
+        seconds = trial.warmup_s + trial.duration_s
+        return [
+            {**_stream_object(index, stream, ports), **self._new(stream, ports, seconds)}
+            for index, stream in enumerate(trial.streams)
+        ]
+
+    def _new(self, stream: StreamSpec, ports: TesterPorts, seconds: float) -> dict[str, Any]:
+        """Those behind the last that were sent; from the first new one on where too few are left."""
+        if not stream.new_flows:
+            return {}
+        first, left = stream.flows, stream.flows_left(headers_of(stream, ports).pairs)
+        arrivals = math.ceil((stream.pps or 0.0) * seconds)
+        begin = self._next.get(stream.direction, 0)
+        begin = begin if begin + arrivals <= left else 0
+        self._next[stream.direction] = begin + arrivals
+        return {"flow_choice": "new", "first_flow": first + begin, "flows": left - begin}
+
+
+def _stream_object(index: int, stream: StreamSpec, ports: TesterPorts) -> dict[str, Any]:
     """A stream as the programs' configuration has it; ports are named by index."""
     far = 0 if ports.last is ports.first else 1
     tx_port, rx_port = (0, far) if stream.direction == "forward" else (far, 0)
@@ -78,6 +105,7 @@ def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
     return StreamResult(
         kind=asked.kind,
         direction=asked.direction,
+        new_flows=asked.new_flows,
         frame_bytes=told["frame_bytes"],
         offered_pps=told["offered_pps"],
         intended=told["intended"],

@@ -20,7 +20,7 @@ from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of
 from xdplab.testers.packets import build
 from xdplab.testers.trex_bridge import Bridge, bridge_command
-from xdplab.testers.trex_fields import fields_of, why_no_fields
+from xdplab.testers.trex_fields import behind_known, fields_of, why_no_fields
 from xdplab.testers.trex_result import intended_frames, trial_result
 from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find, why_not_dedicated
 
@@ -106,6 +106,8 @@ class Trex(Tester):
         """Its field engine counts or draws evenly, and takes each address with each port; departures are paced."""
         if traffic.departures != "paced":
             return f"departures: {traffic.departures}: what xdplab asks of TRex is paced; tester: xdpgen or xsk"
+        if traffic.new_flows_pps:
+            return "new_flows_pps: TRex has the warm-up's flows again in the trial, not new ones; tester: xdpgen or xsk"
         stream = StreamSpec(kind="load", pps=None, frame_bytes=64, **traffic.headers)
         return why_no_fields(headers_of(stream, ports), traffic)
 
@@ -223,7 +225,7 @@ class Trex(Tester):
         self, stream: StreamSpec, ports: TesterPorts, duration_s: float, numbers: list[int]
     ) -> dict[str, Any]:
         """A stream as the bridge takes it; see `trex/profiles/streams.py`."""
-        headers = headers_of(stream, ports)
+        headers, stream = behind_known(headers_of(stream, ports), stream)
         source, _ = ends_of(stream, ports)
         return {
             "kind": stream.kind,

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields that TRex changes from frame to frame, as `trex/profiles/streams.py` takes them."""
 
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 from xdplab.model import FlowSpec, StreamSpec
+from xdplab.model.headers import PORTS
 from xdplab.testers.packets import Headers, Range
 
 _LOW_BITS = 0xFFFFFFFF
@@ -27,6 +29,15 @@ def why_no_fields(headers: Headers, traffic: FlowSpec) -> str | None:
             f"{targets.count:,} x {sources.count:,}"
         )
     return None
+
+
+def behind_known(headers: Headers, stream: StreamSpec) -> tuple[Headers, StreamSpec]:
+    """A stream of new flows as one of all flows with the ports behind those of known ones; any other as it is."""
+    if not stream.new_flows:
+        return headers, stream
+    known = -(-stream.flows // headers.pairs)
+    update = {"flows": (PORTS - known) * headers.pairs, "flow_choice": "round-robin"}
+    return replace(headers, udp_src=headers.udp_src + known), stream.model_copy(update=update)
 
 
 def fields_of(headers: Headers, stream: StreamSpec) -> dict[str, Any]:

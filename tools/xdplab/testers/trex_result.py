@@ -128,6 +128,7 @@ def _stream(
     return StreamResult(
         kind=asked.kind,
         direction=asked.direction,
+        new_flows=asked.new_flows,
         frame_bytes=asked.frame_bytes,
         offered_pps=asked.pps,
         intended=intended,

@@ -5,16 +5,28 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from xdplab.hosts import Host, Running
-from xdplab.model import InputError, Model, PointFailed, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import (
+    InputError,
+    Model,
+    PointFailed,
+    StreamResult,
+    TestbedSpec,
+    TrafficSpec,
+    TrialResult,
+    TrialSpec,
+)
 from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
-from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
+from xdplab.testers.senders import Part, parts_of, together
+from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
@@ -28,6 +40,8 @@ class XdpgenOptions(Model):
 
     #: Count each flow by itself too: 1 to 6 ns more for each frame, on the core that receives.
     flow_figures: bool = False
+    #: CPUs that send for each port, of those that the testbed file has (`senders`); None: all.
+    senders: int | None = Field(default=None, ge=1, le=8)
 
 
 class Xdpgen(Tester):
@@ -36,6 +50,7 @@ class Xdpgen(Tester):
     name: ClassVar[str] = "xdpgen"
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
     knows_tunnelled: ClassVar[bool] = True
+    several_senders: ClassVar[bool] = True
     options_model: ClassVar[type[Model]] = XdpgenOptions
 
     def __init__(self, options: XdpgenOptions | None = None, *, sender: str = "auto") -> None:
@@ -43,10 +58,18 @@ class Xdpgen(Tester):
         #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
         self.sender = sender
         self._session: _Session | None = None
+        self._new_flows = NewFlows()
 
     def supported(self, testbed: Testbed) -> str | None:
-        """The program must be built."""
+        """The program must be built, and there must be as many CPUs as are asked for."""
+        asked, there = self.options.senders or 1, testbed.spec.senders
+        if asked > there:
+            return f"senders={asked}: the testbed file has senders: {there}"
         return None if bpf_program("xdpgen") else not_built("xdpgen")
+
+    def senders(self, testbed: TestbedSpec) -> int:
+        """All, unless it is told."""
+        return self.options.senders or testbed.senders
 
     def choose_rx(self, redirects: bool) -> RxChoice:
         """Prefer tc: it spares the forwarder's core veth's NAPI and its copy; only XDP redirect needs NAPI."""
@@ -66,13 +89,20 @@ class Xdpgen(Tester):
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """A line to the process and one from it: it serves all trials until `rest`. See `bpf/README.md`."""
-        asked = {**_configuration(context, trial), "sender": self.sender, **self.options.model_dump(mode="json")}
+        parts = parts_of(trial, context.layout.tx_cpus[: self.options.senders])
+        divided = trial.model_copy(update={"streams": tuple(part.stream for part in parts)})
+        streams = self._new_flows.objects(divided, context.ports)
+        for part, each in zip(parts, streams, strict=True):
+            each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
+            each |= {"first_flow": part.first_flow} if part.first_flow else {}
+        given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
+        asked = {**_configuration(context, divided), **given}
         if self._session is not None and self._session.place != (context.host, context.workdir):
             self.rest()
         if self._session is None:
             self._session = _Session(context)
         try:
-            return _result(self._session.ask(asked, context, trial), trial)
+            return _result(self._session.ask(asked, context, trial), trial, parts)
         except BaseException:
             self.rest()  # whatever it does now, it is not for the next trial
             raise
@@ -174,7 +204,7 @@ def _reflector(context: TesterContext) -> Running:
 
 
 def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
-    """The configuration object of xdpgen: ports first, then the streams that refer to them by index."""
+    """The configuration object of xdpgen without its streams, which refer to ports by index."""
     ports = context.ports
     path_ports = [ports.first] if ports.last is ports.first else [ports.first, ports.last]
     described = [_port(port, context, reflect=False) for port in path_ports]
@@ -182,7 +212,6 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         described.append(_port(ports.mirror, context, reflect=True))
     return {
         "ports": described,
-        "streams": [stream_object(index, stream, ports) for index, stream in enumerate(trial.streams)],
         "warmup_s": trial.warmup_s,
         "duration_s": trial.duration_s,
         "drain_s": trial.drain_s,
@@ -202,8 +231,12 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
     }
 
 
-def _result(told: dict[str, Any], trial: TrialSpec) -> TrialResult:
-    streams = tuple(stream_result(trial.streams[item["id"]], item) for item in told["streams"])
+def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part]) -> TrialResult:
+    found: list[list[StreamResult]] = [[] for _ in trial.streams]
+    for item in told["streams"]:
+        part = parts[item["id"]]
+        found[part.of].append(stream_result(part.stream, item))
+    streams = tuple(together(asked, each) for asked, each in zip(trial.streams, found, strict=True) if each)
     rx_cpus: dict[int, int] = {}
     for port in told["ports"]:
         for cpu, frames in port["rx_cpus"].items():

@@ -22,7 +22,7 @@ from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
-from xdplab.testers.stream_json import STALL_NS, max_burst, stream_object, stream_result
+from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
 
 #: Frames that are queued before one system call sends them, for loads that are paced and for those that are not.
@@ -58,6 +58,7 @@ class XskTester(Tester):
 
     def __init__(self, options: SocketOptions | None = None) -> None:
         self.options = options or SocketOptions()
+        self._new_flows = NewFlows()
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
@@ -179,7 +180,7 @@ class XskTester(Tester):
         return {
             "role": "probe",
             "ports": [_port(port) for port in path_ports],
-            "streams": [stream_object(index, stream, ports) for index, stream in enumerate(trial.streams)],
+            "streams": self._new_flows.objects(trial, ports),
             "warmup_s": trial.warmup_s,
             "duration_s": trial.duration_s,
             "drain_s": trial.drain_s,

@@ -34,7 +34,7 @@ from xdplab.methods.changes.figures import (
 )
 from xdplab.methods.column import Column
 from xdplab.methods.figure import P50, P99, Figure
-from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.methods.streams import load_streams, new_flow_streams, probe_streams
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from xdplab.report.page import Page, Section
 
 _ONCE = ("port-added", "queue-added", "restart")
-#: UDP source ports that a tester counts through.
-MOST_FLOWS = 10_000
 #: Clause of the trial beside.
 WITHOUT = "without a change"
 
@@ -123,6 +121,7 @@ class Changes(Method[ChangesSpec]):
     )
     beside: ClassVar[tuple[str, ...]] = (WITHOUT,)
     repeats_whole: ClassVar[bool] = True
+    sends_new_flows: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
         """Where the profile says it."""
@@ -134,7 +133,8 @@ class Changes(Method[ChangesSpec]):
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Probes and load."""
-        return (traffic.probes_per_s + (traffic.stated_load_pps or 0.0)) * len(traffic.directions)
+        beside = traffic.stated_load_pps or traffic.new_flows_pps or 0.0
+        return (traffic.probes_per_s + beside) * len(traffic.directions)
 
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
         """Each change."""
@@ -148,7 +148,7 @@ class Changes(Method[ChangesSpec]):
         return self.spec.once_s if kind in _ONCE else self.spec.duration_s
 
     def check(self, study: StudySpec) -> None:
-        """There are as many flows as frames that are the first of theirs; gaps of the load are none of the change."""
+        """New flows are the change, or they arrive beside it; gaps of the load are none of the change."""
         for load in study.loads or ({},):
             departures = {"departures": study.traffic.departures, **load}["departures"]
             if departures != "paced":
@@ -156,18 +156,23 @@ class Changes(Method[ChangesSpec]):
                     f"study {study.name}: traffic.departures: {departures}: method changes tells gaps from the time "
                     "between two frames, which is not the same here; give paced"
                 )
-        pps = study.traffic.probe_pps
-        if "new-flows" in self.spec.kinds and isinstance(pps, float) and pps * self.spec.duration_s > MOST_FLOWS:
+        if "new-flows" in self.spec.kinds and study.traffic.new_flows_pps:
             raise InputError(
-                f"study {study.name}: method.kinds: new-flows: {pps * self.spec.duration_s:,.0f} frames are more than "
-                f"the {MOST_FLOWS:,} flows that there are: lower traffic.probe_pps or method.duration_s"
+                f"study {study.name}: traffic.new_flows_pps: change new-flows has those of probe_pps; leave one out"
             )
+
+    def new_flows(self, point: Point) -> float:
+        """As many as probes, where they are the change."""
+        pps = point.traffic.probe_pps
+        if _kind(point.levels) == "new-flows" and isinstance(pps, float):
+            return pps * self.spec.duration_s
+        return (point.traffic.new_flows_pps or 0.0) * (self.spec.quiet_s + self._length_s(_kind(point.levels)))
 
     def _new_flows(self, traffic: TrafficSpec) -> tuple[TrialSpec, TrialSpec]:
         """Frames of one flow, and of a flow each, with nothing before them."""
-        frames = min(MOST_FLOWS, round(traffic.probes_per_s * self.spec.duration_s))
-        known, new = (probe_streams(traffic.model_copy(update={"flows": flows})) for flows in (1, frames))
+        known = probe_streams(traffic.model_copy(update={"flows": 1}))
         given = {"duration_s": self.spec.duration_s, "drain_s": self.spec.drain_s}
+        new = new_flow_streams(traffic, traffic.probes_per_s)
         return TrialSpec(streams=known, **given), TrialSpec(streams=new, **given)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:

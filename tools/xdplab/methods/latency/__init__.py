@@ -48,6 +48,7 @@ class Latency(Method[LatencySpec]):
     beside: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     repeats_whole: ClassVar[bool] = True
     closed_loop: ClassVar[bool] = True
+    sends_new_flows: ClassVar[bool] = True
     swept: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
@@ -62,7 +63,7 @@ class Latency(Method[LatencySpec]):
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Probes and load, or the light load; a load that is a share of what the forwarder carries is none of them."""
-        own = traffic.probes_per_s + (traffic.stated_load_pps or 0.0)
+        own = traffic.probes_per_s + (traffic.stated_load_pps or traffic.new_flows_pps or 0.0)
         return max(own, self.spec.light_pps or 0.0) * len(traffic.directions)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:

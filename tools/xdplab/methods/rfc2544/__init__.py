@@ -32,7 +32,7 @@ from xdplab.methods.rfc2544.search import PRESETS, Bound
 from xdplab.methods.rfc2544.section import rfc2544_section
 from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
-from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
+from xdplab.model import InputError, MethodSpec, Point, RunRecord, StudySpec, TrafficSpec, TrialRecord
 
 if TYPE_CHECKING:
     from xdplab.report.page import Page, Section
@@ -46,6 +46,7 @@ class Rfc2544(Method[Rfc2544Spec]):
     name: ClassVar[str] = "rfc2544"
     spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
     own_rates: ClassVar[bool] = True
+    sends_new_flows: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, FORWARDING_RATE, P50, P99)
     columns: ClassVar[tuple[Column, ...]] = (
         figure_column(NDR, "NDR kpps"),
@@ -61,6 +62,17 @@ class Rfc2544(Method[Rfc2544Spec]):
     def sends_load(self, traffic: TrafficSpec) -> bool:
         """In most of its clauses."""
         return True
+
+    def check(self, study: StudySpec) -> None:
+        """New flows are part of every load."""
+        loads = {"low_pps": self.spec.low_pps, **{f"equal_load.{k}": v for k, v in self.spec.equal_load}}
+        new_pps = study.traffic.new_flows_pps or 0.0
+        full = [f"{name}, {pps:,.10g}" for name, pps in loads.items() if pps and pps <= new_pps]
+        if full:
+            raise InputError(
+                f"study {study.name}: traffic.new_flows_pps: {new_pps:,.10g} are part of each load, and leave nothing "
+                f"of method.{full[0]}"
+            )
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""

@@ -24,5 +24,6 @@ def latency_at_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, n
         for repeat in range(scale.at_load_repeats):
             session.progress(f"  latency at {share:.0%} of the throughput, {repeat + 1} of {scale.at_load_repeats}")
             session.trial(trial, purpose="search", clause=f"{CLAUSE} at {share:.2f}")
-        loads.append({"share": share, "load_pps": max(share * ndr_pps, probe)})
+        sent_pps = sum(stream.pps or 0.0 for stream in streams) / len(traffic.directions)
+        loads.append({"share": share, "load_pps": sent_pps})
     session.found(CLAUSE, {"throughput_pps": ndr_pps, "probe_pps": probe, "loads": loads})

@@ -37,7 +37,7 @@ def at_equal_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> 
 
 def _latency(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, load_pps: float) -> None:
     """Probes and load together make `load_pps` per direction."""
-    probe = min(PROBE_MAX_PPS, load_pps)
+    probe = min(PROBE_MAX_PPS, load_pps - (traffic.new_flows_pps or 0.0))
     streams = (*probe_streams(traffic, probe), *load_streams(traffic, max(0.0, load_pps - probe)))
     session.progress(f"  latency at {load_pps / 1e3:.0f} kpps")
     session.trial(TrialSpec(streams=streams, duration_s=scale_of(spec).at_load_s, warmup_s=0.1, drain_s=spec.drain_s))

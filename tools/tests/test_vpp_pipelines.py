@@ -70,6 +70,6 @@ def test_the_policer_is_counted_for_vpp_does_not_tell_where_it_has_one(tmp_path:
     forwarder = forwarder_of(playback)
     forwarder.start(playback.dut(tmp_path))
     counters = forwarder.counters()
-    assert forwarder.rule_hits() == {"meter": sum(each["rx"] for name, each in counters.items() if name != "errors")}
+    assert forwarder.rule_hits() == {"meter": sum(each["rx"] for each in counters.values() if "rx" in each)}
     playback.left.insert(0, {"errors": {}, "answer": {passed.replace("policer", "xconnect"): 200}})
     assert forwarder.rule_hits() == {"meter": 0}

@@ -127,7 +127,8 @@ def _nodes(trials: Sequence[TrialRecord]) -> dict[str, Any]:
     for trial in trials:
         for nodes in _read(_GRAPHS, trial, NODES).values():
             for name, one in nodes.items():
-                work.setdefault(name, []).append(one)
+                if one.calls:
+                    work.setdefault(name, []).append(one)
     every = [one for own in work.values() for one in own]
     frames = sum(one.received for one in every)
     if not frames:

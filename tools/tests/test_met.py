@@ -180,7 +180,10 @@ BEHIND = {"ip4-<b>": node(clocks=40_000), "bri0-tx": node(clocks=360_000)}
 
 
 def test_nodes_are_told_with_their_part_of_each_frames_cycles() -> None:
-    threads = {"vpp_wk_0": {"af_xdp-input": FETCHING, **BEHIND, "bri1-tx": node(calls=0)}, "vpp_wk_1": {"bri0-tx": node(clocks=100_000)}}
+    threads = {
+        "vpp_wk_0": {"af_xdp-input": FETCHING, **BEHIND, "bri1-tx": node(calls=0)},
+        "vpp_wk_1": {"bri0-tx": node(clocks=100_000)},
+    }
     trials = [counting(nodes=threads), trial(OTHER)]
     run, met, table = told(*trials)
     assert met == {

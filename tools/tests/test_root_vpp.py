@@ -172,7 +172,11 @@ FAULTS = {
         "ip route add 198.19.0.1/32 via 198.18.255.253 {a}",
         "must be on side 1 as",
     ),
-    "missing rule": ("route:5", "ip route add 10.0.0.16/29 via drop; ip route add 10.0.0.24/29 via drop", "by the first prefix sent on side 0"),
+    "missing rule": (
+        "route:5",
+        "ip route add 10.0.0.16/29 via drop; ip route add 10.0.0.24/29 via drop",
+        "by the first prefix sent on side 0",
+    ),
     "leak": (
         "acl:5",
         "set acl-plugin interface {a} input acl 0 del",
@@ -183,7 +187,11 @@ FAULTS = {
         "set acl-plugin interface {a} output acl 1 del",
         "a new connection from the other side came out",
     ),
-    "untranslated": ("nat", "nat44 forwarding enable", "a new connection sent on side 0: it came out on side 1 as .*; it must be"),
+    "untranslated": (
+        "nat",
+        "nat44 forwarding enable",
+        "a new connection sent on side 0: it came out on side 1 as .*; it must be",
+    ),
     "not in the tunnel": ("vxlan", "set interface l2 xconnect {c} {a}", "sent on side 1"),
     "no copy": ("mirror", "set interface span {c} disable", "it came out on side 1 as .*; it must be on side 0"),
     "flood": ("bridge", "set bridge-domain learn 1 disable; clear l2fib", "where it must not"),

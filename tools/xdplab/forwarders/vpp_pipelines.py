@@ -221,7 +221,7 @@ def _tell_route(control: VppControl, prefix: str, path: dict[str, Any], *, add: 
 
 def commands(dut: Dut, names: list[str]) -> list[str]:
     """CLI commands that do the same; `names` are VPP's of the interfaces."""
-    both = list(zip(sides(dut), names, strict=True)) if dut.peers else []
+    both = list(zip(sides(dut), names, strict=True)) if len(dut.peers) == len(names) == 2 else []
     match dut.pipeline.kind:
         case "bridge":
             return [f"set interface l2 bridge {name} {_DOMAIN}" for name in names]

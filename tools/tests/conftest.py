@@ -58,7 +58,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 #: Tests of what matplotlib draws. In all others a chart is an empty picture: one takes a quarter of a second.
-DRAWN = ("test_report.py", "test_report_browser.py")
+DRAWN = ("test_report.py", "test_report_browser.py", "test_shown.py")
 
 
 @pytest.fixture(autouse=True)

@@ -123,11 +123,11 @@ class PointSummary(Model):
 
     @property
     def settings(self) -> list[str]:
-        """What tells it from other points of its forwarder, path and frame size, each as `name=value`."""
+        """What tells it from other points of its forwarder, path, frame size and rate, each as `name=value`."""
         pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
         flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
         told = {**pipeline, **flows, **self.profile, **self.levels, **self.knobs}
-        return [f"{key}={value}" for key, value in told.items()]
+        return [f"{key}={value}" for key, value in told.items() if key != "probe_pps"]
 
     @property
     def repeats(self) -> str:

@@ -223,7 +223,7 @@ __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns)
 	if (!g->paced || g->due_ns >= end_ns || g->due_ns < trial_ns)
 		return 0;
 	return ceil((end_ns - g->due_ns) / (interval * g->burst)) * g->burst -
-	       g->seq % g->burst;
+	       g->stage_sent % g->burst;
 }
 
 __u64 gen_trial_end(const struct gen_thread *t,

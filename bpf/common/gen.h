@@ -325,7 +325,7 @@ static __always_inline void gen_advance(const struct gen_thread *t,
 		gen_step_poisson(s, gaps);
 	else if (s->burst == 1)
 		gen_step(s, 1);
-	else if (s->seq % s->burst == 0)
+	else if (s->stage_sent % s->burst == 0)
 		gen_step(s, s->burst);
 	if (s->stage_sent == s->count || s->due_ns >= t->stage_end_ns[stage])
 		s->due_ns = GEN_NEVER;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures by number of flows and of rules: only points that differ in that number are joined, and what is known."""
+"""Figures by number of flows, rules and threads: only points that differ in it are joined, and what is known."""
 
 import json
 from typing import Literal
@@ -43,7 +43,7 @@ def test_a_line_joins_points_that_differ_in_flows_only() -> None:
     assert line.high is not None
     assert all(low < high for low, high in zip(line.low, line.high, strict=True))  # type: ignore[operator]
     assert len(found) == 1  # of p99 too few samples are known
-    assert "By number of flows and of rules</h2>" in html
+    assert "By number of flows, rules and threads</h2>" in html
 
     assert f"<h3>{chart.title}</h3>" in html
     assert ", 64 bytes, 100 flows" in html  # the tables say what the points are
@@ -114,3 +114,14 @@ def test_a_rate_below_the_lowest_load_is_named_and_not_drawn() -> None:
     (chart,) = (each for each in size_charts(run, found, (NDR,)))
     assert list(chart.series[0].x) == [1, 10]
     assert "Below what was measured: fake:seed=1 at 1,000 (below 2 kpps)." in chart.note
+
+
+def test_a_line_by_threads_has_the_same_queues_and_other_options() -> None:
+    made = [f"ovs-afxdp:n_rxq=2,pmd_cores={n}" for n in (1, 2)] + [
+        "ovs-afxdp:n_rxq=4,pmd_cores=2",
+        "vpp-afxdp:workers=1",
+    ]
+    found, _ = charts(*((point(each), 1000 + 100 * place) for place, each in enumerate(made)))
+    chart = found["p50 by number of threads, pipeline cross, 1 flow, path through"]
+    assert [(line.name, list(line.x)) for line in chart.series] == [("ovs-afxdp:n_rxq=2", [1, 2])]
+    assert len(found) == 1

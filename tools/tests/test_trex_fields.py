@@ -110,6 +110,8 @@ def test_drawn_fields_have_seeds_of_their_own(profile: ModuleType) -> None:
     drawn = [each for each in program if each.kind == "STLVmFlowVarRepeatableRandom"]
     assert [(each.args[0], each.seed) for each in drawn] == [("sources", 65_535), ("flow", 0)]
     assert (drawn[1].min_value, drawn[1].max_value) == (10_000, 10_049)
+    behind = fields_of(headers_of(stream, ports()), stream, place=1)["seed"]
+    assert not {behind + field for field in range(3)} & {each.seed for each in drawn}  # nor those of another stream
     assert [each.pkt_cast_size for each in program if each.kind == "STLVmWrMaskFlowVar"] == [4, 2]
 
 

@@ -11,6 +11,9 @@ from xdplab.analysis.figures import standing
 from xdplab.analysis.standing import Contender
 from xdplab.analysis.stats import MIN_REPETITIONS
 
+#: Options of forwarders that say how many threads forward.
+THREADS = ("pmd_cores", "workers")
+
 
 @dataclass(frozen=True)
 class Rung:

@@ -307,7 +307,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             self._ofctl("add-meter", meter)
         for group in made.groups:
             self._ofctl("add-group", group)
-        self._ofctl("add-flows", "-", stdin="\n".join(made.flows) + "\n")
+        self._ofctl("add-flows", "--bundle", "-", stdin="\n".join(made.flows) + "\n")
 
     def _spoken(self, asked: bytes) -> bytes:
         """What the bridge answers over OpenFlow."""

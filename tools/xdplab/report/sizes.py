@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of each figure by the number of flows, and by the number of a pipeline's rules, where points differ in it."""
+"""Charts of each figure by a number that points differ in: of flows, of a pipeline's rules, of threads that forward."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
 from xdplab.analysis import PointSummary
+from xdplab.analysis.curve import THREADS
 from xdplab.analysis.export import row_of
 from xdplab.methods import Figure
 from xdplab.model import Point, RunRecord
@@ -15,45 +17,80 @@ from xdplab.report.chart import Axis, Chart, Series
 _Place = tuple[int, PointSummary]
 
 
+@dataclass(frozen=True)
+class _Size:
+    """A number that points differ in."""
+
+    #: Of what.
+    name: str
+    #: None: the point has no such number.
+    of: Callable[[Point], int | None]
+    #: What else a chart is of, but for the forwarder and what `_others` tells.
+    rest: tuple[Callable[[Point], str], ...]
+    #: The forwarder, which has a line.
+    line: Callable[[Point], str] | None = None
+
+
 def size_charts(run: RunRecord, summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list[Chart]:
     """A chart for each figure, and for each kind of points that differ in the forwarder and in one number only."""
     return [
         chart
-        for number, size, rest in (("flows", _flows, _without_flows), ("rules", _rules, _without_rules))
-        for title, places in _groups(run, summaries, size, rest).items()
+        for size in _SIZES
+        for title, lines in _groups(run, summaries, size).items()
         for figure in figures
-        if (chart := _chart(figure, f"{figure.name} by number of {number}, {title}", number, places))
+        if (chart := _chart(figure, f"{figure.name} by number of {size.name}, {title}", size.name, lines))
     ]
 
 
-def _groups(
-    run: RunRecord, summaries: Sequence[PointSummary], size: Callable[[Point], int], rest: Callable[[Point], str]
-) -> dict[str, list[_Place]]:
-    """What is the same for its points -> number and point."""
-    found: dict[str, list[_Place]] = {}
+def _groups(run: RunRecord, summaries: Sequence[PointSummary], size: _Size) -> dict[str, dict[str, list[_Place]]]:
+    """What is the same for its points -> line -> number and point."""
+    found: dict[str, dict[str, list[_Place]]] = {}
     for summary in summaries:
         point = run.points[summary.point_id]
-        if number := size(point):
-            found.setdefault(rest(point), []).append((number, summary))
-    return {title: places for title, places in found.items() if len({number for number, _ in places}) > 1}
+        if number := size.of(point):
+            title = ", ".join([*(each(point) for each in size.rest), *_others(point)])
+            line = size.line(point) if size.line else summary.forwarder
+            found.setdefault(title, {}).setdefault(line, []).append((number, summary))
+    return found
 
 
 def _flows(point: Point) -> int:
     return point.traffic.flows * point.traffic.address_pairs
 
 
-def _rules(point: Point) -> int:
-    return point.pipeline.rules if point.pipeline.kind in SIZED else 0
+def _rules(point: Point) -> int | None:
+    return point.pipeline.rules if point.pipeline.kind in SIZED else None
 
 
-def _without_flows(point: Point) -> str:
-    return ", ".join([f"pipeline {point.pipeline}", *_others(point)])
+def _threads(point: Point) -> int | None:
+    options = point.forwarder.options
+    return next((int(options[name]) for name in THREADS if options.get(name)), None)
 
 
-def _without_rules(point: Point) -> str:
+def _pipeline(point: Point) -> str:
+    return f"pipeline {point.pipeline}"
+
+
+def _kind(point: Point) -> str:
     masks = f" in {point.pipeline.masks} masks" if point.pipeline.masks > 1 else ""
-    flows = f"{_flows(point):,} flow{'s' if _flows(point) > 1 else ''}"
-    return ", ".join([f"pipeline {point.pipeline.kind}{masks}", flows, *_others(point)])
+    return f"pipeline {point.pipeline.kind}{masks}"
+
+
+def _flows_told(point: Point) -> str:
+    return f"{_flows(point):,} flow{'s' if _flows(point) > 1 else ''}"
+
+
+def _without_threads(point: Point) -> str:
+    """A line has the same number of queues, which is an option."""
+    options = {name: value for name, value in point.forwarder.options.items() if name not in THREADS}
+    return point.forwarder.model_copy(update={"options": options, "label": ""}).title
+
+
+_SIZES = (
+    _Size("flows", _flows, (_pipeline,)),
+    _Size("rules", _rules, (_kind, _flows_told)),
+    _Size("threads", _threads, (_pipeline, _flows_told), _without_threads),
+)
 
 
 def _others(point: Point) -> Iterator[str]:
@@ -65,12 +102,11 @@ def _others(point: Point) -> Iterator[str]:
     yield from (f"{name} {value}" for name, value in settings.items())
 
 
-def _chart(figure: Figure, title: str, number: str, places: Sequence[_Place]) -> Chart | None:
-    """None where no forwarder has the figure at two numbers."""
+def _chart(figure: Figure, title: str, number: str, lines: Mapping[str, Sequence[_Place]]) -> Chart | None:
+    """None where no line has the figure at two numbers."""
     series, bounds, below, doubtful = [], [], [], []
-    for name in dict.fromkeys(summary.forwarder for _, summary in places):
-        rows = [(size, row_of(each, figure)) for size, each in places if each.forwarder == name]
-        own = sorted(rows, key=itemgetter(0))
+    for name, places in lines.items():
+        own = sorted(((size, row_of(each, figure)) for size, each in places), key=itemgetter(0))
         known = [(size, row) for size, row in own if row["value"] and (row["below"] is None or row["at_least"])]
         below += [f"{name} at {size:,} ({row['text']})" for size, row in own if row["below"] and not row["at_least"]]
         if len({size for size, _ in known}) < 2:

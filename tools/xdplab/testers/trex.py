@@ -145,7 +145,10 @@ class Trex(Tester):
 
     def _run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         numbers = [int(number) for number in self.options.ports.split("+")]
-        streams = [self._described(stream, context.ports, trial.duration_s, numbers) for stream in trial.streams]
+        streams = [
+            self._described(stream, place, context.ports, trial.duration_s, numbers)
+            for place, stream in enumerate(trial.streams)
+        ]
         self._connect(context, numbers, streams[0]["frame"])
         assert self._bridge is not None
         before = self._uses()
@@ -222,7 +225,7 @@ class Trex(Tester):
         return self._server.ended() if self._server is not None else None
 
     def _described(
-        self, stream: StreamSpec, ports: TesterPorts, duration_s: float, numbers: list[int]
+        self, stream: StreamSpec, place: int, ports: TesterPorts, duration_s: float, numbers: list[int]
     ) -> dict[str, Any]:
         """A stream as the bridge takes it; see `trex/profiles/streams.py`."""
         headers, stream = behind_known(headers_of(stream, ports), stream)
@@ -236,7 +239,7 @@ class Trex(Tester):
             "delay_us": stream.start_ns / 1000,
             "flows": stream.flows,
             "flow_offset": headers.flow_offset,
-            **fields_of(headers, stream),
+            **fields_of(headers, stream, place),
         }
 
     def _switch_napi_on(self, ports: tuple[Port, Port]) -> None:

@@ -12,6 +12,8 @@ from xdplab.testers.packets import Headers, Range
 _LOW_BITS = 0xFFFFFFFF
 #: Values of a field.
 _LIST = 65_535
+#: Seeds that a stream may take: one for each of its fields.
+_SEEDS = 3
 
 
 def why_no_fields(headers: Headers, traffic: FlowSpec) -> str | None:
@@ -40,11 +42,17 @@ def behind_known(headers: Headers, stream: StreamSpec) -> tuple[Headers, StreamS
     return replace(headers, udp_src=headers.udp_src + known), stream.model_copy(update=update)
 
 
-def fields_of(headers: Headers, stream: StreamSpec) -> dict[str, Any]:
-    """What a description has beside `flows`; nothing for flows that differ in their port and take turns."""
+def fields_of(headers: Headers, stream: StreamSpec, place: int = 0) -> dict[str, Any]:
+    """What a description has beside `flows`; nothing for flows that differ in their port and take turns.
+
+    Args:
+        headers: Of the stream's frames.
+        stream: What is asked for.
+        place: Among the streams of a trial, so that two of them do not draw the same.
+    """
     told: dict[str, Any] = {}
     if stream.flow_choice == "uniform":
-        told["seed"] = stream.flow_seed % 2**16
+        told["seed"] = (stream.flow_seed + _SEEDS * place) % 2**16
     ranges = (("targets", headers.targets, headers.dst_ip, 0), ("sources", headers.sources, headers.src_ip, 1))
     for name, addresses, first, before in ranges:
         if addresses.count > 1 and stream.flows > 1:

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from xdplab.analysis.curve import Curve, Rung, share_text
+from xdplab.analysis.curve import THREADS, Curve, Rung, share_text
 from xdplab.analysis.standing import Contender
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.figure import Figure
@@ -11,8 +11,6 @@ from xdplab.methods.rfc2544.figures import FORWARDING_RATE, NDR, PDR
 from xdplab.model import Point, RunRecord
 from xdplab.model.naming import Names
 
-#: Options that say how many threads there are.
-_THREADS = ("pmd_cores", "workers")
 _QUEUES = "n_rxq"
 
 
@@ -22,7 +20,7 @@ def curves(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Curve
     for summary in summaries:
         point = run.points[summary.point_id]
         options = point.forwarder.options
-        name = next((name for name in _THREADS if options.get(name)), None)
+        name = next((name for name in THREADS if options.get(name)), None)
         if name is not None:
             rest = {key: value for key, value in options.items() if key not in (name, _QUEUES)}
             other = point.model_copy(

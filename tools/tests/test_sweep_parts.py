@@ -71,9 +71,21 @@ def test_statistics_of_merged_histograms_are_those_of_all_values(first: list[int
     expected = {"mean_us": values.mean(), "std_us": values.std(), "min_us": values.min(), "max_us": values.max()}
     for name, value in expected.items():
         assert getattr(mine, name) == pytest.approx(value, rel=0.002, abs=0.002 * values.max())
-    rank = sorted(values)[max(0, -(-99 * len(values) // 100) - 1)]
-    assert mine.p99_us == pytest.approx(rank, rel=0.002)
+    assert mine.p99_us is None  # of so few samples; beside it those of each repetition
     assert set(found.rows[0].by_repetition) == {trial.repetition for trial in trials}
+
+
+def test_a_p99_of_too_few_samples_stands_for_nothing() -> None:
+    points = [records.point(f"fake:seed={n}") for n in range(3)]
+    samples = (2000, 2000, 500)
+    trials = [records.trial(each, 0, range(1000, 1000 + n)) for each, n in zip(points, samples, strict=True)]
+    study = {"sweep": {"statistic": "p99"}}
+    (found,) = tables(records.run_record(*points, study=study), trials)
+    assert [row.point_id for row in found.rows] == [each.id for each in points[:2]]
+    assert found.unknown == 1
+    assert [found.value_us(row) for row in found.rows] == pytest.approx([2.979, 2.979], rel=0.002)
+    (median,) = tables(records.run_record(*points), trials)
+    assert [row.statistics.p99_us is None for row in median.rows] == [False, False, True]
 
 
 def point(title: str, path: Path = Path.THROUGH, **knobs: Scalar) -> Point:

@@ -18,6 +18,8 @@ MIN_CONFIGURATIONS = 6
 #: Configurations in the density picture, as in the study.
 SHOWN = 50
 
+_TOO_FEW = "fewer than ten independent samples lie above the p99"
+
 
 class SweepAnalysis(Model):
     """Of the configurations on one path under one traffic profile."""
@@ -38,7 +40,7 @@ class SweepAnalysis(Model):
     importance: tuple[Importance, ...]
     anova: Anova
     advice: Advice
-    #: Configurations that could not be measured: reason -> how many.
+    #: Configurations that could not be measured, or whose p99 is not known: reason -> how many.
     unmeasured: dict[str, int]
 
 
@@ -93,7 +95,7 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
         importance=found,
         anova=effects,
         advice=advice,
-        unmeasured=unmeasured,
+        unmeasured=unmeasured | ({_TOO_FEW: table.unknown} if table.unknown else {}),
     )
 
 
@@ -109,10 +111,12 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
         return f"Which settings matter is not said of method {run.study.method.name}: a sweep is of method latency."
     found = found or analyse_sweep(run, trials)
     if not found:
-        most = max((len(table.rows) for table in tables(run, trials)), default=0)
+        most = max(tables(run, trials), key=lambda table: len(table.rows), default=None)
+        rows = len(most.rows) if most else 0
         return (
-            f"Which settings matter cannot be said: too few configurations: {most} {'was' if most == 1 else 'were'} "
-            f"measured on one path and traffic, {MIN_CONFIGURATIONS} are needed."
+            f"Which settings matter cannot be said: too few configurations: {rows} {'was' if rows == 1 else 'were'} "
+            f"measured on one path and traffic, {MIN_CONFIGURATIONS} are needed"
+            f"{f' ({most.unknown} more: {_TOO_FEW})' if most and most.unknown else ''}."
         )
     if len(found) == 1:
         return found[0].summary[0]

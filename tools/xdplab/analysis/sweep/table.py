@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xdplab.analysis.distribution import Distribution, distribution
+from xdplab.analysis.distribution import Distribution, carried, distribution
 from xdplab.analysis.summary import counted
 from xdplab.methods import Method, make_method
 from xdplab.model import Model, Point, RunRecord, TrialRecord
@@ -22,6 +22,8 @@ from xdplab.model.study import Scalar
 ABSENT = "-"
 #: Statistics that clusters are made of; the study found that minimum and maximum spoil the grouping.
 FEATURES = ("mean_us", "median_us", "std_us", "q1_us", "q3_us")
+
+_TAILS = {"99": 99.0, "999": 99.9}
 
 
 class Statistics(Model):
@@ -34,8 +36,9 @@ class Statistics(Model):
     q3_us: float
     min_us: float
     max_us: float
-    p99_us: float
-    p999_us: float
+    #: Of a configuration None where fewer than ten independent samples lie above.
+    p99_us: float | None
+    p999_us: float | None
     samples: int
 
     @classmethod
@@ -102,6 +105,8 @@ class Table:
     rows: tuple[Configuration, ...]
     #: The statistic that stands for a configuration: `mean`, `median` or `p99`.
     statistic: str = "median"
+    #: Configurations that are left out, for too few samples lie above their p99.
+    unknown: int = 0
 
     def value_us(self, of: Configuration | Statistics) -> float:
         """That statistic of a configuration or of a repetition, in us, at least 1 ns."""
@@ -152,10 +157,11 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
         )
         first = points[0]
         interval_us = 1e6 / run.traffic(first).probes_per_s
-        kept = tuple(rows)
         statistic = run.study.sweep.statistic if run.study.sweep else "median"
-        found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept, statistic))
-    return [table for table in found if table.rows]
+        kept = tuple(row for row in rows if getattr(row.statistics, f"{statistic}_us") is not None)
+        unknown = len(rows) - len(kept)
+        found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept, statistic, unknown))
+    return [table for table in found if table.rows or table.unknown]
 
 
 def _group(point: Point) -> str:
@@ -222,6 +228,7 @@ def _row(
     merged = Statistics.of(distribution(chosen))
     if merged is None:
         return None
+    tails = {f"p{name}_us": carried(chosen, at, getattr(merged, f"p{name}_us")) for name, at in _TAILS.items()}
     repetitions = {trial.repetition: Statistics.of(distribution([trial])) for trial in chosen}
     results = [trial.result for trial in chosen if trial.result]
     sent = sum(result.sent for result in results)
@@ -232,7 +239,7 @@ def _row(
         point_id=point.id,
         title=f"{point.forwarder.title} {knobs}".strip(),
         levels=levels,
-        statistics=merged,
+        statistics=merged.model_copy(update=tails),
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
         disturbed=sum(trial.status == "disturbed" for trial in chosen if repetitions[trial.repetition] is not None),
         loss_ratio=lost / sent if sent else 0.0,

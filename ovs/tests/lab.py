@@ -282,8 +282,8 @@ def huge_pages(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def namespaces(prefix: str) -> Iterator[tuple[str, str, str]]:
-    """Two endpoints and the switch between them; removed at the end."""
+def namespaces(prefix: str, far_queues: int = 1) -> Iterator[tuple[str, str, str]]:
+    """Two endpoints, with so many receive queues each, and the switch between them; removed at the end."""
     names = (f"{prefix}-a", f"{prefix}-d", f"{prefix}-b")
     try:
         for name in names:
@@ -291,11 +291,13 @@ def namespaces(prefix: str) -> Iterator[tuple[str, str, str]]:
             run("ip", "-n", name, "link", "set", "lo", "up")
         for index, name in enumerate((names[0], names[2])):
             mac = [f"02:00:00:00:77:0{number + 1}" for number in range(2)]
-            run("ip", "link", "add", f"t{index}", "netns", name, "address", mac[index], "numtxqueues", "1", "type",
-                "veth", "peer", "name", f"d{index}", "netns", names[1], "numrxqueues", str(QUEUES),
-                "numtxqueues", str(QUEUES))  # fmt: skip
+            run("ip", "link", "add", f"t{index}", "netns", name, "address", mac[index], "numtxqueues", "1",
+                "numrxqueues", str(far_queues), "type", "veth", "peer", "name", f"d{index}", "netns", names[1],
+                "numrxqueues", str(QUEUES), "numtxqueues", str(QUEUES))  # fmt: skip
             run("ip", "netns", "exec", names[1], "ethtool", "-L", f"d{index}", "rx", str(QUEUES), "tx", str(QUEUES))
             run("ip", "netns", "exec", name, "ethtool", "-K", f"t{index}", "tx", "off", "txvlan", "off")
+            if far_queues > 1:
+                run("ip", "netns", "exec", name, "ethtool", "-L", f"t{index}", "rx", str(far_queues))
             run("ip", "-n", name, "addr", "add", f"10.77.0.{index + 1}/24", "dev", f"t{index}")
             run("ip", "-n", name, "link", "set", f"t{index}", "up")
             other = 1 - index

@@ -37,6 +37,8 @@ from option_loss import XDPGEN, prepare, processors, sender_json, sent_by, sprea
 
 WITHIN_S = 30.0
 ROWS = ("lost", "p50_us", "p99_us", "per_s", "offloaded_per_s")
+#: Makes megaflows that have the UDP source port.
+OF_PORTS = "in_port=1,udp,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],output:2"
 Names = tuple[str, str, str]
 
 
@@ -51,20 +53,20 @@ def in_xdp(switch: Switch) -> int:
 
 
 @contextmanager
-def new_switch(asked: argparse.Namespace, offload: bool) -> Iterator[tuple[Switch, Names]]:
-    """A new daemon whose megaflows have the UDP source port, and ports to which XDP can send."""
+def new_switch(build: Path, offload: bool, flow: str = OF_PORTS, far_queues: int = 1) -> Iterator[tuple[Switch, Names]]:
+    """A new daemon with one OpenFlow flow, and ports to which XDP can send."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ovs-cost-")))
-        names = stack.enter_context(namespaces(f"cost{os.getpid()}"))
+        names = stack.enter_context(namespaces(f"cost{os.getpid()}", far_queues))
         settings = (f"other_config:hw-offload={str(offload).lower()}",)
-        switch = Switch(asked.build.resolve(), folder, names[1], settings=settings)
+        switch = Switch(build.resolve(), folder, names[1], settings=settings)
         stack.callback(switch.stop)
         switch.start()
         prepare(switch, names)
         for end, link in ((names[0], "t0"), (names[2], "t1")):  # a veth takes redirected frames only with NAPI
             run("ip", "netns", "exec", end, "ethtool", "-K", link, "gro", "on")
         switch.ofctl("del-flows")
-        switch.ofctl("add-flow", "in_port=1,udp,actions=move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15],output:2")
+        switch.ofctl("add-flow", flow)
         time.sleep(1)  # the device is looked at twice a second
         yield switch, names
 
@@ -112,7 +114,7 @@ def installed(switch: Switch, names: Names, offload: bool, asked: argparse.Names
 
 def repetition(asked: argparse.Namespace, offload: bool) -> dict[str, float]:
     """Both, with a daemon of its own."""
-    with new_switch(asked, offload) as (switch, names):
+    with new_switch(asked.build, offload) as (switch, names):
         return {**first_frames(names, asked), **installed(switch, names, offload, asked)}
 
 

@@ -221,6 +221,7 @@ def run(program: str, *argv: str, **env: str) -> "subprocess.CompletedProcess[st
         *((storm, "--pause", "-1") for storm in STORMS),
         ("offload_storm.py", "--pps", "nan"),
         *(("offload_diff.py", option, "0") for option in ("--frames", "--packets", "--times", "--stop-after")),
+        *(("offload_queues.py", option, "0") for option in ("--cpus", "--seconds", "--repetitions")),
         *(("miss_cost.py", option, "0") for option in ("--frames", "--repetitions")),
         *(("new_flows.py", option, "0") for option in ("--pps", "--burst-pps", "--repetitions", "--flows")),
         *(("option_loss.py", option, "0") for option in ("--pps", "--repetitions")),

@@ -132,6 +132,17 @@ def test_the_cost_of_a_miss_is_told_for_each_number_of_masks() -> None:
     assert all(value > 0 for value in rows.values())
 
 
+def test_the_rate_over_queues_is_of_offloaded_frames() -> None:
+    argv = ("--repetitions", "1", "--seconds", "0.2")
+    done = run("offload_queues.py", "--build", folder(OFFLOADING), *argv)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [row[:2] for row in rows] == [["1", "CPUs,"], ["2", "CPUs,"], ["times", "one"]]
+    done = run("offload_queues.py", "--build", folder("patched"), *argv)
+    assert done.returncode == 2
+    assert "this build has no flows in XDP" in done.stderr
+
+
 def test_a_miss_costs_nothing_where_there_is_no_flow_table() -> None:
     done = run("miss_cost.py", "--build", folder("patched"), "--frames", "1000", "--repetitions", "1")
     assert done.returncode == 2

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sentence may say where two rules meet, or a figure is missing (docs/claims.md)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two
-from lab.records import result, run_record, stream, trial
+from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import Answer, answer, compare_points, compare_runs, summarise, trends
 from xdplab.analysis.figures import not_reached
@@ -72,9 +73,24 @@ def test_a_forwarder_that_let_nothing_through_has_no_latency_to_compare() -> Non
     nothing = [trial(THEIRS, n, [], sent=1000) for n in range(2)]
     found, _ = asked(*measured(OURS, 3), *nothing, *measured(THEIRS, 30)[2:])
     assert not found.said
-    assert "no frame of ovs-afpacket's arrived in 2 of 5 repetitions" in found.sentence
+    assert "no time-stamped frame of ovs-afpacket's arrived in 2 of 5 repetitions" in found.sentence
     all_lost, _ = asked(*measured(OURS, 3), *[trial(THEIRS, n, [], sent=1000) for n in range(5)])
-    assert all_lost.sentence == "No answer: no frame of ovs-afpacket arrived."
+    assert all_lost.sentence == "No answer: no time-stamped frame of ovs-afpacket arrived."
+
+
+def test_new_flows_stand_for_no_probe() -> None:
+    traffic = {"probe_pps": 100.0, "load_pps": 100_000.0, "new_flows_pps": 1000.0}
+    ours, theirs = (point(name, **traffic) for name in ("ovs-afxdp", "ovs-afpacket"))
+
+    def one(at: Point, number: int, probes: Sequence[int], first: int) -> TrialRecord:
+        load = stream([], kind="load", sent=99_000, received=99_000, lost=0)
+        streams = (stream(probes, sent=100), load, stream([first] * 1000, new_flows=True))
+        return trial(at, number, offered_pps=100_100.0, result=result(*streams))
+
+    trials = [one(ours, n, [], 20_000) for n in range(5)] + [one(theirs, n, [40_000] * 100, 90_000) for n in range(5)]
+    run = run_record(ours, theirs, study={"forwarders": ["ovs-afxdp", "ovs-afpacket"], "repetitions": 5})
+    found = answer(run, summarise(run, trials), trials)
+    assert (found.said, found.sentence) == (False, "No answer: no time-stamped frame of ovs-afxdp arrived.")
 
 
 def test_a_failure_is_counted_by_repetitions() -> None:

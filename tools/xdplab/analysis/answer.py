@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.agreement import agreements
 from xdplab.analysis.compare import Comparison, compare_points
-from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.doubts import doubts_of_one, silences
 from xdplab.analysis.figures import known_median, rate_of, standing
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods import Figure, Method, figure, make_method
@@ -110,10 +110,12 @@ def compared(ours: PointSummary, theirs: PointSummary, metric: str, beside: Sequ
 def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
-        silent = [one.forwarder for one in (ours, theirs) if one.loss_ratio_all == 1]
+        silent = [
+            one.forwarder for one in (ours, theirs) if figure(metric).at_load and 0 < silences(one) == one.repetitions
+        ]
         why = "the two were never measured in the same repetition"
         if silent:
-            why = f"no frame of {' and '.join(silent)} arrived"
+            why = f"no time-stamped frame of {' and '.join(silent)} arrived"
         return Answer(sentence=f"No answer: {why}.")
     return Answer(sentence=_sentence(ours, theirs, comparison), said=comparison.known, comparison=comparison)
 

@@ -136,7 +136,7 @@ def _highest_values() -> np.ndarray:
 
 def timed(trial: TrialRecord) -> list[StreamResult]:
     """Streams whose latencies stand for a trial: first frames of new flows only where there are no others."""
-    streams = [stream for stream in trial.result.streams if stream.latency] if trial.result else []
+    streams = [stream for stream in trial.result.streams if stream.kind == "latency"] if trial.result else []
     return [stream for stream in streams if not stream.new_flows] or streams
 
 

@@ -49,6 +49,11 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
         yield from _of_load(side, figures, metric)
 
 
+def silences(side: PointSummary) -> int:
+    """Repetitions in which frames were lost, and no time-stamped one arrived."""
+    return sum(one.loss_ratio > 0 and one.value("p50_us") is None for one in side.by_repetition)
+
+
 def _of_pairs(metric: str, pairs: int, clean: int) -> Iterator[str]:
     needed = figure(metric).pairs
     if pairs < needed:
@@ -63,9 +68,9 @@ def _of_pairs(metric: str, pairs: int, clean: int) -> Iterator[str]:
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
-    silent = sum(one.loss_ratio >= 1 and one.value(metric) is None for one in side.by_repetition)
-    if figure(metric).at_load and silent:
-        yield f"no frame of {side.forwarder}'s arrived in {silent} of {side.repetitions} repetitions"
+    if figure(metric).at_load and silences(side):
+        silent = f"{silences(side)} of {side.repetitions} repetitions"
+        yield f"no time-stamped frame of {side.forwarder}'s arrived in {silent}"
     for said in dict.fromkeys(one.doubts[metric] for one in figures if metric in one.doubts):
         yield f"{side.forwarder}: {said}"
     if figure(metric).at_load and getattr(side, metric, None) is None:

@@ -202,6 +202,17 @@ class TrialResult(Model):
         return sum(stream.intended for stream in self.streams)
 
     @property
+    def steady(self) -> tuple[StreamResult, ...]:
+        """Streams that tell from their gaps how long nothing came: first frames of new flows are far apart."""
+        return tuple(stream for stream in self.streams if not stream.new_flows)
+
+    @property
+    def gap_ns(self) -> int | None:
+        """Longest time between the departures of two frames of a stream that arrived; None: the last did not."""
+        back = all(stream.received and not stream.trailing_lost for stream in self.steady)
+        return max((stream.longest_gap_ns or 0 for stream in self.steady), default=0) if back else None
+
+    @property
     def stalled_share(self) -> float:
         """Share of the trial in which the machine had taken a sender's core away, mean over the senders."""
         return min(1.0, self.stalled_ns / (self.elapsed_s * 1e9 * self.senders)) if self.elapsed_s else 0.0

@@ -85,7 +85,7 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         disturbed=trial.status == "disturbed",
         values=values,
         # frames that all came tell that a gap is shorter than the longest time between two that were sent
-        limited_by={GAP.key: "below-minimum"} if gap and result.lost == 0 else {},
+        limited_by={GAP.key: "below-minimum"} if gap and (result.lost == 0 or gap <= unseen_us) else {},
         resolution={GAP.key: unseen_us / gap} if gap else {},
         doubts=doubts,
         loss_ratio=0.0,
@@ -105,15 +105,15 @@ def _done(trial: TrialRecord) -> Done:
 
 def _unseen_us(result: TrialResult) -> float:
     """While the sender stood still, and between two frames, nobody can say what the forwarder did."""
-    rates = [stream.achieved_pps for stream in result.streams if stream.achieved_pps]
+    rates = [stream.achieved_pps for stream in result.steady if stream.achieved_pps]
     return max(1e6 / min(rates, default=float("inf")), result.longest_gap_ns / 1e3)
 
 
 def _gap(result: TrialResult, own_us: float, also: int) -> tuple[float | None, str]:
     """The longest without the suite's own part, and why it is no fact. `also`: frames lost without a change."""
-    gap_us = max(((stream.longest_gap_ns or 0) / 1e3 for stream in result.streams), default=0.0)
-    if not all(stream.received and not stream.trailing_lost for stream in result.streams):
+    if result.gap_ns is None:
         return None, "no frame came through behind the change"
+    gap_us = result.gap_ns / 1e3
     if gap_us < own_us:
         return None, "frames came through meanwhile"
     if result.longest_gap_ns / 1e3 > _OWN_SHARE * gap_us:

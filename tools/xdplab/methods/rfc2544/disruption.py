@@ -54,25 +54,23 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
     for duration in (scale.reset_s, 4 * scale.reset_s):
         trial = TrialSpec(streams=load_streams(traffic, load), duration_s=duration, drain_s=spec.drain_s)
         result = session.trial(trial, purpose="search", clause=RESET, restart_after_s=0.2 * scale.reset_s)
-        gap_ns = max((stream.longest_gap_ns or 0) for stream in result.streams)
-        # frames after the gap: it came back before the trial ended
-        back = all(stream.received and not stream.trailing_lost for stream in result.streams)
-        if back:
+        gap_ns = result.gap_ns
+        if gap_ns is not None:  # it came back before the trial ended
             break
     own_ns = result.restart_own_ns or 0
-    known = back and gap_ns >= own_ns
+    known = gap_ns is not None and gap_ns >= own_ns
     session.found(
         RESET,
         {
             "load_pps": result.achieved_pps / len(traffic.directions),
-            "gap_us": gap_ns / 1e3 if back else None,
+            "gap_us": gap_ns / 1e3 if gap_ns is not None else None,
             "own_us": own_ns / 1e3,
-            "reset_us": (gap_ns - own_ns) / 1e3 if known else None,
-            "reason": _no_reset(back, known),
+            "reset_us": (gap_ns - own_ns) / 1e3 if gap_ns is not None and known else None,
+            "reason": _no_reset(gap_ns is not None, known),
             "lost": result.lost,
             # a frame that the sender could not send is no frame that was lost: its own gaps are not told apart
             "resolution_us": max(1e6 / load, result.longest_gap_ns / 1e3),
-            "came_back": back,
+            "came_back": gap_ns is not None,
             "trial_s": duration,
         },
     )

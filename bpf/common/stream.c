@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <arpa/inet.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <linux/if_ether.h>
 #include "fields.h"
@@ -147,6 +148,8 @@ static int check_new_flows(const struct stream *s,
 			   const struct gen_timing *timing, const char *where)
 {
 	double seconds = timing->warmup_s + timing->duration_s;
+	double arrivals = ceil(s->pps * timing->warmup_s) +
+			  ceil(s->pps * timing->duration_s);
 	char text[128];
 
 	if (s->flow_choice != CHOICE_NEW)
@@ -157,12 +160,12 @@ static int check_new_flows(const struct stream *s,
 	if (s->departures == DEPARTURES_POISSON)
 		return bad_value(where, "flow_choice",
 				 "\"new\" needs departures \"paced\"");
-	if (s->pps * seconds <= s->flows)
+	if (arrivals <= s->flows)
 		return 0;
 	snprintf(
 		text, sizeof(text),
 		"fewer than the %.0f that arrive in %g s: more addresses, or a lower pps",
-		s->pps * seconds, seconds);
+		arrivals, seconds);
 	return bad_value(where, "flows", text);
 }
 

@@ -260,8 +260,8 @@ static __u64 never_left(const struct run *run)
 
 static int check_traffic(struct run *run, __u64 refused)
 {
-	const struct sender *s = run->senders;
 	__u64 races = count_races(run), dropped = never_left(run);
+	int i, why = 0;
 
 	if (races) {
 		snprintf(
@@ -270,11 +270,13 @@ static int check_traffic(struct run *run, __u64 refused)
 			races);
 		return -EIO;
 	}
+	for (i = 0; i < run->num_senders && !why; i++)
+		if (run->senders[i].redirect_errno)
+			why = -*run->senders[i].redirect_errno;
 	if (refused)
 		snprintf(run->error, sizeof(run->error),
 			 "%llu redirects refused (%s): " PEER_TAKES_NONE,
-			 refused,
-			 strerror(s->redirect_errno ? -*s->redirect_errno : 0));
+			 refused, strerror(why));
 	else if (dropped)
 		snprintf(
 			run->error, sizeof(run->error),

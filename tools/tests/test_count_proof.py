@@ -65,7 +65,9 @@ def test_each_frame_is_counted_once_in_its_direction(
     for name in met:
         for by in (1, -1):
             with pytest.raises(PointFailed, match=f"^{pipeline}(:1)?: of frames sent .*its rules met .*{name}"):
-                Bench((went, {**met, name: met[name] + by})).prove(pipeline)
+                Bench(*[(went, {**met, name: met[name] + by})] * (3 if by > 0 else 1)).prove(pipeline)
+    stray = {name: number + 1 for name, number in met.items()}  # a frame of somebody else's comes once
+    Bench((went, stray), (went, met)).prove(pipeline)
 
 
 @pytest.mark.parametrize(

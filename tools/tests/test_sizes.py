@@ -113,7 +113,7 @@ def test_a_rate_below_the_lowest_load_is_named_and_not_drawn() -> None:
     found[2] = searched(found[2], [0.0] * 5, "below-minimum", at_most={"ndr_pps": 2000.0})
     (chart,) = (each for each in size_charts(run, found, (NDR,)))
     assert list(chart.series[0].x) == [1, 10]
-    assert "Below what was measured: fake:seed=1 at 1,000 (below 2 kpps)." in chart.note
+    assert "Not drawn: fake:seed=1 at 1,000 (below 2 kpps)." in chart.note
 
 
 def test_a_line_by_threads_has_the_same_queues_and_other_options() -> None:

@@ -212,7 +212,7 @@ def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | Non
     lowest = _ratio([(above[0], below[1]) for above, below in over], resolution)
     highest = _ratio([(above[1], below[0]) for above, below in over], resolution)
     if all(low == high for pair in known for low, high in pair):
-        return "exact", lowest
+        return ("exact", lowest) if lowest else ("unknown", None)
     if highest is None or (lowest is not None and lowest.differs and lowest.ratio > 1):
         return ("at least", lowest) if lowest else ("unknown", None)
     if lowest is None or (highest.differs and highest.ratio < 1):

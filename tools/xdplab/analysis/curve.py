@@ -80,21 +80,19 @@ class Curve:
             else f"{fewest} repetition{'s' * (fewest > 1)}, {MIN_REPETITIONS} are needed"
         )
 
-    def share(self, rung: Rung) -> tuple[float, float] | None:
-        """Part of as many times the rate of one core, lowest and highest between any two repetitions; None: not known.
+    def share(self, rung: Rung) -> str:
+        """Part of as many times the rate of one core, between any two repetitions; empty where it is not known.
 
-        0 or infinity where the rate is a bound.
+        `77 to 82 %`, `at least 78 %`, `below 60 %`.
         """
         if self.one is None or not rung.values or rung.row.hindrance:
-            return None
-        low, high = min(low for low, _ in rung.ends), max(high for _, high in rung.ends)
+            return ""
         alone = [each * rung.number for each in self.one.values]
-        return low / max(alone), high / min(alone)
-
-
-def share_text(share: tuple[float, float]) -> str:
-    """`77 to 82 %`, `at least 78 %`, `below 60 %`."""
-    low, high = (f"{100 * each:.0f}" for each in share)
-    if math.isinf(share[1]):
-        return f"at least {low} %"
-    return f"{low} to {high} %" if share[0] else f"below {high} %"
+        low, high = (
+            100 * min(low for low, _ in rung.ends) / max(alone),
+            100 * max(high for _, high in rung.ends) / min(alone),
+        )
+        if math.isinf(high):
+            return f"at least {low:.0f} %" if low else ""
+        bounds_only = high > 0 and all(low == 0 for low, _ in rung.ends)
+        return f"below {high:.0f} %" if bounds_only else f"{low:.0f} to {high:.0f} %"

@@ -30,6 +30,10 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
     for side in sides:
         figures = standing(side.by_repetition, metric)
         hindrances += _of_side(side, figures, metric)
+        zeros = sum(one.value(metric) == 0 and metric not in one.limited_by for one in figures)
+        if figure(metric).more and zeros:
+            many = f"{zeros} of {len(figures)} repetitions"
+            hindrances.append(f"{side.forwarder} came to 0 in {many}, of which nothing is a multiple")
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
             loss = fmean(one.loss_ratio for one in figures)

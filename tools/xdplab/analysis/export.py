@@ -84,6 +84,10 @@ class ExportRow(Model):
     pipeline: str
     #: Size of a frame with its 4-byte FCS, or `imix`.
     frame_bytes: str
+    #: UDP flows that the load has.
+    udp_flows: int
+    #: What else of its traffic is not the default, a JSON object.
+    profile: str
     #: Knob -> value that was asked for, a JSON object.
     knobs: str
     #: Load that was asked for, frames per second of all streams.
@@ -180,6 +184,7 @@ def _of_point(run: RunRecord, side: PointSummary, point: PointSummary, part: str
         "offered_pps",
         "achieved_pps",
         "loss_ratio",
+        "udp_flows",
     )
     return {
         **{key: getattr(side, key) for key in (*plain, "repetitions", "clean")},
@@ -187,6 +192,7 @@ def _of_point(run: RunRecord, side: PointSummary, point: PointSummary, part: str
         "levels": json.dumps(point.levels, sort_keys=True),
         "part": part,
         "frame_bytes": str(point.frame_bytes),
+        "profile": json.dumps(point.profile, sort_keys=True),
         "knobs": json.dumps(point.knobs, sort_keys=True),
         "disturbed": point.disturbed,
         "status": point.status,

@@ -113,7 +113,7 @@ class Rate(Model):
         """What its value is of the true one: `exact`, `at least`, `below`, `not known`."""
         if self.pps is None:
             return "not known"
-        return "below" if self.below_pps and not self.pps else "at least" if self.at_least else "exact"
+        return "at least" if self.at_least else "below" if self.below_pps else "exact"
 
     def text(self, per: float = 1e6, unit: str = "", digits: int = 3) -> str:
         """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`."""
@@ -159,7 +159,7 @@ def _time(stands: Sequence[RepetitionFigures], metric: str, doubt: str) -> Rate:
     low = known_median(value and (0.0 if bound else value) for bound, value in known)
     high = known_median(value for _, value in known)
     exact = low is None or high is None or low == high
-    return Rate(pps=low, at_least=not exact and bool(low), below_pps=None if exact else high, doubt=doubt)
+    return Rate(pps=low, at_least=False, below_pps=None if exact else high, doubt=doubt)
 
 
 def not_reached(figures: Sequence[RepetitionFigures], metric: str, wanted_pps: float) -> str:

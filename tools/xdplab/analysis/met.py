@@ -105,19 +105,22 @@ def _kernel_share(trials: Sequence[TrialRecord]) -> float | None:
 
 def _lookups(trials: Sequence[TrialRecord]) -> dict[str, Any]:
     """Fields of `Met` that Open vSwitch's threads tell."""
-    threads = [one for trial in trials for one in _read(_THREADS, trial, LOOKUPS).values() if one.frames]
+    every = [one for trial in trials for one in _read(_THREADS, trial, LOOKUPS).values()]
+    threads = [one for one in every if one.frames]
     if not threads:
         return {}
     sums = Counter({key: sum(getattr(one, key) for one in threads) for key in (*ENDS, "subtables", "frames")})
     lookups = sums["frames"] + sum(one.recirculated for one in threads)
-    cycles, idle = (_sum_if_known(getattr(one, key) for one in threads) for key in ("cycles", "idle"))
+    cycles = _sum_if_known(one.cycles for one in threads)
+    polling = [one for one in every if one.cycles is not None or one.frames]
+    busy, idle = (_sum_if_known(getattr(one, key) for one in polling) for key in ("cycles", "idle"))
     return {
         "frames": round(sums["frames"]),
         "lookups_per_frame": lookups / sums["frames"],
         **{f"{key}_share": sums[key] / lookups for key in ENDS},
         "subtables_per_hit": sums["subtables"] / sums["megaflow"] if sums["megaflow"] else None,
         "cycles_per_frame": cycles / sums["frames"] if cycles is not None else None,
-        "busy_share": cycles / (cycles + idle) if cycles and idle is not None else None,
+        "busy_share": busy / (busy + idle) if busy and idle is not None else None,
     }
 
 
@@ -136,6 +139,7 @@ def _nodes(trials: Sequence[TrialRecord]) -> dict[str, Any]:
     idle = _sum_if_known(one.idle for one in every)
     clocks, polled = sum(one.clocks for one in every), sum(one.clocks for one in every if one.received)
     told = idle is not None and idle <= _MOSTLY * polled
+    fetched = sum(one.calls - one.empty for one in every if one.received)
     by_node = {
         name: sum(one.clocks - (one.idle or 0) for one in own) / frames
         for name, own in work.items()
@@ -145,8 +149,8 @@ def _nodes(trials: Sequence[TrialRecord]) -> dict[str, Any]:
         "frames": round(frames),
         "cycles_per_frame": sum(by_node.values()) if told else None,
         "cycles_by_node": by_node,
-        "frames_per_call": frames / sum(one.calls - one.empty for one in every if one.received),
-        "busy_share": 1 - idle / clocks if idle is not None else None,
+        "frames_per_call": frames / fetched if fetched else None,
+        "busy_share": 1 - idle / clocks if clocks and idle is not None else None,
     }
 
 

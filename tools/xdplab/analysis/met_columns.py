@@ -85,8 +85,14 @@ def new_flow_columns(points: Sequence[PointSummary]) -> list[Column]:
 
 
 def met_columns(points: Sequence[PointSummary]) -> list[Column]:
-    """Those in which a point has more than nothing."""
-    return [column for column in MET_COLUMNS if any(column.of(point) for point in points)]
+    """Those in which a point has more than nothing; a share of time may be nothing."""
+    known = {column.key: [column.of(point) for point in points] for column in MET_COLUMNS}
+    times = ("busy_share", "kernel_share")
+    return [
+        column
+        for column in MET_COLUMNS
+        if any(value or (column.key in times and value is not None) for value in known[column.key])
+    ]
 
 
 def met_points(points: Sequence[PointSummary]) -> list[PointSummary]:

@@ -58,7 +58,7 @@ class Contender:
     @property
     def limit(self) -> str:
         """Why its rate is a bound; empty where it is its own."""
-        return next((words for limit, words in _LIMITS.items() if limit in self._limits), "")
+        return "; ".join(words for limit, words in _LIMITS.items() if limit in self._limits)
 
     @property
     def _limits(self) -> set[str]:

@@ -74,17 +74,15 @@ def other_rules(pipeline: Pipeline) -> tuple[RuleAddresses, RuleAddresses] | Non
 
     The first station of a prefix, the only one of the narrowest rule.
     """
-    first, count = int(_DECOYS[0]), pipeline.rules
+    count = pipeline.rules
     if count == 1:
         return None
     if pipeline.kind == "acl":
-        sources = RuleAddresses("source", count, str(IPv4Address(first + _ACL_STEP)), _ACL_STEP)
+        sources = RuleAddresses("source", count, str(_decoy_source(1)), _ACL_STEP)
         return sources, sources
-    step = 1 << (32 - _DECOY_BITS)
-    there, here = (
-        RuleAddresses("target", count, str(IPv4Address(first + side * step + 1)), 2 * step) for side in (1, 0)
-    )
-    return there, here
+    there, here = ((_decoy(side, 0), _decoy(side, 1)) for side in (1, 0))
+    step = int(there[1][0]) - int(there[0][0])
+    return RuleAddresses("target", count, str(there[0][1]), step), RuleAddresses("target", count, str(here[0][1]), step)
 
 
 def prefixes(pipeline: Pipeline, side: Side) -> Iterator[IPv4Network]:
@@ -95,7 +93,15 @@ def prefixes(pipeline: Pipeline, side: Side) -> Iterator[IPv4Network]:
 
 def decoy(side: Side, number: int) -> IPv4Network:
     """One of those prefixes beside, from 0 on."""
-    return IPv4Network((int(_DECOYS[0]) + ((2 * number + side.index) << (32 - _DECOY_BITS)), _DECOY_BITS))
+    return _decoy(side.index, number)
+
+
+def _decoy(side: int, number: int) -> IPv4Network:
+    return IPv4Network((int(_DECOYS[0]) + ((2 * number + side) << (32 - _DECOY_BITS)), _DECOY_BITS))
+
+
+def _decoy_source(number: int) -> IPv4Address:
+    return _DECOYS[0] + number * _ACL_STEP
 
 
 @dataclass(frozen=True)
@@ -116,8 +122,7 @@ def acl_rule(pipeline: Pipeline, source: Side, target: Side, number: int) -> Acl
     """One of them; they are numbered from the last one, the traffic's, which is 0. The first `masks` differ in mask."""
     mask = number % pipeline.masks
     lengths = (32 - (mask - 1) % 8, 17 + (mask - 1) // 8) if mask else _TRAFFIC_MASK
-    block = _DECOYS if number else source.network
-    first = (int(block[0]) + number * _ACL_STEP, int(target.network[0]))
+    first = (int(_decoy_source(number) if number else source.network[0]), int(target.network[0]))
     mine, theirs = (IPv4Network(each) for each in zip(first, lengths, strict=True))
     return AclRule(mine, theirs, UDP_DST)
 

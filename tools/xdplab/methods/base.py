@@ -176,6 +176,10 @@ class Method(ABC, Generic[SpecT]):
         """True when it sends the load of a profile as `streams.load_streams` has it."""
         return False
 
+    def loads_at_once(self) -> int:
+        """Loads that the largest of its trials has in one direction."""
+        return 1
+
     def new_flows(self, point: Point) -> float:
         """The most new flows that a trial has, in one direction."""
         return (point.traffic.new_flows_pps or 0.0) * max(self.trials(point.traffic), default=0.0)

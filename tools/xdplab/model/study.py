@@ -130,6 +130,10 @@ class StudySpec(Model):
         """The same with what it leaves to the testbed: the path."""
         return self if self.path else self.model_copy(update={"path": (Path(testbed.usual_path),)})
 
+    def in_loads(self, key: str) -> list[Any]:
+        """What a key of `traffic` is in each load."""
+        return [load.get(key, getattr(self.traffic, key)) for load in self.loads or ({},)]
+
     def check_answer(self) -> None:
         """The forwarders of `answer` are among its own.
 

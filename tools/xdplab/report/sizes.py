@@ -104,12 +104,13 @@ def _others(point: Point) -> Iterator[str]:
 
 def _chart(figure: Figure, title: str, number: str, lines: Mapping[str, Sequence[_Place]]) -> Chart | None:
     """None where no line has the figure at two numbers."""
-    series, bounds, below, doubtful = [], [], [], []
+    series, bounds, left, doubtful = [], [], [], []
     for name, places in lines.items():
         own = sorted(((size, row_of(each, figure)) for size, each in places), key=itemgetter(0))
         known = [(size, row) for size, row in own if row["value"] and (row["below"] is None or row["at_least"])]
-        below += [f"{name} at {size:,} ({row['text']})" for size, row in own if row["below"] and not row["at_least"]]
-        if len({size for size, _ in known}) < 2:
+        drawn = {size for size, _ in known}
+        left += [f"{name} at {size:,} ({row['text']})" for size, row in own if row["searched"] and size not in drawn]
+        if len(drawn) < 2:
             continue
         values = {key: [row[key] / figure.per for _, row in known] for key in ("value", "low", "high")}
         series.append(Series(name, [size for size, _ in known], values["value"], values["low"], values["high"]))
@@ -119,7 +120,7 @@ def _chart(figure: Figure, title: str, number: str, lines: Mapping[str, Sequence
         return None
     note = "Band: lowest to highest of the repetitions that stand."
     note += f" Lower bounds, for the tester or the time set them: {', '.join(bounds)}." if bounds else ""
-    note += f" Below what was measured: {', '.join(below)}." if below else ""
+    note += f" Not drawn: {', '.join(left)}." if left else ""
     note += f" Not to be taken for facts, see their tables: {', '.join(doubtful)}." if doubtful else ""
     return Chart(
         title, Axis(f"number of {number}", "", log=True), Axis(figure.name, figure.unit, log=True), series, note

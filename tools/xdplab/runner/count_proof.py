@@ -47,9 +47,10 @@ def prove_counts(forwarder: Forwarder[Any], pipeline: Pipeline, send: Callable[[
         sent: dict[str, int] = {stream.direction: stream.sent for stream in told}
         came: dict[str, int] = {stream.direction: stream.received for stream in told}
         asked = {"forth": sent["forward"], "back": sent.get("backward", 0), "meter": sum(sent.values())}
-        if sent == came and met != {name: asked[name] for name in met}:
+        if sent == came and any(met[name] < asked[name] for name in met):
             break
-        if sent == came and min(sent.values()) >= fewest:
+        # more than were sent: a frame of somebody else's, such as LLDP of a card, which does not come each time
+        if sent == came and met == {name: asked[name] for name in met} and min(sent.values()) >= fewest:
             return
         before = after
     raise PointFailed(

@@ -131,7 +131,8 @@ def _come_out(probes: Sequence[Probe], frames: Sequence[Frame]) -> list[tuple[in
             _take_in(probes, came, _SOON_S, deadline)
         if len(came) < due:
             return came
-    while _take_in(probes, came, _LATE_S, deadline):
+    deadline = time.monotonic() + _ANSWER_S
+    while _take_in(probes, came, _LATE_S, deadline) and time.monotonic() < deadline:
         continue
     return came
 
@@ -140,9 +141,11 @@ def _take_in(probes: Sequence[Probe], came: list[tuple[int, bytes]], timeout_s: 
     """What each probe tells of until it is silent for so long; whether there was any."""
     before = len(came)
     for side, probe in enumerate(probes):
-        while (line := probe.receive(timeout_s)) and time.monotonic() < deadline:
+        while line := probe.receive(timeout_s):
             if not _complaint(data := bytes.fromhex(line)):
                 came.append((side, data))
+            if time.monotonic() >= deadline:
+                break
     return len(came) > before
 
 

@@ -93,7 +93,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         forwarder = method.forwarder(point)
         _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
         tester = by_name[point.tester or study.all_testers[0]]
-        _check_frame(point, testbed, tester)
+        _check_frame(point, method, testbed, tester)
         _check_loop(point, study, tester)
         _check_departures(point, method, tester.senders(testbed))
         _check_pipeline(point, tester)
@@ -242,7 +242,7 @@ def _check_new_flows(point: Point, method: Method[Any], tester: Tester) -> None:
         )
 
 
-def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
+def _check_frame(point: Point, method: Method[Any], testbed: TestbedSpec, tester: Tester) -> None:
     traffic = point.traffic
     outer = point.pipeline.added_bytes if point.pipeline.kind == "vxlan" else 0  # an MTU does not count a tag
     largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0) - outer  # nor a second one, which Linux does
@@ -255,11 +255,12 @@ def _check_frame(point: Point, testbed: TestbedSpec, tester: Tester) -> None:
                 f"{f', of which VXLAN takes {outer}' if outer else ''}"
             )
     load = len(traffic.sizes) * traffic.address_pairs * tester.senders(testbed)
-    each = load + 1 + (traffic.new_flows_pps is not None)
-    streams = each * len(traffic.directions)
+    new = int(traffic.new_flows_pps is not None)
+    streams = max(load + 1 + new, method.loads_at_once() * (load + new)) * len(traffic.directions)
     if streams > MAX_STREAMS:
         raise InputError(
-            f"traffic: {streams} streams (sizes x address pairs x senders, probes, new flows; x directions), "
+            f"traffic: {streams} streams (sizes x address pairs x senders, probes, new flows; x directions; twice the "
+            "load where a recovery is measured), "
             f"{MAX_STREAMS} are possible"
         )
     if traffic.bidirectional and point.path != "through":

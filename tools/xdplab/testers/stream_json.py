@@ -30,18 +30,18 @@ class NewFlows:
 
     def objects(self, trial: TrialSpec, ports: TesterPorts) -> list[dict[str, Any]]:
         """The streams of a trial as the programs' configuration has them."""
-        seconds = trial.warmup_s + trial.duration_s
+        stages = (trial.warmup_s, trial.duration_s)
         return [
-            {**_stream_object(index, stream, ports), **self._new(stream, ports, seconds)}
+            {**_stream_object(index, stream, ports), **self._new(stream, ports, stages)}
             for index, stream in enumerate(trial.streams)
         ]
 
-    def _new(self, stream: StreamSpec, ports: TesterPorts, seconds: float) -> dict[str, Any]:
+    def _new(self, stream: StreamSpec, ports: TesterPorts, stages: tuple[float, float]) -> dict[str, Any]:
         """Those behind the last that were sent; from the first new one on where too few are left."""
         if not stream.new_flows:
             return {}
         first, left = stream.flows, stream.flows_left(headers_of(stream, ports).pairs)
-        arrivals = math.ceil((stream.pps or 0.0) * seconds)
+        arrivals = sum(math.ceil((stream.pps or 0.0) * seconds) for seconds in stages)
         begin = self._next.get(stream.direction, 0)
         begin = begin if begin + arrivals <= left else 0
         self._next[stream.direction] = begin + arrivals

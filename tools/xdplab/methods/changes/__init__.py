@@ -149,16 +149,21 @@ class Changes(Method[ChangesSpec]):
 
     def check(self, study: StudySpec) -> None:
         """New flows are the change, or they arrive beside it; gaps of the load are none of the change."""
-        for load in study.loads or ({},):
-            departures = {"departures": study.traffic.departures, **load}["departures"]
+        for departures in study.in_loads("departures"):
             if departures != "paced":
                 raise InputError(
                     f"study {study.name}: traffic.departures: {departures}: method changes tells gaps from the time "
                     "between two frames, which is not the same here; give paced"
                 )
-        if "new-flows" in self.spec.kinds and study.traffic.new_flows_pps:
+        if "new-flows" in self.spec.kinds and any(study.in_loads("new_flows_pps")):
             raise InputError(
                 f"study {study.name}: traffic.new_flows_pps: change new-flows has those of probe_pps; leave one out"
+            )
+        shares = [each for each in study.in_loads("probe_pps") if isinstance(each, str)]
+        if "new-flows" in self.spec.kinds and shares:
+            raise InputError(
+                f"study {study.name}: traffic.probe_pps: {shares[0]}: change new-flows sends as many, and must know "
+                " beforehand that there are enough; give frames per second"
             )
 
     def new_flows(self, point: Point) -> float:

@@ -35,6 +35,8 @@ class Scaling(Curve):
         if self.few:
             return f"too few: {self.few}"
         for fewer, more in itertools.pairwise(known):
+            if fewer.number == more.number:
+                continue
             past = f"past {fewer.number} core{'s' * (fewer.number != 1)}"
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
             if doubt:
@@ -74,4 +76,5 @@ def scalings(rows: Sequence[tuple[NfTraffic, NfPoint, Contender]]) -> list[Scali
 def _others(function: NfPoint, row: Contender) -> tuple[str, ...]:
     """What else it is of, but for settings that go with the function."""
     told = [each for each in row.point.settings if each.partition("=")[0] not in {"traffic", *function.knobs}]
-    return (f"{row.point.frame_bytes} bytes", *told)
+    by = [f"by {row.point.tester}"] if row.point.tester else []
+    return (f"{row.point.frame_bytes} bytes", *by, *told)

@@ -15,7 +15,7 @@ from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
 from xdplab.methods.rfc2544.cores import curves, lines
 from xdplab.methods.rfc2544.disruption import recovery, reset
-from xdplab.methods.rfc2544.equal_load import at_equal_load, durations
+from xdplab.methods.rfc2544.equal_load import WARMUP_S, at_equal_load, durations
 from xdplab.methods.rfc2544.figures import (
     CLAUSE_NAMES,
     FORWARDING_RATE,
@@ -66,13 +66,23 @@ class Rfc2544(Method[Rfc2544Spec]):
     def check(self, study: StudySpec) -> None:
         """New flows are part of every load."""
         loads = {"low_pps": self.spec.low_pps, **{f"equal_load.{k}": v for k, v in self.spec.equal_load}}
-        new_pps = study.traffic.new_flows_pps or 0.0
+        new_pps = max(each or 0.0 for each in study.in_loads("new_flows_pps"))
         full = [f"{name}, {pps:,.10g}" for name, pps in loads.items() if pps and pps <= new_pps]
         if full:
             raise InputError(
                 f"study {study.name}: traffic.new_flows_pps: {new_pps:,.10g} are part of each load, and leave nothing "
                 f"of method.{full[0]}"
             )
+
+    def loads_at_once(self) -> int:
+        """A recovery has the overload and the load behind it."""
+        return 2 if "recovery" in self.spec.wanted else 1
+
+    def new_flows(self, point: Point) -> float:
+        """A reset takes four times as long where the forwarder was not back; some clauses have a warm-up."""
+        reset = 4 * scale_of(self.spec).reset_s if "reset" in self.spec.wanted else 0.0
+        longest = max(reset, *self.trials(point.traffic)) + WARMUP_S
+        return (point.traffic.new_flows_pps or 0.0) * longest
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""

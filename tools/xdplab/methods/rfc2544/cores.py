@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from xdplab.analysis.curve import THREADS, Curve, Rung, share_text
+from xdplab.analysis.curve import THREADS, Curve, Rung
 from xdplab.analysis.standing import Contender
 from xdplab.analysis.summary import PointSummary
 from xdplab.methods.figure import Figure
@@ -64,8 +64,8 @@ def _told(curve: Curve, rung: Rung) -> str:
         return row.point.reason or (f"not known: {row.hindrance}" if looked_for else "not measured")
     if row.hindrance:
         return f"{row.amount}, not to be taken for a fact: {row.hindrance}"
-    share = curve.share(rung) if rung.number > 1 else None
-    told = f", {share_text(share)} of {rung.number} times one thread" if share else ""
+    share = curve.share(rung) if rung.number > 1 else ""
+    told = f", {share} of {rung.number} times one thread" if share else ""
     return row.amount + told + (f" ({row.limit})" if row.limit else "")
 
 

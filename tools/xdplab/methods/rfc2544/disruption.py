@@ -36,7 +36,7 @@ def recovery(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps:
             "lost_in_overload": lost,
             "lost_after": sum(stream.lost for stream in tail),
             "recovery_us": max(times, default=0.0) * 1e6 if lost else None,
-            "resolution_us": 1e6 / relief,
+            "resolution_us": result.senders * 1e6 / relief,  # a gap is of one sender's frames
             "overloaded": lost > 0,
             "reason": "" if lost else f"was not overloaded: no frame was lost at {sent_pps:.0f} pps",
         },
@@ -69,7 +69,7 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
             "reason": _no_reset(gap_ns is not None, known),
             "lost": result.lost,
             # a frame that the sender could not send is no frame that was lost: its own gaps are not told apart
-            "resolution_us": max(1e6 / load, result.longest_gap_ns / 1e3),
+            "resolution_us": max(result.senders * 1e6 / load, result.longest_gap_ns / 1e3),
             "came_back": gap_ns is not None,
             "trial_s": duration,
         },

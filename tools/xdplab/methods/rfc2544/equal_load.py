@@ -15,7 +15,7 @@ from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2285 3.6.1"
 #: The median of a few short trials stands for a repetition: a stall of the machine falls into one of them.
-_TRIALS, _TRIAL_S, _WARMUP_S = 3, 0.4, 0.1
+_TRIALS, _TRIAL_S, WARMUP_S = 3, 0.4, 0.1
 #: In overload frames are lost at any rate; to wait for late ones would only count more of the queue as forwarded.
 _DRAIN_S = 0.1
 
@@ -24,7 +24,7 @@ def durations(spec: Rfc2544Spec) -> list[float]:
     """Traffic seconds of each trial."""
     beside = spec.equal_load
     latency = [scale_of(spec).at_load_s] if beside.latency_pps is not None else []
-    return latency + [_WARMUP_S + _TRIAL_S] * (_TRIALS if beside.overload_pps is not None else 0)
+    return latency + [WARMUP_S + _TRIAL_S] * (_TRIALS if beside.overload_pps is not None else 0)
 
 
 def at_equal_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> None:
@@ -46,7 +46,7 @@ def _latency(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, load_pps
 def _forwarding_rate(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, overload_pps: float) -> None:
     """Frames per second over all directions that arrive while `overload_pps` per direction is offered."""
     load = min(overload_pps, top_load(spec, traffic, session.ceiling_pps))
-    trial = TrialSpec(streams=load_streams(traffic, load), duration_s=_TRIAL_S, warmup_s=_WARMUP_S, drain_s=_DRAIN_S)
+    trial = TrialSpec(streams=load_streams(traffic, load), duration_s=_TRIAL_S, warmup_s=WARMUP_S, drain_s=_DRAIN_S)
     session.progress(f"  forwarding rate at {load / 1e3:.0f} kpps offered")
     results = [session.trial(trial, purpose="search", clause=CLAUSE) for _ in range(_TRIALS)]
     rates = [sum(stream.rx_pps for stream in result.streams) for result in results]

@@ -95,7 +95,9 @@ def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, An
     limited_by, rate = bound["limited_by"], (bound["throughput_pps"] or 0.0) * figures["directions"]
     at_most, doubts = {}, {}
     if limited_by == "below-minimum":
-        at_most[metric] = min(step["load_pps"] for step in figures["steps"]) * figures["directions"]
+        # new flows are part of each load, which may be more than the search asked for
+        lowest = min(max(step["load_pps"], step["offered_pps"]) for step in figures["steps"])
+        at_most[metric] = lowest * figures["directions"]
     elif limited_by == "budget" and rate and bound["upper_pps"]:
         at_most[metric] = bound["upper_pps"] * figures["directions"]
     elif not rate:

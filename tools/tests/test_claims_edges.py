@@ -78,6 +78,16 @@ def test_a_forwarder_that_let_nothing_through_has_no_latency_to_compare() -> Non
     assert all_lost.sentence == "No answer: no time-stamped frame of ovs-afpacket arrived."
 
 
+def test_nothing_is_a_multiple_of_nothing() -> None:
+    ours, theirs = two()
+    found = compare_points(searched(ours, RATE), searched(theirs, [0.0] * 5), "ndr_pps")
+    assert found
+    assert (
+        found.verdict()
+        == "cannot be said: ovs-afpacket came to 0 in 5 of 5 repetitions, of which nothing is a multiple"
+    )
+
+
 def test_new_flows_stand_for_no_probe() -> None:
     traffic = {"probe_pps": 100.0, "load_pps": 100_000.0, "new_flows_pps": 1000.0}
     ours, theirs = (point(name, **traffic) for name in ("ovs-afxdp", "ovs-afpacket"))

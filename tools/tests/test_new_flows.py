@@ -13,6 +13,7 @@ from lab.records import point, result, run_record, stream, trial
 from xdplab.analysis import summarise
 from xdplab.cli.tables import csv_text, summary_table
 from xdplab.methods import make_method
+from xdplab.methods.changes.figures import repetition_figures
 from xdplab.methods.streams import load_streams
 from xdplab.model import InputError, Path as Way, StreamSpec, TestbedSpec, TrafficSpec, TrialSpec
 from xdplab.report.html import render
@@ -122,18 +123,46 @@ SEARCH = {"name": "throughput", "low_pps": 5000}
             None,
         ),
         ({"new_flows_pps": 10, "frame_bytes": "imix", "address_pairs": 3, "bidirectional": True}, "22 streams"),
+        (
+            {"frame_bytes": "imix", "address_pairs": 3, "method": {"name": "rfc2544", "clauses": ["recovery"]}},
+            "18 streams",
+        ),
+        (
+            {"loads": [{"new_flows_pps": 9}, {"new_flows_pps": 5000}], "method": SEARCH},
+            "leave nothing of method.low_pps",
+        ),
+        (
+            {"loads": [{"new_flows_pps": 9}], "method": {"name": "changes", "kinds": ["new-flows"]}},
+            "change new-flows has those of probe_pps; leave one out",
+        ),
+        (
+            {"probe_pps": "80%", "method": {"name": "changes", "kinds": ["new-flows"]}},
+            "traffic.probe_pps: 80%: change new-flows sends as many",
+        ),
+        (  # a reset goes on for four times as long where the forwarder is not back
+            {"new_flows_pps": 5000, "method": {"name": "rfc2544", "clauses": ["reset"], "low_pps": 6000}},
+            "new flows: 80,500 in a trial are more than the 55,535",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line(
     tmp_path: Path, cli: Callable[..., Done], changes: dict[str, Any], words: str | None
 ) -> None:
-    given = {"method": changes.pop("method")} if "method" in changes else {}
+    given = {key: changes.pop(key) for key in ("method", "loads") if key in changes}
     path = studies.study_file(tmp_path, forwarders=["fake"], traffic={"probe_pps": 20_000, **changes}, **given)
     done = cli("run", path, "--dry-run")
     if words is None:
         assert not done.complaints
     else:
         done.refused(words)
+
+
+def test_the_gap_of_a_change_is_not_that_between_two_new_flows() -> None:
+    probes = stream([1000] * 998, sent=1000, longest_gap_ns=3_000_000, achieved_pps=1000.0)
+    rare = {"longest_gap_ns": 101_000_000, "achieved_pps": 10.0, "trailing_lost": 1}
+    new = stream([9000] * 9, sent=10, new_flows=True, **rare)
+    found = repetition_figures(trial(point(new_flows_pps=10.0), clause="port-added", result=result(probes, new)))
+    assert (found.values["gap_us"], found.doubts) == (3000.0, {})
 
 
 def test_a_tester_that_waits_for_each_answer_sends_none() -> None:

@@ -30,7 +30,9 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
     for side in sides:
         figures = standing(side.by_repetition, metric)
         hindrances += _of_side(side, figures, metric)
-        zeros = sum(one.value(metric) == 0 and metric not in one.limited_by for one in figures)
+        zeros = sum(
+            one.value(metric) == 0 and one.limited_by.get(metric, "forwarder") == "forwarder" for one in figures
+        )
         if figure(metric).more and zeros:
             many = f"{zeros} of {len(figures)} repetitions"
             hindrances.append(f"{side.forwarder} came to 0 in {many}, of which nothing is a multiple")

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab.frames import decode, of_flow
 
 from xdplab import testbed, testers
 from xdplab.model import StreamSpec, TestbedSpec, TrialSpec
 from xdplab.testbed import RuleAddresses, TesterPorts
 from xdplab.testers.headers import headers_of
-from xdplab.testers.packets import build, decode
+from xdplab.testers.packets import build
 
 pytestmark = pytest.mark.root
 
@@ -89,7 +90,7 @@ def test_frames_on_the_wire_are_those_of_the_builder(
     stream = STACKS[stack]
     ports = ports_of(wire)
     wanted = headers_of(stream, ports)
-    expected = [wanted.of_flow(number) for number in range(stream.flows)]
+    expected = [of_flow(wanted, number) for number in range(stream.flows)]
     flows = set()
     for frame in captured(tester, wire, stream, tmp_path / "work"):
         found = decode(frame)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 from lab import studies
+from lab.frames import of_flow
 from test_pipelines import dut
 
 from xdplab.forwarders import work
@@ -24,7 +25,7 @@ def frames_of(asked: Dut, flows: int, direction: Literal["forward", "backward"])
     end: Any = SimpleNamespace(mac="02:00:00:00:00:01")
     ports = TesterPorts(end, end, rules=work.other_rules(asked.pipeline))
     stream = StreamSpec(kind="load", pps=1, frame_bytes=64, flows=flows, meets="all", direction=direction)
-    each = [headers_of(stream, ports).of_flow(number) for number in range(flows)]
+    each = [of_flow(headers_of(stream, ports), number) for number in range(flows)]
     return [(IPv4Address(headers.src_ip), IPv4Address(headers.dst_ip)) for headers in each]
 
 

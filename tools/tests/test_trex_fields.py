@@ -9,11 +9,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from lab.frames import decode, of_flow
 
 from xdplab.model import StreamSpec, TrafficSpec
 from xdplab.testbed import RuleAddresses, TesterPorts
 from xdplab.testers.headers import headers_of
-from xdplab.testers.packets import Headers, build, decode
+from xdplab.testers.packets import Headers, build
 from xdplab.testers.trex import Trex
 from xdplab.testers.trex_fields import fields_of
 from xdplab.testers.xdpgen import Xdpgen, XdpgenOptions
@@ -92,7 +93,7 @@ def test_fields_that_take_turns_make_the_flows_of_our_own_tester(profile: Module
     headers = headers_of(stream, ports())
     program = program_of(profile, stream, headers)
     made = frames(program, build(headers, 128, udp_checksum=False), stream.flows)
-    assert [decode(frame).headers for frame in made] == [headers.of_flow(flow) for flow in range(stream.flows)]
+    assert [decode(frame).headers for frame in made] == [of_flow(headers, flow) for flow in range(stream.flows)]
     mended = [step.offset for step in program if step.kind == "STLVmFixIpv4"]
     assert mended == ([headers.flow_offset - 20] if len(headers_fields(headers)) and stream.ip == 4 else [])
 

@@ -140,11 +140,6 @@ class Difference(Model):
     #: As of a ratio.
     bimodal: Bimodal | None = None
 
-    @property
-    def differs(self) -> bool:
-        """True when the interval leaves out 0."""
-        return self.low is not None and self.high is not None and not self.low <= 0.0 <= self.high
-
 
 def ratio_interval(
     pairs: Sequence[tuple[float, float]],

@@ -71,8 +71,6 @@ class Forwarder(ABC, Generic[OptionsT]):
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
     redirects: bool = False
-    #: True when it forwards in softirq context and has no thread of its own.
-    in_kernel: ClassVar[bool] = False
     #: Links it makes on its host, for removing them when it was killed.
     own_links: ClassVar[tuple[str, ...]] = ()
     #: True when every number of `growing` only grows: the record then also has what each trial added to it.

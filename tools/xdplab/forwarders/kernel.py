@@ -33,7 +33,6 @@ class XdpForwarder(Forwarder[XdpOptions]):
     name: ClassVar[str] = "xdp"
     options_model: ClassVar[type[Model]] = XdpOptions
     redirects: bool = True
-    in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
 
     def __init__(self, options: XdpOptions) -> None:
@@ -113,7 +112,6 @@ class LinuxBridge(Forwarder[NoOptions]):
     """A kernel bridge over the ports: the software switch that every distribution has."""
 
     name: ClassVar[str] = "linux-bridge"
-    in_kernel: ClassVar[bool] = True
     cumulative: ClassVar[bool] = True
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
     changes: ClassVar[tuple[str, ...]] = ("port-added",)

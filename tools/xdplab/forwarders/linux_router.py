@@ -49,7 +49,6 @@ class LinuxRouter(Forwarder[RouterOptions]):
 
     name: ClassVar[str] = "linux-router"
     options_model: ClassVar[type[Model]] = RouterOptions
-    in_kernel: ClassVar[bool] = True
     pipelines: ClassVar[tuple[str, ...]] = ROUTED
     changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")
 

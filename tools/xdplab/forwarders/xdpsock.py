@@ -106,10 +106,6 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
         """Its main thread."""
         return {pid: pid for pid in self.pids()}
 
-    def counters(self) -> dict[str, Any]:
-        """It prints them for people only; the kernel's stand in the record."""
-        return {}
-
     def log_tail(self) -> tuple[str, ...]:
         """Its last lines."""
         return self._running.log_tail() if self._running else ()

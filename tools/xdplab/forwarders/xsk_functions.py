@@ -110,10 +110,6 @@ class XskFunctions(XskForwarder):
         """By its own count, up to now, in the kernel and in user space."""
         return sum(int(half["dropped"]) for half in self.counters()["nf"].values())
 
-    def frames_received(self) -> int:
-        """The same: what is not dropped is counted where it arrives."""
-        return self.frames_dropped()
-
     def _configuration(self, dut: Dut) -> dict[str, Any]:
         asked = {**super()._configuration(dut), "role": "nf", "trace": None}
         asked.pop("touch")

@@ -125,11 +125,6 @@ class LocalHost:
         """CPUs that this process may run on."""
         return tuple(sorted(os.sched_getaffinity(0)))
 
-    @property
-    def prefix(self) -> tuple[str, ...]:
-        """What is put before each command to run it here: nothing, or `ip netns exec NAME`."""
-        return self._prefix
-
     def run(
         self,
         argv: Sequence[str],

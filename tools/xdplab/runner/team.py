@@ -25,11 +25,6 @@ class Team:
         self.calibrations: dict[str, Calibration] = {}
 
     @property
-    def first(self) -> Tester:
-        """The study's first tester, of most studies the only one."""
-        return self._by_name[self._first]
-
-    @property
     def choice(self) -> RxChoice:
         """Its receive program."""
         return self.choices[self._first]

@@ -183,10 +183,6 @@ class TrexServer:
         if self._runtime is not None:
             shutil.rmtree(self._runtime, ignore_errors=True)
 
-    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
-        """What it wrote last."""
-        return self._process.log_tail(lines) if self._process is not None else ()
-
     def _listens(self) -> bool:
         assert self._process is not None
         with contextlib.suppress(OSError, IndexError):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from xdplab.forwarders.xsk import XskForwarder
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec, Unsupported
@@ -118,11 +119,8 @@ class XskTester(Tester):
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
-        """Version that the program reports."""
-        program = bpf_program("xsk")
-        if program is None:
-            return {"xsk": "not built"}
-        return {"xsk": str(json.loads(host.run([host.program(program), "--version"]).stdout)["version"])}
+        """As of the forwarder, which is the same program."""
+        return XskForwarder.versions(host)
 
     @contextlib.contextmanager
     def _mirror(self, program: FilePath, context: TesterContext, port: Port) -> Iterator[None]:

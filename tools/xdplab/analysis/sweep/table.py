@@ -113,10 +113,6 @@ class Table:
         found = of.statistics if isinstance(of, Configuration) else of
         return max(float(getattr(found, f"{self.statistic}_us")), 1e-3)
 
-    def features(self) -> np.ndarray:
-        """Logarithms of the statistics of `FEATURES`, shape (rows, 5)."""
-        return log_features([row.statistics for row in self.rows])
-
     def only(self, keep: Sequence[bool]) -> "Table":
         """The rows that are kept, and the settings that still vary among them."""
         rows = tuple(row for row, kept in zip(self.rows, keep, strict=True) if kept)

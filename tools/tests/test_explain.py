@@ -13,13 +13,11 @@ import typer
 from lab import studies
 from lab.command import BIN, Done, environment
 
-from xdplab import testers
 from xdplab.cli.main import cli as commands
 from xdplab.cli.parts import names
-from xdplab.forwarders.registry import forwarder_class, forwarder_names
-from xdplab.knobs import knob_names
+from xdplab.forwarders.registry import forwarder_class
 from xdplab.methods import method_names
-from xdplab.model import pipeline
+from xdplab.model import pipeline, plugins
 from xdplab.tools import project_root
 
 ROOT = project_root()
@@ -30,9 +28,9 @@ def files(folder: str, ending: str) -> list[str]:
 
 
 KINDS = {
-    "forwarders": forwarder_names(),
-    "testers": testers.tester_names(),
-    "knobs": knob_names(),
+    "forwarders": plugins.names("xdplab.forwarders"),
+    "testers": plugins.names("xdplab.testers"),
+    "knobs": plugins.names("xdplab.knobs"),
     "pipelines": pipeline.KINDS,
     "methods": method_names(),
     "studies": files("studies", "yaml"),
@@ -63,7 +61,7 @@ def test_each_part_is_explained(cli: Callable[..., Done], name: str) -> None:
     assert "PEP 3119" not in told  # the docstring of an alien module
 
 
-@pytest.mark.parametrize("name", forwarder_names())
+@pytest.mark.parametrize("name", plugins.names("xdplab.forwarders"))
 def test_each_option_is_there_with_its_type(cli: Callable[..., Done], name: str) -> None:
     told = cli("explain", name).out
     for field in forwarder_class(name).options_model.model_fields:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from lab.card import Machine, Recorded
 
-from xdplab.knobs import Knob, KnobContext, knob_names, make_knob
-from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError
+from xdplab.knobs import Knob, KnobContext, make_knob
+from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError, plugins
 from xdplab.model.design import Scalar
 from xdplab.testbed import Port
 
@@ -93,7 +93,7 @@ def state(host: Machine) -> dict[str, Any]:
 
 
 def test_every_knob_is_tried_here_or_on_a_real_machine() -> None:
-    assert {name for name, *_ in SETTINGS} | ELSEWHERE == set(knob_names())
+    assert {name for name, *_ in SETTINGS} | ELSEWHERE == set(plugins.names("xdplab.knobs"))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_values_that_are_none_are_refused_in_one_line(name: str, value: Scalar) 
         make_knob(name).check(value)
 
 
-@pytest.mark.parametrize("name", knob_names())
+@pytest.mark.parametrize("name", plugins.names("xdplab.knobs"))
 def test_every_knob_says_what_it_is(name: str) -> None:
     knob = make_knob(name)
     assert isinstance(knob, Knob)

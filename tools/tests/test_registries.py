@@ -8,15 +8,15 @@ from hypothesis import given, strategies as st
 from lab.records import LAYOUT
 
 from xdplab import testers
-from xdplab.forwarders import forwarder_names, make_forwarder
+from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.registry import forwarder_class
 from xdplab.hosts import LocalHost
-from xdplab.knobs import KnobContext, knob_names, make_knob
-from xdplab.model import ForwarderSpec, InputError
+from xdplab.knobs import KnobContext, make_knob
+from xdplab.model import ForwarderSpec, InputError, plugins
 
 
 def test_every_forwarder_has_its_own_name_and_says_what_it_is() -> None:
-    for name in forwarder_names():
+    for name in plugins.names("xdplab.forwarders"):
         cls = forwarder_class(name)
         assert cls.name == name
         assert cls.__doc__
@@ -24,10 +24,12 @@ def test_every_forwarder_has_its_own_name_and_says_what_it_is() -> None:
 
 
 def test_every_tester_and_knob_has_its_own_name() -> None:
-    assert {name: testers.make_tester(name).name for name in testers.tester_names()} == {
-        name: name for name in testers.tester_names()
+    assert {name: testers.make_tester(name).name for name in plugins.names("xdplab.testers")} == {
+        name: name for name in plugins.names("xdplab.testers")
     }
-    assert {name: make_knob(name).name for name in knob_names()} == {name: name for name in knob_names()}
+    assert {name: make_knob(name).name for name in plugins.names("xdplab.knobs")} == {
+        name: name for name in plugins.names("xdplab.knobs")
+    }
 
 
 def test_unknown_names_list_the_known_ones() -> None:

@@ -10,8 +10,8 @@ from lab import studies
 from lab.command import finish, wait_for
 from lab.rooted import Lab, hugepages
 
-from xdplab.forwarders import forwarder_names
 from xdplab.hosts.kernel import cpu_list
+from xdplab.model import plugins
 from xdplab.runner import make_plan
 from xdplab.testers import make_tester
 
@@ -51,9 +51,11 @@ def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
 
 
 def test_all_forwarders_of_the_project_are_tried_here() -> None:
-    optional = {name for name in forwarder_names() if name.startswith("vpp-")}  # test_root_vpp.py
+    optional = {name for name in plugins.names("xdplab.forwarders") if name.startswith("vpp-")}  # test_root_vpp.py
     of_methods = {"nf", "xdpsock", "linux-router"}  # test_root_functions.py, test_root_micro.py, test_root_pipelines.py
-    assert {title.split(":")[0] for title in MODES} == set(forwarder_names()) - {"fake"} - optional - of_methods
+    assert {title.split(":")[0] for title in MODES} == set(plugins.names("xdplab.forwarders")) - {
+        "fake"
+    } - optional - of_methods
 
 
 @pytest.mark.parametrize("title", MODES)

@@ -21,8 +21,8 @@ from lab.command import finish
 from lab.rooted import Lab
 
 from xdplab.hosts import LocalHost, NetnsHost
-from xdplab.knobs import KnobContext, knob_names, make_knob
-from xdplab.model import CpuLayout
+from xdplab.knobs import KnobContext, make_knob
+from xdplab.model import CpuLayout, plugins
 from xdplab.model.design import Scalar
 from xdplab.runner.restore import Settings
 from xdplab.testbed import Port, TestbedLock
@@ -132,7 +132,7 @@ def test_what_veth_has_not_got_is_said(name: str, context: KnobContext) -> None:
 
 def test_every_knob_is_tried_on_this_machine_or_on_a_card_that_is_played() -> None:
     played = {"ddio_ways", "governor", "turbo"}  # test_knobs_card.py; hugepages_2m: test_root_interrupts.py
-    assert {*ON_VETH, *OF_THE_MACHINE, *NOT_ON_VETH, *played, "hugepages_2m"} == set(knob_names())
+    assert {*ON_VETH, *OF_THE_MACHINE, *NOT_ON_VETH, *played, "hugepages_2m"} == set(plugins.names("xdplab.knobs"))
 
 
 def test_a_level_that_leaves_a_knob_alone_touches_nothing(context: KnobContext) -> None:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import pytest
 from lab.card import Machine
 
-from xdplab.knobs import Knob, KnobContext, knob_names, make_knob
-from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported
+from xdplab.knobs import Knob, KnobContext, make_knob
+from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, plugins
 from xdplab.model.design import Scalar
 from xdplab.runner import restore
 from xdplab.runner.restore import Settings, recover
@@ -135,7 +135,9 @@ def test_after_kill_9_settings_go_back_in_reverse_order(monkeypatch: pytest.Monk
 
 
 def test_every_after_names_a_knob() -> None:
-    assert {name for knob in knob_names() for name in make_knob(knob).after} <= set(knob_names())
+    assert {name for knob in plugins.names("xdplab.knobs") for name in make_knob(knob).after} <= set(
+        plugins.names("xdplab.knobs")
+    )
 
 
 class _Number(Knob):

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 
 from xdplab.cli.check import Check, check
-from xdplab.cli.doctor_host import kernel, offloading_ovs, tap, trex, vpp
+from xdplab.cli.doctor_host import hugepages, kernel, offloading_ovs, tap, trex, vpp
 from xdplab.cli.doctor_hosts import hosts_checks
 from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
@@ -37,7 +37,7 @@ def checks(spec: TestbedSpec) -> list[Check]:
         vpp(LocalHost("")),
         trex(),
         _veth(),
-        _hugepages(),
+        hugepages(LocalHost("")),
     ]
     return found
 
@@ -101,17 +101,3 @@ def _veth() -> Check:
     finally:
         host.run(["ip", "netns", "delete", name], check=False)
     return result
-
-
-def _hugepages() -> Check:
-    from pathlib import Path
-
-    path = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
-    text = path.read_text(encoding="ascii").strip() if path.exists() else ""
-    return check(
-        "hugepages",
-        bool(text),
-        f"{text} of 2 MiB reserved; runs that need them reserve and give back",
-        "",
-        required=False,
-    )

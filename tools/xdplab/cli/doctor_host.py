@@ -9,7 +9,7 @@ from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
-from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, version_of, why_no_tap
+from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
 from xdplab.tools import bpf_program, build_gap
@@ -41,7 +41,7 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
         found.append(_own_program(host, "xdpgen", ["--version"]))
     if "B" in roles:
         found.append(_own_program(host, "xdpfwd", ["--help"]))
-        found += [_program(host, "bridge"), _hugepages(host)]
+        found += [_program(host, "bridge"), hugepages(host)]
         found += [
             _ovs(host, "Open vSwitch", "stock", OvsAfxdp.daemon, "openvswitch-switch"),
             _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, ""),
@@ -191,7 +191,8 @@ def _iommu(host: Host) -> Check:
     return _advice("IOMMU", not translating, text, _BOOT, host)
 
 
-def _hugepages(host: Host) -> Check:
+def hugepages(host: Host) -> Check:
+    """How many there are."""
     path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
     text = text_of(host, path)
     found = f"{text or 'no'} 2 MiB pages reserved; runs that need them reserve and give back"
@@ -207,11 +208,3 @@ def _service(host: Host, name: str, ifnames: list[str]) -> Check:
 
 def _advice(name: str, good: bool, found: str, mend: str, host: Host) -> Check:
     return check(name, good, found, mend, required=False, host=host.name, otherwise="advice")
-
-
-def text_of(host: Host, path: str) -> str:
-    """A file of the host, or nothing."""
-    try:
-        return host.read(path)
-    except XdplabError:
-        return ""

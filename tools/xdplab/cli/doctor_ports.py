@@ -7,10 +7,9 @@ from pathlib import Path
 
 from xdplab import hosts
 from xdplab.cli.check import Check, check
-from xdplab.cli.doctor_host import text_of
 from xdplab.hosts import Host
 from xdplab.hosts.cables import who_hears
-from xdplab.hosts.kernel import cpu_list, version_of
+from xdplab.hosts.kernel import cpu_list, text_of, version_of
 from xdplab.model import InputError, PortSpec
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings

@@ -2,4 +2,4 @@
 """Devices under test. Each is found through the entry point group `xdplab.forwarders`."""
 
 from xdplab.forwarders.base import Dut as Dut, Forwarder as Forwarder
-from xdplab.forwarders.registry import forwarder_names as forwarder_names, make_forwarder as make_forwarder
+from xdplab.forwarders.registry import make_forwarder as make_forwarder

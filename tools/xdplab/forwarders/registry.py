@@ -9,11 +9,6 @@ from xdplab.model import ForwarderSpec, plugins, validated
 GROUP = "xdplab.forwarders"
 
 
-def forwarder_names() -> list[str]:
-    """All names that a study may use."""
-    return plugins.names(GROUP)
-
-
 def forwarder_class(name: str) -> type[Forwarder[Any]]:
     """The class behind a name.
 

@@ -29,6 +29,14 @@ _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
 _attachments: dict[tuple[str, str], "XdpAttachment | None"] = {}
 
 
+def text_of(host: Host, path: str) -> str:
+    """A file of the host, or nothing."""
+    try:
+        return host.read(path)
+    except XdplabError:
+        return ""
+
+
 def version_of(release: str) -> tuple[int, ...]:
     """`6.1.0-32-amd64` -> (6, 1)."""
     return tuple(map(int, re.findall(r"\d+", release)[:2]))

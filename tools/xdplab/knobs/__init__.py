@@ -2,4 +2,4 @@
 """Settings that a study sweeps. Each is found through the entry point group `xdplab.knobs`."""
 
 from xdplab.knobs.base import Knob as Knob, KnobContext as KnobContext
-from xdplab.knobs.registry import knob_names as knob_names, make_knob as make_knob
+from xdplab.knobs.registry import make_knob as make_knob

@@ -7,11 +7,6 @@ from xdplab.model import plugins
 GROUP = "xdplab.knobs"
 
 
-def knob_names() -> list[str]:
-    """All names that a study may use."""
-    return plugins.names(GROUP)
-
-
 def make_knob(name: str) -> Knob:
     """The knob of that name.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from xdplab import __version__
 from xdplab.hosts import Host, LocalHost
+from xdplab.hosts.kernel import text_of
 from xdplab.hosts.together import together
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
@@ -32,14 +33,14 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
     for point in plan.points:
         versions |= plan.method.forwarder(point).versions_asked_for(host)
     return Environment(
-        kernel=_read(machine, "/proc/sys/kernel/osrelease"),
-        kernel_version=_read(machine, "/proc/sys/kernel/version").strip(),
-        cmdline=_read(machine, "/proc/cmdline"),
-        cpu_model=_field(_read(machine, "/proc/cpuinfo"), "model name"),
+        kernel=text_of(machine, "/proc/sys/kernel/osrelease"),
+        kernel_version=text_of(machine, "/proc/sys/kernel/version").strip(),
+        cmdline=text_of(machine, "/proc/cmdline"),
+        cpu_model=_field(text_of(machine, "/proc/cpuinfo"), "model name"),
         topology=_topology(machine),
-        governor=_read(machine, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
-        mitigations={name: _read(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
-        memory_kib=int(_field(_read(machine, "/proc/meminfo"), "MemTotal").split()[0]),
+        governor=text_of(machine, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
+        mitigations={name: text_of(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
+        memory_kib=int(_field(text_of(machine, "/proc/meminfo"), "MemTotal").split()[0]),
         ports=ports,
         sysctls=_sysctls(machine) if asked else {},  # of simulated ports they can change nothing
         versions=versions,
@@ -49,15 +50,8 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
     )
 
 
-def _read(host: Host, path: str) -> str:
-    try:
-        return host.read(path)
-    except XdplabError:
-        return ""
-
-
 def _sysctls(host: Host) -> dict[str, str]:
-    return {name: _read(host, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS}
+    return {name: text_of(host, "/proc/sys/" + name.replace(".", "/")) or "absent" for name in _SYSCTLS}
 
 
 def _names(host: Host) -> list[str]:
@@ -72,10 +66,10 @@ def _others(testbed: Testbed) -> dict[str, dict[str, str]]:
     others.pop(testbed.dut.name, None)
     return {
         name: {
-            "kernel": _read(host, "/proc/sys/kernel/osrelease"),
-            "cmdline": _read(host, "/proc/cmdline"),
-            "cpu_model": _field(_read(host, "/proc/cpuinfo"), "model name"),
-            "governor": _read(host, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
+            "kernel": text_of(host, "/proc/sys/kernel/osrelease"),
+            "cmdline": text_of(host, "/proc/cmdline"),
+            "cpu_model": _field(text_of(host, "/proc/cpuinfo"), "model name"),
+            "governor": text_of(host, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
         }
         for name, host in others.items()
     }
@@ -89,15 +83,15 @@ def _field(text: str, name: str) -> str:
 def _topology(host: Host) -> dict[str, Any]:
     found = [re.fullmatch(r"cpu(\d+)", name) for name in host.names(_CPU)]
     cpus = sorted(int(match.group(1)) for match in found if match)
-    siblings = {cpu: _read(host, f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in cpus}
+    siblings = {cpu: text_of(host, f"{_CPU}/cpu{cpu}/topology/thread_siblings_list") for cpu in cpus}
     return {
         "cpus": len(cpus),
         "usable": sorted(host.cpus),
         "thread_siblings": siblings,
-        "isolated": _read(host, f"{_CPU}/isolated"),
-        "smt": _read(host, f"{_CPU}/smt/control") or "absent",
-        "cpuidle": _read(host, f"{_CPU}/cpuidle/current_governor") or "absent",
-        "hypervisor": "hypervisor" in _field(_read(host, "/proc/cpuinfo"), "flags").split(),
+        "isolated": text_of(host, f"{_CPU}/isolated"),
+        "smt": text_of(host, f"{_CPU}/smt/control") or "absent",
+        "cpuidle": text_of(host, f"{_CPU}/cpuidle/current_governor") or "absent",
+        "hypervisor": "hypervisor" in _field(text_of(host, "/proc/cpuinfo"), "flags").split(),
     }
 
 

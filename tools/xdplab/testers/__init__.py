@@ -3,4 +3,4 @@
 
 from xdplab.testers.base import RxChoice as RxChoice, Tester as Tester, TesterContext as TesterContext
 from xdplab.testers.calibrate import calibrate as calibrate
-from xdplab.testers.registry import make_tester as make_tester, tester_names as tester_names
+from xdplab.testers.registry import make_tester as make_tester

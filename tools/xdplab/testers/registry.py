@@ -7,11 +7,6 @@ from xdplab.testers.base import Tester
 GROUP = "xdplab.testers"
 
 
-def tester_names() -> list[str]:
-    """All names that a study may use."""
-    return plugins.names(GROUP)
-
-
 def make_tester(text: str) -> Tester:
     """The tester of `name[:option=value,...]`.
 

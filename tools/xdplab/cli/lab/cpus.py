@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import cpu_list
+from xdplab.hosts.kernel import cpu_list, text_of
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
@@ -34,16 +34,16 @@ class Proposal(NamedTuple):
 
 def topology(host: Host) -> Topology:
     """As /sys tells it."""
-
-    def text(path: str) -> str:
-        return host.read(path) if host.exists(path) else ""
-
-    siblings = {cpu: cpu_list(text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")) or (cpu,) for cpu in host.cpus}
+    siblings = {
+        cpu: cpu_list(text_of(host, f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")) or (cpu,) for cpu in host.cpus
+    }
     names = host.names(_NODE) if host.exists(_NODE) else []
     nodes = {
-        int(name[4:]): cpu_list(text(f"{_NODE}/{name}/cpulist")) for name in names if re.fullmatch(r"node\d+", name)
+        int(name[4:]): cpu_list(text_of(host, f"{_NODE}/{name}/cpulist"))
+        for name in names
+        if re.fullmatch(r"node\d+", name)
     }
-    return Topology(host.cpus, siblings, nodes, cpu_list(text(f"{_CPU}/isolated")))
+    return Topology(host.cpus, siblings, nodes, cpu_list(text_of(host, f"{_CPU}/isolated")))
 
 
 def propose(there: Topology, node: int | None, wanted: int) -> Proposal:

@@ -5,8 +5,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from xdplab.cli.doctor_host import text_of
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import text_of
 from xdplab.model import InputError
 from xdplab.model.errors import meant
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Step, add_spare_link, counted, remove_spare_link
 from xdplab.forwarders.linux_router import link_counters
-from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
+from xdplab.forwarders.process import Program, json_lines, wait_until
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
-from xdplab.hosts import Host, Running
+from xdplab.hosts import Host
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.tools import bpf_program, not_built
 
@@ -27,17 +27,17 @@ class XdpOptions(Model):
     mode: Literal["native", "generic"] = "native"
 
 
-class XdpForwarder(Forwarder[XdpOptions]):
+class XdpForwarder(Program[XdpOptions]):
     """`bpf/xdpfwd`: redirect between the ports by a devmap; XDP_TX on `hairpin`."""
 
     name: ClassVar[str] = "xdp"
+    program: ClassVar[str] = "xdpfwd"
     options_model: ClassVar[type[Model]] = XdpOptions
     redirects: bool = True
     cumulative: ClassVar[bool] = True
 
     def __init__(self, options: XdpOptions) -> None:
         super().__init__(options)
-        self._running: Running | None = None
         self._host: Host | None = None
         self._output = FilePath()
         self._roles: tuple[str, ...] = ()
@@ -61,23 +61,11 @@ class XdpForwarder(Forwarder[XdpOptions]):
             cpus=dut.layout.housekeeping,
         )
 
-        def ready() -> bool:
-            ended = self.crashed()
-            if ended:
-                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-1:])}")
-            return bool(self._events())
+        self._until(lambda: bool(self._events()), 5.0, "ready line of xdpfwd")
 
-        wait_until(ready, 5.0, "xdp: ready line of xdpfwd")
-
-    def stop(self) -> None:
-        """Detach."""
-        if self._running is not None:
-            self._running.stop()
-            self._running = None
-
-    def crashed(self) -> str | None:
-        """Whether the loader ended (its links go with it)."""
-        return how_it_ended("xdpfwd", self._running) if self._running else None
+    def pids(self) -> tuple[int, ...]:
+        """Its frames are forwarded in softirqs, and not by the loader."""
+        return ()
 
     def counters(self) -> dict[str, Any]:
         """Port -> frames that came in (`rx`), that it sent on to the other port, and that this one did not take."""
@@ -93,10 +81,6 @@ class XdpForwarder(Forwarder[XdpOptions]):
         """It says so when a port drops all that it is given."""
         self.counters()
         return "".join(f": {line}" for line in self.log_tail()[-1:])
-
-    def log_tail(self) -> tuple[str, ...]:
-        """What the loader wrote on stderr."""
-        return self._running.log_tail() if self._running else ()
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

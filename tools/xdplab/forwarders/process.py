@@ -6,9 +6,9 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.base import Dut, Forwarder, OptionsT
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.model import PointFailed
@@ -52,19 +52,58 @@ def json_lines(host: Host, output: Path) -> list[dict[str, Any]]:
     return found
 
 
-def wait_for_socket(program: Forwarder[Any], dut: Dut, timeout_s: float) -> None:
-    """Until the port has its XDP program and the process a socket there, where no frame that comes through proves it.
+class Program(Forwarder[OptionsT]):
+    """A forwarder that is one process, which its `start` puts into `_running`."""
 
-    Raises:
-        PointFailed: it ended, or has none after `timeout_s`.
-    """
-    ifname = dut.ports[0].ifname
+    #: What says how it ended.
+    program: ClassVar[str]
+    #: How long it may take to end.
+    grace_s: ClassVar[float] = 3.0
 
-    def is_open() -> bool:
-        ended = program.crashed()
-        if ended:
-            raise PointFailed(f"{ended}: {' | '.join(program.log_tail()[-2:])}")
-        attached = xdp_attachment(dut.host, ifname) is not None
-        return attached and any(xsk_sockets(dut.host, pid) for pid in program.pids())
+    def __init__(self, options: OptionsT) -> None:
+        super().__init__(options)
+        self._running: Running | None = None
 
-    wait_until(is_open, timeout_s, f"{program.name}: an AF_XDP socket on {ifname}")
+    def stop(self) -> None:
+        """SIGTERM: it takes back what it has attached."""
+        if self._running is not None:
+            self._running.stop(self.grace_s)
+            self._running = None
+
+    def crashed(self) -> str | None:
+        """Whether it ended."""
+        return how_it_ended(self.program, self._running) if self._running else None
+
+    def pids(self) -> tuple[int, ...]:
+        """The one process."""
+        return (self._running.pid,) if self._running else ()
+
+    def log_tail(self) -> tuple[str, ...]:
+        """Its last lines."""
+        return self._running.log_tail() if self._running else ()
+
+    def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Waits for a condition.
+
+        Raises:
+            PointFailed: it ended, or the condition does not hold after `timeout_s`.
+        """
+
+        def holds() -> bool:
+            ended = self.crashed()
+            if ended:
+                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
+            return condition()
+
+        wait_until(holds, timeout_s, f"{self.name}: {what}")
+
+    def _until_socket(self, dut: Dut, timeout_s: float) -> None:
+        """Until the port has its XDP program and the process a socket there, where no frame that comes proves it."""
+        ifname = dut.ports[0].ifname
+        self._until(
+            lambda: (
+                xdp_attachment(dut.host, ifname) is not None and any(xsk_sockets(dut.host, pid) for pid in self.pids())
+            ),
+            timeout_s,
+            f"an AF_XDP socket on {ifname}",
+        )

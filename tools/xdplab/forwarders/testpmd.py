@@ -10,10 +10,10 @@ from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_ports import HUGEPAGES_2M
-from xdplab.forwarders.process import how_it_ended, wait_until
-from xdplab.hosts import Host, Running
+from xdplab.forwarders.process import Program
+from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids
-from xdplab.model import Model, PointFailed
+from xdplab.model import Model
 from xdplab.model.forwarder import Role
 from xdplab.tools import setup_command
 
@@ -34,11 +34,13 @@ class TestpmdOptions(Model):
     burst: int = Field(default=32, ge=1, le=512)
 
 
-class Testpmd(Forwarder[TestpmdOptions]):
+class Testpmd(Program[TestpmdOptions]):
     """`dpdk-testpmd --forward-mode=io` between two net_af_xdp or net_af_packet devices."""
 
     __test__ = False
     name: ClassVar[str] = "testpmd"
+    program: ClassVar[str] = "dpdk-testpmd"
+    grace_s: ClassVar[float] = 5.0
     options_model: ClassVar[type[Model]] = TestpmdOptions
     #: What it does with frames, and arguments that go with it.
     forward_mode: str = "io"
@@ -46,7 +48,6 @@ class Testpmd(Forwarder[TestpmdOptions]):
 
     def __init__(self, options: TestpmdOptions) -> None:
         super().__init__(options)
-        self._running: Running | None = None
         self._dut: Dut | None = None
 
     def required_knobs(self) -> dict[str, int]:
@@ -82,27 +83,7 @@ class Testpmd(Forwarder[TestpmdOptions]):
             env={"RUNTIME_DIRECTORY": str(dut.rundir), "LIBXDP_SKIP_DISPATCHER": "1"},
         )
 
-        def forwarding_started() -> bool:
-            ended = self.crashed()
-            if ended:
-                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
-            return bool(self._lcore())
-
-        wait_until(forwarding_started, 20.0, "testpmd: its forwarding thread")
-
-    def stop(self) -> None:
-        """SIGTERM: testpmd stops its ports and exits."""
-        if self._running is not None:
-            self._running.stop(5.0)
-            self._running = None
-
-    def crashed(self) -> str | None:
-        """Whether it ended."""
-        return how_it_ended("dpdk-testpmd", self._running) if self._running else None
-
-    def pids(self) -> tuple[int, ...]:
-        """The one process."""
-        return (self._running.pid,) if self._running else ()
+        self._until(lambda: bool(self._lcore()), 20.0, "its forwarding thread")
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker lcore."""
@@ -111,10 +92,6 @@ class Testpmd(Forwarder[TestpmdOptions]):
     def mode(self) -> dict[str, Any]:
         """For net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
         return {"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}
-
-    def log_tail(self) -> tuple[str, ...]:
-        """Its last lines."""
-        return self._running.log_tail() if self._running else ()
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

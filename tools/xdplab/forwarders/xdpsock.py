@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.process import how_it_ended, wait_for_socket
-from xdplab.hosts import Host, Running
+from xdplab.forwarders.process import Program
+from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import InputError, Model
 from xdplab.model.forwarder import Role
@@ -40,10 +40,11 @@ class XdpsockOptions(Model):
         return Path(found) if found else None
 
 
-class XdpsockRole(Forwarder[XdpsockOptions]):
+class XdpsockRole(Program[XdpsockOptions]):
     """`xdpsock --rxdrop`, `--txonly` or `--l2fwd` at queue 0; zero-copy where the driver has it."""
 
     name: ClassVar[str] = "xdpsock"
+    program: ClassVar[str] = "xdpsock"
     options_model: ClassVar[type[Model]] = XdpsockOptions
 
     def __init__(self, options: XdpsockOptions, workload: Role = "l2fwd", frame_bytes: int = 64) -> None:
@@ -52,7 +53,6 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
             raise InputError(f"forwarder {self.name}: it cannot do {workload}")
         self._workload: Role = workload
         self._frame_bytes = frame_bytes
-        self._running: Running | None = None
         self._dut: Dut | None = None
 
     def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
@@ -86,29 +86,11 @@ class XdpsockRole(Forwarder[XdpsockOptions]):
             env={"LIBXDP_SKIP_DISPATCHER": "1"},
         )
 
-        wait_for_socket(self, dut, 10.0)
-
-    def stop(self) -> None:
-        """SIGTERM: it removes its program."""
-        if self._running is not None:
-            self._running.stop()
-            self._running = None
-
-    def crashed(self) -> str | None:
-        """Whether it ended."""
-        return how_it_ended(self.name, self._running) if self._running else None
-
-    def pids(self) -> tuple[int, ...]:
-        """The one process."""
-        return (self._running.pid,) if self._running else ()
+        self._until_socket(dut, 10.0)
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its main thread."""
         return {pid: pid for pid in self.pids()}
-
-    def log_tail(self) -> tuple[str, ...]:
-        """Its last lines."""
-        return self._running.log_tail() if self._running else ()
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket."""

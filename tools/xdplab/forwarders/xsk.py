@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder, ProbeTarget
-from xdplab.forwarders.process import how_it_ended, json_lines, wait_until
-from xdplab.hosts import Host, Running
+from xdplab.forwarders.process import Program, json_lines, wait_until
+from xdplab.hosts import Host
 from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.model.forwarder import Role
@@ -49,10 +49,11 @@ def _napi(number: int | None) -> str:
     return "unnumbered" if number is None else str(number)
 
 
-class XskForwarder(Forwarder[XskOptions]):
+class XskForwarder(Program[XskOptions]):
     """`bpf/xsk`, role `forward`; role `reflect` on `hairpin`."""
 
     name: ClassVar[str] = "xsk"
+    program: ClassVar[str] = "xsk"
     options_model: ClassVar[type[Model]] = XskOptions
     cumulative: ClassVar[bool] = True
     #: How long it may take to open everything.
@@ -60,7 +61,6 @@ class XskForwarder(Forwarder[XskOptions]):
 
     def __init__(self, options: XskOptions) -> None:
         super().__init__(options)
-        self._running: Running | None = None
         self._host: Any = None
         self._output: Any = None
         self._trace: Any = None
@@ -94,22 +94,10 @@ class XskForwarder(Forwarder[XskOptions]):
             cpus=sorted({*dut.layout.housekeeping[:1], dut.layout.forwarder}),
         )
 
-        def ready() -> bool:
-            ended = self.crashed()
-            if ended:
-                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-1:])}")
-            return bool(self._events())
-
-        wait_until(ready, self.ready_s, "xsk: its ready line")
+        self._until(lambda: bool(self._events()), self.ready_s, "its ready line")
         idle = self._carries_nothing(dut)
         if idle:
             raise Unsupported(idle)
-
-    def stop(self) -> None:
-        """SIGTERM: it sends what it has queued, then closes its sockets."""
-        if self._running is not None:
-            self._running.stop()
-            self._running = None
 
     def ineffective(self) -> str | None:
         """Busy polling may be set on a socket that the kernel never polls."""
@@ -141,14 +129,6 @@ class XskForwarder(Forwarder[XskOptions]):
                         "frames stay unsent; more channels may pair them (igb: 8), else bind=copy"
                     )
         return None
-
-    def crashed(self) -> str | None:
-        """Whether it ended."""
-        return how_it_ended("xsk", self._running) if self._running else None
-
-    def pids(self) -> tuple[int, ...]:
-        """The one process."""
-        return (self._running.pid,) if self._running else ()
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker, as the ready line names it."""
@@ -221,10 +201,6 @@ class XskForwarder(Forwarder[XskOptions]):
             sockets[name] = {**numbers, "kernel": row["kernel"] or {}}
         workers = {str(number): row for number, row in enumerate(counters.get("workers", ()))}
         return {"sockets": sockets, "workers": workers}
-
-    def log_tail(self) -> tuple[str, ...]:
-        """What it wrote on stderr."""
-        return self._running.log_tail() if self._running else ()
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

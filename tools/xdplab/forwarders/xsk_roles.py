@@ -5,7 +5,6 @@ import json
 from typing import Any
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import wait_for_socket
 from xdplab.forwarders.testpmd import Testpmd, TestpmdOptions
 from xdplab.forwarders.xdpsock import frames_redirected, why_not_counted
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
@@ -77,7 +76,7 @@ class TestpmdRole(Testpmd):
         self._host, self._ifname = dut.host, dut.ports[0].ifname
         super().start(dut)
         if self.options.port == "af_xdp":
-            wait_for_socket(self, dut, 20.0)
+            self._until_socket(dut, 20.0)
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""

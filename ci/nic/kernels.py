@@ -58,7 +58,7 @@ _KNOBS = tuple(
 
 KERNELS: dict[str, Kernel] = {
     "7.2": Kernel(
-        (*_SHARES, "virtio_net", "igb"),
+        (*_SHARES, "virtio_net", "igb", "tun"),
         {
             "drivers": Tests(("test_1_drivers.py", "test_9_restored.py"), (*IGB, *VIRTIO, *PLAIN)),
             "settings": Tests(

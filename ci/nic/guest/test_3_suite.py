@@ -90,7 +90,7 @@ def test_a_study_runs_on_zero_copy_and_puts_the_cards_back(
 _WITHOUT = missing(HOST, find_build(OFFLOADING, ""), "")
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(300)  # the emulated CPUs are slow for a daemon and its PMD thread
 @pytest.mark.skipif(_WITHOUT is not None, reason=_WITHOUT or "")
 def test_flows_of_open_vswitch_are_forwarded_in_xdp_from_card_to_card(
     measured: Callable[[str], TrialRecord], cards: dict[str, Pair], fact: Callable[[Pair, str, str], None]

@@ -149,3 +149,16 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     assert answer(record, summarise(record, [])).sentence == "No answer: nothing to compare with in this run."
     swept = run_record(*(point("fake:seed=1", probe_pps=1000.0 + n) for n in range(6)))
     assert "`xdplab analyse`" in answer(swept, summarise(swept, [])).sentence
+
+
+def test_options_that_a_label_hides_are_told_where_the_study_sweeps_them() -> None:
+    labelled = [
+        Point.model_validate(
+            {**point().model_dump(), "forwarder": {"name": "fake", "label": "one", "options": {"seed": n}}}
+        )
+        for n in (1, 2)
+    ]
+    study = {"forwarders": [{"name": "fake", "label": "one"}], "options": {"fake": {"seed": [1, 2]}}}
+    found = summarise(run_record(*labelled, study=study), [trial(each) for each in labelled])
+    assert [each.knobs for each in found] == [{"seed": 1}, {"seed": 2}]
+    assert [each.knobs for each in summarise(run_record(*labelled), [trial(each) for each in labelled])] == [{}, {}]

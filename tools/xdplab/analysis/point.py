@@ -38,7 +38,7 @@ class PointSummary(Model):
     profile: dict[str, Any] = {}
     #: What the forwarder did with the frames, as studies write it.
     pipeline: str = "cross"
-    #: Knob -> value that was asked for.
+    #: Knob, or option that the study sweeps and a label hides -> value that was asked for.
     knobs: dict[str, Any]
     #: Where the four consumers of CPU time ran; forwarder and receiver as they were seen.
     cpus: str

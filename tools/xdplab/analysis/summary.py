@@ -18,7 +18,7 @@ from xdplab.analysis.new_flows import new_flows_of
 from xdplab.analysis.point import PointSummary as PointSummary  # imported from here by who reads summaries
 from xdplab.forwarders.base import mode_name
 from xdplab.methods import Method, PointFigures, make_method
-from xdplab.model import RunRecord, TrialRecord
+from xdplab.model import Point, RunRecord, TrialRecord
 from xdplab.model.naming import unusual
 
 _PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
@@ -90,7 +90,7 @@ def _summary(
         udp_flows=point.traffic.flows * point.traffic.address_pairs,
         profile=unusual(point.traffic, "frame_bytes", "flows", "address_pairs"),
         pipeline=str(point.pipeline),
-        knobs=dict(point.knobs),
+        knobs={**_hidden(run, point), **point.knobs},
         cpus=_cpus(seen[-1], run) if seen else "",
         offered_pps=known_median(trial.offered_pps for trial in chosen),
         achieved_pps=known_median(figure.achieved_pps for figure in stands),
@@ -131,6 +131,12 @@ def _summary(
             for name, percent in _PERCENTILES.items()
         },
     )
+
+
+def _hidden(run: RunRecord, point: Point) -> dict[str, Any]:
+    """Options that the study sweeps, where a label hides them."""
+    swept = run.study.options.get(point.forwarder.name, {}) if point.forwarder.label else {}
+    return {name: point.forwarder.options[name] for name in swept if name in point.forwarder.options}
 
 
 def _steps(trials: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -87,7 +87,10 @@ def test_the_server_was_given_the_streams_of_the_trial(name: str, tmp_path: Path
     sent = [line for line in lines if "rpc" in line]
     assert [line for line in sent if not line["accepted"]] == []
     _, *added = [line["params"] for line in sent if line["rpc"] == "add_stream"]  # the first looks for histograms
-    asked = [tester._described(stream, context.ports, trial.duration_s, [0, 1]) for stream in trial.streams]
+    asked = [
+        tester._described(stream, place, context.ports, trial.duration_s, [0, 1])
+        for place, stream in enumerate(trial.streams)
+    ]
     asked.sort(key=lambda described: described["port"])
     assert [each["port_id"] for each in added] == [described["port"] for described in asked]
     for described, stream in zip(asked, (each["stream"] for each in added), strict=True):

@@ -100,7 +100,7 @@ def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ablation() -> None:
         if one.purpose == "figures":
             (bound,) = one.figures["bounds"]
             below = {**bound, "throughput_pps": None, "lower_pps": None, "limited_by": "below-minimum"}
-            figures = {**one.figures, "bounds": [below], "steps": [{"load_pps": 2000.0}]}
+            figures = {**one.figures, "bounds": [below], "steps": [{"load_pps": 2000.0, "offered_pps": 1999.0}]}
             one = one.model_copy(update={"figures": figures})
         lost.append(one)
     run = run_record(STOCK, broken, study={"answer": ["broken", "stock"], "method": METHOD})

@@ -18,7 +18,7 @@ from xdplab.analysis.trace import way_of
 from xdplab.cli.tables import csv_text, summary_table
 from xdplab.forwarders.ovs_lookups import LookupCounts, threads_told
 from xdplab.methods import make_method
-from xdplab.model import InputError, Point, RunRecord, ThreadUse, TrialRecord
+from xdplab.model import InputError, Point, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec
 from xdplab.report import render
 
 DATA = Path(__file__).parent / "data"
@@ -148,8 +148,8 @@ def using(user_s: float | None, system_s: float | None) -> ThreadUse:
 
 def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
     trials = [
-        trial(OURS, 0, [1000] * 20, threads=(using(0.2, 0.9), using(0.3, 0.1))),
-        trial(OURS, 1, [1000] * 20, threads=(using(0.5, 2.0),)),
+        trial(OURS, 0, [1000] * 20, sent=40, threads=(using(0.2, 0.9), using(0.3, 0.1))),
+        trial(OURS, 1, [1000] * 20, sent=40, threads=(using(0.5, 2.0),)),
     ]
     _, met, table = told(*trials, trial(OTHER))
     assert met == {"kernel_share": 0.75}
@@ -160,8 +160,24 @@ def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
     points = summarise(run, trials)
     line = next(each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 2" in each)
     assert "; 80 % of its threads' time in the kernel; ok" in line
-    assert told(trial(OURS, 0, [1000] * 20, threads=(using(None, None),)))[1] == {}  # a record of an older version
-    assert told(trial(OURS, 0, [1000] * 20, threads=(using(0.0, 0.0),)))[1] == {}  # it slept
+    assert (
+        told(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(None, None),)))[1] == {}
+    )  # a record of an older version
+    assert told(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(0.0, 0.0),)))[1] == {}  # it slept
+
+
+def test_a_sample_that_beats_with_the_frames_is_no_share() -> None:
+    """Evenly sent frames and the timer: 0 to 86 % were seen of one forwarder."""
+    paced = StreamSpec(kind="latency", pps=1000.0, frame_bytes=64)
+    for stream, lost, share in (
+        (paced, 0, None),
+        (paced, 1, None),  # of a thousand
+        (paced, 500, 0.75),
+        (paced.model_copy(update={"departures": "poisson"}), 0, 0.75),
+    ):
+        asked = TrialSpec(streams=(stream,), duration_s=1.0)
+        one = trial(OURS, 0, [1000] * (1000 - lost), sent=1000, asked=asked, threads=(using(0.5, 1.5),))
+        assert told(one)[1].get("kernel_share") == share
 
 
 def test_polling_without_frames_is_told_beside_the_cycles() -> None:

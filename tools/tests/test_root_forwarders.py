@@ -85,7 +85,7 @@ def test_a_record_holds_what_the_kernel_says(rows: dict[str, dict[str, Any]], sh
     assert all(thread.ran_ns > 0 for thread in trial.threads)
     assert all(None not in (thread.user_ns, thread.system_ns) for thread in trial.threads)
     if sum(thread.ran_ns for thread in trial.threads) > 0.1e9:  # of which /proc has 10 ms and more
-        assert 0 <= rows[title]["met"]["kernel_share"] <= 1
+        assert sum((thread.user_ns or 0) + (thread.system_ns or 0) for thread in trial.threads) > 0
     assert trial.counters or title.startswith("testpmd")
     assert set(trial.knobs["mtu"].values()) == {1400}
 

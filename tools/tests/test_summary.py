@@ -160,5 +160,5 @@ def test_options_that_a_label_hides_are_told_where_the_study_sweeps_them() -> No
     ]
     study = {"forwarders": [{"name": "fake", "label": "one"}], "options": {"fake": {"seed": [1, 2]}}}
     found = summarise(run_record(*labelled, study=study), [trial(each) for each in labelled])
-    assert [each.knobs for each in found] == [{"seed": 1}, {"seed": 2}]
-    assert [each.knobs for each in summarise(run_record(*labelled), [trial(each) for each in labelled])] == [{}, {}]
+    assert [each.options for each in found] == [{"seed": 1}, {"seed": 2}]
+    assert [each.options for each in summarise(run_record(*labelled), [trial(each) for each in labelled])] == [{}, {}]

@@ -99,7 +99,7 @@ def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
     return method.columns or tuple(figure_column(each) for each in method.figures)
 
 
-_KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.knobs.items()) or None, str)
+_KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.swept.items()) or None, str)
 _BYTES = Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str)
 
 
@@ -220,7 +220,7 @@ def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
 
 def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[str, list[str]]:
     """These columns behind what points are called."""
-    knobs = [_KNOBS] if any(point.knobs for point in points) else []
+    knobs = [_KNOBS] if any(point.swept for point in points) else []
     sizes = [_BYTES] if len({point.frame_bytes for point in points}) > 1 else []
     shown = [*_named(points), *_varying(points, "levels"), *knobs, *sizes, *columns] if points else []
     return {each.title: [each.shown(point) for point in points] for each in shown}

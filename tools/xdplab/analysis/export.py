@@ -88,7 +88,7 @@ class ExportRow(Model):
     udp_flows: int
     #: What else of its traffic is not the default, a JSON object.
     profile: str
-    #: Knob -> value that was asked for, a JSON object.
+    #: Knob, or option that a label hides -> value that was asked for, a JSON object.
     knobs: str
     #: Load that was asked for, frames per second of all streams.
     offered_pps: float | None
@@ -193,7 +193,7 @@ def _of_point(run: RunRecord, side: PointSummary, point: PointSummary, part: str
         "part": part,
         "frame_bytes": str(point.frame_bytes),
         "profile": json.dumps(point.profile, sort_keys=True),
-        "knobs": json.dumps(point.knobs, sort_keys=True),
+        "knobs": json.dumps(point.swept, sort_keys=True),
         "disturbed": point.disturbed,
         "status": point.status,
         "reason": point.reason,

@@ -16,6 +16,8 @@ _THREADS = TypeAdapter(dict[str, ThreadLookups])
 _GRAPHS = TypeAdapter(dict[str, dict[str, NodeWork]])
 #: Share of polling without frames above which what is left of a node's clocks is within their half percent.
 _MOSTLY = 0.8
+#: Share of frames lost above which threads were busy all the time.
+_OVERLOADED = 0.01
 #: Fields of `ThreadLookups` in which a look-up ends.
 ENDS = ("hardware", "simple", "emc", "smc", "megaflow", "upcalls", "lost")
 
@@ -56,7 +58,7 @@ class Met(Model):
     #: Of these ticks and those of polling without frames, from before a trial's traffic until after it.
     busy_share: float | None = None
     #: Of the CPU time of forwarding threads, polling counted, from before a trial's traffic until after it: what they
-    #: spent in the kernel, softirqs on top of them among it.
+    #: spent in the kernel, softirqs on top of them among it. Of trials in overload, or with Poisson departures.
     kernel_share: float | None = None
     #: Of the frames that came to ports, those that flows in XDP took: threads have not seen them.
     xdp_share: float | None = None
@@ -97,10 +99,18 @@ def met_of(trials: Iterable[TrialRecord]) -> Met | None:
 
 
 def _kernel_share(trials: Sequence[TrialRecord]) -> float | None:
-    known = [use for trial in trials for use in trial.threads if use.user_ns is not None and use.system_ns is not None]
+    fair = [trial for trial in trials if _sampled_fairly(trial)]
+    known = [use for trial in fair for use in trial.threads if use.user_ns is not None and use.system_ns is not None]
     kernel = sum(use.system_ns or 0 for use in known)
     spent = kernel + sum(use.user_ns or 0 for use in known)
     return kernel / spent if spent else None
+
+
+def _sampled_fairly(trial: TrialRecord) -> bool:
+    """The kernel's timer beats with frames that leave evenly, and so with a thread that keeps up with them."""
+    if trial.asked and any(stream.departures == "poisson" for stream in trial.asked.streams):
+        return True
+    return trial.result is not None and trial.result.lost > _OVERLOADED * trial.result.sent
 
 
 def _lookups(trials: Sequence[TrialRecord]) -> dict[str, Any]:

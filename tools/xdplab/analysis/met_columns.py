@@ -26,7 +26,9 @@ _TOLD_OF = {
     "busy_share": " Busy: their share, polling without frames beside them, from before the traffic until after it.",
     "kernel_share": (
         " In the kernel: share of the CPU time of forwarding threads, from before the traffic until after it, polling "
-        "counted, and softirqs that ran on top of a thread; where the kernel takes it with its timer a sample."
+        "counted, and softirqs that ran on top of a thread; where the kernel takes it with its timer a sample. Of "
+        "trials that lost more than 1 % of the frames, or whose frames left as a Poisson process: the timer beats with "
+        "those that leave evenly."
     ),
     "xdp_share": (
         " Frames that met a flow in XDP were seen by no thread: the other figures of their rows are of the rest."

@@ -38,7 +38,9 @@ class PointSummary(Model):
     profile: dict[str, Any] = {}
     #: What the forwarder did with the frames, as studies write it.
     pipeline: str = "cross"
-    #: Knob, or option that the study sweeps and a label hides -> value that was asked for.
+    #: Options of the forwarder that the study sweeps, where a label hides them.
+    options: dict[str, Any] = {}
+    #: Knob -> value that was asked for.
     knobs: dict[str, Any]
     #: Where the four consumers of CPU time ran; forwarder and receiver as they were seen.
     cpus: str
@@ -122,11 +124,16 @@ class PointSummary(Model):
     beside: dict[str, "PointSummary"] = {}
 
     @property
+    def swept(self) -> dict[str, Any]:
+        """Settings that tables show beside its name: options and knobs."""
+        return {**self.options, **self.knobs}
+
+    @property
     def settings(self) -> list[str]:
         """What tells it from other points of its forwarder, path, frame size and rate, each as `name=value`."""
         pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
         flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
-        told = {**pipeline, **flows, **self.profile, **self.levels, **self.knobs}
+        told = {**pipeline, **flows, **self.profile, **self.levels, **self.swept}
         return [f"{key}={value}" for key, value in told.items() if key != "probe_pps"]
 
     @property

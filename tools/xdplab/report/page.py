@@ -151,7 +151,7 @@ def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRe
 
 def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
     alike = [s for s in group if s.forwarder == summary.forwarder]
-    knobs = " ".join(f"{key}={value}" for key, value in summary.knobs.items())
+    knobs = " ".join(f"{key}={value}" for key, value in summary.swept.items())
     return f"{summary.forwarder} {knobs}" if len(alike) > 1 and knobs else summary.forwarder
 
 

@@ -48,7 +48,8 @@ def _groups(run: RunRecord, summaries: Sequence[PointSummary], size: _Size) -> d
     for summary in summaries:
         point = run.points[summary.point_id]
         if number := size.of(point):
-            title = ", ".join([*(each(point) for each in size.rest), *_others(point)])
+            hidden = {} if size.line else summary.options
+            title = ", ".join([*(each(point) for each in size.rest), *_others(point, hidden)])
             line = size.line(point) if size.line else summary.forwarder
             found.setdefault(title, {}).setdefault(line, []).append((number, summary))
     return found
@@ -93,11 +94,11 @@ _SIZES = (
 )
 
 
-def _others(point: Point) -> Iterator[str]:
-    """All else but the forwarder, in words."""
+def _others(point: Point, hidden: Mapping[str, object]) -> Iterator[str]:
+    """All else but the forwarder, in words; `hidden`: its options that a label hides."""
     yield f"path {point.path.value}"
     traffic = unusual(point.traffic, "flows", "address_pairs")
-    settings = {**traffic, **point.levels, **point.knobs, **point.tester_options}
+    settings = {**traffic, **point.levels, **hidden, **point.knobs, **point.tester_options}
     settings |= {"tester": point.tester} if point.tester else {}
     yield from (f"{name} {value}" for name, value in settings.items())
 

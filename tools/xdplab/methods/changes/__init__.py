@@ -163,7 +163,7 @@ class Changes(Method[ChangesSpec]):
         if "new-flows" in self.spec.kinds and shares:
             raise InputError(
                 f"study {study.name}: traffic.probe_pps: {shares[0]}: change new-flows sends as many, and must know "
-                " beforehand that there are enough; give frames per second"
+                "beforehand that there are enough; give frames per second"
             )
 
     def new_flows(self, point: Point) -> float:

@@ -81,7 +81,7 @@ class Rfc2544(Method[Rfc2544Spec]):
     def new_flows(self, point: Point) -> float:
         """A reset takes four times as long where the forwarder was not back; some clauses have a warm-up."""
         reset = 4 * scale_of(self.spec).reset_s if "reset" in self.spec.wanted else 0.0
-        longest = max(reset, *self.trials(point.traffic)) + WARMUP_S
+        longest = max([reset, *self.trials(point.traffic)]) + WARMUP_S
         return (point.traffic.new_flows_pps or 0.0) * longest
 
     def trials(self, traffic: TrafficSpec) -> list[float]:

@@ -96,7 +96,7 @@ def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, An
     at_most, doubts = {}, {}
     if limited_by == "below-minimum":
         # new flows are part of each load, which may be more than the search asked for
-        lowest = min(max(step["load_pps"], step.get("offered_pps", 0.0)) for step in figures["steps"])
+        lowest = min(max(step["load_pps"], step["offered_pps"]) for step in figures["steps"])
         at_most[metric] = lowest * figures["directions"]
     elif limited_by == "budget" and rate and bound["upper_pps"]:
         at_most[metric] = bound["upper_pps"] * figures["directions"]

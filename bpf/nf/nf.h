@@ -67,7 +67,8 @@ struct nf_setup {
 	__u32 ports;	     /* of the wire */
 	__u32 iterations;
 	__u32 lookups;
-	__u32 lines; /* of the array in memory, a power of two */
+	__u32 lines;	   /* of the array in memory, a power of two */
+	__u32 own_address; /* the router leaves frames to other stations alone */
 	__u32 hops;
 	struct nf_hop hop[NF_HOPS];
 	__u8 mac[NF_PORTS][6];

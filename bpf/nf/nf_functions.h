@@ -50,6 +50,20 @@ static __always_inline __u32 nf_address(struct nf_env *env, __u8 *data,
 	return port;
 }
 
+/* Addressed to the port that it came in by; where there are two, that is not @port. */
+static __always_inline bool nf_to_us(struct nf_env *env, const __u8 *data,
+				     __u32 port)
+{
+	__u32 in = port ^ (NF_SETUP(env)->ports == NF_PORTS);
+	int i;
+
+	in &= NF_PORTS - 1;
+	for (i = 0; i < ETH_ALEN; i += 2)
+		if (nf_word(data + i) != nf_word(&NF_SETUP(env)->mac[in][i]))
+			return false;
+	return true;
+}
+
 /*
  * RFC 1812: what is wrong is dropped; what is not IPv4 or whose time to live
  * ends here is the stack's, which answers.
@@ -69,7 +83,8 @@ static __always_inline enum nf_verdict nf_router(struct nf_env *env, __u8 *data,
 	if (kind == NF_MALFORMED ||
 	    csum_fold64(nf_sum((__u8 *)h.ip, end, h.ip->ihl * 4)) != 0xffff)
 		return NF_DROP;
-	if (h.ip->ttl <= 1)
+	if (h.ip->ttl <= 1 ||
+	    (NF_SETUP(env)->own_address && !nf_to_us(env, data, *port)))
 		return NF_LOCAL;
 	hop = nf_route_find(env, h.ip->daddr);
 	if (hop < 0)

@@ -9,6 +9,7 @@
 #include "util.h"
 
 #define MAX_LISTED 10000
+#define MAX_ROUTES 200000
 
 #define COUNT(at, low, high) at, .type = FIELD_INT, .min = (low), .max = (high)
 
@@ -169,9 +170,9 @@ int nf_read_routes(const json_t *array, struct nf_options *o)
 
 	if (!array)
 		return 0;
-	if (json_array_size(array) > MAX_LISTED)
+	if (json_array_size(array) > MAX_ROUTES)
 		return bad_value(NF_WHERE, "route_list",
-				 "has more than 10000 entries");
+				 "has more than 200000 entries");
 	o->route_list = calloc(json_array_size(array) + 1, sizeof(*to));
 	if (!o->route_list)
 		return fail(-ENOMEM, "cannot allocate: nf.route_list");

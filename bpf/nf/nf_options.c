@@ -26,6 +26,7 @@ struct document {
 	char flow_dst_ip[NF_ADDRESS];
 	char service_prefix[NF_PREFIX];
 	long long service_port;
+	bool own_address;
 	long long work_iterations;
 	long long work_lookups;
 	long long work_bytes;
@@ -46,6 +47,7 @@ static const struct field fields[] = {
 	{ DOC(then), .type = FIELD_ENUM, .names = then_names },
 	{ COUNT(DOC(xdp_functions), 0, NF_CHAIN), .nullable = true },
 	{ OPT(stack_port), .type = FIELD_BOOL },
+	{ DOC(own_address), .type = FIELD_BOOL },
 	{ COUNT(OPT(acl_entries), 0, NF_TABLE) },
 	{ COUNT(OPT(drop_percent), 0, 100) },
 	{ COUNT(OPT(sessions), 0, NF_TABLE) },
@@ -141,6 +143,7 @@ static int read_numbers(const struct document *doc, struct nf_options *o)
 	if (doc->work_bytes & (doc->work_bytes - 1))
 		return bad_value(NF_WHERE, "work_bytes",
 				 "must be a power of two");
+	s->own_address = doc->own_address;
 	s->iterations = doc->work_iterations;
 	s->lookups = doc->work_lookups;
 	s->lines = doc->work_bytes / NF_LINE;
@@ -157,7 +160,7 @@ static int read_numbers(const struct document *doc, struct nf_options *o)
 	return 0;
 }
 
-/* Defaults and what was given, as one object. */
+/* Defaults and what was given, as one object; lists may be long. */
 static json_t *as_read(const json_t *object, const struct document *doc)
 {
 	json_t *all = json_object(), *value;
@@ -182,6 +185,8 @@ static json_t *as_read(const json_t *object, const struct document *doc)
 		json_object_set_new(all, f->key, value);
 	}
 	json_object_update((json_t *)all, (json_t *)object);
+	json_object_del(all, "acl");
+	json_object_del(all, "route_list");
 	json_object_set_new(all, "xdp_functions",
 			    json_integer(doc->o.setup.xdp_functions));
 	return all;

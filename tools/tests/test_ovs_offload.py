@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The offload of flows to XDP in the OVS forwarder: what it is told, where it is unsupported, and what proves it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,17 @@ from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions
 from xdplab.forwarders.ovs_rules import rules
 from xdplab.forwarders.registry import make_forwarder
 from xdplab.hosts import LocalHost
-from xdplab.model import ForwarderSpec, InputError, Path as Way, Point, StreamSpec, TrafficSpec, TrialSpec, Unsupported
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    Path as Way,
+    Pipeline,
+    Point,
+    StreamSpec,
+    TrafficSpec,
+    TrialSpec,
+    Unsupported,
+)
 from xdplab.runner.proof import prove
 from xdplab.testbed import Port
 from xdplab.testbed.base import ports_of_path
@@ -118,6 +129,27 @@ def test_frames_that_met_offloaded_flows_prove_it(
     host.status["b1"] = '["xdp-flows","off: x"]'
     found = started(host, tmp_path, f"flow_offload={asked}").ineffective()
     assert found == (None if words is None else f"flow_offload={words}")
+
+
+def test_actions_that_the_offload_refuses_are_its_reason(tmp_path: Path) -> None:
+    host = OvsHost(ALL_KEYS)
+    host.status["b0"] = '["xdp-flows","on"],["xdp-flow-output","off: no peer"]'
+    made = started(host, tmp_path)
+    seen = "flow_offload=true is not in force: 0 frames of b0 met an offloaded flow"
+    assert made.ineffective() == f"{seen}; xdp-flows is on; xdp-flow-output is off: no peer"
+    host.refused = ("action ct", "several outputs")
+    assert made.ineffective() == f"{seen}; refused: action ct, several outputs"
+
+
+@pytest.mark.parametrize(("kind", "effective"), [("cross", False), ("vlan", True)])
+def test_where_frames_begin_on_one_side_only_its_port_must_have_met_flows(
+    kind: str, effective: bool, tmp_path: Path
+) -> None:
+    host = OvsHost(ALL_KEYS)
+    host.offloaded = {"b0": 9, "b1": 0}
+    made = started(host, tmp_path)
+    made._dut = replace(made._dut, pipeline=Pipeline.model_validate({"kind": kind}))
+    assert (made.ineffective() is None) == effective
 
 
 @pytest.mark.parametrize(("asked", "name"), [("true", "native copy + XDP flows"), ("false", "native copy")])

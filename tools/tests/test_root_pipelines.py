@@ -18,6 +18,7 @@ from xdplab.forwarders.ovs import VSWITCHD, OvsForwarder
 from xdplab.forwarders.ovs_builds import find_build, missing
 from xdplab.forwarders.ovs_tunnel import TUNNEL
 from xdplab.forwarders.work import BUCKET_MACS
+from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
 from xdplab.model.pipeline import PipelineText
@@ -47,6 +48,33 @@ def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarde
     measured = [work for work, row in rows.items() if row["status"] == "ok"]
     assert len(measured) >= {"linux-bridge": 1, "linux-router": 4}.get(forwarder, len(WORK))
     lab.assert_nothing_left()
+
+
+def test_a_network_function_routes_in_every_place(lab: Lab) -> None:
+    modes = ["xdp", "af_xdp", "combined"]
+    titles = [*(f"nf:mode={mode}" for mode in modes), "nf:functions=macswap", "nf:functions=router"]
+    done = lab.run(forwarders=titles, pipeline=["route:50"], traffic={"probe_pps": 1000})
+    assert done.complaints == [], done.err
+    told = {row["forwarder"]: (row["status"], row["reason"]) for row in lab.rows()}
+    why = "pipeline route:50: nf does it with functions=router, not macswap"
+    assert told == dict.fromkeys(titles, ("ok", "")) | {"nf:functions=macswap": ("unsupported", why)}
+    lab.assert_nothing_left()
+
+
+@pytest.mark.parametrize(("mode", "why"), [("xdp", "has 99 rules of 100"), ("af_xdp", "by the first prefix sent")])
+def test_a_network_function_that_lacks_a_route_fails_the_proof(
+    bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, mode: str, why: str
+) -> None:
+    told = XskFunctions._router
+
+    def without_one(self: XskFunctions, dut: Dut) -> dict[str, Any]:
+        tables = told(self, dut)
+        return {**tables, "routes": 99, "route_list": tables["route_list"][1:]}
+
+    monkeypatch.setattr(XskFunctions, "_router", without_one)
+    lacking = started(bench, f"nf:mode={mode}", Pipeline(kind="route", rules=50))
+    with lacking as (forwarder, dut, _), pytest.raises(PointFailed, match=why):
+        prove_work(forwarder, dut, tmp_path, lambda _: pytest.fail("frame by frame it is right"))
 
 
 def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab: Lab) -> None:

@@ -8,6 +8,7 @@ import pytest
 from lab import records
 from robot.api import SkipExecution
 from test_sweep_parts import factorial, table
+from threadpoolctl import threadpool_limits
 
 from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
@@ -27,11 +28,12 @@ def analysed(seed: int, **changes: Any) -> SweepAnalysis:
 def judged(seed: int, **changes: Any) -> dict[str, Importance]:
     """What is said of the settings, the most important first, without groups and rules."""
     (whole,) = tables(*planted(seed, **changes))
-    return {each.factor: each for each in importances(whole, anova(whole))}
+    with threadpool_limits(1):  # as analyse_sweep has it
+        return {each.factor: each for each in importances(whole, anova(whole))}
 
 
 @pytest.mark.parametrize("outliers_above_us", [None, 200.0])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_order_is_right_with_and_without_outliers(seed: int, outliers_above_us: float | None) -> None:
     found = analysed(seed, outliers_above_us=outliers_above_us)
     assert [each.factor for each in found.importance if each.matters] == [DOMINATING, MIDDLE]
@@ -54,7 +56,7 @@ def test_the_summary_tells_the_rule_of_the_outliers_and_where_they_are_left_out(
     )
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_slow_level_that_is_noisy_hides_no_other_setting(seed: int) -> None:
     """Logarithms alone miss the middle setting here, and so does a forest on configurations it has not seen."""
     found = judged(seed, slow_noise=0.6)

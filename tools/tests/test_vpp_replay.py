@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from lab.papi import DATA, Client, Playback, changed, forwarder_of
 from lab.startup import contradictions
+from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp_control import VppControl, papi_stats
 from xdplab.forwarders.vpp_program import rendered
 from xdplab.forwarders.vpp_record import Recorder
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
@@ -179,6 +180,31 @@ def test_an_older_vpp_lacks_multi_buffer(tmp_path: Path) -> None:
             step["answer"].pop("AF_XDP_API_FLAGS_MULTI_BUFFER")
     with pytest.raises(Unsupported, match=r"multi_buffer: the af_xdp plugin of VPP 26.10.* has it not"):
         forwarder_of(playback).start(playback.dut(tmp_path))
+
+
+def test_the_vector_behind_all_error_counters_is_read_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is a link into it; vpp-papi follows each by itself."""
+    read: list[str] = []
+
+    def of_the_segment(stats: VPPStats, item: str, _: bool = True) -> Any:
+        read.append(item)
+        return stats.directory[item].get_counter(stats)
+
+    def link(index: int) -> SimpleNamespace:
+        return SimpleNamespace(get_counter=lambda stats: stats["/node/errors"][:, index])
+
+    monkeypatch.setattr(VPPStats, "__getitem__", of_the_segment)
+    reader = papi_stats("nowhere")
+    reader.connected = True
+    threads = [[0, 3, 5], [0, 1, 0]]
+    vector = SimpleNamespace(get_counter=lambda _: StatsSimpleList(threads))
+    reader.directory = {"/node/errors": vector, "/err/a/x": link(0), "/err/b/y": link(1), "/err/b/z": link(2)}
+    assert reader.set_errors() == {"/err/b/y": 4, "/err/b/z": 5}
+    threads[0][1] = 4
+    assert reader.set_errors() == {"/err/b/y": 5, "/err/b/z": 5}
+    assert read.count("/node/errors") == 2
+    assert reader["/err/b/y"] == reader["/err/b/y"] == [4, 1]
+    assert read.count("/node/errors") == 4
 
 
 def test_a_vpp_that_does_not_answer_is_a_failed_point() -> None:

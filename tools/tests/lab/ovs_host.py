@@ -149,6 +149,7 @@ class OvsHost:
         self.status = {"b0": "", "b1": ""}
         self.show = '"netdev-afxdp/show" is not a valid command'
         self.offloaded = {"b0": 0, "b1": 0}
+        self.refused: tuple[str, ...] = ()
         self.files: dict[str, str] = {f"/sys/class/net/{port}/mtu": "1500" for port in ("b0", "b1")}
         self.runs: list[list[str]] = []
 
@@ -183,6 +184,11 @@ class OvsHost:
             "dpif-netdev/pmd-stats-clear": "",
             "exit": "",
         }
+        if method == "netdev-offload-xdp/show" and self.refused:
+            reasons = ", ".join(f'"{reason}": 3' for reason in self.refused)
+            return f'{{\n  "b0": {{\n    "misses": 60,\n    "refused": {{\n      {reasons}}}, "status": "on"}}}}\n'
+        if method.endswith("/show") and method not in answers:
+            raise XdplabError(f'"{method}" is not a valid command')
         return answers[method]
 
     def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:

@@ -72,6 +72,20 @@ def add_spare_link(host: Host, like: Port) -> Port:
     return replace(like, role="spare", ifname=name, mac=mac)
 
 
+def port_change(host: Host, add: Callable[[], None], remove: Callable[[], None], there: Callable[[], int]) -> Change:
+    """The spare port comes and goes: `add` and `remove` tell the switch, `there` counts what it has more than before.
+
+    `remove` must be no error where there is nothing to remove: it is how the change is undone, too.
+    """
+
+    def undo() -> None:
+        remove()
+        remove_spare_link(host)
+
+    ways = (("added", add, 1), ("removed", remove, 0))
+    return Change([Step(way, 1, act, counted("added ports", left, there)) for way, act, left in ways], undo)
+
+
 def remove_spare_link(host: Host) -> None:
     """Both ends; none is no error."""
     host.run(["ip", "link", "delete", SPARE_LINKS[0]], check=False)

@@ -3,12 +3,11 @@
 
 import signal
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
-from xdplab.forwarders.changes import SPARE_LINKS, Change, Step, add_spare_link, counted, remove_spare_link
+from xdplab.forwarders.changes import SPARE_LINKS, Change, add_spare_link, port_change
 from xdplab.forwarders.linux_router import link_counters
 from xdplab.forwarders.process import Program, json_lines, wait_until
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
@@ -173,13 +172,13 @@ class LinuxBridge(Forwarder[NoOptions]):
         def there() -> int:
             return host.run(["ip", "-br", "link", "show", "master", _BRIDGE]).stdout.count(f"{name}@")
 
-        ways = (("added", ["master", _BRIDGE], 1), ("removed", ["nomaster"], 0))
+        def add() -> None:
+            host.run(["ip", "link", "set", name, "master", _BRIDGE])
 
-        def act(words: list[str]) -> None:
-            host.run(["ip", "link", "set", name, *words])
+        def remove() -> None:
+            host.run(["ip", "link", "set", name, "nomaster"], check=False)  # it may be gone; `there` is read back
 
-        steps = [Step(n, 1, partial(act, w), counted("added ports", left, there)) for n, w, left in ways]
-        return Change(steps, lambda: remove_spare_link(host))
+        return port_change(host, add, remove, there)
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""

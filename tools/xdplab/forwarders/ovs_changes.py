@@ -16,7 +16,7 @@ from xdplab.forwarders.changes import (
     Step,
     add_spare_link,
     counted,
-    remove_spare_link,
+    port_change,
     spare_addresses,
 )
 from xdplab.forwarders.ovs import _BRIDGE, OvsForwarder, OvsOptionsT
@@ -105,14 +105,9 @@ class OvsChanging(OvsForwarder[OvsOptionsT]):
             self._vsctl("add-port", _BRIDGE, name, "--", "set", "Interface", name, *columns)
 
         def remove() -> None:
-            self._vsctl("del-port", _BRIDGE, name)
-
-        def undo() -> None:
             self._vsctl("--if-exists", "del-port", _BRIDGE, name)
-            remove_spare_link(dut.host)
 
-        ways = (("added", add, 1), ("removed", remove, 0))
-        return Change([Step(way, 1, act, counted("added ports", left, there)) for way, act, left in ways], undo)
+        return port_change(dut.host, add, remove, there)
 
     def _queue(self) -> Change:
         assert self._dut is not None

@@ -2,6 +2,7 @@
 """The OVS forwarders: one daemon, three ways for frames to get in and out."""
 
 import re
+from contextlib import suppress
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders.base import Dut, ProbeTarget
@@ -9,11 +10,13 @@ from xdplab.forwarders.ovs_builds import build_facts
 from xdplab.forwarders.ovs_changes import OvsChanging, no_further_queue
 from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
 from xdplab.hosts.kernel import why_no_zero_copy
-from xdplab.model import CpuLayout, Model, Unsupported
+from xdplab.model import CpuLayout, Model, Unsupported, XdplabError
 
 #: Of a port (custom statistics): frames that offloaded flows forwarded or dropped, and those left to the socket, which
 #: met none, or were not understood, or may not be sent so.
 OFFLOADED, LEFT = "xdp_flow_packets", ("xdp_flow_misses", "xdp_flow_undecided", "xdp_flow_unsendable")
+#: What tells of the offload: of 3.1.0, and of 4.0.0.
+_OFFLOAD_SHOW = ("netdev-offload-xdp/show", "dpif/offload/show")
 #: Of a port: why there may be none (status).
 _WHY_NOT = ("xdp-flows", "xdp-flow-output")
 
@@ -152,14 +155,26 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         asked = self.options.flow_offload
         if asked is None:
             return None
-        offloaded = self._offloaded()
-        for port, told in self._told().items():
+        assert self._dut is not None
+        offloaded, sending = self._offloaded(), 1 if self._dut.pipeline.one_way else None
+        for port, told in list(self._told().items())[:sending]:
             frames = offloaded.get(port, 0)
             if bool(frames) != asked:
                 seen = f"{frames} frames of {port} met an offloaded flow"
-                seen += "".join(f"; {key} is {told[key]}" for key in _WHY_NOT if asked and key in told)
+                refused = self._refused(port) if asked and told.get(_WHY_NOT[0]) == "on" else ""
+                why = [f"; {key} is {told[key]}" for key in _WHY_NOT if asked and key in told]
+                seen += f"; refused: {refused}" if refused else "".join(why)
                 return f"flow_offload={str(asked).lower()} is not in force: {seen}"
         return None
+
+    def _refused(self, port: str) -> str:
+        """What of the flows of a port the offload does not do, in its own words."""
+        told = ""
+        for command in _OFFLOAD_SHOW:
+            with suppress(XdplabError):  # "is not a valid command"
+                told += self._control(command)
+        found = re.search(rf'"{re.escape(port)}": {{.*?"refused": {{(.*?)}}', told, re.DOTALL)
+        return ", ".join(re.findall(r'"([^"]+)":', found[1])) if found else ""
 
     def _offloaded(self) -> dict[str, int]:
         return {port: told[OFFLOADED] for port, told in self.counters().items() if OFFLOADED in told}

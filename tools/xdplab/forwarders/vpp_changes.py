@@ -15,7 +15,7 @@ from xdplab.forwarders.changes import (
     Step,
     add_spare_link,
     counted,
-    remove_spare_link,
+    port_change,
     spare_addresses,
 )
 from xdplab.forwarders.vpp import Interface, VppForwarder, VppOptionsT
@@ -98,16 +98,10 @@ class VppChanging(VppForwarder[VppOptionsT]):
                 self.detach(control, made.pop())
 
         def there() -> int:
-            rows = control.dump("sw_interface_dump")
-            return len(rows) - before
-
-        def undo() -> None:
-            remove()
-            remove_spare_link(dut.host)
+            return len(control.dump("sw_interface_dump")) - before
 
         before = len(control.dump("sw_interface_dump"))
-        ways = (("added", add, 1), ("removed", remove, 0))
-        return Change([Step(way, 1, act, counted("added ports", left, there)) for way, act, left in ways], undo)
+        return port_change(dut.host, add, remove, there)
 
 
 def _found(control: VppControl, route: str) -> dict[str, Any] | None:

@@ -65,7 +65,25 @@ def papi_stats(address: str) -> Any:
     """A reader of the statistics segment behind the socket at `address`."""
     from vpp_papi.vpp_stats import VPPStats
 
-    return VPPStats(address)
+    class Statistics(VPPStats):  # type: ignore[misc]
+        _kept: dict[str, Any] | None = None
+
+        def __getitem__(self, item: str, blocking: bool = True) -> Any:
+            if self._kept is None:
+                return super().__getitem__(item, blocking)
+            if item not in self._kept:
+                self._kept[item] = super().__getitem__(item, blocking)
+            return self._kept[item]
+
+        def set_errors(self, blocking: bool = True) -> Any:
+            """Each of 3,000 is a link into one vector, which vpp-papi reads anew each time: 1.2 s, so 0.03 s."""
+            self._kept = {}
+            try:
+                return super().set_errors(blocking)
+            finally:
+                self._kept = None
+
+    return Statistics(address)
 
 
 _types_at_first: dict[str, Any] | None = None

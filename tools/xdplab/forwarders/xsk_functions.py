@@ -4,16 +4,19 @@
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut
+from xdplab.forwarders.work import prefixes, sides
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import Model, StreamSpec, validated
-from xdplab.model.functions import MODE_OPTIONS, NfPoint, NfTraffic
+from xdplab.model.functions import MODE_OPTIONS, NfFunction, NfPoint, NfTraffic
 
 #: By workload, flows that a firewall denies, in percent; `mixed` has its own.
 _DENIED: dict[NfTraffic, int] = {"dropped": 100, "pass-through": 0, "local": 0, "web": 100, "job": 100}
 
 #: xdpgen: flows of a stream, and streams (address pairs) of a trial.
 _FLOWS_PER_PAIR, _PAIRS = 10_000, 16
+#: What does pipeline `route`.
+_ROUTER: tuple[NfFunction, ...] = ("router",)
 #: Flows enough for a card to spread over its queues.
 _SPREAD_FLOWS = 1000
 
@@ -23,6 +26,7 @@ class XskFunctions(XskForwarder):
 
     name: ClassVar[str] = "nf"
     options_model: ClassVar[type[Model]] = NfPoint
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", "route")
     #: All modes of a function pay for the receiver that XDP_REDIRECT needs.
     redirects: bool = True
     #: Two million entries in the kernel take some seconds.
@@ -36,6 +40,7 @@ class XskFunctions(XskForwarder):
         self._point = point
         self._workload = workload
         self._frame_bytes = frame_bytes
+        self._routes = 0
         #: Where an application that takes all frames sends those of the local stack; set before it is started.
         self.stack_port: str | None = None
 
@@ -53,7 +58,10 @@ class XskFunctions(XskForwarder):
         return {**super().required_knobs(), **self._point.knobs}
 
     def supported(self, dut: Dut) -> str | None:
-        """Several cores need CPUs, and a driver that spreads flows over queues."""
+        """Several cores need CPUs, and a driver that spreads flows over queues; a router is the function `router`."""
+        asked = self._point.functions if "functions" in self._point.model_fields_set else _ROUTER
+        if dut.pipeline.kind == "route" and asked != _ROUTER:
+            return f"pipeline {dut.pipeline}: {self.name} does it with functions=router, not {'+'.join(asked)}"
         cores, free = self._point.cores, len(self._cpus(dut))
         if cores > free:
             return f"{cores} cores: the tester leaves {free} of this machine's {len(dut.host.cpus)} CPUs"
@@ -117,7 +125,27 @@ class XskFunctions(XskForwarder):
             asked |= {"queues": self._point.cores, "cpus": self._cpus(dut)[: self._point.cores]}
         if self.stack_port:
             asked["ports"] = [*asked["ports"], {"ifname": self.stack_port}]
-        return {**asked, "nf": self._functions(dut)}
+        work = {key: getattr(self._point, key) for key in ("work_iterations", "work_lookups", "work_bytes")}
+        tables = self._router(dut) if dut.pipeline.kind == "route" else self._functions(dut)
+        return {**asked, "nf": {**tables, **work, "place": self._place}}
+
+    def _router(self, dut: Dut) -> dict[str, Any]:
+        """Its routes, as the pipeline has them; what is not to be routed is the stack's, or nobody's."""
+        both = sides(dut)
+        routes = [{"prefix": str(each), "hop": side.index} for side in both for each in prefixes(dut.pipeline, side)]
+        self._routes = len(routes)
+        return {
+            "functions": list(_ROUTER),
+            "own_address": True,
+            "routes": len(routes),
+            "route_list": routes,
+            "next_hops": [{"mac": side.peer_mac, "port": side.index} for side in both],
+        }
+
+    def rule_count(self) -> tuple[int, int] | None:
+        """Routes that the kernel has taken, where it routes."""
+        tables = self._events()[0]["nf"]["xdp"] if self._routes else None
+        return (int(tables["routes"]), self._routes) if tables else None
 
     def _functions(self, dut: Dut) -> dict[str, Any]:
         """Tables and verdict so that the workload's frames are dropped or come through."""
@@ -132,7 +160,6 @@ class XskFunctions(XskForwarder):
         far = {"mac": "02:00:00:00:00:01", "ip": "198.51.100.1", "port": len(dut.ports) - 1}
         return {
             "functions": list(point.functions),
-            "place": self._place,
             # of a chain only the first is the kernel's, and what passes it is handed on
             "xdp_functions": in_kernel,
             "then": then,
@@ -144,7 +171,4 @@ class XskFunctions(XskForwarder):
             "flows": self._flows,
             "flows_per_pair": _FLOWS_PER_PAIR,
             "next_hops": [far],
-            "work_iterations": point.work_iterations,
-            "work_lookups": point.work_lookups,
-            "work_bytes": point.work_bytes,
         }

@@ -4,7 +4,8 @@
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,23 @@ def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
 def is_veth(host: Host, ifname: str) -> bool:
     """Whether the interface is one end of a veth pair."""
     return "driver: veth" in host.run(["ethtool", "-i", ifname]).stdout
+
+
+@contextmanager
+def napi_on(ports: Sequence[tuple[Host, str]]) -> Iterator[None]:
+    """Ports of veth with NAPI: without it, or a program of XDP, they take no frame that is redirected to them (veth.c).
+
+    Off, then on: it is taken up only when it changes while the link is up. Afterwards it is as it was.
+    """
+    wanted = "generic-receive-offload: on"
+    off = [(host, name) for host, name in ports if wanted not in host.run(["ethtool", "-k", name]).stdout]
+    with ExitStack() as stack:
+        for host, name in ports:
+            if (host, name) in off:
+                stack.callback(host.run, ["ethtool", "-K", name, "gro", "off"], check=False)
+            host.run(["ethtool", "-K", name, "gro", "off"])
+            host.run(["ethtool", "-K", name, "gro", "on"])
+        yield
 
 
 def why_no_zero_copy(host: Host, ifname: str) -> str | None:

@@ -29,6 +29,7 @@ from xdplab.forwarders.work import (
     lets_pass,
     sides,
 )
+from xdplab.hosts.kernel import napi_on
 from xdplab.model import PointFailed, TrialResult, TrialSpec
 from xdplab.runner.count_proof import prove_counts, prove_rules
 from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel, payload, settled
@@ -56,7 +57,9 @@ def prove_work(
     if dut.pipeline.kind == "cross":
         return
     prove_rules(forwarder, dut.pipeline)
-    WorkProof(dut).carry_out(workdir)
+    redirected = dut.peers if forwarder.redirects else ()
+    with napi_on([(port.host, port.ifname) for port in redirected if port.netns is not None]):
+        WorkProof(dut).carry_out(workdir)
     prove_counts(forwarder, dut.pipeline, send)
 
 

@@ -7,13 +7,14 @@ its own way through two AF_PACKET rings. The calibration on the direct link says
 
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from xdplab.hosts import Host, LocalHost
-from xdplab.hosts.kernel import thread_use
+from xdplab.hosts.kernel import napi_on, thread_use
 from xdplab.model import Missing, Model, PointFailed, StreamSpec, TrafficSpec, TrialResult, TrialSpec, XdplabError
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
@@ -70,7 +71,7 @@ class Trex(Tester):
         self._server: TrexServer | None = None
         self._bridge: Bridge | None = None
         self._ports: tuple[Port, Port] | None = None
-        self._napi_on: list[Port] = []
+        self._napi = ExitStack()
         self._told: dict[str, Any] = {}
 
     def supported(self, testbed: Testbed) -> str | None:
@@ -132,10 +133,8 @@ class Trex(Tester):
             self._bridge.stop()
         if self._server is not None:
             self._server.stop()
-        for port in self._napi_on:
-            port.host.run(["ethtool", "-K", port.ifname, "gro", "off"], check=False)
+        self._napi.close()
         self._bridge = self._server = self._ports = None
-        self._napi_on = []
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
@@ -213,7 +212,9 @@ class Trex(Tester):
         host, address = LocalHost(), self.options.server
         if not address:
             if context.rx_program == _WITH_NAPI:
-                self._switch_napi_on(ports)
+                self._napi.enter_context(
+                    napi_on([(port.host, port.ifname) for port in ports if port.netns is not None])
+                )
             self._server = TrexServer(installation, ports, context.layout, self.options.mode, self.histograms)
             self._server.start(folder, context.still_well)
             assert isinstance(ports[0].host, LocalHost)
@@ -241,14 +242,6 @@ class Trex(Tester):
             "flow_offset": headers.flow_offset,
             **fields_of(headers, stream, place),
         }
-
-    def _switch_napi_on(self, ports: tuple[Port, Port]) -> None:
-        """Off, then on: veth takes it up only when it changes while the link is up."""
-        for port in ports:
-            if port.netns is not None:
-                port.host.run(["ethtool", "-K", port.ifname, "gro", "off"])
-                port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
-                self._napi_on.append(port)
 
     def _uses(self) -> dict[int, Any]:
         """Scheduler facts of the server's threads, so far."""

@@ -15,8 +15,9 @@ HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206
 
 
 def line(name: str, state: str, calls: int, vectors: int, clocks: float, suspends: int = 0) -> str:
-    each = vectors / calls if calls else 0
-    return f"{name:<30.30}{state[:12]:^12}{calls:>16}{vectors:>16}{suspends:>16}{clocks:>16.2e}{each:>16.2f}\n"
+    each = f"{vectors / calls if calls else 0:.2f}"
+    each = each if each == "0.00" else each.removeprefix("0")
+    return f"{name:<30.30}{state[:12]:^12}{calls:>16}{vectors:>16}{suspends:>16}{clocks:>16.2e}{each:>16}\n"
 
 
 MAIN = "Thread 0 vpp_main (lcore 0)\n" + HEAD + line("api-rx-from-ring", "any wait", 0, 0, 5.31e5, 4)
@@ -64,6 +65,21 @@ def test_nodes_of_each_thread_are_read_and_processes_are_none() -> None:
             Node("bri0-tx", False, 100, 1000, 500_000),
         ],
     }
+
+
+def test_nodes_of_a_busy_vpp_are_read_as_it_printed_them() -> None:
+    """VPP v26.10-rc0 over AF_XDP, 1.5 million frames offered in a second; less than a frame a call has no zero."""
+    text = """Time 1.4, 10.000000 sec internal node vector rate 7.06 loops/sec 7646679.80
+af_xdp-input                     polling           3514652          651992               0          3.54e2             .19
+b1-0877/1-tx                     active               2602          651992               0          3.95e3          250.57
+ethernet-input                   active               2602          651992               0          7.07e1          250.57
+"""  # noqa: E501
+    (nodes,) = nodes_told(text).values()
+    assert [(node.name, node.calls, node.vectors) for node in nodes] == [
+        ("af_xdp-input", 3514652, 651992),
+        ("b1-0877/1-tx", 2602, 651992),
+        ("ethernet-input", 2602, 651992),
+    ]
 
 
 def test_a_sleeping_node_with_a_long_name_is_no_other() -> None:

@@ -18,8 +18,8 @@ from xdplab.model.lookups import NODES
 
 _SHOW, _CLEAR = "show runtime", "clear runtime"
 _THREAD = re.compile(r"^Thread \d+ (\S+)", re.MULTILINE)
-#: Name and state, both cut to their columns; calls, vectors, suspends, clocks of one of them, vectors of a call.
-_NODE = re.compile(r"^(\S.{29})(.{12}) *(\d+) +(\d+) +\d+ +(\d\S*) +\d\S*$", re.MULTILINE)
+#: Name and state, both cut to their columns; calls, vectors, suspends, clocks of one of them, vectors of a call: `.19`.
+_NODE = re.compile(r"^(\S.{29})(.{12}) *(\d+) +(\d+) +\d+ +(\d\S*) +[.\d]\S*$", re.MULTILINE)
 #: Of the thread of a VPP without workers, which has no head then.
 _ALONE = "vpp_main"
 #: States of nodes that fetch frames; `active` is one that is handed them, all others are processes.

@@ -131,6 +131,9 @@ static int read_place(const struct document *doc, struct nf_options *o)
 		return bad_value(
 			NF_WHERE, "stack_port",
 			"belongs to place af_xdp: an XDP program passes frames to the stack by itself");
+	if (doc->own_address && s->functions[0] != NF_ROUTER)
+		return bad_value(NF_WHERE, "own_address",
+				 "needs router as the first function");
 	s->then = NF_DROP + doc->then;
 	return 0;
 }

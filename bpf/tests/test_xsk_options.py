@@ -98,6 +98,7 @@ BAD = [
     (nf(place="af_xdp", stack_port=True), {"ports": [{"ifname": "b0"}]}, "needs two ports"),
     (nf(functions=["router"]), {}, "next_hops: missing"),
     (nf(next_hops=[]), {}, "1 to 16"),
+    (nf(own_address=True), {}, "nf.own_address: needs router as the first function"),
     (nf(next_hops=[{"mac": "02:00"}]), {}, "nf.next_hops[0].mac"),
     (nf(next_hops=[{"mac": "02:00:00:00:00:01", "ip": "10.1"}]), {}, "nf.next_hops[0].ip"),
     (nf(next_hops=[{"mac": "02:00:00:00:00:01", "port": 1}]), {"ports": [{"ifname": "b0"}]}, "port that there is not"),

@@ -57,6 +57,19 @@ static int fill_acl(struct nf_program *p)
 	return err;
 }
 
+/* A prefix that was given twice is there once. */
+static __u32 count_routes(const struct bpf_map *map)
+{
+	struct nf_route_key key, *at = NULL;
+	__u32 n = 0;
+
+	while (!bpf_map_get_next_key(bpf_map__fd(map), at, &key)) {
+		at = &key;
+		n++;
+	}
+	return n;
+}
+
 static int fill_routes(struct nf_program *p)
 {
 	const struct nf_entries *e = &p->entries;
@@ -74,6 +87,7 @@ static int fill_routes(struct nf_program *p)
 	if (keys && hops)
 		err = fill_map(p->skel->maps.routes, keys, hops, e->num_routes,
 			       &p->in_routes);
+	p->in_routes = count_routes(p->skel->maps.routes);
 	free(keys);
 	free(hops);
 	return err;

@@ -174,10 +174,13 @@ def test_a_sample_that_beats_with_the_frames_is_no_share() -> None:
         (paced, 1, None),  # of a thousand
         (paced, 500, 0.75),
         (paced.model_copy(update={"departures": "poisson"}), 0, 0.75),
-    ):
+    ):  # and what the tester itself has lost says nothing of threads
         asked = TrialSpec(streams=(stream,), duration_s=1.0)
         one = trial(OURS, 0, [1000] * (1000 - lost), sent=1000, asked=asked, threads=(using(0.5, 1.5),))
         assert told(one)[1].get("kernel_share") == share
+        assert one.result is not None
+        lossy = one.model_copy(update={"result": one.result.model_copy(update={"tester_lost": lost})})
+        assert told(lossy)[1].get("kernel_share") == (share if stream is not paced else None)
 
 
 def test_polling_without_frames_is_told_beside_the_cycles() -> None:

@@ -136,9 +136,9 @@ def test_actions_that_the_offload_refuses_are_its_reason(tmp_path: Path) -> None
     host.status["b0"] = '["xdp-flows","on"],["xdp-flow-output","off: no peer"]'
     made = started(host, tmp_path)
     seen = "flow_offload=true is not in force: 0 frames of b0 met an offloaded flow"
-    assert made.ineffective() == f"{seen}; xdp-flows is on; xdp-flow-output is off: no peer"
+    assert made.ineffective() == f"{seen}; xdp-flow-output is off: no peer"
     host.refused = ("action ct", "several outputs")
-    assert made.ineffective() == f"{seen}; refused: action ct, several outputs"
+    assert made.ineffective() == f"{seen}; refused: action ct, several outputs; xdp-flow-output is off: no peer"
 
 
 @pytest.mark.parametrize(("kind", "effective"), [("cross", False), ("vlan", True)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network functions over cores: the matrix, what a machine must have, and how far a rate grows."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,8 @@ from xdplab.methods.functions import Functions
 from xdplab.methods.functions.rows import rows_of
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.model import CpuLayout, InputError, Path as Way
+from xdplab.model import CpuLayout, InputError, Path as Way, Pipeline
+from xdplab.model.functions import NfPoint, NfTraffic
 from xdplab.tools import project_root
 
 STUDY = project_root() / "suites" / "studies" / "network-functions-scaling.yaml"
@@ -80,6 +82,24 @@ def test_a_setting_has_one_place() -> None:
 def test_too_few_cpus_and_a_driver_that_spreads_nothing_are_told() -> None:
     assert program().supported(dut(2, "ice")) == "4 cores: the tester leaves 1 of this machine's 2 CPUs"
     assert "veth gives all frames of a sender to one queue of b0" in str(program().supported(dut(8, "veth")))
+
+
+@pytest.mark.parametrize(
+    ("options", "workload", "why"),
+    [
+        ({}, "pass-through", None),
+        ({"functions": ["router"], "mode": "af_xdp"}, "pass-through", None),
+        ({"functions": ["macswap"]}, "pass-through", "nf does it with functions=router, not macswap"),
+        ({"table_entries": 10**6, "flood_pps": 1}, "pass-through", "of its own: leave out flood_pps, table_entries"),
+        ({}, "dropped", "frames pass through it, not so in traffic dropped"),
+    ],
+)
+def test_pipeline_route_takes_nothing_that_it_would_ignore(
+    options: dict[str, Any], workload: NfTraffic, why: str | None
+) -> None:
+    made = XskFunctions(NfPoint.model_validate(options), workload)
+    told = made.supported(replace(dut(8, "ice"), pipeline=Pipeline(kind="route", rules=10)))
+    assert told is None if why is None else (told or "").startswith("pipeline route:10: ") and why in str(told)
 
 
 def test_each_core_has_a_queue_and_a_cpu_of_its_own() -> None:

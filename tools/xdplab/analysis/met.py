@@ -110,7 +110,8 @@ def _sampled_fairly(trial: TrialRecord) -> bool:
     """The kernel's timer beats with frames that leave evenly, and so with a thread that keeps up with them."""
     if trial.asked and any(stream.departures == "poisson" for stream in trial.asked.streams):
         return True
-    return trial.result is not None and trial.result.lost > _OVERLOADED * trial.result.sent
+    result = trial.result
+    return result is not None and result.lost - result.tester_lost > _OVERLOADED * result.sent
 
 
 def _lookups(trials: Sequence[TrialRecord]) -> dict[str, Any]:

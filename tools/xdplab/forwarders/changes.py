@@ -79,8 +79,10 @@ def port_change(host: Host, add: Callable[[], None], remove: Callable[[], None],
     """
 
     def undo() -> None:
-        remove()
-        remove_spare_link(host)
+        try:
+            remove()
+        finally:
+            remove_spare_link(host)
 
     ways = (("added", add, 1), ("removed", remove, 0))
     return Change([Step(way, 1, act, counted("added ports", left, there)) for way, act, left in ways], undo)

@@ -156,14 +156,14 @@ class OvsAfxdp(OvsPmd[OvsAfxdpOptions]):
         if asked is None:
             return None
         assert self._dut is not None
-        offloaded, sending = self._offloaded(), 1 if self._dut.pipeline.one_way else None
+        offloaded, sending = self._offloaded(), 1 if asked and self._dut.pipeline.one_way else None
         for port, told in list(self._told().items())[:sending]:
             frames = offloaded.get(port, 0)
             if bool(frames) != asked:
                 seen = f"{frames} frames of {port} met an offloaded flow"
-                refused = self._refused(port) if asked and told.get(_WHY_NOT[0]) == "on" else ""
-                why = [f"; {key} is {told[key]}" for key in _WHY_NOT if asked and key in told]
-                seen += f"; refused: {refused}" if refused else "".join(why)
+                if asked and (refused := self._refused(port)):
+                    seen += f"; refused: {refused}"
+                seen += "".join(f"; {key} is {told[key]}" for key in _WHY_NOT if asked and told.get(key, "on") != "on")
                 return f"flow_offload={str(asked).lower()} is not in force: {seen}"
         return None
 

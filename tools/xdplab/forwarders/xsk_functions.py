@@ -59,9 +59,8 @@ class XskFunctions(XskForwarder):
 
     def supported(self, dut: Dut) -> str | None:
         """Several cores need CPUs, and a driver that spreads flows over queues; a router is the function `router`."""
-        asked = self._point.functions if "functions" in self._point.model_fields_set else _ROUTER
-        if dut.pipeline.kind == "route" and asked != _ROUTER:
-            return f"pipeline {dut.pipeline}: {self.name} does it with functions=router, not {'+'.join(asked)}"
+        if dut.pipeline.kind == "route" and (reason := self._not_the_router()):
+            return f"pipeline {dut.pipeline}: {reason}"
         cores, free = self._point.cores, len(self._cpus(dut))
         if cores > free:
             return f"{cores} cores: the tester leaves {free} of this machine's {len(dut.host.cpus)} CPUs"
@@ -69,6 +68,17 @@ class XskFunctions(XskForwarder):
             if is_veth(dut.host, port.ifname):
                 return f"{cores} cores: veth gives all frames of a sender to one queue of {port.ifname}"
         return super().supported(dut)
+
+    def _not_the_router(self) -> str | None:
+        """What was asked for that the pipeline has of its own."""
+        given = self._point.model_fields_set
+        if "functions" in given and self._point.functions != _ROUTER:
+            return f"{self.name} does it with functions=router, not {'+'.join(self._point.functions)}"
+        if own := sorted(given & {"table_entries", "drop_percent", "flood_pps"}):
+            return f"it has rules of its own: leave out {', '.join(own)}"
+        if self._workload != "pass-through":
+            return f"frames pass through it, not so in traffic {self._workload}"
+        return None
 
     def idle_cores(self) -> str | None:
         """Asked after traffic: None, or that queues had no frame, so that fewer cores than asked for did the work."""

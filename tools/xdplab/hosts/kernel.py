@@ -103,8 +103,8 @@ def napi_on(ports: Sequence[tuple[Host, str]]) -> Iterator[None]:
 
     Off, then on: it is taken up only when it changes while the link is up. Afterwards it is as it was.
     """
-    wanted = "generic-receive-offload: on"
-    off = [(host, name) for host, name in ports if wanted not in host.run(["ethtool", "-k", name]).stdout]
+    wanted = "generic-receive-offload: on"  # and not "on [requested off]", as a program of XDP makes it
+    off = [(host, name) for host, name in ports if wanted not in host.run(["ethtool", "-k", name]).stdout.splitlines()]
     with ExitStack() as stack:
         for host, name in ports:
             if (host, name) in off:

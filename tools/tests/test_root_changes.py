@@ -26,9 +26,14 @@ def measured(results: Path, forwarder: str, *kinds: str, pipeline: str = "route:
         traffic={"probe_pps": 2000}, disturbance={"max_repeats": 0},
         method={"name": "changes", "kinds": kinds, "rules": 200, **method},
     )  # fmt: skip
-    with ConsoleListener() as listener:
-        folder, _ = app.run_study(app.prepare(study), listener, results)
-    return {str(one.levels["change"]): one for one in summarise(folder.load(), folder.trials())}
+    found: dict[str, Any] = {}
+    for _ in range(3):  # as it asks for itself, where others had the CPUs when the change was to begin
+        with ConsoleListener() as listener:
+            folder, _ = app.run_study(app.prepare(study), listener, results)
+        found = {str(one.levels["change"]): one for one in summarise(folder.load(), folder.trials())}
+        if not any("repeat on a quieter machine" in one.reason for one in found.values()):
+            break
+    return found
 
 
 @pytest.mark.parametrize(("forwarder", "kinds"), [("ovs-afxdp", ("rules", "port-added")), ("linux-router", ("rules",))])

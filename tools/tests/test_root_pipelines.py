@@ -61,22 +61,6 @@ def test_a_network_function_routes_in_every_place(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
-@pytest.mark.parametrize(("mode", "why"), [("xdp", "has 99 rules of 100"), ("af_xdp", "by the first prefix sent")])
-def test_a_network_function_that_lacks_a_route_fails_the_proof(
-    bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, mode: str, why: str
-) -> None:
-    told = XskFunctions._router
-
-    def without_one(self: XskFunctions, dut: Dut) -> dict[str, Any]:
-        tables = told(self, dut)
-        return {**tables, "routes": 99, "route_list": tables["route_list"][1:]}
-
-    monkeypatch.setattr(XskFunctions, "_router", without_one)
-    lacking = started(bench, f"nf:mode={mode}", Pipeline(kind="route", rules=50))
-    with lacking as (forwarder, dut, _), pytest.raises(PointFailed, match=why):
-        prove_work(forwarder, dut, tmp_path, lambda _: pytest.fail("frame by frame it is right"))
-
-
 def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab: Lab) -> None:
     builds = [
         each for each in ("stock", "4.0.0-patched") if missing(LocalHost(), find_build(each, VSWITCHD), "") is None
@@ -209,6 +193,22 @@ def test_a_wrong_rule_fails_the_proof(
         spoil(forwarder, dut, fault)
         with pytest.raises(PointFailed, match=why):
             WorkProof(dut).carry_out(tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "why"), [("xdp", "has 99 rules of 100"), ("af_xdp", "by the first prefix sent")])
+def test_a_network_function_that_lacks_a_route_fails_the_proof(
+    bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, mode: str, why: str
+) -> None:
+    told = XskFunctions._router
+
+    def without_one(self: XskFunctions, dut: Dut) -> dict[str, Any]:
+        tables = told(self, dut)
+        return {**tables, "routes": 99, "route_list": tables["route_list"][1:]}
+
+    monkeypatch.setattr(XskFunctions, "_router", without_one)
+    lacking = started(bench, f"nf:mode={mode}", Pipeline(kind="route", rules=50))
+    with lacking as (forwarder, dut, _), pytest.raises(PointFailed, match=why):
+        prove_work(forwarder, dut, tmp_path, lambda _: pytest.fail("frame by frame it is right"))
 
 
 #: Forwarder, pipeline, what is done, and what its counts then say: no frame of the proof comes out wrong.

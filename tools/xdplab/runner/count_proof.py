@@ -11,7 +11,7 @@ from xdplab.model import Pipeline, PointFailed, StreamSpec, TrialResult, TrialSp
 _FRAMES = 1000
 #: How many a second, and the fewest that decide, for a tester leaves out what it is late for: at first, and again where
 #: one was lost or too few were sent.
-_TRIES = ((10_000, 100), (1_000, 100), (1_000, 1))
+_TRIES = ((10_000, 100), (1_000, 100), (1_000, 100), (1_000, 100), (1_000, 1))
 _FRAME_BYTES = 100
 Direction = Literal["forward", "backward"]
 

@@ -32,6 +32,7 @@ ${LAYOUTS}        ${EMPTY}    # space-separated, e.g. "inline 1C1T"; empty: thos
 ${VARIANTS}       ${EMPTY}    # space-separated labels of the ablation, e.g. "stock patched hugepages"; empty: all
 ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
 ${PRESET}         ${EMPTY}    # quick, csit, tst009, rfc2544, binary
+${BUDGET}         ${EMPTY}    # seconds of traffic of a search at the most
 ${REPETITIONS}    ${EMPTY}
 
 
@@ -148,6 +149,7 @@ Run The Figures
     ...    knobs.cpu_layout=${layouts}
     ...    traffic.frame_bytes=${FRAME_SIZE}
     ...    method.preset=${PRESET}
+    ...    method.budget_s=${BUDGET}
     ...    repetitions=${REPETITIONS}
 
 Run The Ablation
@@ -161,4 +163,5 @@ Run The Ablation
     ...    traffic.line_rate_bps=${LINE_RATE}
     ...    traffic.frame_bytes=${FRAME_SIZE}
     ...    method.preset=${PRESET}
+    ...    method.budget_s=${BUDGET}
     ...    repetitions=${REPETITIONS}

@@ -38,7 +38,6 @@ PORTS = ("d0", "d1", "d2")
 # Two daemons on two processors: an idle PMD thread sleeps, and nothing is forgotten while the other side works.
 SETTINGS = tuple(f"other_config:{key}" for key in ("pmd-sleep-max=500", "max-idle=600000", "vlan-limit=2"))
 QUIET_S, LATE_S = 0.03, 2.0
-SHOWN = 5
 COUNTED = re.compile(r"cookie=(0x[0-9a-f]+),.*? n_packets=(\d+), n_bytes=(\d+)")
 
 
@@ -165,13 +164,13 @@ def judge_counts(
     return found
 
 
-def explain(sides: tuple[Side, Side], frames: list[tuple[int, bytes]], times: int) -> list[str]:
-    """Sends each frame by itself; those that make a difference, with what came out and the datapath's flows."""
+def explain(sides: tuple[Side, Side], frames: list[tuple[int, bytes]], asked: argparse.Namespace) -> list[str]:
+    """Sends each frame by itself; the first that make a difference, with what came out and the datapath's flows."""
     found: list[str] = []
     for number, (port, frame) in enumerate(frames):
         for side in sides:
             side.switch.appctl("revalidator/purge")
-        for time_sent in range(1, times + 1):
+        for time_sent in range(1, asked.times + 1):
             for side in sides:
                 side.came.clear()
                 side.send(port, frame)
@@ -182,7 +181,7 @@ def explain(sides: tuple[Side, Side], frames: list[tuple[int, bytes]], times: in
                     words += [f"  {side.name}: {'; '.join(out) or 'nothing'}", *indented(side.flows())]
                 found.append("\n".join(words))
                 break
-        if len(found) == SHOWN:
+        if len(found) == asked.show:
             break
     return found or ["no frame makes a difference when it is sent by itself"]
 
@@ -227,7 +226,7 @@ def run_table(sides: tuple[Side, Side], number: int, asked: argparse.Namespace, 
         words = (
             f"{(here - there).total()} frames came only without offload or later, {(there - here).total()} only with"
         )
-        differences = [words, *explain(sides, frames, asked.times), *differences]
+        differences = [words, *explain(sides, frames, asked), *differences]
     if differences:
         head = f"table {number} ({table.kind}), seed {asked.seed}:"
         flows = "\n".join(f"    {flow}" for flow in tables[1].flows)
@@ -280,6 +279,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--table", type=at_least(0), help="only the table with this number")
     parser.add_argument("--plant", choices=PLANTS, help="what the second side's catch-all does otherwise")
     parser.add_argument("--stop-after", type=at_least(1), default=3, metavar="N", help="tables with differences")
+    parser.add_argument("--show", type=at_least(1), default=5, metavar="N", help="frames of each that are explained")
     return parser.parse_args(argv)
 
 

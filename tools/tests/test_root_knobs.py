@@ -155,7 +155,7 @@ def test_kill_9_at_random_moments_leaves_nothing_changed_after_restore(lab: Lab)
     # GRO stays: switching it off takes NAPI away, and with it what `threaded` and the others set
     knobs = {n: [value] for n, value in ON_VETH.items() if n not in ("channels", "threaded_napi", "offload_gro")}
     knobs |= {name: [OF_THE_MACHINE[name]] for name in before}
-    study = lab.study(forwarders=["xdp"], knobs=knobs, repetitions=3)
+    study = lab.study(forwarders=["xdp"], knobs=knobs, repetitions=2)
     longest = _time_of_a_run(lab, study)
     found_changed = 0
     for number in range(KILLS):

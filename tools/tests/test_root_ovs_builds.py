@@ -108,7 +108,7 @@ def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
     patched()
     storm = project_root() / "ovs" / "tests" / "option_storm.py"
     build = Path(find_build("patched", STOCK_DAEMON).vswitchd).parent
-    argv = [sys.executable, str(storm), "--build", str(build), "--changes", "40", "--seed", "1"]
+    argv = [sys.executable, str(storm), "--build", str(build), "--changes", "20", "--seed", "1"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "no frame lost" in done.stdout

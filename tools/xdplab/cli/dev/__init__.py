@@ -36,15 +36,16 @@ def bench(
 @dev.command("bench-analysis")
 def bench_of_analysis(
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
+    trials: Annotated[int, typer.Option(min=256, max=100_000, help="of the run that is timed")] = 10_000,
     as_json: AsJson = False,
 ) -> None:
-    """Judge `sweep` on runs simulated from the delay study's tables, and time it on 10,000 trials.
+    """Judge `sweep` on runs simulated from the delay study's tables, and time it.
 
-    Example: xdplab dev bench-analysis --seeds 1
+    Example: xdplab dev bench-analysis --seeds 1 --trials 1000
     """
     from xdplab.cli.dev.bench_analysis import bench_analysis, bench_text
 
-    found = bench_analysis(seeds, lambda text: print(text, file=sys.stderr))
+    found = bench_analysis(seeds, trials, lambda text: print(text, file=sys.stderr))
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
 
 

@@ -84,9 +84,9 @@ class Bench(Model):
     cost: Cost
 
 
-def bench_analysis(seeds: int, progress: Callable[[str], None] = lambda text: None) -> Bench:
-    """Judge with seeds 0, 1, 2, ..."""
-    cost = measure_cost()  # first, for its peak is that of the whole process
+def bench_analysis(seeds: int, trials: int, progress: Callable[[str], None] = lambda text: None) -> Bench:
+    """Judge with seeds 0, 1, 2, ...; time a run of so many trials."""
+    cost = measure_cost(trials)  # first, for its peak is that of the whole process
     recoveries = []
     for nic, (between, count) in itertools.product(CLUSTERS, CASES):
         progress(f"{nic}, {count or 'all'} configurations, {between:g} of the spread between them")
@@ -146,9 +146,9 @@ def order(case: str, changes: dict[str, Any], seeds: int) -> Order:
     return Order(case=case, runs=seeds, right=right, invented=invented, denied=denied)
 
 
-def measure_cost() -> Cost:
-    """A simulated run of ten thousand trials of 500 samples on disk: journal to report."""
-    repetitions = -(-10_000 // 256)
+def measure_cost(trials: int) -> Cost:
+    """A simulated run of so many trials, in whole repetitions of 256, of 500 samples on disk: journal to report."""
+    repetitions = -(-trials // 256)
     made = simulate("mlx5", 0, repetitions=repetitions, samples=500)
     with tempfile.TemporaryDirectory() as folder:
         run = new_run(Path(folder), "bench")

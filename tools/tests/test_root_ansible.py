@@ -311,8 +311,7 @@ def test_the_report_has_driver_and_firmware_of_each_port(site: Site) -> None:
     assert changed(site.play("report"))["a"] == 1
     told = json.loads(site.report.read_text(encoding="utf-8"))
     assert set(told["hosts"]) == {"a", "b", "c"}
-    b = told["hosts"]["b"]
-    assert set(b["ports"]) == {"b0", "b1"}
+    assert set((b := told["hosts"]["b"])["ports"]) == {"b0", "b1"}
     assert b["ports"]["b0"]["driver"]["driver"] == "veth"
     assert "firmware-version" in b["ports"]["b0"]["driver"]
     assert b["ports"]["b0"]["link"]["ifname"] == "b0"

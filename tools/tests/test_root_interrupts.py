@@ -113,7 +113,7 @@ def test_a_run_killed_in_a_trial_is_resumed_to_its_end(lab: Lab) -> None:
 def test_a_search_killed_in_a_trial_is_resumed_without_repeating_one(lab: Lab) -> None:
     method = {"name": "rfc2544", "preset": "quick", "clauses": ["throughput"], "loss_ratios": [0.0]}
     method |= {"budget_s": 2, "drain_s": 0.1}
-    done = struck(lab, {**TRIAL, "call": 6}, "SIGKILL", repetitions=1, method=method)
+    done = struck(lab, {**TRIAL, "call": 3}, "SIGKILL", repetitions=1, method=method)
     assert done.code == -signal.SIGKILL
     kept = lab.trials()
     assert kept

@@ -22,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,7 @@ class SshLab:
 
     def stop_sshd(self, host: str) -> None:
         """End a host's sshd and every login; what its agent runs goes on."""
-        for pid in self.processes(host):
-            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("sshd"):
-                os.kill(pid, signal.SIGKILL)
+        self._end(host, lambda pid: Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("sshd"))
 
     def known_host(self, host: str, address: str, port: int = 22) -> str:
         """A line of known_hosts."""
@@ -211,22 +210,27 @@ class SshLab:
     def down(self) -> None:
         """Remove everything; safe to call twice."""
         for host in "ABC":
-            for _ in range(100):
-                alive = self.processes(host)
-                for pid in alive:
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        continue
-                if not alive:
-                    break
-                time.sleep(0.02)
+            self._end(host, lambda _: True)
             if Path("/run/netns", self.netns(host)).exists():
                 _run("ip", "netns", "delete", self.netns(host))
         for host in "ABC":
             ours = f"xl{host}-{self.tag}"
             if Path("/sys/class/net", ours).exists():  # the kernel removes it with the namespace, but later
                 subprocess.run(["ip", "link", "delete", ours], capture_output=True, check=False)
+
+    def _end(self, host: str, whose: Callable[[int], bool]) -> None:
+        """Kill processes of a host until none is there: while they are listed, one that lives begins another."""
+        for _ in range(100):
+            found = 0
+            for pid in self.processes(host):
+                with suppress(OSError):  # it has ended
+                    if whose(pid):
+                        os.kill(pid, signal.SIGKILL)
+                        found += 1
+            if not found:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"what runs on host {host} does not end")
 
 
 def _make_key(path: Path) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from lab.records import point, run_record, trial
 
-from xdplab.analysis import PointSummary, answer, summarise
+from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.app import prepare, with_forwarders
+from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.ablation import Ablation, ablation
 from xdplab.methods.rfc2544.calls import per_frame
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord

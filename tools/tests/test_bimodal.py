@@ -6,7 +6,7 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from xdplab.analysis.bimodal import bimodal
+from xdplab.stats.bimodal import bimodal
 
 
 def test_a_machine_of_two_speeds_is_told() -> None:

@@ -12,11 +12,11 @@ from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.methods import breakdown as method, make_method
-from xdplab.methods.batches import STAGES, ProbeRecords, stage_figures, traced_figures
+from xdplab.measure import breakdown as method, make_method
 from xdplab.methods.breakdown import BreakdownSpec
 from xdplab.methods.breakdown.figures import BreakdownFigures
-from xdplab.methods.probes import one_in
+from xdplab.methods.shared.batches import STAGES, ProbeRecords, stage_figures, traced_figures
+from xdplab.methods.shared.probes import one_in
 from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 from xdplab.report import render
 

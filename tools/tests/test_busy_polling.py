@@ -17,7 +17,7 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.ovs_readback import busy_polling
 from xdplab.forwarders.xsk import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
-from xdplab.methods import make_method
+from xdplab.measure import make_method
 from xdplab.model import CpuLayout, Path as Way, StudySpec, Unsupported, validated
 from xdplab.model.socket_options import SocketOptions
 from xdplab.testers.xsk import XskTester

@@ -14,11 +14,11 @@ from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.columns import figure_text, rows_of
-from xdplab.analysis.export import row_of
-from xdplab.analysis.pooled import PooledRun, shared_points
+from xdplab.analysis.runs.pooled import PooledRun, shared_points
+from xdplab.analysis.tables.columns import figure_text, rows_of
+from xdplab.analysis.tables.export import row_of
 from xdplab.cli.progress import ConsoleListener
-from xdplab.methods import make_method
+from xdplab.measure import make_method
 from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec, carry_out
 from xdplab.methods.changes.figures import GAP, repetition_figures
 from xdplab.model import InputError, TrialRecord, TrialResult, TrialSpec

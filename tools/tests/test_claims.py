@@ -7,8 +7,10 @@ import pytest
 from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two
 from lab.records import environment, point, result, run_record, stream, trial
 
-from xdplab.analysis import PointSummary, answer, compare_points, compare_runs, summarise
-from xdplab.analysis.compare import compare_all, what_differs
+from xdplab.analysis import answer, compare_points, summarise
+from xdplab.analysis.compare import compare_all
+from xdplab.analysis.runs.apart import compare_runs, what_differs
+from xdplab.measure.point import PointSummary
 from xdplab.methods.latency.columns import LIGHT_LOAD
 from xdplab.model import Disturbance, Path, ThreadUse
 

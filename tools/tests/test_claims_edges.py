@@ -9,10 +9,13 @@ import pytest
 from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two
 from lab.records import point, result, run_record, stream, trial
 
-from xdplab.analysis import Answer, answer, compare_points, compare_runs, summarise, trends
-from xdplab.analysis.figures import not_reached
-from xdplab.analysis.pooled import PooledRun, shared_points
+from xdplab.analysis import answer, compare_points, summarise
+from xdplab.analysis.runs.apart import compare_runs
+from xdplab.analysis.runs.pooled import PooledRun, shared_points
+from xdplab.analysis.runs.trend import trends
 from xdplab.cli.tables import comparison_table
+from xdplab.measure.comparison import Answer
+from xdplab.measure.measured import not_reached
 from xdplab.methods.latency.columns import LIGHT_LOAD
 from xdplab.methods.rfc2544.contradiction import Contradiction
 from xdplab.methods.rfc2544.figures import rfc2544_figures

@@ -9,7 +9,8 @@ import pytest
 from lab.command import Done
 from lab.records import environment, point, run_record, trial
 
-from xdplab.analysis import compare_points, compare_runs, environment_difference, summarise
+from xdplab.analysis import compare_points, summarise
+from xdplab.analysis.runs.apart import compare_runs, environment_difference
 from xdplab.results import RunFolder, new_run
 
 A, B, C = point("fake:seed=1"), point("fake:seed=2"), point("fake:seed=3")

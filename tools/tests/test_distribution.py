@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from lab.records import encoded, point, trial
 
-from xdplab.analysis import Distribution
+from xdplab.measure.distribution import Distribution
 from xdplab.model import InputError
 from xdplab.results import RunFolder
 

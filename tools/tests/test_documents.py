@@ -10,9 +10,9 @@ import pytest
 from lab import studies
 
 from xdplab import api
-from xdplab.analysis.columns import own_columns
+from xdplab.analysis.tables.columns import own_columns
 from xdplab.cli.dev.data_format import data_format, own_methods
-from xdplab.methods import method_class, method_names
+from xdplab.measure import method_class, method_names
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model
 from xdplab.model.described import described

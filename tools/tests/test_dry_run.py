@@ -9,11 +9,11 @@ from lab.command import Done
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.analysis.columns import cells_of, met_cells
-from xdplab.analysis.met import Met
+from xdplab.analysis.tables.columns import cells_of, met_cells
 from xdplab.cli.plan import plan_table
 from xdplab.cli.progress import ConsoleListener
-from xdplab.methods import make_method
+from xdplab.measure import make_method
+from xdplab.measure.met import Met
 from xdplab.model import StudySpec, validated
 from xdplab.runner import Plan, make_plan
 from xdplab.runner.plan import Repetition

@@ -19,8 +19,8 @@ from lab.records import point, run_record, trial
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from xdplab.analysis import summarise
-from xdplab.analysis.export import ExportRow, split_key
-from xdplab.methods import make_method
+from xdplab.analysis.tables.export import ExportRow, split_key
+from xdplab.measure import make_method
 from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord
 from xdplab.model.base import one_line
 from xdplab.report.exports import FORMS

@@ -11,8 +11,8 @@ from lab import studies
 from lab.command import Done
 from scipy.special import stdtrit
 
-from xdplab.analysis.stats import ratio_interval
 from xdplab.cli.dev.bench_intervals import PAIRS, SHAPES, Row, Shape, bench_intervals
+from xdplab.stats.interval import ratio_interval
 
 
 @pytest.fixture(scope="module")

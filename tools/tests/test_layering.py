@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.methods import method_class, method_names
+from xdplab.measure import method_class, method_names
 from xdplab.tools import project_root
 
 ROOT = project_root()

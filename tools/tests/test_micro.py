@@ -20,8 +20,8 @@ from lab.records import environment as machine, result, stream
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.analysis.columns import rows_of
-from xdplab.methods import make_method
+from xdplab.analysis.tables.columns import rows_of
+from xdplab.measure import make_method
 from xdplab.model import InputError, StudySpec, TrialSpec, validated
 from xdplab.report import render
 from xdplab.runner import session

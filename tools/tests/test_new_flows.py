@@ -12,9 +12,9 @@ from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
 from xdplab.cli.tables import csv_text, summary_table
-from xdplab.methods import make_method
+from xdplab.measure import make_method
+from xdplab.measure.streams import load_streams
 from xdplab.methods.changes.figures import repetition_figures
-from xdplab.methods.streams import load_streams
 from xdplab.model import InputError, Path as Way, StreamSpec, TestbedSpec, TrafficSpec, TrialSpec
 from xdplab.report.html import render
 from xdplab.testbed import FakeTestbed

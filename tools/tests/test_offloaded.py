@@ -9,8 +9,8 @@ from robot.api import SkipExecution, TestSuite as Suite
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.offload import Offloaded, offloaded
 from xdplab.analysis.trace import way_of
+from xdplab.measure.offload import Offloaded, offloaded
 from xdplab.model import Point, TrialRecord
 from xdplab.model.published import published_figure, span
 from xdplab.report import render

@@ -4,7 +4,7 @@
 import pytest
 from lab.records import point, trial
 
-from xdplab.analysis.overhead import overhead
+from xdplab.analysis.runs.overhead import overhead
 from xdplab.forwarders import process
 from xdplab.model import PointFailed, TrialRecord
 

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from xdplab.analysis.pooled import shared_points
+from xdplab.analysis.runs.pooled import shared_points
 from xdplab.cli.merge import read_runs
 from xdplab.report.pooled import write_pooled_report
 

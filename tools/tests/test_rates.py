@@ -15,7 +15,7 @@ from test_repeats import Told
 from xdplab import app
 from xdplab.cli import progress
 from xdplab.cli.progress import Steps
-from xdplab.methods import make_method
+from xdplab.measure import make_method
 from xdplab.model import InputError, TrafficSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers.fake import FakeTester

@@ -14,10 +14,11 @@ import yaml
 from lab.command import finish, wait_for
 from lab.rooted import BUSY_POLLING, Lab
 
-from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis import summarise
 from xdplab.forwarders.xdpsock import XdpsockOptions
 from xdplab.hosts import LocalHost, xsk_probe
 from xdplab.hosts.kernel import xsk_sockets
+from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, XdplabError
 from xdplab.results import RunFolder
 

@@ -12,7 +12,6 @@ from lab.rooted import Lab
 from pydantic import TypeAdapter
 
 from xdplab import testbed
-from xdplab.analysis.met import ENDS
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.ovs import VSWITCHD, OvsForwarder
 from xdplab.forwarders.ovs_builds import find_build, missing
@@ -20,6 +19,7 @@ from xdplab.forwarders.ovs_tunnel import TUNNEL
 from xdplab.forwarders.work import BUCKET_MACS
 from xdplab.forwarders.xsk_functions import XskFunctions
 from xdplab.hosts import LocalHost
+from xdplab.measure.met import ENDS
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
 from xdplab.model.pipeline import PipelineText
 from xdplab.runner.place import dut_of, tester_ports_of

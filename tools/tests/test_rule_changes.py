@@ -12,7 +12,7 @@ import pytest
 from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs_changes import no_further_queue
-from xdplab.methods.base import Counted
+from xdplab.measure.method import Counted
 from xdplab.methods.changes import carry_out
 from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
 

@@ -11,11 +11,13 @@ import pytest
 from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
 
-from xdplab.analysis import Distribution, PointSummary, summarise
-from xdplab.analysis.columns import figure_column, range_columns, rows_of
+from xdplab.analysis import summarise
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.tables.columns import figure_column, range_columns, rows_of
 from xdplab.cli.tables import csv_text
-from xdplab.methods import figure, make_method
+from xdplab.measure import figure, make_method
+from xdplab.measure.distribution import Distribution
+from xdplab.measure.point import PointSummary
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec

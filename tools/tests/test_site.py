@@ -16,8 +16,8 @@ from lab.records import environment, point, run_record, trial
 from lab.tags import Tags
 
 from xdplab.analysis import summarise
-from xdplab.analysis.environments import environments
-from xdplab.analysis.trend import all_trends
+from xdplab.analysis.runs.environments import environments
+from xdplab.analysis.runs.trend import all_trends
 from xdplab.model import ForwarderSpec, RunRecord, TrialRecord
 from xdplab.report import assets, site
 from xdplab.results import RunFolder

@@ -8,7 +8,7 @@ from lab.claims import LATENCY, measured, searched
 from lab.records import point, result as result_of, run_record, stream, trial
 
 from xdplab.analysis import answer, summarise
-from xdplab.methods import make_method
+from xdplab.measure import make_method
 from xdplab.methods.rfc2544.figures import NDR
 from xdplab.model import Pipeline, Point, TrialRecord
 from xdplab.report import render

@@ -10,7 +10,8 @@ from lab import micro_records as micro
 from lab.command import Done
 from robot.api import SkipExecution
 
-from xdplab.analysis import Answer, answer, summarise
+from xdplab.analysis import answer, summarise
+from xdplab.measure.comparison import Answer
 from xdplab.model import TrialRecord
 from xdplab.robot import XdplabLibrary
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from xdplab.analysis.stats import (
+from xdplab.stats.interval import (
     CLEAR,
     CONFIDENCE,
     DEPTH,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab.command import Done, inline
 
-from xdplab.analysis import Distribution
+from xdplab.measure.distribution import Distribution
 from xdplab.results import RunFolder
 
 STORED = Path(__file__).parent / "data" / "stored-run"

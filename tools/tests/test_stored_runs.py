@@ -17,7 +17,7 @@ from lab.command import Done
 from robot.api import SkipExecution
 
 from xdplab.analysis import summarise
-from xdplab.methods import method_class, method_names
+from xdplab.measure import method_class, method_names
 from xdplab.model import InputError, plugins
 from xdplab.results import RunFolder
 from xdplab.robot import library

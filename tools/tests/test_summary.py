@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from lab.records import point, result, run_record, stream, trial
 
-from xdplab.analysis import PointSummary, answer, summarise
-from xdplab.analysis.stats import MIN_PAIRS
+from xdplab.analysis import answer, summarise
 from xdplab.analysis.summary import counted
-from xdplab.methods import make_method
+from xdplab.measure import make_method
+from xdplab.measure.point import PointSummary
 from xdplab.model import Point, TrialRecord
 from xdplab.model.method import default_method
+from xdplab.stats.interval import MIN_PAIRS
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 

@@ -11,11 +11,10 @@ from lab.records import point, result, run_record, stream
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.stats import Difference, difference_interval
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.methods import make_method, tracing
-from xdplab.methods.batches import ProbeRecords, traced_figures
+from xdplab.measure import make_method, tracing
+from xdplab.methods.shared.batches import ProbeRecords, traced_figures
 from xdplab.methods.tracing.figures import verdict
 from xdplab.methods.tracing.spec import TracingSpec
 from xdplab.model import (
@@ -31,6 +30,7 @@ from xdplab.model import (
     Unsupported,
 )
 from xdplab.report import render
+from xdplab.stats.interval import Difference, difference_interval
 from xdplab.tools import project_root
 
 SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}

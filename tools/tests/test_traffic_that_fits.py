@@ -12,7 +12,7 @@ from test_pipelines import dut
 
 from xdplab.forwarders import work
 from xdplab.forwarders.base import Dut
-from xdplab.methods.streams import load_streams, probe_streams
+from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.model import InputError, StreamSpec, TrafficSpec
 from xdplab.runner import make_plan
 from xdplab.testbed import TesterPorts

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from xdplab.analysis import summarise
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.flows import SHOWN
-from xdplab.analysis.summary import PointSummary
 from xdplab.cli.tables import summary_table
-from xdplab.methods import make_method
+from xdplab.measure import make_method
+from xdplab.measure.flows import SHOWN
+from xdplab.measure.point import PointSummary
 from xdplab.model import FlowFigures, InputError, StreamResult, StreamSpec, TrialRecord
 from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.model.method import default_method

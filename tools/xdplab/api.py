@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import app
-from xdplab.analysis import Answer, Comparison, PointSummary, answer, compare_points, summarise
-from xdplab.analysis.columns import rows_of
-from xdplab.analysis.distribution import Distribution, distribution
+from xdplab.analysis import answer, compare_points, summarise
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.figures import RepetitionFigures, not_reached
+from xdplab.analysis.tables.columns import rows_of
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.process import how_it_ended
 from xdplab.knobs import Knob, KnobContext
-from xdplab.methods import Column, Counted, Figure, Method, PointFigures, Session, make_method
-from xdplab.methods.streams import load_streams, new_flow_streams, probe_streams
+from xdplab.measure import Column, Counted, Figure, Method, PointFigures, Session, make_method
+from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.distribution import Distribution, distribution
+from xdplab.measure.measured import Measured, RepetitionFigures
+from xdplab.measure.point import PointSummary
+from xdplab.measure.streams import load_streams, new_flow_streams, probe_streams
 from xdplab.model import (
     InputError,
     LatencySummary,
@@ -65,6 +67,7 @@ __all__ = [
     "KnobContext",
     "LatencySummary",
     "Listener",
+    "Measured",
     "Method",
     "MethodSpec",
     "Missing",
@@ -97,7 +100,6 @@ __all__ = [
     "load_streams",
     "measure",
     "new_flow_streams",
-    "not_reached",
     "points",
     "probe_streams",
     "project_root",

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.analysis import PointSummary, summarise
+from xdplab.analysis import summarise
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
-from xdplab.methods import make_method, method_class
+from xdplab.measure import make_method, method_class
+from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.errors import meant
 from xdplab.report import write_report

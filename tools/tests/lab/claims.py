@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.records import point, run_record, trial
-from xdplab.analysis import Answer, PointSummary, answer, summarise
-from xdplab.methods import LimitedBy
+from xdplab.analysis import answer, summarise
+from xdplab.measure import LimitedBy
+from xdplab.measure.comparison import Answer
+from xdplab.measure.point import PointSummary
 from xdplab.model import Point, TrialRecord
 
 OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")

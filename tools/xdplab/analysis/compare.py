@@ -1,131 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons are paired: the same repetition of two points, taken minutes apart on the same machine.
 
-What a comparison may say is decided here, once, by the rules of docs/claims.md; tables, answers and suites print it.
+This is the only module that sees repetitions of two points beside one another. Winners, orders, trends, advice and "no
+measurable difference" all ask it; `xdplab.analysis.words` says what it found. The rules are in docs/claims.md.
+
+Which pairs decide is chosen by statuses, never by values: the clean ones where a figure has enough of them; else all,
+each as the bound that its disturbed part leaves (`xdplab.stats.contamination`); else nothing is said.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from xdplab.analysis.doubts import doubts_of
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval, together
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods import P50, P99, Figure, figure
-from xdplab.model import Model, RunRecord
-from xdplab.model.digits import significant
+from xdplab.measure.comparison import Basis, Comparison, Sense
+from xdplab.measure.figure import Figure
+from xdplab.measure.measured import Measured, RepetitionFigures
+from xdplab.measure.point import PointSummary
+from xdplab.measure.registry import figure
+from xdplab.measure.standing import standing
+from xdplab.stats.interval import Interval, apart_interval, ratio_interval, together
 
 Key = TypeVar("Key")
 Pair = tuple[RepetitionFigures, RepetitionFigures]
-Sense = Literal["exact", "at least", "at most", "within", "unknown"]
+#: From the values of the side that is above and of the side that is below.
+MakeInterval = Callable[[Sequence[float], Sequence[float]], Interval | None]
 
-
-class Comparison(Model):
-    """Point against a reference, as a ratio that is above 1 when the point is better, whatever the metric.
-
-    The ratio is of the pairs that the machine left undisturbed, of all where those are too few.
-    """
-
-    point: str
-    reference: str
-    point_id: str
-    reference_id: str
-    metric: str
-    #: `exact`: the ratio. `at least`, `at most`, `within`: what is known of it, for figures of a side are bounds.
-    #: `unknown`: nothing is, and `interval` is None.
-    sense: Sense
-    interval: Interval | None
-    #: The same over the first attempts, disturbed or not; None where they are the same pairs.
-    first: Interval | None = None
-    clean: int
-    repetitions: int
-    #: Why no winner may be named whatever the interval says; each says what to do.
-    hindrances: tuple[str, ...] = ()
-    #: What has to be said beside it.
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def better(self) -> bool | None:
-        """True when the point is, False when the reference is, None when neither may be named."""
-        if self.hindrances or self.interval is None or self.sense == "within" or not self.interval.differs:
-            return None
-        ahead = self.interval.ratio > 1
-        return None if self.sense == ("at most" if ahead else "at least") else ahead
-
-    @property
-    def depends_on_repeats(self) -> bool:
-        """True when the first attempts alone say something else."""
-        if self.first is None or self.interval is None:
-            return False
-        told = [(each.differs, each.differs and each.ratio > 1) for each in (self.first, self.interval)]
-        return told[0] != told[1]
-
-    def verdict(self) -> str:
-        """In words."""
-        if self.hindrances:
-            return f"cannot be said: {self.hindrances[0]}"
-        if self.better is None:
-            return (
-                "cannot be told apart" if self.sense in ("exact", "within") else "cannot be said: a figure is a bound"
-            )
-        words = "has more" if figure(self.metric).more else "is faster"
-        repeats = ", but the first attempts do not say so" if self.depends_on_repeats else ""
-        return f"{self.point if self.better else self.reference} {words}{repeats}"
-
-    @property
-    def known(self) -> bool:
-        """Whether it answers the question, be it that the two cannot be told apart."""
-        return not self.hindrances and (self.better is not None or self.sense in ("exact", "within"))
-
-    def ahead(self) -> tuple[str, str, str]:
-        """How far the better one is: `3 times`; in how many repetitions; its interval. The last two may be empty."""
-        assert self.interval is not None
-        ratio = self.interval if self.better else self.interval.inverted()
-        if self.sense != "exact":
-            return f"at least {significant(ratio.low or 1)} times", "", ""
-        if ratio.method == "each-pair":
-            return f"at least {significant(ratio.least or 1)} times", f" in each of {ratio.pairs} repetitions", ""
-        return f"{significant(ratio.ratio)} times", "", f" ({ratio.confidence:.0%} interval {ratio.spread()})"
-
-    @property
-    def beside(self) -> list[str]:
-        """What has to be said beside how far one is ahead."""
-        return [*self.remarks, *(["this depends on repeats"] if self.depends_on_repeats else [])]
-
-    @property
-    def figure(self) -> str:
-        """The ratio, or the bound of it; `not said` where there is a hindrance."""
-        known = self.interval
-        if self.hindrances:
-            return "not said"
-        if known is None or self.sense == "within":
-            return "–" if known is None else f"within {significant(known.low or 0)} to {significant(known.high or 0)}"
-        bound = {"at least": known.low, "at most": known.high}.get(self.sense)
-        return significant(known.ratio) if bound is None else f"{self.sense} {significant(bound)}"
-
-    @property
-    def spread(self) -> str:
-        """Its interval; empty for a bound, and where the ratio is not said."""
-        if self.interval is None or self.sense != "exact" or self.hindrances:
-            return ""
-        return self.interval.spread()
-
-    def text(self) -> str:
-        """Both."""
-        return f"{self.figure} ({self.spread})" if self.spread else self.figure
-
-    def told(self) -> str:
-        """Both, or why neither is said."""
-        return f"{self.text()}: {self.hindrances[0]}" if self.hindrances else self.text()
+#: Pairs that bounds need: rarely is a machine slow for one side alone in all of so many.
+MIN_BOUNDED = 5
+#: Half-width of an interval over bounds, as a ratio: twice as slow is what a machine does without being seen to.
+BOUNDED_FLOOR = 2.0
+#: How far runs of the same thing are from one another without being different, as a ratio: a machine may be a third
+#: slower in one of them, and differ by some percent besides.
+RUNS_APART = 1.5
+#: Shares of a trial between which the one is searched at which a verdict breaks down.
+_SHARES = [share / 100 for share in range(101)]
 
 
 class Paired(NamedTuple):
-    """Repetitions that both sides have: all, those that the machine disturbed on neither, and those that stand."""
+    """Repetitions that both sides have: all, those that the machine disturbed on neither, and those that decide."""
 
     pairs: list[Pair]
     clean: list[Pair]
     used: list[Pair]
+    basis: Basis
 
 
 def paired_repetitions(point: PointSummary, reference: PointSummary, metric: str) -> Paired | None:
@@ -138,7 +56,17 @@ def paired_repetitions(point: PointSummary, reference: PointSummary, metric: str
         if ours[number].was_searched(metric) and theirs[number].was_searched(metric)
     ]
     clean = [pair for pair in pairs if not any(figures.was_disturbed(metric) for figures in pair)]
-    return Paired(pairs, clean, clean if len(clean) >= MIN_PAIRS else pairs) if pairs else None
+    needed = figure(metric).pairs
+    if not pairs:
+        return None
+    if len(clean) >= needed:
+        return Paired(pairs, clean, clean, "clean")
+    sliced = [pair for pair in pairs if all(_sliced(each.figures[metric]) is not None for each in pair)]
+    if len(sliced) >= max(needed, MIN_BOUNDED):
+        return Paired(pairs, clean, sliced, "slices")
+    if len(pairs) >= MIN_BOUNDED and all(each.figures[metric].share is not None for pair in pairs for each in pair):
+        return Paired(pairs, clean, pairs, "bounds")
+    return Paired(pairs, clean, pairs, "few")
 
 
 def compare_points(point: PointSummary, reference: PointSummary, metric: str = "p50_us") -> Comparison | None:
@@ -146,24 +74,67 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     paired = paired_repetitions(point, reference, metric)
     if paired is None:
         return None
-    pairs, clean, used = paired
+    pairs, clean, used, basis = paired
     first = [pair for pair in pairs if pair[0].repetition < point.planned]
-    sense, interval = _interval(used, metric)
-    doubts = doubts_of((point, reference), metric, len(pairs), len(clean))
-    unordered = ("both figures are bounds, and nothing says which is higher",)
-    return Comparison(
+    sense, interval = _interval(used, metric, basis)
+    estimate = _estimate(pairs, metric)
+    if basis == "slices" and not _same_sign(interval, estimate):
+        sense, interval = "unknown", None
+    shares = [each.figures[metric].share for pair in pairs for each in pair]
+    doubts = doubts_of((point, reference), metric, len(pairs), len(clean), basis)
+    found = Comparison(
         point=point.forwarder,
         reference=reference.forwarder,
         point_id=point.point_id,
         reference_id=reference.point_id,
         metric=metric,
+        basis=basis,
         sense=sense,
         interval=interval,
-        first=None if first == used else _interval(first, metric)[1],
+        estimate=estimate,
+        first=_first(first, used, metric),
         clean=len(clean),
         repetitions=len(pairs),
-        hindrances=doubts.hindrances or (unordered if sense == "unknown" else ()),
+        share=None if None in shares else max((share for share in shares if share is not None), default=0.0),
+        alike_within=point.alike_within,
+        hindrances=doubts.hindrances or (_unordered(basis) if sense == "unknown" else ()),
         remarks=doubts.remarks,
+    )
+    return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
+
+
+def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:
+    """The same point in two runs, which were not interleaved: two machines until one run measures both.
+
+    The unit is a run's mean: what its repetitions differ by says nothing of what runs differ by, so the interval has a
+    half-width of `RUNS_APART` however many repetitions there are. None when one run has none.
+    """
+    sides = [standing(side.by_repetition, metric) for side in (after, before)]
+    if not all(sides):
+        return None
+    clean = min(sum(not one.was_disturbed(metric) for one in side) for side in sides)
+    share_known = all(one.figures[metric].share is not None for side in sides for one in side)
+    fewest = min(map(len, sides))
+    bounded = fewest >= MIN_BOUNDED and share_known
+    basis: Basis = "clean" if clean >= figure(metric).pairs else "bounds" if bounded else "few"
+    ours, theirs = ([_ends(one.figures[metric], basis) for one in side] for side in sides)
+    make: MakeInterval = lambda above, below: apart_interval(above, below, fixed=RUNS_APART)  # noqa: E731
+    sense, interval = _of_ends(ours, theirs, make, more=figure(metric).more)
+    doubts = doubts_of((after, before), metric, fewest, clean, basis)
+    return Comparison(
+        point=f"{after.forwarder} (after)",
+        reference=f"{before.forwarder} (before)",
+        point_id=after.point_id,
+        reference_id=before.point_id,
+        metric=metric,
+        basis="runs",
+        sense=sense,
+        interval=interval,
+        clean=clean,
+        repetitions=fewest,
+        hindrances=doubts.hindrances or (_unordered(basis) if sense == "unknown" else ()),
+        remarks=doubts.remarks,
+        alike_within=after.alike_within,
     )
 
 
@@ -186,64 +157,12 @@ def compare_all(
 
 def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     """The comparisons of one table, corrected together (Holm)."""
-    told = together([one.interval for one in family.values()])
+    intervals = together([one.interval for one in family.values()])
     first = together([one.first or one.interval for one in family.values()])
     return {
         key: one.model_copy(update={"interval": interval, "first": one.first and alone})
-        for (key, one), interval, alone in zip(family.items(), told, first, strict=True)
+        for (key, one), interval, alone in zip(family.items(), intervals, first, strict=True)
     }
-
-
-def unsaid(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
-    """Why a table has no ratio -> of which points."""
-    found: dict[str, list[str]] = {}
-    for one in filter(None, comparisons):
-        for hindrance in one.hindrances:
-            found.setdefault(hindrance, []).append(one.point)
-    return found
-
-
-def _interval(pairs: Sequence[Pair], metric: str) -> tuple[Sense, Interval | None]:
-    """What is known of the ratio, from what is known of each side of each pair."""
-    known = [tuple(bounds(figures, metric) for figures in pair) for pair in pairs]
-    more = figure(metric).more
-    over = [pair if more else pair[::-1] for pair in known]
-    resolution = max((figures.resolution.get(metric, 0.0) for pair in pairs for figures in pair), default=0.0)
-    lowest = _ratio([(above[0], below[1]) for above, below in over], resolution)
-    highest = _ratio([(above[1], below[0]) for above, below in over], resolution)
-    if all(low == high for pair in known for low, high in pair):
-        return ("exact", lowest) if lowest else ("unknown", None)
-    if highest is None or (lowest is not None and lowest.differs and lowest.ratio > 1):
-        return ("at least", lowest) if lowest else ("unknown", None)
-    if lowest is None or (highest.differs and highest.ratio < 1):
-        return "at most", highest
-    if lowest.low is None or highest.high is None:
-        return "unknown", None
-    # neither end tells: all that is known is where it lies, and no correction makes that wider or narrower
-    middle = math.sqrt(lowest.ratio * highest.ratio)
-    return "within", Interval(ratio=middle, low=lowest.low, high=highest.high, pairs=len(pairs))
-
-
-def _ratio(pairs: Sequence[tuple[float, float]], resolution: float) -> Interval | None:
-    """None when a pair is without bound: it may not be left out."""
-    usable = all(0 < value < math.inf for pair in pairs for value in pair)
-    return ratio_interval(pairs, resolution=resolution) if usable else None
-
-
-def bounds(figures: RepetitionFigures, metric: str) -> tuple[float, float]:
-    """Between what and what the true figure lies."""
-    value = figures.value(metric)
-    if value is None:  # searched, and no load was found good
-        return 0.0, figures.at_most.get(metric, math.inf)
-    limit = figures.limited_by.get(metric)
-    if not figure(metric).more:  # of latencies a limit is a doubt (`doubts_of`)
-        return (0.0 if limit == "below-minimum" else value), value
-    match limit:
-        case "tester" | "budget":
-            return value, figures.at_most.get(metric, math.inf)
-        case "below-minimum":
-            return 0.0, figures.at_most.get(metric, value)
-    return value, value
 
 
 def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
@@ -259,61 +178,110 @@ def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric
     return found
 
 
-def compare_runs(
-    first: Iterable[PointSummary],
-    second: Iterable[PointSummary],
-    figures: Sequence[Figure] = (P50, P99),
-    apart: Iterable[str] = (),
-) -> list[tuple[PointSummary, PointSummary, dict[str, Comparison | None]]]:
-    """The points that two runs share. Runs are not interleaved: their difference includes the time between them.
+def _first(first: Sequence[Pair], used: Sequence[Pair], metric: str) -> Interval | None:
+    """Over the first attempts alone, however disturbed; None where they are what decides."""
+    return None if list(first) == list(used) else _estimate(first, metric)
 
-    `figures`: what their points are compared by; `apart`: what the runs differ in (`what_differs`); with more than one
-    thing no ratio says which of them it is.
+
+def _unordered(basis: Basis) -> tuple[str, ...]:
+    if basis == "bounds":
+        return ("the machine disturbed so much of the trials that nothing is left to say: repeat on a quieter one",)
+    if basis == "slices":
+        return ("the undisturbed slices of the trials say the opposite of the whole ones: repeat on a quieter machine",)
+    return ("both figures are bounds, and nothing says which is higher",)
+
+
+def _sliced(one: Measured) -> float | None:
+    return one.value if one.clean else one.sliced
+
+
+def _same_sign(interval: Interval | None, estimate: Interval | None) -> bool:
+    return interval is not None and estimate is not None and (interval.ratio > 1) == (estimate.ratio > 1)
+
+
+def _ends(one: Measured, basis: Basis) -> tuple[float, float]:
+    """Between what and what a figure is taken to lie."""
+    if basis == "slices" and one.sliced is not None:
+        return one.sliced, one.sliced
+    if basis == "few" and one.limited_by == "machine" and one.value is not None:
+        return one.value, one.value  # nothing is said of it; the plain ratio stands in tables beside the reason
+    return one.low, one.high
+
+
+def _estimate(pairs: Sequence[Pair], metric: str) -> Interval | None:
+    """The plain ratio: of what was measured, whatever the machine did."""
+    return _interval(pairs, metric, "few")[1]
+
+
+def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, Interval | None]:
+    """What is known of the ratio, from what is known of each side of each pair."""
+    resolution = max((each.figures[metric].resolution for pair in pairs for each in pair), default=0.0)
+    ours, theirs = ([_ends(pair[side].figures[metric], basis) for pair in pairs] for side in (0, 1))
+    make = _paired_interval(resolution, BOUNDED_FLOOR if basis == "bounds" else 1.0)
+    return _of_ends(ours, theirs, make, more=figure(metric).more)
+
+
+def _paired_interval(resolution: float, fixed: float) -> MakeInterval:
+    return lambda above, below: ratio_interval([*zip(above, below, strict=True)], resolution=resolution, fixed=fixed)
+
+
+def _of_ends(
+    ours: Sequence[tuple[float, float]], theirs: Sequence[tuple[float, float]], make: MakeInterval, *, more: bool
+) -> tuple[Sense, Interval | None]:
+    above, below = (ours, theirs) if more else (theirs, ours)
+    lowest = _ratio([low for low, _ in above], [high for _, high in below], make)
+    highest = _ratio([high for _, high in above], [low for low, _ in below], make)
+    if all(low == high for low, high in (*ours, *theirs)):
+        return ("exact", lowest) if lowest else ("unknown", None)
+    if highest is None or (lowest is not None and lowest.differs and lowest.ratio > 1):
+        return ("at least", lowest) if lowest else ("unknown", None)
+    if lowest is None or (highest.differs and highest.ratio < 1):
+        return "at most", highest
+    if lowest.low is None or highest.high is None:
+        return "unknown", None
+    # neither end decides: all that is known is where it lies, and no correction makes that wider or narrower
+    middle = math.sqrt(lowest.ratio * highest.ratio)
+    return "within", Interval(ratio=middle, low=lowest.low, high=highest.high, pairs=lowest.pairs)
+
+
+def _ratio(above: Sequence[float], below: Sequence[float], make: MakeInterval) -> Interval | None:
+    """None when a value is without bound: it may not be left out."""
+    usable = all(0 < value < math.inf for value in (*above, *below))
+    return make(above, below) if usable and above and below else None
+
+
+def _breakdown(pairs: Sequence[Pair], found: Comparison) -> float | None:
+    """The largest share of every trial, clean ones too, at which the same side would still be ahead.
+
+    None where it is not decided, or where a figure is no percentile of latencies that are known.
     """
-    metrics = [each.key for each in figures]
-    things = list(apart)
-    several = (f"the runs differ in {', '.join(things)}: nothing says which of them it is",) if len(things) > 1 else ()
-    earlier = {summary.point_id: summary for summary in first}
-    shared = [s for s in second if s.point_id in earlier and s.repetitions and earlier[s.point_id].repetitions]
-    found = {
-        (s.point_id, metric): compare_points(_called(s, "after"), _called(earlier[s.point_id], "before"), metric)
-        for s in shared
-        for metric in metrics
-    }
-    told = corrected({key: one for key, one in found.items() if one is not None})
-    told = {key: one.model_copy(update={"hindrances": (*several, *one.hindrances)}) for key, one in told.items()}
-    return [(earlier[s.point_id], s, {metric: told.get((s.point_id, metric)) for metric in metrics}) for s in shared]
+    wanted = figure(found.metric)
+    if found.better is None or wanted.percent is None or any(each.sample is None for pair in pairs for each in pair):
+        return None
+
+    def holds(share: float) -> bool:
+        ours, theirs = ([pair[side].sample.ends_us(wanted.percent, share) for pair in pairs] for side in (0, 1))
+        sense, interval = _of_ends(ours, theirs, _paired_interval(0.0, BOUNDED_FLOOR), more=False)
+        at_share = found.model_copy(update={"sense": sense, "interval": interval})
+        return at_share.better == found.better
+
+    low, high = 0, len(_SHARES)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(_SHARES[middle]) else (low, middle)
+    return _SHARES[low]
 
 
-def _called(summary: PointSummary, when: str) -> PointSummary:
-    """The two sides are of one forwarder: a verdict has to say of which run."""
-    return summary.model_copy(update={"forwarder": f"{summary.forwarder} ({when})"})
+def unsaid(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
+    """Why a table has no ratio -> of which points."""
+    found: dict[str, list[str]] = {}
+    for one in filter(None, comparisons):
+        for hindrance in one.hindrances:
+            found.setdefault(hindrance, []).append(one.point)
+    return found
 
 
-def what_differs(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
-    """What two runs were done by, where it differs: a ratio between them is of one such thing, or of none.
-
-    Machine, kernel, programs, method, tester; not what changes with each start, nor our own revision.
-    """
-    sides = []
-    for run in (first, second):
-        environment = run.environment
-        sides.append(
-            {
-                "method": run.study.method.model_dump(mode="json"),
-                "tester": run.study.all_testers,
-                "testbed": run.testbed.name,
-                "kernel": environment.kernel,
-                "cpu_model": environment.cpu_model,
-                "governor": environment.governor,
-                **{f"versions.{name}": v for name, v in environment.versions.items() if name != "xdplab"},
-            }
-        )
-    keys = [*sides[0], *(key for key in sides[1] if key not in sides[0])]
-    return {key: (sides[0].get(key), sides[1].get(key)) for key in keys if sides[0].get(key) != sides[1].get(key)}
-
-
-def environment_difference(first: RunRecord, second: RunRecord) -> dict[str, tuple[Any, Any]]:
-    """Key -> (value in the first run, value in the second) for every part of the environment that differs."""
-    one, two = first.environment.facts(), second.environment.facts()
-    return {key: (one.get(key), two.get(key)) for key in sorted({**one, **two}) if one.get(key) != two.get(key)}
+def metric_of(ours: PointSummary, theirs: PointSummary, figures: Sequence[Figure]) -> str:
+    """The first figure of a method that one of the two has."""
+    has = {one.key for side in (ours, theirs) for one in figures if side.searched(one.key)}
+    return next((each.key for each in figures if each.key in has), figures[0].key)

@@ -3,10 +3,10 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.compare import Comparison, compare_points, corrected
+from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.figures import rate_of
-from xdplab.analysis.summary import PointSummary
+from xdplab.measure.comparison import Comparison
+from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
 from xdplab.model.published import Published, PublishedFigure, PublishedRatio
 
@@ -84,15 +84,15 @@ def _compare(figure: PublishedFigure, summaries: Sequence[PointSummary]) -> dict
 
 def _mpps(summary: PointSummary, metric: str) -> float | None:
     """None where it is no figure of the forwarder's: `_instead` says what it is."""
-    rate = rate_of(summary.by_repetition, metric)
-    said = rate and rate.exact and not any(doubts_of_one(summary, metric))
-    return rate.pps / 1e6 if rate and said and rate.pps else None
+    found = summary.measured.get(metric)
+    said = found and found.exact and not any(doubts_of_one(summary, metric))
+    return found.value / 1e6 if found and said and found.value else None
 
 
 def _instead(summary: PointSummary, metric: str) -> str:
     """What stands in the place of a rate: a bound of it, why it is doubted, why it was not measured."""
-    rate = rate_of(summary.by_repetition, metric)
-    if rate is None:
+    found = summary.measured.get(metric)
+    if found is None:
         return summary.reason or summary.status
     doubt = next(doubts_of_one(summary, metric), "")
-    return f"{rate.text()}: {doubt}" if doubt else rate.text()
+    return f"{found.text(1e6)}: {doubt}" if doubt else found.text(1e6)

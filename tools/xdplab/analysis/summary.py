@@ -1,36 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """One summary per point. Percentiles are medians over repetitions of each trial's own percentile.
 
-They are of the repetitions that the machine left undisturbed, or of all where it disturbed each; the fields ending in
-`_all` hold the same figure over every repetition, so that nothing is dropped in silence. A percentile above which the
-data hold fewer than ten independent samples is None: one stall of the machine is one sample, however many frames wait.
+They are of the repetitions that the machine left undisturbed where these are enough to compare by, else of all, each
+with the ends that its disturbed part leaves. A percentile above which the data hold fewer than ten independent samples
+is None: one stall of the machine is one sample, however many frames wait.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xdplab.analysis.distribution import Distribution, carried, distribution, timed
-from xdplab.analysis.figures import RepetitionFigures, known_median
-from xdplab.analysis.flows import flows_of
-from xdplab.analysis.met import met_of
-from xdplab.analysis.new_flows import new_flows_of
-from xdplab.analysis.point import PointSummary as PointSummary  # imported from here by who reads summaries
 from xdplab.forwarders.base import mode_name
-from xdplab.methods import Method, PointFigures, make_method
+from xdplab.measure.distribution import Distribution, Sample, carried, distribution, sample_of, timed
+from xdplab.measure.disturbed import disturbed_share
+from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
+from xdplab.measure.flows import flows_of
+from xdplab.measure.measured import Measured, RepetitionFigures, known_median
+from xdplab.measure.met import met_of
+from xdplab.measure.method import Method
+from xdplab.measure.new_flows import new_flows_of
+from xdplab.measure.point import PointSummary
+from xdplab.measure.registry import make_method
+from xdplab.measure.standing import measured_of
 from xdplab.model import Point, RunRecord, TrialRecord
 from xdplab.model.naming import unusual
 
-_PERCENTILES = {"p50_us": 50.0, "p99_us": 99.0, "p999_us": 99.9}
+PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
 #: stalls that leave a trial undisturbed is less.
 TESTER_LIMIT_RATIO = 0.01
 
 
 def counted(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The trials that stand for a point: those that were not disturbed, or all when each was."""
+    """The trials that stand for a point: the clean ones if they are enough to compare by, else all."""
     measured = _measured(method, trials, clause)
-    return [trial for trial in measured if trial.status == "ok"] or measured
+    clean = [trial for trial in measured if trial.status == "ok"]
+    return clean if len(clean) >= P50.pairs else measured
 
 
 def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
@@ -65,14 +71,13 @@ def _summary(
     measured, chosen = _measured(method, trials, clause), counted(method, trials, clause)
     figures = _repetitions(measured, [] if clause else method.repetitions(trials))
     clean = [figure for figure in figures if not figure.disturbed]
-    stands = [figure for figure in figures if not figure.was_disturbed("p50_us")] or figures
+    stands = clean if len(clean) >= P50.pairs else figures
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
     seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
     status, reason = _status(run, point_id, trials, measured)
     if status == "ok" and figures and not clean:
         status, reason = "disturbed", _last_disturbance(trials)
-    p50s = [p50 for figure in stands if (p50 := figure.value("p50_us")) is not None]
     flows = flows_of(chosen)
     returns = method.frames_return(point.levels)
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
@@ -97,7 +102,7 @@ def _summary(
         achieved_pps=known_median(figure.achieved_pps for figure in stands),
         forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
         loss_ratio=_loss(chosen) if returns else None,
-        p50_us_range=(min(p50s), max(p50s)) if p50s else None,
+        measured=_of_point(figures, chosen),
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
         max_us=_extreme(max, (latency.max_ns for latency in latencies)),
@@ -117,20 +122,13 @@ def _summary(
         failed=len({trial.repetition for trial in trials if trial.status == "failed"}),
         loss_ratio_all=_loss(measured) if returns else None,
         machine_tail=_machine_tail(chosen),
-        tester_limited=any(_tester_limited(trial) for trial in chosen),
+        tester_limited=any(_tester_limited(trial, disturbed_share(trial)) for trial in chosen),
         status=status,
         reason=reason,
         figures=PointFigures() if clause else method.point_figures(run, point, trials),
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         by_repetition=figures,
-        **{
-            name: carried(chosen, percent, known_median(figure.value(name) for figure in stands))
-            for name, percent in _PERCENTILES.items()
-        },
-        **{
-            f"{name}_all": carried(measured, percent, known_median(figure.value(name) for figure in figures))
-            for name, percent in _PERCENTILES.items()
-        },
+        alike_within=run.study.alike_within,
     )
 
 
@@ -151,9 +149,9 @@ def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
 
     A forwarder in softirq context has no thread: while its core is gone, the sender's is, and no frame waits for it.
     """
-    gone = known_median(_gone(trial) for trial in trials)
-    upper = {**_PERCENTILES, "p99999_us": 99.999}
-    return tuple(name for name, percent in upper.items() if percent >= 99 and (gone or 0.0) >= 1 - percent / 100)
+    gone = known_median(_gone(trial) for trial in trials) or 0.0
+    upper = {P99.key: 99.0, P999.key: 99.9, "p99999_us": 99.999}
+    return tuple(name for name, percent in upper.items() if gone >= 1 - percent / 100)
 
 
 def _gone(trial: TrialRecord) -> float:
@@ -168,38 +166,54 @@ def _repetitions(measured: Sequence[TrialRecord], own: Iterable[RepetitionFigure
     found = {one.repetition: one for one in own}
     for trial in measured:
         timed, other = _figures(trial), found.get(trial.repetition)
-        if other is not None:
-            both = {name: {**getattr(other, name), **getattr(timed, name)} for name in _BY_FIGURE}
-            clean = tuple(name for one in (other, timed) for name in one.values if not one.was_disturbed(name))
-            loads = {name: getattr(timed, name) for name in _LOADS}
-            disturbed = {"disturbed": timed.disturbed or other.disturbed, "clean_metrics": clean}
-            timed = other.model_copy(update={**loads, **both, **disturbed})
-        found[trial.repetition] = timed
+        both = {**other.figures, **timed.figures} if other else timed.figures
+        found[trial.repetition] = timed.model_copy(update={"figures": both})
     return tuple(found[repetition] for repetition in sorted(found))
-
-
-_BY_FIGURE = ("values", "limited_by", "resolution")
-#: What a trial at a stated load says beside its latencies.
-_LOADS = ("loss_ratio", "offered_pps", "achieved_pps", "forwarded_pps")
 
 
 def _figures(trial: TrialRecord) -> RepetitionFigures:
     result = trial.result
     assert result is not None
-    latencies = distribution([trial])
-    found = {name: latencies.percentile_us(percent) for name, percent in _PERCENTILES.items()}
-    percentiles = {name: value for name, value in found.items() if value is not None}
+    sample, share = sample_of([trial]), disturbed_share(trial)
     return RepetitionFigures(
         repetition=trial.repetition,
-        disturbed=trial.status == "disturbed",
+        figures={each.key: _percentile(sample, each, share, trial) for each in PERCENTILES if sample.count},
         loss_ratio=_loss([trial]) or 0.0,
         offered_pps=trial.offered_pps,
         achieved_pps=sum(stream.achieved_pps for stream in result.streams),
         forwarded_pps=sum(stream.rx_pps for stream in result.streams),
-        values=dict(percentiles),
-        limited_by=dict.fromkeys(_PERCENTILES, "tester") if _tester_limited(trial) else {},
-        resolution={name: Distribution.resolution(value) for name, value in percentiles.items() if value},
+        sample=sample,
     )
+
+
+def _percentile(sample: Sample, figure: Figure, share: float | None, trial: TrialRecord) -> Measured:
+    """By rank of what was sent; of a disturbed trial between the ends that the undisturbed part may have."""
+    assert figure.percent is not None
+    value = sample.percentile_us(figure.percent) or 0.0
+    low, high = sample.ends_us(figure.percent, share) if share is not None else (0.0, math.inf)
+    limited = "tester" if _tester_limited(trial, share) else "machine" if share != 0.0 else "forwarder"
+    return Measured(
+        value=value,
+        low=low,
+        high=high,
+        limited_by=limited,
+        share=share,
+        resolution=Distribution.resolution(value) if 0 < value < math.inf else 0.0,
+    )
+
+
+def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord]) -> dict[str, Measured]:
+    """Each figure of a point. A percentile that its trials do not carry is not known, and says why."""
+    found = {}
+    for key in dict.fromkeys(key for one in figures for key in one.figures):
+        one = measured_of(figures, key)
+        assert one is not None
+        percentile = next((each.percent for each in PERCENTILES if each.key == key), None)
+        if percentile and one.value is not None and carried(trials, percentile, one.value) is None:
+            name = key.removesuffix("_us")
+            one = one.model_copy(update={"value": None, "doubt": f"too few independent samples lie above its {name}"})
+        found[key] = one
+    return found
 
 
 def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], measured: list[TrialRecord]) -> tuple[str, str]:
@@ -237,12 +251,15 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
     return f"tx {tx} · napi {napi} · forwarder {forwarder} · rx {rx}"
 
 
-def _tester_limited(trial: TrialRecord) -> bool:
-    """Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes."""
+def _tester_limited(trial: TrialRecord, share: float | None) -> bool:
+    """Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes.
+
+    What did not leave while the machine was away is in the disturbed share already.
+    """
     result = trial.result
     if result is None:
         return False
-    short = result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended
+    short = result.sent < (1 - TESTER_LIMIT_RATIO - (share or 0.0)) * result.intended
     return bool(result.tester_lost or result.tx_drops or short)
 
 

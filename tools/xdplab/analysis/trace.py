@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the frames counted to the number: trials, what was set aside and why, formula, interval. Of one point."""
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.columns import figure_text
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.analysis.met import met_of
-from xdplab.analysis.offload import offloaded
-from xdplab.analysis.summary import PointSummary, counted
-from xdplab.methods import Figure, make_method
+from xdplab.analysis.summary import counted
+from xdplab.analysis.tables.columns import figure_text
+from xdplab.analysis.words import ratio_text, verdict
+from xdplab.measure import Figure, make_method
+from xdplab.measure.comparison import Answer
+from xdplab.measure.measured import RepetitionFigures
+from xdplab.measure.met import met_of
+from xdplab.measure.offload import offloaded
+from xdplab.measure.point import PointSummary
+from xdplab.measure.standing import standing
 from xdplab.model import InputError, RunRecord, TrialRecord
-from xdplab.model.digits import significant
+from xdplab.model.digits import percent, significant
 from xdplab.model.naming import Names
 
 
@@ -48,8 +51,8 @@ def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord],
     for comparison in filter(None, (answer.comparison, answer.at_rate)):
         if summary.point_id in (comparison.point_id, comparison.reference_id):
             yield (
-                f"ratio {comparison.point} over {comparison.reference}: {comparison.text()}, "
-                f"{comparison.clean} clean of {comparison.repetitions} pairs: {comparison.verdict()}"
+                f"ratio {comparison.point} over {comparison.reference}: {ratio_text(comparison)}, "
+                f"{comparison.clean} clean of {comparison.repetitions} pairs: {verdict(comparison)}"
             )
 
 
@@ -75,24 +78,36 @@ def _of_figure(figure: Figure, summary: PointSummary) -> Iterator[str]:
     if not found:
         return
     clean = [one for one in found if not one.was_disturbed(figure.key)]
-    stands = clean or found
+    stands = standing(found, figure.key)
     known = [value / figure.per for one in stands if (value := one.value(figure.key)) is not None]
-    which = f"{len(clean)} clean of {len(found)}" if clean else f"all {len(found)}, each disturbed, of the"
+    which = (
+        f"{len(clean)} clean of {len(found)}"
+        if len(stands) == len(clean)
+        else f"all {len(found)}, {len(clean)} clean, of the"
+    )
     values = ", ".join(_value(one, figure) for one in stands)
     yield f"{figure.title}: median of {which} repetitions: {values}" + (
         f" = {significant(median(known), 4)}" if known else ""
     )
     shown = figure_text(summary, figure)
-    bounds = sorted({limit for one in stands if (limit := one.limited_by.get(figure.key))})
-    if bounds or any(figure.key in one.doubts for one in stands):
-        said: list[Any] = [f"limited by {', '.join(bounds)}"] if bounds else []
-        said += dict.fromkeys(one.doubts[figure.key] for one in stands if figure.key in one.doubts)
-        yield f"  told as {shown}: {'; '.join(said)}"
-    resolution = max((one.resolution.get(figure.key, 0.0) for one in stands), default=0.0)
+    measured = [one.figures[figure.key] for one in stands]
+    bounds = sorted({each.limited_by for each in measured} - {"forwarder"})
+    doubts = [*dict.fromkeys(each.doubt for each in measured if each.doubt)]
+    if bounds or doubts:
+        limits = [f"limited by {', '.join(bounds)}"] if bounds else []
+        yield f"  reported as {shown}: {'; '.join([*limits, *doubts])}"
+    resolution = max((each.resolution for each in measured), default=0.0)
     if resolution:
         yield f"  resolution of the measure: {significant(100 * resolution, 2)} %"
 
 
 def _value(one: RepetitionFigures, figure: Figure) -> str:
-    value = one.value(figure.key)
-    return f"#{one.repetition + 1} {'nothing found' if value is None else significant(value / figure.per, 4)}"
+    found = one.figures[figure.key]
+    if found.value is None:
+        return f"#{one.repetition + 1} nothing found"
+    text = f"#{one.repetition + 1} {'∞' if math.isinf(found.value) else significant(found.value / figure.per, 4)}"
+    if found.limited_by != "machine":
+        return text
+    low, high = (significant(end / figure.per, 3) if math.isfinite(end) else "∞" for end in (found.low, found.high))
+    taken = "an unknown share" if found.share is None else percent(found.share)
+    return f"{text} (disturbed by {taken}: {low} to {high})"

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from hdrh.histogram import HdrHistogram
 
 from xdplab import app
-from xdplab.analysis import Interval, ratio_interval
-from xdplab.analysis.figures import Spread
+from xdplab.analysis.words import interval_text
 from xdplab.cli.tables import columns
+from xdplab.measure.measured import Spread
 from xdplab.model import InputError, Model, StreamResult, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.runner import interruptible, recover
+from xdplab.stats.interval import Interval, ratio_interval
 from xdplab.testbed import open_testbed
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
@@ -64,7 +65,7 @@ class Found(Model):
             f"{self.duration_s:g} s; medians (ranges)\n"
             f"top rate, live frames:       {self.top_pps.text(1e-6)} Mpps\n"
             f"top rate, AF_XDP copy mode:  {self.xsk_top_pps.text(1e-6)} Mpps\n"
-            f"ratio: {self.top_over_xsk.text()} ({self.top_over_xsk.confidence:.0%} interval)\n{columns(rows)}"
+            f"ratio: {interval_text(self.top_over_xsk)} ({self.top_over_xsk.confidence:.0%} interval)\n{columns(rows)}"
         )
 
 

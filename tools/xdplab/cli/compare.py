@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xdplab.analysis import Comparison, compare_runs, environment_difference, summarise, trends
-from xdplab.analysis.compare import what_differs
+from xdplab.analysis import summarise
+from xdplab.analysis.runs.apart import compare_runs, environment_difference, what_differs
+from xdplab.analysis.runs.trend import trends
+from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table, trend_table
-from xdplab.methods import make_method
+from xdplab.measure import make_method
+from xdplab.measure.comparison import Comparison
 from xdplab.model import InputError
 from xdplab.results import find_run
 
@@ -50,4 +53,4 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool) -> None:
 
 
 def _with_verdict(found: Comparison) -> dict[str, Any]:
-    return {**found.model_dump(mode="json"), "verdict": found.verdict()}
+    return {**found.model_dump(mode="json"), "verdict": verdict(found)}

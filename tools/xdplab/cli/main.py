@@ -100,7 +100,7 @@ def run(
     trials = made.trials()
     summaries = summarise(outcome.record, trials)
     print(summary_table(prepared.plan.method, summaries))
-    print(answer(outcome.record, summaries, trials).sentence)
+    print(answer(outcome.record, summaries, trials).text())
     for line in prepared.plan.method.findings(outcome.record, summaries):
         print(line)
     print(f"run {made.path}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.pooled import PooledRun
+from xdplab.analysis.runs.pooled import PooledRun
 from xdplab.model import InputError
 from xdplab.results import RunFolder, find_run
 

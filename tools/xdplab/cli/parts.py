@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xdplab.analysis.columns import schema_of_rows
+from xdplab.analysis.tables.columns import schema_of_rows
 from xdplab.app import study_files
 from xdplab.cli.dev.data_format import models_of, rows
 from xdplab.forwarders.registry import GROUP as FORWARDERS

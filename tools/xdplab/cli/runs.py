@@ -33,9 +33,9 @@ def show(
     Example: xdplab show latest ovs-afxdp
     """
     from xdplab.analysis import answer, summarise
-    from xdplab.analysis.columns import rows_of
+    from xdplab.analysis.tables.columns import rows_of
     from xdplab.cli.tables import csv_text, summary_table
-    from xdplab.methods import make_method
+    from xdplab.measure import make_method
     from xdplab.model import InputError, plain
     from xdplab.results import find_run
 
@@ -60,7 +60,7 @@ def show(
         print(csv_text(method, summaries), end="")
         return
     print(summary_table(method, summaries, trials))
-    print(answer(record, summaries, trials).sentence)
+    print(answer(record, summaries, trials).text())
     for line in method.findings(record, summaries):
         print(line)
 

@@ -6,11 +6,13 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xdplab.analysis import Comparison, PointSummary
-from xdplab.analysis.columns import cells_of, data_columns, figure_text, tables_beside
-from xdplab.analysis.overhead import Overhead, overhead
-from xdplab.analysis.trend import Stretch
-from xdplab.methods import Method, figure
+from xdplab.analysis.runs.overhead import Overhead, overhead
+from xdplab.analysis.runs.trend import Stretch
+from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, tables_beside
+from xdplab.analysis.words import ratio_text, verdict
+from xdplab.measure import Method, figure
+from xdplab.measure.comparison import Comparison
+from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain
 from xdplab.model.digits import number
 
@@ -60,7 +62,7 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
     shown = data_columns(method, summaries)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([each.key for each in shown])
-    writer.writerows([[each.of(point) for each in shown] for point in summaries])
+    writer.writerows([[data_of(each, point) for each in shown] for point in summaries])
     return out.getvalue()
 
 
@@ -96,8 +98,8 @@ def comparison_table(
                         after.forwarder,
                         named.title,
                         *figures,
-                        found.text(),
-                        found.verdict(),
+                        ratio_text(found),
+                        verdict(found),
                     ]
                 )
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]

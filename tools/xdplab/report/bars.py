@@ -3,11 +3,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from xdplab.analysis.columns import figure_text, median_of
-from xdplab.analysis.figures import rate_of
 from xdplab.analysis.published import Reproduction
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods import Figure
+from xdplab.analysis.tables.columns import figure_text
+from xdplab.measure import Figure
+from xdplab.measure.point import PointSummary
 from xdplab.model.published import span
 from xdplab.report.plots import line_style, new_plot, plain, to_svg
 
@@ -76,13 +75,13 @@ def rate_plot(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, 
     plot, axes = new_plot(0.9 + 0.3 * len(drawn))
     colour = line_style(0)["color"]
     for place, (point, values) in enumerate(reversed(drawn)):
-        told = rate_of(point.by_repetition, rate.key)
-        length = (median_of(point, rate.key) or 0.0) / rate.per
+        found = point.measured[rate.key]
+        length = (point.value(rate.key) or 0.0) / rate.per
         hollow = all(one.was_disturbed(rate.key) for one in point.by_repetition if one.was_searched(rate.key))
         axes.barh(place, length, facecolor="none" if hollow else colour, edgecolor=colour, height=0.6)
         axes.plot((min(values), max(values)), [place, place], color="#1d2430", linewidth=1.2)
-        if told and not told.exact:
-            words = f"{figure_text(point, rate)}{' ?' if told.doubt else ''}"
+        if not found.exact:
+            words = f"{figure_text(point, rate)}{' ?' if found.doubt else ''}"
             axes.text(max(*values, length), place, f" {words}", va="center", fontsize="x-small")
     axes.set_yticks(range(len(drawn)), [plain(names[point.point_id]) for point, _ in reversed(drawn)])
     axes.set_xlabel(f"{rate.unit} (bar: median, hollow: disturbed; line: all repetitions)")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xdplab.analysis import Distribution
+from xdplab.measure.distribution import Distribution
 from xdplab.report.chart import Axis, Chart, Series
 
 #: Shares above it are drawn: p99.999.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from xdplab.analysis.distribution import carried, distribution
+from xdplab.measure.distribution import carried, distribution
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.report.chart import Axis, Chart, Series
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from xdplab.analysis import Distribution, PointSummary, agreements, answer, summarise
-from xdplab.analysis.columns import tables_beside
-from xdplab.analysis.offload import offloaded
-from xdplab.analysis.overhead import overhead
+from xdplab.analysis import agreements, answer, summarise
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.runs.overhead import overhead
+from xdplab.analysis.tables.columns import tables_beside
 from xdplab.analysis.trace import way_of
-from xdplab.methods import make_method
+from xdplab.measure import make_method
+from xdplab.measure.distribution import Distribution
+from xdplab.measure.offload import offloaded
+from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
 from xdplab.report.charts import distribution_chart

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.columns import cells_of
-from xdplab.methods import Method
+from xdplab.analysis.tables.columns import cells_of
+from xdplab.measure import Method
+from xdplab.measure.point import PointSummary
 from xdplab.report.page import templates
 
 #: Rows that a log has room for; the report has all.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sections of a report are made of: the run, what was found, templates, the table of points, pictures."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +9,15 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from xdplab.analysis import Answer, Comparison, Distribution, PointSummary
-from xdplab.analysis.columns import own_columns
 from xdplab.analysis.compare import compare_all, unsaid
-from xdplab.analysis.distribution import distribution
-from xdplab.analysis.figures import Spread
 from xdplab.analysis.summary import counted
-from xdplab.methods import Column, Method
+from xdplab.analysis.tables.columns import own_columns
+from xdplab.analysis.words import ratio_cell, ratio_spread, verdict
+from xdplab.measure import Column, Method
+from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.distribution import Distribution, distribution
+from xdplab.measure.measured import Spread
+from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import number, percent, ratio, significant
 from xdplab.model.published import span
@@ -109,6 +112,7 @@ def templates(package: str = "") -> Environment:
     environment.filters |= {"number": lambda value: "–" if value is None else number(value)}
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
     environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
+    environment.filters |= {"ratio_cell": ratio_cell, "ratio_spread": ratio_spread, "verdict": verdict}
     environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
     environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
     return environment
@@ -159,6 +163,8 @@ def fixed(value: float | None, digits: int = 2) -> str:
     """A number for a table: three significant digits, a dash for nothing; what is not zero is never shown as zero."""
     if value is None:
         return "–"
+    if math.isinf(value):
+        return "∞"
     if 0 < abs(value) < 10**-digits:
         return significant(value, 2)
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.{digits}f}"

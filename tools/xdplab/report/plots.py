@@ -17,8 +17,7 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.columns import median_of
+from xdplab.measure.point import PointSummary
 from xdplab.report.chart import Axis, Chart
 
 #: Okabe and Ito's palette, which colour-blind readers can tell apart, with line styles for more than eight lines.
@@ -43,7 +42,7 @@ def repetition_plot(summaries: Sequence[PointSummary]) -> str:
             face = "none" if figures.was_disturbed("p50_us") else style["color"]
             for key, mark, size in (("p50_us", "o", 5), ("p99_us", "|", 9)):
                 value = figures.value(key)
-                if value is not None and median_of(summary, key) is not None:
+                if value is not None and summary.value(key) is not None:
                     axes.plot(value, row, mark, markersize=size, color=style["color"], markerfacecolor=face)
     axes.set_xscale("log")
     axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])

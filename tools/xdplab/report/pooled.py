@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from xdplab.analysis.columns import figure_text
-from xdplab.analysis.figures import rate_of
-from xdplab.analysis.pooled import PooledRun, main_figures, shared_points, testbed_differences
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods import Figure
+from xdplab.analysis.runs.pooled import PooledRun, main_figures, shared_points, testbed_differences
+from xdplab.analysis.tables.columns import figure_text
+from xdplab.measure import Figure
+from xdplab.measure.point import PointSummary
 from xdplab.report.page import templates
 from xdplab.results.writing import write_whole
 
@@ -33,8 +32,8 @@ def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping
 
 def _doubt(summary: PointSummary, figure: Figure) -> str:
     """Why a figure is not to be taken for a fact."""
-    rate = rate_of(summary.by_repetition, figure.key)
-    return rate.doubt if rate else ""
+    found = summary.measured.get(figure.key)
+    return found.doubt if found else ""
 
 
 def _link(to: Path, page: Path) -> str:

@@ -16,15 +16,15 @@ from urllib.parse import quote
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.columns import figure_text, lost
-from xdplab.analysis.distribution import distribution
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.environments import environments
-from xdplab.analysis.pooled import PooledRun, main_figures
+from xdplab.analysis.runs.environments import environments
+from xdplab.analysis.runs.pooled import PooledRun, main_figures
+from xdplab.analysis.runs.trend import Trend, all_trends
 from xdplab.analysis.summary import counted
-from xdplab.analysis.trend import Trend, all_trends
-from xdplab.methods import Figure, figure, make_method
+from xdplab.analysis.tables.columns import figure_text, lost
+from xdplab.measure import Figure, figure, make_method
+from xdplab.measure.distribution import distribution
+from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, TrialRecord
 from xdplab.report import assets
 from xdplab.report.chart import Axis, Chart, Series

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.curve import THREADS
-from xdplab.analysis.export import row_of
-from xdplab.methods import Figure
+from xdplab.analysis.tables.export import row_of
+from xdplab.measure import Figure
+from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.curve import THREADS
 from xdplab.model import Point, RunRecord
 from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.lines import Line2D
 
-from xdplab.analysis import Distribution
 from xdplab.analysis.sweep import Importance
+from xdplab.measure.distribution import Distribution
 from xdplab.report.plots import finish_latency, line_style, new_plot, plain, to_svg
 
 _OUTLIER = "#9a9a9a"

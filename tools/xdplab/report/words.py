@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials and times in words, for both front ends."""
 
-from xdplab.analysis.distribution import carried, distribution
+from xdplab.measure.distribution import carried, distribution
 from xdplab.model import TrialRecord
 
 

@@ -10,13 +10,16 @@ from robot.api.deco import keyword, library
 from robot.libraries.BuiltIn import BuiltIn
 
 from xdplab import app
-from xdplab.analysis import Answer, PointSummary, answer, summarise
-from xdplab.analysis.offload import offloaded
+from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.analysis.sweep.anova import p_words
 from xdplab.analysis.sweep.published import beside_published
-from xdplab.methods import make_method
+from xdplab.analysis.words import with_reason
+from xdplab.measure import make_method
+from xdplab.measure.comparison import Answer
+from xdplab.measure.offload import offloaded
+from xdplab.measure.point import PointSummary
 from xdplab.model import Interrupted, Missing, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.model.digits import number
 from xdplab.model.published import published_figure, span
@@ -74,7 +77,7 @@ class XdplabLibrary:
         _log(run_in_log(method, self._summaries, sentence, folder.report, link))
         if log_folder():  # what Robot shows above everything else; a link of its own form
             BuiltIn().set_suite_metadata(f"Report of {folder.name}", f"[{link}|report.html]")
-        logger.console(f"  {self._answer.sentence}\n  report {folder.report}")
+        logger.console(f"  {self._answer.text()}\n  report {folder.report}")
         ended = outcome.interrupted or outcome.error
         if isinstance(ended, Interrupted):
             raise FatalError(str(ended))
@@ -196,7 +199,7 @@ class XdplabLibrary:
         for row in found.rows:
             for one in row.ratios:
                 published, compared = one.published, one.comparison
-                here = compared.told() if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
+                here = with_reason(compared) if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
                 told = f"{row.setting}: {published.of} over {published.to}: {here}"
                 logger.info(told)
                 logger.console(f"  {told}   [published {span(published.ratio)}]")
@@ -207,7 +210,7 @@ class XdplabLibrary:
         if not compared_here:
             raise SkipExecution(f"{reference}: no ratio could be measured here")
         if all(one.hindrances for one in compared_here):
-            raise SkipExecution(f"{reference}: {compared_here[0].told()}")
+            raise SkipExecution(f"{reference}: {with_reason(compared_here[0])}")
 
     @keyword
     def variant_was_compared(self, title: str) -> None:
@@ -275,7 +278,7 @@ class XdplabLibrary:
         assert self._answer is not None, "run a study first"
         if not self._answer.said:
             raise SkipExecution(self._answer.sentence)
-        logger.info(self._answer.sentence)
+        logger.info(self._answer.text())
         return self._answer.sentence
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from xdplab.methods import Method, make_method, method_class
+from xdplab.measure import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
 from xdplab.model.headers import PORTS

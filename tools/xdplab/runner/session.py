@@ -13,7 +13,7 @@ from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
-from xdplab.methods import Counted, Method
+from xdplab.measure import Counted, Method
 from xdplab.model import (
     DisturbanceRule,
     InputError,

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from xdplab.methods import Method
+from xdplab.measure import Method
 from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
 from xdplab.runner.calibrations import Calibrations, told
 from xdplab.runner.place import tester_ports_of

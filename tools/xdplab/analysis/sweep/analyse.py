@@ -10,7 +10,7 @@ from xdplab.analysis.sweep.importance import Importance, importances, ratio_word
 from xdplab.analysis.sweep.outliers import Outlier, reference_us, split
 from xdplab.analysis.sweep.rules import Rule, RuleSet, find_rules
 from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
-from xdplab.methods import method_class
+from xdplab.measure import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord
 
 #: Fewer configurations than this are compared by eye.

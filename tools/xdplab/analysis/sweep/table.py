@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from xdplab.analysis.distribution import Distribution, carried, distribution
 from xdplab.analysis.summary import counted
-from xdplab.methods import Method, make_method
+from xdplab.measure import Method, make_method
+from xdplab.measure.distribution import Distribution, carried, distribution
 from xdplab.model import Model, Point, RunRecord, TrialRecord
 from xdplab.model.design import TESTER, same_level
 from xdplab.model.study import Scalar

@@ -64,7 +64,8 @@ def false_alarms(
     Example: xdplab dev false-alarms --simulated 200
     """
     from xdplab import app
-    from xdplab.analysis import self_comparisons
+    from xdplab.analysis.compare import self_comparisons
+    from xdplab.analysis.words import ratio_text
     from xdplab.cli.dev.bench_intervals import bench_intervals, bench_table
     from xdplab.model import InputError
 
@@ -80,7 +81,7 @@ def false_alarms(
         print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))
         return
     for metric, found in called.items():
-        different = [one.text() for one in found if one.better is not None]
+        different = [ratio_text(one) for one in found if one.better is not None]
         unsaid = sum(bool(one.hindrances) for one in found)
         print(
             f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from xdplab.analysis import ratio_interval
 from xdplab.cli.tables import columns
 from xdplab.model import Model
+from xdplab.stats.interval import ratio_interval
 
 PAIRS = (3, 5, 8, 12, 14, 20)
 _TENTH, _DOUBLE = 1.1, 2.0

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.columns import own_columns
-from xdplab.analysis.export import ExportRow
-from xdplab.methods import Method, PointFigures, method_class, method_names
+from xdplab.analysis.tables.columns import own_columns
+from xdplab.analysis.tables.export import ExportRow
+from xdplab.measure import Method, PointFigures, method_class, method_names
+from xdplab.measure.point import PointSummary
 from xdplab.model import SCHEMA_VERSION, MethodSpec, Model, RunRecord, TrialRecord
 from xdplab.model.described import described
 from xdplab.results.bundle import BundleManifest

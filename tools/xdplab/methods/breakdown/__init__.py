@@ -6,19 +6,17 @@ latency of the two tells what tracing costs; the stages are those of the traced 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Session
-from xdplab.methods.batches import STAGES, stage_figures
+from xdplab.measure.comparison import Answer
+from xdplab.measure.method import Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
 from xdplab.methods.breakdown.figures import CLAUSE, WITH, BreakdownFigures, breakdown_answer, breakdown_figures
-from xdplab.methods.probes import attached
-from xdplab.methods.traced import TracedMethod, TracedSpec
+from xdplab.methods.shared.batches import STAGES, stage_figures
+from xdplab.methods.shared.probes import attached
+from xdplab.methods.shared.traced import TracedMethod, TracedSpec
 from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 
 class BreakdownSpec(TracedSpec):
@@ -59,7 +57,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
         """Where the time goes."""
         return breakdown_answer(summaries)
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """Bars of the stages, their table, and the latencies of the untraced trials."""
         broken = [summary for summary in page.measured if BreakdownFigures.of(summary).breakdown]
         if not broken:

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.figures import known_median
-from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
-from xdplab.analysis.stats import MIN_PAIRS, Interval, ratio_interval
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.figure import PointFigures
-from xdplab.methods.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.measure.comparison import Answer
+from xdplab.measure.figure import PointFigures
+from xdplab.measure.measured import known_median
+from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.paired import clean_pairs, paired_trials, percentiles
+from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
+from xdplab.stats.interval import MIN_PAIRS, Interval, ratio_interval
 
 CLAUSE = "breakdown"
 #: In the clause of a trial with the probes.

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis import PointSummary
+from xdplab.measure.point import PointSummary
 from xdplab.methods.breakdown.figures import BreakdownFigures
 from xdplab.report.plots import line_style, new_plot, plain, to_svg
 

@@ -6,18 +6,23 @@ Two trials of the same length in each repetition, one with the change and one wi
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.columns import LOAD_COLUMNS, figure_column, median_of
-from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.figures import RepetitionFigures, rate_of
-from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
+from xdplab.analysis.words import beside, ratio_text, verdict
 from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
-from xdplab.methods.base import Method, Part, Session
+from xdplab.measure.column import Column
+from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.figure import P50, P99, Figure
+from xdplab.measure.measured import RepetitionFigures
+from xdplab.measure.method import Method, Part, Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.measure.streams import load_streams, new_flow_streams, probe_streams
 from xdplab.methods.changes.answer import answer_by_change
 from xdplab.methods.changes.carry_out import LEAD_S, with_change, with_new_flows
 from xdplab.methods.changes.figures import (
@@ -32,9 +37,6 @@ from xdplab.methods.changes.figures import (
     TOOK,
     repetition_figures,
 )
-from xdplab.methods.column import Column
-from xdplab.methods.figure import P50, P99, Figure
-from xdplab.methods.streams import load_streams, new_flow_streams, probe_streams
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -51,9 +53,6 @@ from xdplab.model.design import Scalar
 from xdplab.model.digits import number
 from xdplab.model.naming import Names
 from xdplab.testbed import Port
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 _ONCE = ("port-added", "queue-added", "restart")
 #: Clause of the trial beside.
@@ -88,7 +87,7 @@ class ChangesSpec(MethodSpec):
 def _text(key: str, per: float) -> Column:
     """Of a value that is compared with nothing."""
     titles = {LOST: "lost", LOST_WITHOUT: "lost without", BLOCKED: "blocked ms", TOOK: "change ms", NEW: "new flows/s"}
-    return Column(key, titles[key], lambda point: median_of(point, key), lambda value: number(value / per))
+    return Column(key, titles[key], lambda point: point.value(key), lambda value: number(value / per))
 
 
 def _without(key: str, title: str) -> Column:
@@ -211,8 +210,8 @@ class Changes(Method[ChangesSpec]):
     def notes(self, point: PointSummary) -> list[str]:
         """Why a figure is doubted."""
         where = ", ".join([point.forwarder, *point.settings])
-        found = {each.name: rate_of(point.by_repetition, each.key) for each in FIGURES}
-        return [f"{where}: {name} ?: {rate.doubt}" for name, rate in found.items() if rate and rate.doubt]
+        found = {each.name: point.measured.get(each.key) for each in FIGURES}
+        return [f"{where}: {name} ?: {one.doubt}" for name, one in found.items() if one and one.doubt]
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A change, by its kind."""
@@ -232,7 +231,7 @@ class Changes(Method[ChangesSpec]):
         told = beside_it(run, summaries)
         return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in told.values()]
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """The table of points, latencies with and without, distributions."""
         if not page.measured:
             return []
@@ -267,12 +266,9 @@ def beside_it(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Co
 
 def _slower(found: Comparison) -> str:
     """The ratio, or why there is none."""
-    if found.hindrances:
-        return f"cannot be said: {found.hindrances[0]}"
     if found.better is None:
-        return f"{found.text()}: cannot be told apart"
-    beside = "".join(f" ({each})" for each in found.remarks)
-    return f"{found.text()}{beside}" + ("; the first attempts do not say so" if found.depends_on_repeats else "")
+        return verdict(found) if found.hindrances else f"{ratio_text(found)}: {verdict(found)}"
+    return ratio_text(found) + "".join(f" ({each})" for each in beside(found))
 
 
 def _kind(levels: Mapping[str, Scalar]) -> Kind:

@@ -3,11 +3,11 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.pipelines import answer_by
-from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.answers.pipelines import answer_by
+from xdplab.measure.comparison import Answer
+from xdplab.measure.figure import Figure
+from xdplab.measure.point import PointSummary
 from xdplab.methods.changes.figures import GAP, LOST
-from xdplab.methods.figure import Figure
 
 
 def answer_by_change(

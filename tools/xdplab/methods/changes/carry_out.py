@@ -10,7 +10,7 @@ from typing import Any
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import SshHost
-from xdplab.methods.base import Counted, Session
+from xdplab.measure.method import Counted, Session
 from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
 
 #: From the beginning of the trial to that of the change.

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trial with a change says."""
 
+from typing import Any
+
 from pydantic import Field
 
-from xdplab.analysis.figures import RepetitionFigures
-from xdplab.methods.figure import Figure
+from xdplab.measure.disturbed import disturbed_share
+from xdplab.measure.figure import Figure
+from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.model import InputError, Model, TrialRecord, TrialResult, validated
 from xdplab.model.base import Amount, Count
 
@@ -80,17 +83,19 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         if rules and step.count != rules * done.rounds:
             doubts[figure.key] = f"{step.count / done.rounds:g} rules at a time, not {rules:,}"
     gap = values.get(GAP.key)
+    share = disturbed_share(trial)
+    ends: dict[str, dict[str, Any]] = {}
+    if gap is not None:
+        # frames that all came show that a gap is shorter than the longest time between two that were sent
+        short = bool(gap) and (result.lost == 0 or gap <= unseen_us)
+        below = {"low": 0.0, "high": gap, "limited_by": "below-minimum"} if short else {}
+        ends[GAP.key] = {**below, "resolution": unseen_us / gap if gap else 0.0}
     return RepetitionFigures(
         repetition=trial.repetition,
-        disturbed=trial.status == "disturbed",
-        values=values,
-        # frames that all came tell that a gap is shorter than the longest time between two that were sent
-        limited_by={GAP.key: "below-minimum"} if gap and (result.lost == 0 or gap <= unseen_us) else {},
-        resolution={GAP.key: unseen_us / gap} if gap else {},
-        doubts=doubts,
-        loss_ratio=0.0,
-        achieved_pps=0.0,
-        forwarded_pps=0.0,
+        figures={
+            key: Measured(value=value, share=share, doubt=doubts.get(key, ""), **ends.get(key, {}))
+            for key, value in values.items()
+        },
     )
 
 

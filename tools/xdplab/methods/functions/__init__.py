@@ -3,17 +3,17 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.analysis.counting import CountingMethod
-from xdplab.analysis.standing import Contender
-from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.methods.base import Part, Session
-from xdplab.methods.column import Column
-from xdplab.methods.figure import Figure
+from xdplab.measure.column import Column
+from xdplab.measure.figure import Figure
+from xdplab.measure.method import Part, Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.measuring import (
     FLOOD_MORE_S,
@@ -25,7 +25,8 @@ from xdplab.methods.functions.measuring import (
 )
 from xdplab.methods.functions.rows import findings, function_of, sections
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.rates import MPPS
+from xdplab.methods.shared.counting import CountingMethod
+from xdplab.methods.shared.rates import MPPS
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -40,9 +41,6 @@ from xdplab.model import (
 from xdplab.model.design import Scalar
 from xdplab.model.functions import NfPoint
 from xdplab.testbed import Port
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 #: Traffic that is for a program on the function's core, and comes in at its one port.
 _BESIDE = ("local", "web", "job")
@@ -145,6 +143,6 @@ class Functions(CountingMethod[FunctionsSpec]):
         """How far the order of the modes is the published one, or how a rate grows with cores."""
         return findings(self, summaries)
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """Rates, what runs on the core, the order of the modes, scaling, and what was published."""
         return sections(self, page)

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.methods.base import Counted, Session, untested
-from xdplab.methods.figure import Figure
+from xdplab.measure.figure import Figure
+from xdplab.measure.method import Counted, Session, untested
 from xdplab.methods.functions.cache_misses import cache_misses
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.methods.rates import DRAIN_S, rate_figures
+from xdplab.methods.shared.rates import DRAIN_S, rate_figures
 from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.functions import NfTraffic
 

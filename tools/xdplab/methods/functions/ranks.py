@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
-from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.standing import Contender
+from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.compare import compare_points, corrected
+from xdplab.measure.comparison import Comparison
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.functions import NfMode, NfTraffic

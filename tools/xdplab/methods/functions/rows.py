@@ -2,19 +2,17 @@
 """What a run of network functions says: orders of the modes, scaling, and the sections of the report."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
-from xdplab.analysis.counting import CountingMethod
-from xdplab.analysis.standing import Contender
-from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.answers.standing import Contender
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.ranks import RankAgreement, rank_agreements
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.rates import MPPS
+from xdplab.methods.shared.counting import CountingMethod
+from xdplab.methods.shared.rates import MPPS
 from xdplab.model.functions import NfMode, NfPoint, NfTraffic
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 Row = tuple[NfTraffic, NfPoint, Contender]
 
@@ -59,7 +57,7 @@ def _order(rank: RankAgreement) -> str:
     return f"{rank.traffic}: {rank.group}: our medians {ours}; published {theirs}; {rank.sentence}"
 
 
-def sections(method: CountingMethod[FunctionsSpec], page: "Page") -> "list[Section]":
+def sections(method: CountingMethod[FunctionsSpec], page: Page) -> list[Section]:
     """One section."""
     rows = rows_of(method, page.summaries)
     rates = [row.point for _, _, row in rows if row.figure == MPPS and row.values]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from xdplab.analysis.curve import Curve, Rung
-from xdplab.analysis.standing import Contender
+from xdplab.analysis.answers.standing import Contender
+from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model.functions import NfPoint, NfTraffic
 
 #: A core more that brings less than this part of what the first one does is where scaling ends.
@@ -32,27 +32,27 @@ class Scaling(Curve):
         known = [rung for rung in self.rungs if rung.values]
         if len(known) < 2:
             return "one number of cores was measured" if known else "not measured"
-        if self.few:
-            return f"too few: {self.few}"
-        for fewer, more in itertools.pairwise(known):
-            if fewer.number == more.number:
+        family = self.compared()
+        for place, (fewer, more) in enumerate(itertools.pairwise(self.rungs), start=1):
+            if fewer.number == more.number or not fewer.values or not more.values:
                 continue
             past = f"past {fewer.number} core{'s' * (fewer.number != 1)}"
+            found = family.get(-place)
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
-            if doubt:
-                return f"whether it scales {past} cannot be told: {doubt}"
-            least, most = self._gain(fewer, more)
-            if most < _WORTH:
+            if doubt or found is None or found.interval is None or found.interval.low is None:
+                return f"whether it scales {past} cannot be said: {doubt or 'too few repetitions'}"
+            needed = self._needed(fewer, more)
+            if found.interval.high is not None and found.interval.high < needed:
                 return f"does not scale {past}"
-            if least < _WORTH:
-                return f"whether it scales {past} cannot be told: the repetitions differ too much"
+            if found.interval.low < needed:
+                return f"whether it scales {past} cannot be said: the repetitions differ too much"
         return f"scales up to {known[-1].number} cores: {self.times(known[-1]):.2f} times one core"
 
-    def _gain(self, fewer: Rung, more: Rung) -> tuple[float, float]:
-        """What a core more brings, as a part of one core's rate: between any repetitions the least and the most."""
+    def _needed(self, fewer: Rung, more: Rung) -> float:
+        """Ratio of two rates from which on each core more brings `_WORTH` of what the first one does."""
         assert self.one is not None
-        cores = (more.number - fewer.number) * median(self.one.values)
-        return (min(more.values) - max(fewer.values)) / cores, (max(more.values) - min(fewer.values)) / cores
+        cores = more.number - fewer.number
+        return 1 + _WORTH * cores * median(self.one.values) / median(fewer.values)
 
 
 def scalings(rows: Sequence[tuple[NfTraffic, NfPoint, Contender]]) -> list[Scaling]:

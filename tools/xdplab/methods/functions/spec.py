@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from xdplab.methods.figure import PointFigures
+from xdplab.measure.figure import PointFigures
 from xdplab.model import ForwarderSpec, MethodSpec
 from xdplab.model.functions import KEEP_ADDRESSES, TABLES, NfFunction, NfMode, NfPoint, NfTraffic
 from xdplab.model.published import Published

@@ -5,18 +5,16 @@ Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 
 instead of one per stream, and repetitions are interleaved with those of the other forwarders.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.methods.base import Method, Session
-from xdplab.methods.column import Column
+from xdplab.measure.column import Column
+from xdplab.measure.method import Method, Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.methods.latency.columns import COLUMNS, LIGHT_LOAD
-from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import MethodSpec, RunRecord, StreamSpec, TrafficSpec, TrialSpec
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 #: Length of the trial that measures the forwarding rate a load share refers to.
 _RATE_TRIAL_S = 0.5
@@ -85,7 +83,7 @@ class Latency(Method[LatencySpec]):
         result = session.trial(TrialSpec(streams=(flood,), duration_s=_RATE_TRIAL_S, drain_s=0.2), purpose="search")
         return result.received / result.elapsed_s
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """The table of points, the distributions, and what was lost beside."""
         if not page.measured:
             return []

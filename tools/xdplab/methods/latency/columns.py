@@ -3,9 +3,9 @@
 
 from collections.abc import Callable
 
-from xdplab.analysis.columns import LOAD_COLUMNS, kpps, lost
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.column import Column
+from xdplab.analysis.tables.columns import LOAD_COLUMNS, kpps, lost
+from xdplab.measure.column import Column
+from xdplab.measure.point import PointSummary
 from xdplab.model.digits import ratio
 
 #: Clause of the trial at the study's light load.

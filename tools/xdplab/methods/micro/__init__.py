@@ -3,19 +3,20 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.analysis.counting import CountingMethod
-from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Forwarder, make_forwarder
 from xdplab.forwarders.xsk_roles import frames_sent
-from xdplab.methods.base import Counted, Session, untested
-from xdplab.methods.column import Column
-from xdplab.methods.figure import Figure
-from xdplab.methods.rates import DRAIN_S, MPPS, rate_figures
+from xdplab.measure.column import Column
+from xdplab.measure.figure import Figure
+from xdplab.measure.method import Counted, Session, untested
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.counting import CountingMethod
+from xdplab.methods.shared.rates import DRAIN_S, MPPS, rate_figures
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -31,9 +32,6 @@ from xdplab.model import (
 from xdplab.model.base import Shown
 from xdplab.model.design import Scalar
 from xdplab.model.published import Published
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 Workload = Literal["rxdrop", "txonly", "l2fwd"]
 
@@ -136,7 +134,7 @@ class Micro(CountingMethod[MicroSpec]):
         """The workload."""
         return str(point.levels["workload"])
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """The rates as table and bars, and what was published."""
         if not page.measured:
             return [page.section(self, "beside.html.j2", published=self.spec.published)]

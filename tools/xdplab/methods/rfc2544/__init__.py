@@ -2,14 +2,15 @@
 """RFC 2544 §26.1 to §26.6 at a point: each clause is a module, the throughput found first serves the others."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
-from xdplab.analysis.figures import RepetitionFigures, rate_of
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Method, Part, Session
-from xdplab.methods.column import Column
-from xdplab.methods.figure import P50, P99, Figure, LimitedBy
+from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
+from xdplab.measure.column import Column
+from xdplab.measure.figure import P50, P99, Figure, LimitedBy
+from xdplab.measure.measured import RepetitionFigures
+from xdplab.measure.method import Method, Part, Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
@@ -33,9 +34,6 @@ from xdplab.methods.rfc2544.section import rfc2544_section
 from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput
 from xdplab.model import InputError, MethodSpec, Point, RunRecord, StudySpec, TrafficSpec, TrialRecord
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 __all__ = ["Rfc2544", "Rfc2544Spec"]
 
@@ -147,7 +145,7 @@ class Rfc2544(Method[Rfc2544Spec]):
         """A bimodal rate, and why a throughput is doubted."""
         where = f"{point.forwarder}, {point.frame_bytes} bytes"
         flooded = Rfc2544Figures.of(point).forwarding_rate
-        ndr = rate_of(point.by_repetition, NDR.key)
+        ndr = point.measured.get(NDR.key)
         split = flooded.bimodal_kpps if flooded else ""
         told = [f"{where}: at overload bimodal, kpps: {split}"] if split else []
         return told + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
@@ -172,7 +170,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             f"not measured for {', '.join(lacking)}" if lacking else "",
         )
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """What each variant contributes, then clause by clause; distributions where latency was measured beside."""
         steps = ablation(page.run, page.summaries, page.trials)
         ablated = [page.section(self, "ablation.html.j2", steps=steps)] if steps else []

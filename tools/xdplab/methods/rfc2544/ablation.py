@@ -3,22 +3,17 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.compare import Comparison, compare_points, corrected
-from xdplab.analysis.figures import Rate, rate_of
-from xdplab.analysis.stats import Interval
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods import figure
+from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.words import gain, listed, visible
+from xdplab.measure.comparison import Comparison
+from xdplab.measure.measured import Measured
+from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.calls import PerFrame, per_frame
 from xdplab.model import Model, RunRecord, TrialRecord
-from xdplab.model.digits import percent, significant
 
 #: Metric -> how a gain in it is said.
 _GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", "p50_us": "p50", "p99_us": "p99"}
 _NAMES = {"ndr_pps": "NDR", "forwarding_rate_pps": "rate at overload", "p50_us": "p50", "p99_us": "p99"}
-
-
-#: Above, a figure is told as so many times the other one, below as so many percent more.
-_TIMES = 3.0
 
 
 class Variant(Model):
@@ -26,7 +21,7 @@ class Variant(Model):
 
     summary: PointSummary
     #: What is said of its throughput without loss, and why that is doubted.
-    ndr: Rate
+    ndr: Measured
     comparisons: dict[str, Comparison | None]
     per_frame: PerFrame | None = None
     note: str = ""
@@ -34,42 +29,25 @@ class Variant(Model):
     def verdict(self) -> str:
         """What it contributes, in words: a ratio whose interval holds 1 is no contribution that was found."""
         known = {metric: found for metric, found in self.comparisons.items() if found is not None}
-        said = [_gain(metric, found) for metric, found in known.items() if found.better is not None]
+        said = [gain(metric, found, _GAINS[metric]) for metric, found in known.items() if found.better is not None]
         if said:
             return "; ".join(said)
-        able = {metric: found.interval for metric, found in known.items() if found.interval and not found.hindrances}
+        able = {metric: found.interval for metric, found in known.items() if found.interval and found.sense == "exact"}
+        able = {metric: interval for metric, interval in able.items() if not known[metric].hindrances}
         if not able:
             reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
-            return f"cannot be said: {'; '.join(reasons) or 'never measured in the same repetition'}"
-        seen = ", ".join(f"{_NAMES[metric]} {_visible(interval)}" for metric, interval in able.items())
-        return f"nil: told apart in nothing; what would have shown: {seen}"
-
-
-def _gain(metric: str, found: Comparison) -> str:
-    interval = found.interval
-    assert interval is not None
-    bounded = found.sense != "exact" or interval.method == "each-pair"
-    ratio = ((interval.low if found.better else interval.high) if bounded else interval.ratio) or 1.0
-    rate = figure(metric).more
-    more, less = ("more", "less") if rate else ("higher", "lower")
-    # a ratio is of the better over the worse; what is said is of the figure, and a latency gains by being less
-    gain = ratio if rate else 1 / ratio
-    times = f"{significant(gain)} times as {'much' if rate else 'high'}"
-    change = times if gain > _TIMES else f"{percent(abs(gain - 1))} {more if gain > 1 else less}"
-    return f"{_GAINS[metric]} {'at least ' if bounded else ''}{change}"
-
-
-def _visible(interval: Interval) -> str:
-    """The smallest gain that would have been told apart."""
-    widest = max(interval.floor, (interval.high or interval.ratio) / interval.ratio) - 1
-    return percent(widest) if widest < 9 else f"over {significant(widest + 1)} times"
+            return f"cannot be said: {'; '.join(reasons) or 'figures are bounds, or were never measured together'}"
+        seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
+        bounds = [_NAMES[metric] for metric, found in known.items() if metric not in able]
+        unknown = f"; not known of {listed(bounds)}, where a figure is a bound" if bounds else ""
+        return f"no difference seen; what would have shown: {seen}{unknown}"
 
 
 class Ablation(Model):
     """The reference and everything that was measured beside it at the same load, size, path and knobs."""
 
     reference: PointSummary
-    reference_ndr: Rate
+    reference_ndr: Measured
     reference_per_frame: PerFrame | None
     variants: tuple[Variant, ...]
 
@@ -107,7 +85,5 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
     )
 
 
-def _ndr(summary: PointSummary) -> Rate:
-    found = rate_of(summary.by_repetition, "ndr_pps")
-    assert found is not None, "only what was searched stands in an ablation"
-    return found
+def _ndr(summary: PointSummary) -> Measured:
+    return summary.measured["ndr_pps"]

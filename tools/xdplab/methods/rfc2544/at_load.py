@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 §26.2: latency unloaded and at shares of the throughput. The trials hold the histograms."""
 
-from xdplab.methods.base import Session
+from xdplab.measure.method import Session
+from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.methods.rfc2544.scale import scale_of
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.2"

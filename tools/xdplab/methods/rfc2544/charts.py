@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis import PointSummary
+from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.report.chart import Axis, Chart, Series
 

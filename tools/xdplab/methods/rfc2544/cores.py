@@ -3,11 +3,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from xdplab.analysis.curve import THREADS, Curve, Rung
-from xdplab.analysis.standing import Contender
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.figure import Figure
+from xdplab.analysis.answers.standing import Contender
+from xdplab.measure.figure import Figure
+from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.figures import FORWARDING_RATE, NDR, PDR
+from xdplab.methods.shared.curve import THREADS, Curve, Rung
 from xdplab.model import Point, RunRecord
 from xdplab.model.naming import Names
 
@@ -39,8 +39,6 @@ def lines(found: dict[str, Curve]) -> Iterator[str]:
         yield from (f"{title}: {rung.at}: {_told(curve, rung)}" for rung in curve.rungs)
         if curve.without:
             yield f"{title}: no efficiency: one thread: {curve.without}"
-        elif curve.few:
-            yield f"{title}: too few repetitions to call it: {curve.few}"
 
 
 def _curve(rows: Sequence[tuple[int, int, PointSummary]]) -> Curve:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 §26.5, recovery from overload, and §26.6, the gap in forwarding that a restart makes."""
 
-from xdplab.methods.base import Session
+from xdplab.measure.method import Session
+from xdplab.measure.streams import load_streams
 from xdplab.methods.rfc2544.scale import scale_of, top_load
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.methods.streams import load_streams
 from xdplab.model import TrafficSpec, TrialSpec
 
 RECOVERY, RESET = "RFC 2544 26.5", "RFC 2544 26.6"

@@ -6,11 +6,11 @@ Neither is a clause of RFC 2544, which asks for latency at the throughput and ha
 
 from statistics import median
 
-from xdplab.methods.base import Session
+from xdplab.measure.method import Session
+from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.methods.rfc2544.at_load import PROBE_MAX_PPS
 from xdplab.methods.rfc2544.scale import scale_of, top_load
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.methods.streams import load_streams, probe_streams
 from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2285 3.6.1"

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 figures of a point: medians over repetitions, each under the clause it follows, all values kept."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.bimodal import bimodal
-from xdplab.analysis.distribution import carried, distribution
-from xdplab.analysis.figures import RepetitionFigures, Spread
-from xdplab.methods.figure import Figure
+from xdplab.measure.distribution import carried, sample_of
+from xdplab.measure.disturbed import disturbed_share
+from xdplab.measure.figure import Figure
+from xdplab.measure.measured import Measured, RepetitionFigures, Spread
 from xdplab.methods.rfc2544.contradiction import contradiction, last_attempts, worst
 from xdplab.methods.rfc2544.found import (
     BackToBackFound,
@@ -24,6 +25,8 @@ from xdplab.methods.rfc2544.found import (
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import TrialRecord
 from xdplab.model.digits import percent
+from xdplab.stats.bimodal import bimodal
+from xdplab.stats.contamination import rate_ends
 
 _RATE: dict[str, Any] = {
     "better": "more",
@@ -65,71 +68,76 @@ def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFig
     for trial in trials:
         if trial.purpose != "figures" or trial.clause not in _RATES or "unsupported" in trial.figures:
             continue
-        earlier = found.get(trial.repetition) or _nothing(trial.repetition)
-        found_here = _RATES[trial.clause](trial, trials)
-        new = {**found_here, **{name: getattr(earlier, name) | found_here.get(name, {}) for name in _PER_METRIC}}
-        searched = last_attempts(trials, trial.repetition, trial.clause)
-        disturbed = sum(one.status == "disturbed" for one in searched) * 2 > len(searched)
-        clean = () if disturbed else tuple(found_here["values"])
-        machine = {"disturbed": disturbed or earlier.disturbed, "clean_metrics": (*earlier.clean_metrics, *clean)}
-        whole = earlier.model_copy(update={**new, **machine})
-        best = next(filter(None, (whole.value(each.key) for each in (NDR, PDR, FORWARDING_RATE))), 0.0)
-        found[trial.repetition] = whole.model_copy(update={"achieved_pps": best, "forwarded_pps": best})
+        earlier = found.get(trial.repetition) or RepetitionFigures(repetition=trial.repetition)
+        key, measured = _RATES[trial.clause](trial, trials)
+        figures = {**earlier.figures, key: measured}
+        rates = (figures[each.key].value for each in (NDR, PDR, FORWARDING_RATE) if each.key in figures)
+        best = next(filter(None, rates), 0.0)
+        loss = min((bound["loss_ratio"] for bound in trial.figures.get("bounds", ())), default=earlier.loss_ratio)
+        found[trial.repetition] = earlier.model_copy(
+            update={"figures": figures, "loss_ratio": loss, "achieved_pps": best, "forwarded_pps": best}
+        )
     return tuple(found.values())
 
 
-_PER_METRIC = ("values", "called", "limited_by", "at_most", "resolution", "doubts")
+def _share(trial: TrialRecord, trials: Sequence[TrialRecord]) -> float | None:
+    """Of the last attempts at each step, the share that the machine disturbed; 0 where that is at most half of them."""
+    searched = last_attempts(trials, trial.repetition, trial.clause)
+    disturbed = sum(one.status == "disturbed" for one in searched)
+    return disturbed / len(searched) if disturbed * 2 > len(searched) else 0.0
 
 
-def _nothing(repetition: int) -> RepetitionFigures:
-    return RepetitionFigures(
-        repetition=repetition, disturbed=False, loss_ratio=0.0, achieved_pps=0.0, forwarded_pps=0.0
-    )
+def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
+    """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss.
 
-
-def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss."""
+    Both ends hold whatever the machine did: a load that came through was carried, and a load that was lost bounds
+    nobody unless it was offered and forwarded undisturbed (`Step.on_load`).
+    """
     figures = trial.figures
     bound = min(figures["bounds"], key=lambda each: float(each["loss_ratio"]))
     metric = NDR.key if bound["loss_ratio"] == 0 else PDR.key
     limited_by, rate = bound["limited_by"], (bound["throughput_pps"] or 0.0) * figures["directions"]
-    at_most, doubts = {}, {}
+    low, high, doubt = rate, rate, ""
     if limited_by == "below-minimum":
         # new flows are part of each load, which may be more than the search asked for
-        lowest = min(max(step["load_pps"], step["offered_pps"]) for step in figures["steps"])
-        at_most[metric] = lowest * figures["directions"]
-    elif limited_by == "budget" and rate and bound["upper_pps"]:
-        at_most[metric] = bound["upper_pps"] * figures["directions"]
-    elif not rate:
-        doubts[metric] = f"no load was found good: limited by the {limited_by}"
+        low, high = 0.0, min(max(step["load_pps"], step["offered_pps"]) for step in figures["steps"])
+        high *= figures["directions"]
+    elif limited_by in ("tester", "budget", "machine"):
+        high = bound["upper_pps"] * figures["directions"] if rate and bound["upper_pps"] else math.inf
+        doubt = "" if rate else f"no load was found good: limited by the {limited_by}"
     contradicted_by = contradiction(trials, trial.repetition, figures, bound)
-    if contradicted_by:
-        doubts[metric] = contradicted_by.text()
-    return {
-        "values": {metric: rate if rate or limited_by == "below-minimum" else None},
-        "called": {metric: f"throughput with at most {percent(bound['loss_ratio'])} loss"}
-        if bound["loss_ratio"]
-        else {},
-        "loss_ratio": bound["loss_ratio"],
-        "limited_by": {metric: limited_by},
-        "at_most": at_most,
-        "resolution": {metric: PRESETS[figures["preset"]].relative_width},
-        "doubts": doubts,
-    }
+    return metric, Measured(
+        value=rate if rate or limited_by == "below-minimum" else None,
+        low=low,
+        high=high,
+        limited_by=limited_by,
+        share=_share(trial, trials),
+        resolution=PRESETS[figures["preset"]].relative_width,
+        doubt=contradicted_by.text() if contradicted_by else doubt,
+        called=f"throughput with at most {percent(bound['loss_ratio'])} loss" if bound["loss_ratio"] else "",
+    )
 
 
-def _flooded(trial: TrialRecord, trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """The forwarding rate; a forwarder that lost nothing may forward more. It is told apart by single frames."""
+def _flooded(trial: TrialRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
+    """The forwarding rate; a forwarder that lost nothing may forward more. Single frames resolve it."""
     metric = FORWARDING_RATE.key
-    received = [each.result.received for each in last_attempts(trials, trial.repetition, trial.clause) if each.result]
-    return {
-        "values": {metric: trial.figures[metric]},
-        "limited_by": {metric: "forwarder" if trial.figures["overloaded"] else "tester"},
-        "resolution": {metric: 1 / median(received)} if any(received) else {},
-    }
+    attempts = last_attempts(trials, trial.repetition, trial.clause)
+    received = [each.result.received for each in attempts if each.result]
+    shares = [disturbed_share(each) for each in attempts]
+    share = None if None in shares else max((each for each in shares if each is not None), default=0.0)
+    rate, overloaded = trial.figures[metric], trial.figures["overloaded"]
+    low, high = rate_ends(rate, share) if share is not None else (0.0, math.inf)
+    return metric, Measured(
+        value=rate,
+        low=low,
+        high=high if overloaded else math.inf,
+        limited_by="tester" if not overloaded else "machine" if share != 0.0 else "forwarder",
+        share=share,
+        resolution=1 / median(received) if any(received) else 0.0,
+    )
 
 
-_RATES: dict[str, Callable[[TrialRecord, Sequence[TrialRecord]], dict[str, Any]]] = {
+_RATES: dict[str, Callable[[TrialRecord, Sequence[TrialRecord]], tuple[str, Measured]]] = {
     "RFC 2544 26.1": _searched,
     "RFC 2285 3.6.1": _flooded,
 }
@@ -181,7 +189,7 @@ def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[LatencyFound]:
         clause = f"RFC 2544 26.2 at {load['share']:.2f}"
         at_load = [trial for trial in trials if trial.clause == clause and trial.result]
         quiet = [trial for trial in at_load if trial.status == "ok"] or at_load
-        merged = distribution(quiet)
+        sample = sample_of(quiet)
         sent = sum(trial.result.sent for trial in quiet if trial.result)
         lost = sum(trial.result.lost for trial in quiet if trial.result)
         rows.append(
@@ -191,29 +199,29 @@ def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[LatencyFound]:
                 achieved_pps=median(trial.result.achieved_pps for trial in quiet if trial.result) if quiet else None,
                 trials=len(quiet),
                 disturbed=len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
-                samples=merged.count,
+                samples=sample.arrived.count,
                 loss_ratio=lost / sent if sent else None,
-                p50_us=merged.percentile_us(50),
-                p99_us=carried(quiet, 99, merged.percentile_us(99)),
-                p999_us=carried(quiet, 99.9, merged.percentile_us(99.9)),
+                p50_us=sample.percentile_us(50),
+                p99_us=carried(quiet, 99, sample.percentile_us(99)),
+                p999_us=carried(quiet, 99.9, sample.percentile_us(99.9)),
             )
         )
     return rows
 
 
 def _loss_curve(found: Found, trials: Sequence[TrialRecord]) -> list[LossFound]:
-    """Medians per step; repetitions may end at different steps."""
+    """Medians per step over all repetitions: one that ended after two steps without loss loses nothing below them."""
     steps = max((figures["points"] for figures in found), key=len)
     rows = []
-    for index in range(len(steps)):
+    for index, step in enumerate(steps):
         same = [figures["points"][index] for figures in found if index < len(figures["points"])]
+        ended = sum(bool(figures["two_without_loss"]) for figures in found if index >= len(figures["points"]))
         rows.append(
             LossFound(
                 repetitions=len(same),
-                **{
-                    name: median(point[name] for point in same)
-                    for name in ("load_pps", "loss_ratio", "unsent", "achieved_pps")
-                },
+                load_pps=step["load_pps"],
+                loss_ratio=median([*(point["loss_ratio"] for point in same), *[0.0] * ended]),
+                **{name: median(point[name] for point in same) for name in ("unsent", "achieved_pps")},
             )
         )
     return rows

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What RFC 2544 says of a point beside what it is compared by: a model for each clause, medians over repetitions."""
 
-from xdplab.analysis.figures import Spread
-from xdplab.methods.figure import PointFigures
+from xdplab.measure.figure import PointFigures
+from xdplab.measure.measured import Spread
 from xdplab.methods.rfc2544.contradiction import Contradiction
 from xdplab.model import Model
 

@@ -3,10 +3,10 @@
 
 from typing import Any
 
-from xdplab.methods.base import Session
+from xdplab.measure.method import Session
+from xdplab.measure.streams import load_streams
 from xdplab.methods.rfc2544.scale import scale_of, top_load
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.methods.streams import load_streams
 from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.3"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from xdplab.methods.figure import LimitedBy
+from xdplab.measure.figure import LimitedBy
 from xdplab.methods.rfc2544.spec import PresetName
 from xdplab.model import Model
 from xdplab.model.trial import LOAD_TOLERANCE

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The section of the report on RFC 2544: one table for each clause, and the graphs that the RFC asks for."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from xdplab.methods.base import Method
+from xdplab.measure.method import Method
+from xdplab.measure.page import Page, Section
 from xdplab.methods.rfc2544.charts import latency_at_load_chart, loss_chart, throughput_chart
 from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import FULL, scale_of
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model.trial import LOAD_TOLERANCE
 
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
-
-def rfc2544_section(method: Method[Any], page: "Page") -> "list[Section]":
+def rfc2544_section(method: Method[Any], page: Page) -> list[Section]:
     """None where nothing was found."""
     rfc = [summary for summary in page.measured if Rfc2544Figures.of(summary) != Rfc2544Figures()]
     if not rfc:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 §26.1: the highest load without loss (NDR), and those with a tolerated loss (PDR), in one search."""
 
-from xdplab.methods.base import Trials
+from xdplab.measure.method import Trials
+from xdplab.measure.streams import load_streams
 from xdplab.methods.rfc2544.scale import line_rate, top_load
 from xdplab.methods.rfc2544.search import SearchResult, Step, search
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.methods.streams import load_streams
 from xdplab.model import TrafficSpec, TrialSpec
 
 CLAUSE = "RFC 2544 26.1"

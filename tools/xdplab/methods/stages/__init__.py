@@ -2,20 +2,21 @@
 """When a frame is where on its way from the wire to the application: driver, stack, complete."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.analysis.columns import figure_column
-from xdplab.analysis.counting import CountingMethod
-from xdplab.analysis.distribution import Distribution
-from xdplab.analysis.summary import PointSummary
+from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Forwarder, make_forwarder
 from xdplab.forwarders.xsk_roles import XskRole
-from xdplab.methods.base import Counted, Session
-from xdplab.methods.column import Column
-from xdplab.methods.figure import Figure
-from xdplab.methods.rates import DRAIN_S, counted_trials
+from xdplab.measure.column import Column
+from xdplab.measure.distribution import Distribution
+from xdplab.measure.figure import Figure
+from xdplab.measure.method import Counted, Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.counting import CountingMethod
+from xdplab.methods.shared.rates import DRAIN_S, counted_trials
 from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
 from xdplab.model import (
     ForwarderSpec,
@@ -33,9 +34,6 @@ from xdplab.model import (
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
 from xdplab.model.published import Published, Stage
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 P50 = Figure(
     key="complete_p50_us",
@@ -157,7 +155,7 @@ class Stages(CountingMethod[StagesSpec]):
         """The rate."""
         return f"stages at {point.levels['rate_pps']:,.10g} frames per second"
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """A row for each stage, their distributions, and what was published."""
         from xdplab.report.charts import distribution_chart
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from xdplab.analysis.distribution import Distribution, carried_by
-from xdplab.methods.figure import PointFigures
-from xdplab.methods.rates import counted_trials
+from xdplab.measure.distribution import Distribution, carried_by
+from xdplab.measure.figure import PointFigures
+from xdplab.methods.shared.rates import counted_trials
 from xdplab.model import Model, TrialRecord
 from xdplab.model.histogram import Histogram
 from xdplab.model.published import Stage

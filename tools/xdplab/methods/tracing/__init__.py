@@ -8,14 +8,15 @@ traced stages should add up to.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Part, Session
-from xdplab.methods.batches import STAGES, ProbeRecords, traced_figures
-from xdplab.methods.probes import attached, recorded_by_perf
-from xdplab.methods.traced import TracedMethod
+from xdplab.measure.comparison import Answer
+from xdplab.measure.method import Part, Session
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.batches import STAGES, ProbeRecords, traced_figures
+from xdplab.methods.shared.probes import attached, recorded_by_perf
+from xdplab.methods.shared.traced import TracedMethod
 from xdplab.methods.tracing.figures import TracingFigures, tracing_answer, tracing_figures, tracing_part
 from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
 from xdplab.model import (
@@ -30,9 +31,6 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.model.published import Published, published
-
-if TYPE_CHECKING:
-    from xdplab.report.page import Page, Section
 
 #: How a frame may be followed.
 WAYS: dict[TraceWay, str] = {
@@ -96,7 +94,7 @@ class Tracing(TracedMethod[TracingSpec]):
         """What a way costs; with `below its goal` behind it, whether an interval lies above the goal."""
         return tracing_part(summaries, *name)
 
-    def sections(self, page: "Page") -> "list[Section]":
+    def sections(self, page: Page) -> list[Section]:
         """Costs, and whether the traced stages agree with the time stamps in the frames."""
         traced = [summary for summary in page.measured if TracingFigures.of(summary).tracing]
         found = {"tracing": traced, "way_words": WAYS, "stage_words": STAGES, "traced_by_others": self._by_others()}

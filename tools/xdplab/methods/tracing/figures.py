@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import Any
 
-from xdplab.analysis.answer import Answer
-from xdplab.analysis.figures import MAX_LOSS, known_median
-from xdplab.analysis.paired import clean_pairs, paired_trials, percentiles
-from xdplab.analysis.stats import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
-from xdplab.analysis.summary import PointSummary
-from xdplab.methods.base import Part
-from xdplab.methods.figure import PointFigures
-from xdplab.methods.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.measure.comparison import Answer
+from xdplab.measure.figure import PointFigures
+from xdplab.measure.measured import known_median
+from xdplab.measure.method import Part
+from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.paired import clean_pairs, paired_trials, percentiles
+from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
 from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
+from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
 
 
 class Untraced(Model):
@@ -161,13 +161,17 @@ def _nothing(counts: dict[str, int]) -> str:
     return ", ".join([seen, *(f"{counts[name]} {said}" for name, said in words.items() if counts[name])])
 
 
+#: Above this share of lost frames what a way of tracing costs is not said: the forwarder was overloaded.
+_MAX_LOSS = 0.01
+
+
 def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
     """Why a cost is not held against the goal; empty where it may be."""
     if len(pairs) >= MIN_PAIRS > clean_pairs(pairs):
         return f"too disturbed to say: {clean_pairs(pairs)} clean of {len(pairs)} rounds"
     results = [trial.result for pair in pairs for trial in pair if trial.result]
     lost = fmean(result.lost / result.sent for result in results if result.sent)
-    return f"not said: {percent(lost)} of the frames were lost" if lost > MAX_LOSS else ""
+    return f"not said: {percent(lost)} of the frames were lost" if lost > _MAX_LOSS else ""
 
 
 def verdict(difference: Difference, goal_us: float) -> str:

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
-from xdplab.methods.traced import TracedSpec
+from xdplab.methods.shared.traced import TracedSpec
 
 CLAUSE = "tracing"
 TraceWay = Literal["in-band", "bpf", "perf"]

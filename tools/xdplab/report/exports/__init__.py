@@ -3,8 +3,8 @@
 
 from collections.abc import Callable, Sequence
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.export import export_rows
+from xdplab.analysis.tables.export import export_rows
+from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord
 from xdplab.report.exports.junit import junit_of
 from xdplab.report.exports.openmetrics import openmetrics_of

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.export import ExportRow
+from xdplab.analysis.tables.export import ExportRow
+from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, plain
 from xdplab.model.digits import ratio
 

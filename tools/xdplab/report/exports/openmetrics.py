@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from xdplab.analysis import PointSummary
-from xdplab.analysis.export import ExportRow, split_key
+from xdplab.analysis.tables.export import ExportRow, split_key
+from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord
 
 #: Labels that tell a row from all others.

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from xdplab.analysis.export import ExportRow
+from xdplab.analysis.tables.export import ExportRow
 from xdplab.model import InputError
 from xdplab.model.described import described
 

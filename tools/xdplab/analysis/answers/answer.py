@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer first: one sentence that says who is faster, by what ratio, with its interval, or why nobody can say.
+
+The sentence is the same in console, report and Robot; `compare` decides what it may say, `words` says it.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdplab.analysis.answers.agreement import agreements
+from xdplab.analysis.answers.pairing import named, pairs_of
+from xdplab.analysis.compare import compare_points, metric_of
+from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.words import (
+    ahead,
+    basis_words,
+    figure_of,
+    how_far,
+    long_name,
+    ratio_text,
+    repeats,
+    undecided,
+)
+from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.figure import Figure
+from xdplab.measure.method import Method
+from xdplab.measure.point import PointSummary
+from xdplab.measure.registry import figure, make_method
+from xdplab.model import RunRecord, TrialRecord
+from xdplab.model.digits import significant
+
+if TYPE_CHECKING:
+    from xdplab.analysis.sweep import SweepAnalysis
+
+
+def answer(
+    run: RunRecord,
+    summaries: Sequence[PointSummary],
+    trials: Sequence[TrialRecord] = (),
+    sweeps: "Sequence[SweepAnalysis] | None" = None,
+) -> Answer:
+    """Compare the two forwarders that the study names, or has, at the first setting that both can have.
+
+    A study with several testers asks whether they agree, a sweep which settings matter (`sweeps`: what `analyse_sweep`
+    says, by who has it already), and a method may have a question of its own.
+    """
+    found_agreement = agreements(run, summaries)
+    if found_agreement:
+        said = all(each.said for each in found_agreement)
+        return Answer(sentence=" ".join(each.sentence for each in found_agreement), said=said)
+    method = make_method(run.study.method)
+    if run.study.sweep is not None and method.swept:
+        from xdplab.analysis.sweep import analyse_sweep, sweep_sentence
+
+        swept = analyse_sweep(run, trials) if sweeps is None else sweeps
+        return Answer(sentence=sweep_sentence(run, trials, swept), said=bool(swept))
+    own = method.answer(run, summaries)
+    if own is not None:
+        return own
+    titles = tuple(dict.fromkeys(one.forwarder for one in summaries))
+    wanted = run.study.answer or titles
+    if len(wanted) != 2:
+        return Answer(sentence=_unasked(run, method, summaries))
+    if len({one.pipeline for one in summaries}) > 1:
+        from xdplab.analysis.answers.pipelines import answer_by_pipeline
+
+        return answer_by_pipeline(wanted, summaries, method.figures)
+    alike = pairs_of(*wanted, summaries)
+    if not alike:
+        missing = [title for title in wanted if not named(title, summaries)]
+        why = f"{' and '.join(missing)} not part of this run" if missing else "the two have no setting in common"
+        return Answer(sentence=f"No answer: {why}.{_alone(summaries, method.figures)}")
+    ours, theirs = alike[0]
+    others = f" The first of {len(alike)} settings; the table has the others." if len(alike) > 1 else ""
+    for summary in (ours, theirs):
+        if not summary.repetitions:
+            return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).{others}")
+    found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.beside)
+    return found.model_copy(update={"details": (*found.details, others.strip())}) if others else found
+
+
+def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> str:
+    """Of a study that names no two forwarders and has one, or several."""
+    from xdplab.analysis.sweep.analyse import MIN_CONFIGURATIONS  # takes long to import
+
+    if method.swept and len(summaries) >= MIN_CONFIGURATIONS:
+        return "Which settings matter in this run: `xdplab analyse` says it."
+    several = len({one.forwarder for one in summaries}) > 1
+    why = "the study names no two forwarders (answer)" if several else "nothing to compare with in this run"
+    return f"No answer: {why}.{_alone(summaries, method.figures)}"
+
+
+def compared(ours: PointSummary, theirs: PointSummary, metric: str, beside: Sequence[str] = ()) -> Answer:
+    """At the study's load; where something was measured beside it, the answer is there, then the study's."""
+    there = next((clause for clause in beside if clause in ours.beside and clause in theirs.beside), None)
+    full = _compared(ours, theirs, metric)
+    if there is None:
+        return full
+    light = _compared(ours.beside[there], theirs.beside[there], metric)
+    first, second = (light, full) if light.said or not full.said else (full, light)
+    details = (*first.details, second.sentence, *second.details)
+    both = {"sentence": first.sentence, "details": details, "said": first.said}
+    return light.model_copy(update={**both, "at_rate": full.comparison})
+
+
+def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
+    comparison = compare_points(ours, theirs, metric)
+    if comparison is None:
+        why = "the two were never measured in the same repetition"
+        return Answer(sentence=f"No answer: {why}.")
+    first, *details = _sentences(ours, theirs, comparison)
+    return Answer(sentence=first, details=tuple(details), said=comparison.known, comparison=comparison)
+
+
+def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> list[str]:
+    """The answer; then the figures, and on what it stands."""
+    metric = figure(found.metric)
+    names = {one.forwarder: long_name(one.forwarder) for one in (ours, theirs)}
+    both = " and ".join(long_name(one.forwarder) for one in (ours, theirs))
+    at = f"At {significant((ours.offered_pps or 0) / 1e3)} kpps " if metric.at_load else ""
+    remarks = f" ({'; '.join(found.remarks)})" if found.remarks else ""
+    figures = f"{_figures(ours, theirs, metric)}{remarks}"
+    if found.hindrances:
+        why = [f"Why: {'; '.join(found.hindrances)}."] if len(found.hindrances) > 1 else []
+        return [
+            f"{at or 'Here '}no winner can be named: {found.hindrances[0]}.",
+            *why,
+            f"{both}: {figures}.",
+        ]
+    stands = f"{repeats(found)[0].upper()}{repeats(found)[1:]}."
+    if found.better is None:
+        return [f"{at}{both}: {undecided(found)}.", f"{_first_capital(figures)}, ratio {ratio_text(found)}.", stands]
+    who = names.get(ahead(found), ahead(found))
+    verb = metric.verb if metric.more else "is"
+    first = f"{at}{who} {verb} {how_far(found, names)}."
+    basis = basis_words(found)
+    return [
+        first,
+        f"{_first_capital(figures)}{f': {basis[0]}' if basis else ''}.",
+        *([f"{_first_capital('; '.join(basis[1:]))}."] if len(basis) > 1 else []),
+        stands,
+    ]
+
+
+def _first_capital(text: str) -> str:
+    """Of a sentence; a unit or a name with capitals stays as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> str:
+    """What is known of one point with nothing to compare it with, and what is wrong with it; empty with several."""
+    measured = [each for each in summaries if each.repetitions]
+    if len(measured) != 1:
+        return ""
+    (one,) = measured
+    metric = next((each for each in figures if one.searched(each.key)), None)
+    if metric is None:
+        return ""
+    doubts = [*doubts_of_one(one, metric.key)]
+    wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
+    at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
+    count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
+    return f" {long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{wrong}."
+
+
+def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:
+    both = f"{figure_of(ours, metric)} against {figure_of(theirs, metric)}"
+    return f"{_what(ours, metric)} {both}, {ours.frame_bytes}-byte frames"
+
+
+def _what(one: PointSummary, metric: Figure) -> str:
+    if metric.at_load:
+        return f"{one.quantity} {metric.name}"
+    found = one.measured.get(metric.key)
+    return (found and found.called) or metric.name

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which forwarder for which work: two forwarders compared at each pipeline, all of them one family (Holm)."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from xdplab.analysis.answers.pairing import pairs_of
+from xdplab.analysis.compare import compare_points, corrected, metric_of
+from xdplab.analysis.words import lead, ratio_text, undecided
+from xdplab.measure import Figure, figure
+from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.point import PointSummary
+from xdplab.model.digits import significant
+
+_NEVER = "the two were never measured in the same repetition"
+
+
+def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> Answer:
+    """One sentence over all pipelines; its `comparison` is the first, of whose reference the table's ratios are."""
+    several = len({one.udp_flows for one in summaries}) > 1
+    told, words = answer_by(wanted, summaries, lambda one: _work(one, several), figures)
+    first = next(iter(told.values()), None)
+    about = f"{wanted[0]} against {wanted[1]}"
+    if first is not None:
+        metric = figure(first.metric)
+        offered = {one.offered_pps for one in summaries if one.offered_pps}
+        at = f" at {significant(min(offered) / 1e3)} kpps" if metric.at_load and len(offered) == 1 else ""
+        about += f", {metric.name}{at}"
+    said = any(one.known for one in told.values())
+    return Answer(sentence=f"{about}, by work: {words}", said=said, comparison=first)
+
+
+def answer_by(
+    wanted: tuple[str, str],
+    points: Sequence[PointSummary],
+    work: Callable[[PointSummary], str],
+    figures: Sequence[Figure],
+    nothing: Callable[[PointSummary, PointSummary, str], str] = lambda ours, theirs, metric: "",
+    *,
+    named: bool = False,
+) -> tuple[dict[str, Comparison], str]:
+    """The two at the first setting of each piece of work, corrected together, and in words to the end of a sentence.
+
+    `nothing`: why a comparison by a figure has nothing to compare, or "". `named`: each is of a figure of its own.
+    """
+    found: dict[str, Comparison | str] = {}
+    works: dict[str, list[PointSummary]] = {}
+    for one in points:
+        works.setdefault(work(one), []).append(one)
+    settings = 0
+    for name, own in works.items():
+        alike = pairs_of(*wanted, own)
+        settings = max(settings, len(alike))
+        silent = next((each for pair in alike[:1] for each in pair if not each.repetitions), None)
+        if silent or not alike:
+            found[name] = (
+                f"{silent.forwarder} was not measured ({silent.reason})" if silent else "not measured for both"
+            )
+            continue
+        metric = metric_of(*alike[0], figures)
+        title = f"{name} ({figure(metric).name})" if named else name
+        why = nothing(*alike[0], metric)
+        found[name if why else title] = why or compare_points(*alike[0], metric) or _NEVER
+    told = corrected({name: one for name, one in found.items() if isinstance(one, Comparison)})
+    others = f" Each at the first of {settings} settings; the table has the others." if settings > 1 else ""
+    return told, f"{'; '.join(_parts({name: told.get(name, one) for name, one in found.items()}))}.{others}"
+
+
+def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
+    """Each piece of work by itself; those without a measurable difference, or of which nothing can be said, in one part."""
+    told: list[str] = []
+    alike: list[str] = []
+    unsaid: dict[str, list[str]] = {}
+    for work, one in found.items():
+        if isinstance(one, str) or not one.known:
+            why = one if isinstance(one, str) else next(iter(one.hindrances), undecided(one))
+            unsaid.setdefault(why, []).append(work)
+        elif one.alike:
+            alike.append(f"{work} ({ratio_text(one)})")
+        else:
+            told.append(f"{work}: {lead(one)}")
+    told += [f"no measurable difference in {', '.join(alike)}"] if alike else []
+    if len(unsaid) > 1:
+        often = max(unsaid, key=lambda each: len(unsaid[each]))
+        works = ", ".join(work for each in unsaid.values() for work in each)
+        why = f"{often} (so {', '.join(unsaid[often])}; the others for other reasons)"
+        return [*told, f"nothing is said of {works}: {why}"]
+    return [*told, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
+
+
+def _work(one: PointSummary, several_flows: bool) -> str:
+    flows = f", {one.udp_flows:,} flow{'s' if one.udp_flows > 1 else ''}"
+    return one.pipeline + (flows if several_flows else "")

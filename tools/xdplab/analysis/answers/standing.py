@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is ahead among several that do the same, by how much, or why that cannot be said: of micro-benchmarks.
+
+Each place (`rxdrop`) is decided by the comparisons of `compare` between the one with the best median and all others;
+those of all places are one family.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.words import beside, figure_of, how_far, listed, verdict
+from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.figure import Figure
+from xdplab.measure.measured import Measured
+from xdplab.measure.point import PointSummary
+from xdplab.measure.standing import standing
+from xdplab.stats.bimodal import bimodal
+
+_CANNOT = "who is ahead cannot be said"
+_LIMITS = {
+    "tester": "the tester was the limit",
+    "budget": "the search ran out of time",
+    "below-minimum": "it lost frames at the lowest load",
+}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A point in such a comparison; only those at the same place, and there of the same function, are compared."""
+
+    point: PointSummary
+    figure: Figure
+    name: str
+    #: `rxdrop`, or `stages at 128 frames per second`; and of which function.
+    where: str
+    of: str = ""
+
+    @property
+    def stands(self) -> list[Measured]:
+        """Of the repetitions that stand for it."""
+        key = self.figure.key
+        return [one.figures[key] for one in standing(self.point.by_repetition, key)]
+
+    @property
+    def values(self) -> list[float]:
+        """Those of them that have one."""
+        return [one.value for one in self.stands if one.value is not None]
+
+    @property
+    def hindrance(self) -> str:
+        """Why nothing may be said of it beside any other; empty where something may."""
+        alone = compare_points(self.point, self.point, self.figure.key)
+        return next(iter(alone.hindrances), "") if alone else "it was not measured"
+
+    @property
+    def took_all(self) -> bool:
+        """In some repetition it took what the tester sent and might have taken more."""
+        return any(one.limited_by == "tester" for one in self.stands)
+
+    @property
+    def limit(self) -> str:
+        """Why its rate is a bound; empty where it is its own."""
+        limits = {one.limited_by for one in self.stands}
+        return "; ".join(words for limit, words in _LIMITS.items() if limit in limits)
+
+    @property
+    def bimodal(self) -> str:
+        """Where the repetitions fall into two groups, in words."""
+        split = bimodal(self.values)
+        return split.text() if split else ""
+
+    @property
+    def amount(self) -> str:
+        """Its median, as a bound where it is one."""
+        return figure_of(self.point, self.figure) if self.stands else "not measured"
+
+    @property
+    def speed(self) -> float:
+        """More is better."""
+        middle = median(self.values)
+        return middle if self.figure.more else 1 / middle if middle else math.inf
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Those of which something can be said, the best median first, and the comparisons of the first with the others."""
+
+    fit: list[Contender]
+    with_leader: list[Comparison]
+    #: Name -> why nothing can be said of it.
+    unsaid: dict[str, str]
+
+    @property
+    def hindrance(self) -> str:
+        """Why nobody is named; empty where it can be said, be it that there is no measurable difference."""
+        limits = [one for one in self.fit if one.took_all]
+        if len(self.fit) < 2:
+            return next(iter(self.unsaid.values()))
+        if all(one.known for one in self.with_leader):
+            return ""
+        if limits:
+            names = listed([f"{one.name} ({one.amount})" for one in limits])
+            return f"{names} took all that the tester sent, so the tester was the limit"
+        unknown = [(one, found) for one, found in self._compared if not found.known]
+        tied = [self.fit[0], *(one for one, _ in unknown)]
+        return f"{listed([f'{one.name} ({one.amount})' for one in tied])}: {verdict(unknown[0][1])}"
+
+    @property
+    def _compared(self) -> list[tuple[Contender, Comparison]]:
+        return list(zip(self.fit[1:], self.with_leader, strict=True))
+
+    def text(self) -> str:
+        """In words."""
+        if self.hindrance:
+            return f"{_CANNOT}: {self.hindrance}"
+        rest = "".join(f"; nothing is said of {name}: {why}" for name, why in self.unsaid.items())
+        leader = self.fit[0]
+        tied = [one for one, found in self._compared if found.alike]
+        if tied:
+            names = listed([f"{one.name} ({one.amount})" for one in (leader, *tied)])
+            return f"no measurable difference between {names}{rest}"
+        second, found = self._compared[0]
+        said = "".join(f" ({each})" for each in beside(found))
+        limit = ", the tester sent no more" * leader.took_all
+        far = how_far(found, {second.point.forwarder: second.name})
+        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}{rest}"
+
+
+def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
+    """The same for console, report and Robot. `points`: all, also without a figure, by what they are called."""
+    groups: dict[tuple[str, str], list[Contender]] = {}
+    for one in contenders:
+        if one.values:
+            groups.setdefault((one.where, one.of), []).append(one)
+    places = _places({place: cases for place, cases in groups.items() if len(cases) > 1})
+    why = {place.hindrance for place in places.values()}
+    if not groups:
+        words = ["Nothing was measured."]
+    elif not places:
+        words = ["Who is ahead cannot be said: no two cases of one workload were measured."]
+    elif len(why) == 1 and "" not in why:
+        words = [f"Who is ahead cannot be said: {why.pop()}."]
+    else:
+        words = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
+    failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
+    words += [f"Failed: {', '.join(failed)}."] if failed else []
+    return Answer(sentence=" ".join(words), said=any(not place.hindrance for place in places.values()))
+
+
+def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:
+    found: dict[tuple[str, str, str], Comparison] = {}
+    for place, cases in groups.items():
+        fit = _fit(cases)
+        for other in fit[1:]:
+            compared = compare_points(fit[0].point, other.point, other.figure.key)
+            if compared is not None:
+                found[*place, other.name] = compared
+    told = corrected(found)
+    return {
+        place: _place(cases, {one.name: told[*place, one.name] for one in cases if (*place, one.name) in told})
+        for place, cases in groups.items()
+    }
+
+
+def _fit(cases: Sequence[Contender]) -> list[Contender]:
+    return sorted((one for one in cases if not one.hindrance), key=lambda one: one.speed, reverse=True)
+
+
+def _place(cases: Sequence[Contender], told: Mapping[str, Comparison]) -> _Place:
+    fit = _fit(cases)
+    apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in told}
+    return _Place(
+        fit=[one for one in fit if one.name not in apart],
+        with_leader=[told[one.name] for one in fit[1:] if one.name in told],
+        unsaid={one.name: one.hindrance for one in cases if one.hindrance} | apart,
+    )
+
+
+def _text(where: str, places: Mapping[tuple[str, str], _Place]) -> str:
+    parts = [(f"of {of} " if of else "") + place.text() for (at, of), place in places.items() if at == where]
+    return f"{where}: {'; '.join(parts)}."

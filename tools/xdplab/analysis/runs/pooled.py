@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs side by side: what was measured where, and the points that more than one testbed measured.
+
+Ratios with intervals stay within a run, whose points were interleaved on one testbed. Between testbeds, only the
+spread of the same point is given: it says how far a figure depends on the machine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.runs.apart import environment_difference
+from xdplab.measure import Figure, make_method
+from xdplab.measure.point import PointSummary
+from xdplab.model import RunRecord
+
+
+@dataclass(frozen=True)
+class PooledRun:
+    """A run folder that has been read."""
+
+    folder: Path
+    record: RunRecord
+    summaries: tuple[PointSummary, ...]
+    #: What it found, as its own report says it.
+    sentence: str
+
+    @property
+    def testbed(self) -> str:
+        """Name of its testbed."""
+        return self.record.testbed.name
+
+    def count(self, status: str) -> int:
+        """Points that ended so."""
+        return sum(summary.status == status for summary in self.summaries)
+
+
+@dataclass(frozen=True)
+class SharedPoint:
+    """One point that runs on different testbeds measured; values by testbed."""
+
+    title: str
+    figure: Figure
+    values: dict[str, float]
+
+    @property
+    def spread(self) -> float:
+        """The highest over the lowest."""
+        return max(self.values.values()) / min(self.values.values())
+
+
+def _fact(summary: PointSummary, figure: Figure) -> float | None:
+    """A figure that is the forwarder's own; None for bounds, doubts and what a disturbed machine left."""
+    if any(doubts_of_one(summary, figure.key)):
+        return None
+    found = summary.measured.get(figure.key)
+    return found.value if found and found.exact else None
+
+
+def main_figures(runs: Sequence[PooledRun]) -> list[Figure]:
+    """Of the methods of these runs, those that a page over several has room for."""
+    found = [each for run in runs for each in make_method(run.record.study.method).figures if each.main]
+    return sorted({each.key: each for each in found}.values(), key=lambda each: not each.at_load)
+
+
+def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
+    """Points of which at least two testbeds have a figure that is no bound, with the median of each testbed's runs."""
+    found = []
+    by_point: dict[str, list[tuple[str, PointSummary]]] = {}
+    for run in runs:
+        for summary in run.summaries:
+            if summary.repetitions:
+                by_point.setdefault(summary.point_id, []).append((run.testbed, summary))
+    for measured in by_point.values():
+        for figure in main_figures(runs):
+            values: dict[str, list[float]] = {}
+            for testbed, summary in measured:
+                value = _fact(summary, figure)
+                if value:
+                    values.setdefault(testbed, []).append(value)
+            if len(values) > 1:
+                middle = {testbed: median(each) for testbed, each in sorted(values.items())}
+                found.append(SharedPoint(_title(measured[0][1]), figure, middle))
+    return found
+
+
+def testbed_differences(runs: Sequence[PooledRun]) -> dict[str, dict[str, tuple[object, object]]]:
+    """Testbed -> what of its environment differs from that of the first run's testbed."""
+    first = runs[0]
+    return {
+        run.testbed: environment_difference(first.record, run.record)
+        for run in reversed(runs)
+        if run.testbed != first.testbed
+    }
+
+
+def _title(summary: PointSummary) -> str:
+    settings = "".join(f", {setting}" for setting in summary.settings)
+    return f"{summary.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a figure changed over a series of runs: groups of runs that are alike, by jumpavg."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any, Literal, TypeVar
+
+import jumpavg
+
+from xdplab.analysis.doubts import doubtful
+from xdplab.analysis.runs.apart import environment_difference, what_differs
+from xdplab.measure import make_method
+from xdplab.measure.point import PointSummary
+from xdplab.model import Model, RunRecord
+
+#: Two runs are a comparison, not a trend.
+MIN_RUNS = 3
+
+#: Runs that differ in one of these do not continue each other.
+_BY = {"method", "tester", "testbed"}
+
+_Record = TypeVar("_Record")
+
+
+class Stretch(Model):
+    """Consecutive runs between which the figure did not change; `change` is against the stretch before."""
+
+    first: str
+    last: str
+    runs: int
+    #: Mean over all repetitions of these runs, in the metric's unit.
+    mean: float
+    change: Literal["first", "better", "worse"]
+    #: Key -> (before, now) of what differs in the environment at the step into this one.
+    environment: dict[str, tuple[Any, Any]] = {}
+
+
+class TrendRun(Model):
+    """What a run adds to a trend: its clean repetitions, in the metric's unit."""
+
+    name: str
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
+class Trend(Model):
+    """One metric of one point over the runs that have it."""
+
+    forwarder: str
+    point_id: str
+    metric: str
+    stretches: tuple[Stretch, ...]
+    runs: tuple[TrendRun, ...]
+
+
+#: Name, record, summaries.
+Run = tuple[str, RunRecord, Sequence[PointSummary]]
+
+
+def all_trends(runs: Sequence[Run]) -> list[Trend]:
+    """The trends of each method, tester and testbed by themselves; runs in any order."""
+    alike: list[list[Run]] = []
+    for run in sorted(runs, key=lambda run: run[1].started):
+        own = next((each for each in alike if not _BY.intersection(what_differs(each[0][1], run[1]))), None)
+        if own is None:
+            alike.append(own := [])
+        own.append(run)
+    return [found for each in alike for found in trends(each)]
+
+
+def trends(runs: Sequence[Run]) -> list[Trend]:
+    """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
+
+    Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A run
+    with fewer of them than a comparison needs is left out, a point that fewer than `MIN_RUNS` runs have, and runs by
+    another method, tester or testbed than the last one's.
+    """
+    last = runs[-1][1] if runs else None
+    runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
+    found = []
+    points = {summary.point_id: summary.forwarder for _, _, summaries in runs for summary in summaries}
+    figures = make_method(last.study.method).figures if last is not None else ()
+    for point_id, forwarder in points.items():
+        for figure in figures:
+            series = [
+                (name, record, values)
+                for name, record, summaries in runs
+                if len(values := _values(summaries, point_id, figure.key)) >= figure.pairs
+            ]
+            if len(series) >= MIN_RUNS:
+                steps = stretches(series, figure.precision, figure.more, environment_difference)
+                own = tuple(
+                    TrendRun(name=name, mean=fmean(values), low=min(values), high=max(values), count=len(values))
+                    for name, _, values in series
+                )
+                found.append(
+                    Trend(forwarder=forwarder, point_id=point_id, metric=figure.key, stretches=steps, runs=own)
+                )
+    return found
+
+
+def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
+    """None where the point's percentile is not carried by its samples."""
+    figures = [
+        one
+        for s in summaries
+        if s.point_id == point_id and getattr(s, metric, 0) is not None
+        for one in s.by_repetition
+    ]
+    return [value for one in figures if not doubtful(one, metric) and (value := one.value(metric))]
+
+
+def stretches(
+    series: Sequence[tuple[str, _Record, list[float]]],
+    precision: float,
+    more_is_better: bool,
+    difference: Callable[[_Record, _Record], dict[str, tuple[Any, Any]]],
+) -> tuple[Stretch, ...]:
+    """Groups of runs (name, record, figures; in the order of their time) whose figure is alike.
+
+    `precision`: how many of what the figure is worth telling in make one of its unit; `difference`: of two records.
+    """
+    groups = jumpavg.classify([[value * precision for value in values] for _, _, values in series])
+    found: list[Stretch] = []
+    start = 0
+    for group in groups:
+        size = len(group.run_list)
+        mean = group.stats.avg / precision
+        change: Literal["first", "better", "worse"] = "first"
+        environment = {}
+        if found:
+            change = "better" if (mean > found[-1].mean) == more_is_better else "worse"
+            environment = difference(series[start - 1][1], series[start][1])
+        first, last = series[start][0], series[start + size - 1][0]
+        found.append(Stretch(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
+        start += size
+    return tuple(found)

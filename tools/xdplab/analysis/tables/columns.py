@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of the table of points that methods share, and all of a method: for terminal, report, JSON and CSV alike."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.tables.met_columns import TOLD_NEW, by_node, met_columns, met_points, new_flow_columns, told_of
+from xdplab.measure import Column, Figure, Method, method_class, method_names
+from xdplab.measure.point import PointSummary
+from xdplab.model.digits import number, percent, ratio
+
+
+def kpps(value: float) -> str:
+    """Of frames per second."""
+    return number(value / 1000)
+
+
+def lost(point: PointSummary) -> str:
+    """Of a point's frames."""
+    return f"lost {percent(point.loss_ratio)}" if point.loss_ratio else ""
+
+
+def _machines(name: str) -> Callable[[PointSummary], str]:
+    """Marks a percentile that is the machine's."""
+    return lambda point: "†" if name in point.machine_tail else ""
+
+
+#: Of a trial with probes at a stated load.
+LOAD_COLUMNS = (
+    Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
+    Column("loss_ratio", "loss", lambda point: point.loss_ratio, ratio, places=("terminal",)),
+    Column("p50_us", "p50 µs", lambda point: point.p50_us, below=lost, ratio="times as fast", main=True),
+    Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us")),
+    Column("p999_us", "p99.9 µs", lambda point: point.p999_us, mark=_machines("p999_us")),
+    Column("p99999_us", "p99.999 µs", lambda point: point.p99999_us, mark=_machines("p99999_us"), places=("html",)),
+    Column("achieved_pps", "achieved kpps", lambda point: point.achieved_pps, kpps, places=("html",),
+           mark=lambda point: "*" if point.tester_limited else "",
+           below=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else ""),
+)  # fmt: skip
+
+
+def figure_column(figure: Figure, title: str = "") -> Column:
+    """Of a figure of each repetition: its median, as a bound where it is one, `?` where it is doubted."""
+
+    def text(point: PointSummary) -> str:
+        return figure_text(point, figure)
+
+    def mark(point: PointSummary) -> str:
+        found = point.measured.get(figure.key)
+        return " ?" if found and found.doubt else ""
+
+    def value(point: PointSummary) -> float | None:
+        return point.value(figure.key)
+
+    words = "times as much" if figure.more else "times as fast"
+    return Column(figure.key, title or figure.title, value, words=text, mark=mark, ratio=words, main=True)
+
+
+def range_columns(figure: Figure) -> tuple[Column, Column]:
+    """The lowest and the highest of all repetitions."""
+
+    def values(point: PointSummary) -> list[float]:
+        if point.value(figure.key) is None:
+            return []
+        return [value for one in point.by_repetition if (value := one.value(figure.key)) is not None]
+
+    return (
+        Column(f"{figure.key}_low", f"{figure.unit} from", lambda point: min(values(point), default=None), figure.told),
+        Column(f"{figure.key}_high", f"{figure.unit} to", lambda point: max(values(point), default=None), figure.told),
+    )
+
+
+def figure_text(point: PointSummary, figure: Figure, unit: str = "") -> str:
+    """The same as people read it, as a bound where it is one; a dash where it was not looked for."""
+    found = point.measured.get(figure.key)
+    if found is None or (found.value is None and not figure.more):
+        return "-"
+    if figure.more or found.limited_by not in ("forwarder", "machine") or found.value is None:
+        return found.text(figure.per, unit, digits=4)
+    return "∞" if math.isinf(found.value) else figure.told(found.value) + unit
+
+
+def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
+    """As the method says; one that says none has its figures."""
+    return method.columns or tuple(figure_column(each) for each in method.figures)
+
+
+_KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.swept.items()) or None, str)
+_BYTES = Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str)
+
+
+def _what_holds(method: Method[Any] | type[Method[Any]]) -> list[Column]:
+    """What JSON and CSV say of the figures in columns of their own, as a number is no word."""
+
+    def bounds(each: Figure) -> Iterator[Column]:
+        def bound(point: PointSummary) -> str | None:
+            found = point.measured.get(each.key)
+            return found.bound if found else None
+
+        def below(point: PointSummary) -> float | None:
+            found = point.measured.get(each.key)
+            return found.below if found else None
+
+        yield Column(
+            f"{each.key}_bound", f"{each.title}: `exact`, `at least`, `below` or `not known`", bound, places=()
+        )
+        yield Column(f"{each.key}_below", f"{each.title}: what the true one is below", below, places=())
+
+    def doubts(point: PointSummary) -> str:
+        searched = [key for key in keys if point.searched(key)]
+        return "; ".join(dict.fromkeys(doubt for key in searched for doubt in doubts_of_one(point, key)))
+
+    keys = [each.key for each in method.figures]
+    return [
+        *(column for each in method.figures if not each.at_load for column in bounds(each)),
+        Column("clean", "repetitions that the machine left undisturbed", lambda point: point.clean, places=()),
+        Column("doubts", "why its figures are not to be taken for facts", doubts, places=()),
+    ]
+
+
+def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
+    """All of a table: what a point is, the method's own, how often it was measured and what came of it."""
+    return [
+        *_named(points),
+        Column("mode", "mode", lambda point: point.mode or None, str),
+        _KNOBS,
+        _BYTES,
+        *own_columns(method),
+        *_what_holds(method),
+        Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
+        Column("status", "status", lambda point: point.status, str),
+    ]
+
+
+def _varying(points: Sequence[PointSummary], key: Literal["profile", "levels"]) -> list[Column]:
+    """Those of such settings that are not the same in all points, in one column; [] where all are."""
+    names = dict.fromkeys(name for point in points for name in getattr(point, key))
+    found = [name for name in names if len({str(getattr(point, key).get(name)) for point in points}) > 1]
+
+    def told(point: PointSummary) -> str | None:
+        settings = getattr(point, key)
+        return " ".join(f"{name}={settings[name]}" for name in found if name in settings) or None
+
+    return [Column(key, "settings" if key == "levels" else key, told, str)] if found else []
+
+
+def _named(points: Sequence[PointSummary]) -> list[Column]:
+    """What a point is called, and what tells it from others of that name."""
+    several_jobs = len({point.pipeline for point in points}) > 1
+    several_paths = len({point.path for point in points}) > 1
+    several_flows = len({point.udp_flows for point in points}) > 1
+    return [
+        Column("forwarder", "forwarder", lambda point: point.forwarder, str),
+        *([Column("pipeline", "pipeline", lambda point: point.pipeline, str)] if several_jobs else []),
+        *([Column("path", "path", lambda point: point.path, str)] if several_paths else []),
+        *([Column("udp_flows", "flows", lambda point: point.udp_flows, "{:,}".format)] if several_flows else []),
+        *_varying(points, "profile"),
+    ]
+
+
+def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
+    """All of CSV: those of the table of points, and of those beside, which JSON has in `met` and `new_flows`."""
+    return [*columns_of(method, points), *met_columns(points), *new_flow_columns(points)]
+
+
+def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
+    """Head -> what stands below it, of the table for terminals and logs; columns that no point fills are left out."""
+    shown = [each for each in columns_of(method, points) if "terminal" in each.places]
+    table = {each.title: [each.shown(point) for point in points] for each in shown}
+    always = {"forwarder", "status"}
+    return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
+
+
+class Beside(NamedTuple):
+    """A table beside that of points."""
+
+    title: str
+    #: What it is of, in the report.
+    caption: str
+    #: Head -> what stands below it.
+    cells: dict[str, list[str]]
+    #: Lines that are said below it.
+    told: tuple[str, ...]
+
+
+def tables_beside(points: Sequence[PointSummary]) -> list[Beside]:
+    """New flows, and where frames were met; those for which a point has something."""
+    new, met = [point for point in points if point.new_flows], met_points(points)
+    tables = [
+        Beside("new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (TOLD_NEW,)),
+        Beside(
+            "where frames were met",
+            "What forwarders counted of their own work",
+            met_cells(points),
+            (*by_node(points), told_of(points)),
+        ),
+    ]
+    return [table for table, of in zip(tables, (new, met), strict=True) if of]
+
+
+def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
+    """Cells of where frames were met; {} where no forwarder tells it."""
+    met = met_points(points)
+    return _cells(met, met_columns(met))
+
+
+def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[str, list[str]]:
+    """These columns behind what points are called."""
+    knobs = [_KNOBS] if any(point.swept for point in points) else []
+    sizes = [_BYTES] if len({point.frame_bytes for point in points}) > 1 else []
+    shown = [*_named(points), *_varying(points, "levels"), *knobs, *sizes, *columns] if points else []
+    return {each.title: [each.shown(point) for point in points] for each in shown}
+
+
+def data_of(column: Column, point: PointSummary) -> Any:
+    """A cell for programs: an infinite latency is no number there; `measured` and the loss say what became of it."""
+    value = column.of(point)
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[str, Any]]:
+    """What `xdplab show --json` prints: each point as it is recorded, and the columns of its method."""
+    points = list(points)
+    columns = columns_of(method, points)
+    found = []
+    for point in points:
+        row = point.model_dump(mode="json")
+        found.append(row | {column.key: data_of(column, point) for column in columns if column.key not in row})
+    return found
+
+
+def schema_of_rows() -> dict[str, Any]:
+    """JSON Schema of what `rows_of` makes, with the columns of all methods that are installed."""
+    found = PointSummary.model_json_schema(mode="serialization")
+    row = found["$defs"][PointSummary.__name__]
+    for name in method_names():
+        for column in (*own_columns(method_class(name)), *_what_holds(method_class(name))):
+            row["properties"].setdefault(column.key, {"description": column.title})
+    return {"$defs": found["$defs"], "type": "array", "items": {"$ref": found["$ref"]}}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of tables beside that of points, and in CSV: where frames were met and what they cost, new flows."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdplab.measure import Column
+from xdplab.measure.met import Met
+from xdplab.measure.point import PointSummary
+from xdplab.model.digits import number, percent, significant
+
+#: Said below the table, where its columns are told.
+TOLD = (
+    "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
+    "warm-ups counted."
+)
+_TOLD_OF = {
+    "lookups_per_frame": (
+        " Open vSwitch: shares of look-ups in the netdev datapath; a recirculated frame is looked up again."
+    ),
+    "cycles_per_frame": (
+        " Cycles: ticks of the time stamp counter, which go on while the machine has taken the core away. Of Open "
+        "vSwitch those of iterations that had frames, which fewer frames share at a light load; its main thread counts "
+        "none. Of VPP those of all nodes, less about what polling without frames took; none where that was most."
+    ),
+    "busy_share": " Busy: their share, polling without frames beside them, from before the traffic until after it.",
+    "kernel_share": (
+        " In the kernel: share of the CPU time of forwarding threads, from before the traffic until after it, polling "
+        "counted, and softirqs that ran on top of a thread; where the kernel takes it with its timer a sample. Of "
+        "trials that lost more than 1 % of the frames, or whose frames left as a Poisson process: the timer beats with "
+        "those that leave evenly."
+    ),
+    "xdp_share": (
+        " Frames that met a flow in XDP were seen by no thread: the other figures of their rows are of the rest."
+    ),
+}
+
+
+def _field(name: str) -> Callable[[PointSummary], Any]:
+    return lambda point: getattr(point.met or Met(), name)
+
+
+def _share(name: str, title: str) -> Column:
+    return Column(name, title, _field(name), percent)
+
+
+MET_COLUMNS = (
+    Column("met_frames", "frames", lambda point: (point.met and point.met.frames) or None, lambda value: f"{value:,}"),
+    Column("lookups_per_frame", "look-ups per frame", _field("lookups_per_frame"), number),
+    _share("hardware_share", "card"),
+    _share("simple_share", "simple match"),
+    _share("emc_share", "EMC"),
+    _share("smc_share", "SMC"),
+    _share("megaflow_share", "megaflows"),
+    Column("subtables_per_hit", "subtables per hit", _field("subtables_per_hit"), number),
+    _share("upcalls_share", "upcalls"),
+    _share("lost_share", "unanswered"),
+    _share("xdp_share", "in XDP"),
+    Column("frames_per_call", "frames per call", _field("frames_per_call"), number),
+    Column("cycles_per_frame", "cycles per frame", _field("cycles_per_frame"), lambda value: significant(value, 4)),
+    _share("busy_share", "busy"),
+    _share("kernel_share", "in the kernel"),
+)
+
+
+def _first(name: str) -> Callable[[PointSummary], Any]:
+    return lambda point: getattr(point.new_flows, name) if point.new_flows else None
+
+
+NEW_FLOW_COLUMNS = (
+    Column("new_flows_sent_pps", "new flows/s", _first("sent_pps"), number),
+    Column("new_flows_sent", "first frames", _first("sent"), "{:,}".format),
+    Column("new_flows_lost", "lost", _first("lost"), "{:,}".format),
+    Column("new_flows_p50_us", "first p50 µs", _first("p50_us"), number),
+    Column("new_flows_p99_us", "first p99 µs", _first("p99_us"), number),
+)
+#: Said below their table.
+TOLD_NEW = (
+    "Each of these frames is the first and only one of its flow. Latencies of the other tables are without them; rates "
+    "and losses there are of all frames."
+)
+
+
+def new_flow_columns(points: Sequence[PointSummary]) -> list[Column]:
+    """All, where a point has new flows."""
+    return [*NEW_FLOW_COLUMNS] if any(point.new_flows for point in points) else []
+
+
+def met_columns(points: Sequence[PointSummary]) -> list[Column]:
+    """Those in which a point has more than nothing; a share of time may be nothing."""
+    known = {column.key: [column.of(point) for point in points] for column in MET_COLUMNS}
+    times = ("busy_share", "kernel_share")
+    return [
+        column
+        for column in MET_COLUMNS
+        if any(value or (column.key in times and value is not None) for value in known[column.key])
+    ]
+
+
+def met_points(points: Sequence[PointSummary]) -> list[PointSummary]:
+    """Those that have any of it."""
+    return [point for point in points if point.met]
+
+
+def told_of(points: Sequence[PointSummary]) -> str:
+    """What is said below the table."""
+    return TOLD + "".join(_TOLD_OF.get(column.key, "") for column in met_columns(points))
+
+
+def by_node(points: Sequence[PointSummary]) -> list[str]:
+    """A line for each point whose forwarder tells what each node of its graph costs."""
+    named = [
+        (" ".join((point.forwarder, *point.settings)), text)
+        for point in met_points(points)
+        if (text := (point.met or Met()).nodes_text())
+    ]
+    return [f"{name}, cycles per frame by node: {text}" for name, text in named]

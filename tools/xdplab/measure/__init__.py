@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a measurement is, and the face of a method, which is what a study does at a point.
+
+`figure`, `measured`, `point`, `comparison` are the data; `distribution` reads latencies of trials; `method`, `page` and
+`column` are what a method is written against, `registry` finds it. The methods themselves are in `xdplab.methods`.
+"""
+
+from xdplab.measure.column import Column as Column
+from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
+from xdplab.measure.figure import (
+    P50 as P50,
+    P99 as P99,
+    Figure as Figure,
+    LimitedBy as LimitedBy,
+    PointFigures as PointFigures,
+)
+from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
+from xdplab.measure.method import Counted as Counted, Method as Method, Session as Session
+from xdplab.measure.point import PointSummary as PointSummary
+from xdplab.measure.registry import (
+    figure as figure,
+    make_method as make_method,
+    method_class as method_class,
+    method_names as method_names,
+)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a figure is: said once by its method, and read by comparisons, answers, trends, tables and reports."""
+
+from typing import Any, Literal, Self
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from xdplab.model import Model
+from xdplab.model.digits import number
+
+#: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: it may do better. `budget`: time ran out first.
+#: `below-minimum`: the lowest load was too much; of a time, it is too short for the load to tell. `machine`: the
+#: disturbed part of a trial leaves that much open.
+LimitedBy = Literal["forwarder", "tester", "below-minimum", "budget", "machine"]
+
+
+class Figure(Model):
+    """A figure that each repetition has, and that points are compared by."""
+
+    #: In records and JSON, with the unit of its values: `p50_us`, `ndr_pps`. One key is one figure in all methods.
+    key: str
+    #: As people read it.
+    name: str
+    #: In tables, and how much of a value makes one of it.
+    unit: str
+    per: float = 1.0
+    better: Literal["more", "less"]
+    #: In sentences, where that is another one.
+    said_unit: str = ""
+    said_per: float = 1.0
+    #: What a forwarder does that is ahead: it `forwards` so many times as much.
+    verb: str = "has"
+    #: A latency of the frames that arrived at a stated load: doubted where frames are lost or were not sent.
+    at_load: bool = False
+    #: Of a percentile of a trial's latencies: which.
+    percent: float | None = None
+    #: Clean pairs that a comparison needs; a tail needs more.
+    pairs: int = 3
+    #: How many of what it is worth telling in make one of its value's unit: jumpavg works in bits of these.
+    precision: float = 1.0
+    #: One of the few that pages over several runs have room for.
+    main: bool = False
+
+    @property
+    def more(self) -> bool:
+        """Whether more is better."""
+        return self.better == "more"
+
+    def told(self, value: float) -> str:
+        """In the unit of tables."""
+        return number(value / self.per)
+
+    @property
+    def said(self) -> tuple[str, float]:
+        """Unit of sentences, and how much of a value makes one of it."""
+        return (self.said_unit, self.said_per) if self.said_unit else (self.unit, self.per)
+
+    @property
+    def title(self) -> str:
+        """For the head of a table: `p50, µs`."""
+        return f"{self.name}, {self.unit}"
+
+
+class PointFigures(Model):
+    """What a method says of a point beside, for JSON and its section of the report; each has its own fields."""
+
+    @classmethod
+    def of(cls, point: Any) -> Self:
+        """Those of a point (its `figures`); empty where nothing was found."""
+        return point.figures if isinstance(point.figures, cls) else cls()
+
+    @model_serializer(mode="wrap")
+    def _found(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value not in (None, (), [], {}, "")}
+
+
+P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3, main=True)
+#: Of one forwarder against itself, three pairs of p99 were apart by a factor of two each (`xdplab dev false-alarms` on
+#: a run of a-against-a.yaml).
+P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3, pairs=5)
+P999 = Figure(key="p999_us", name="p99.9", unit="µs", better="less", at_load=True, percent=99.9, precision=1e3, pairs=5)

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a method is, and what it may ask of the run."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.measure.column import Column
+from xdplab.measure.comparison import Answer
+from xdplab.measure.figure import P50, P99, Figure, PointFigures
+from xdplab.measure.measured import RepetitionFigures
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.model import (
+    ForwarderSpec,
+    MethodSpec,
+    Path,
+    Point,
+    RunRecord,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+)
+from xdplab.model.design import Scalar
+from xdplab.model.trial import Purpose
+from xdplab.testbed import Port
+
+SpecT = TypeVar("SpecT", bound=MethodSpec)
+
+
+class Counted(NamedTuple):
+    """What the tester says, and what was counted beside (`TrialRecord.figures`)."""
+
+    result: TrialResult
+    figures: dict[str, Any]
+
+
+def untested(elapsed_s: float) -> TrialResult:
+    """A trial without the tester."""
+    return TrialResult(tester="none", sender="none", elapsed_s=elapsed_s, streams=())
+
+
+class Part(NamedTuple):
+    """One of several things that a method measures, as a row of a suite asks for it."""
+
+    #: What came of it, a line each.
+    told: Sequence[str] = ()
+    #: Why nothing did: the row is skipped.
+    without: str = ""
+    #: Why that is not good: the row fails.
+    failed: str = ""
+    #: The points that it is of, where these are all that there is to ask.
+    points: Sequence[PointSummary] | None = None
+
+
+class Trials(Protocol):
+    """What a search needs of a session."""
+
+    @property
+    def ceiling_pps(self) -> float:
+        """Highest load that the tester was calibrated to send, in frames per second over all directions."""
+
+    def trial(
+        self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
+    ) -> TrialResult:
+        """Run a trial and journal it.
+
+        A step of a search (`purpose="search"`) is repeated while the machine disturbs it (bounded), for what the
+        search asks next rests on it; every attempt is journaled. What is compared between forwarders
+        (`purpose="measure"`) is never repeated here: see `Method.repeats_whole`. On a resumed run, trials that the
+        journal holds are answered from it. With `restart_after_s` the forwarder is stopped and started again that long
+        after the trial's beginning.
+
+        Returns:
+            The result; of a step of a search the first undisturbed one, or the last.
+        """
+
+    def found(self, clause: str, figures: dict[str, Any]) -> None:
+        """Journal what a method found."""
+
+    def progress(self, text: str) -> None:
+        """Say how far it is, between trials."""
+
+
+class Session(Trials, Protocol):
+    """One repetition of a point: the forwarder runs and the path has been proven."""
+
+    @property
+    def point(self) -> Point:
+        """What is measured."""
+
+    @property
+    def number(self) -> int:
+        """Of the repetition, from 0 on: for what is done in turns."""
+
+    @property
+    def forwarder(self) -> Forwarder[Any]:
+        """The forwarder that runs."""
+
+    @property
+    def dut(self) -> Dut:
+        """Where it runs."""
+
+    @property
+    def client(self) -> Port:
+        """The tester's first port, for a program that speaks to one behind the forwarder."""
+
+    @property
+    def cannot(self) -> Mapping[str, str]:
+        """Clauses that the tester has no figures for, and why."""
+
+    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
+        """Journal as a measured trial what the method counts itself, with or without the tester.
+
+        The machine is watched while `count` runs; what that raises ends the repetition. On a resumed run a trial that
+        the journal holds is answered from it.
+        """
+
+    def send(self, spec: TrialSpec) -> TrialResult:
+        """Send without journaling: a warm-up, some first frames, a flood beside what is counted."""
+
+    def prove(self) -> None:
+        """Be sure that frames come through in every direction, and that every option is in force.
+
+        Raises:
+            PointFailed: none came.
+            Unsupported: an option was taken without a word and is not in force.
+        """
+
+
+class Method(ABC, Generic[SpecT]):
+    """Base of all methods: what measures is called by the runner, what reads by `analysis` and `report`."""
+
+    name: ClassVar[str]
+    spec_model: ClassVar[type[MethodSpec]]
+    #: What its points are compared by, the one that its answer goes by first.
+    figures: ClassVar[tuple[Figure, ...]] = (P50, P99)
+    #: Of its table, between what a point is and how often it was measured.
+    columns: ClassVar[tuple[Column, ...]] = ()
+    #: What its latencies are of, where the path does not say it.
+    quantity: ClassVar[str] = ""
+    #: Clauses of trials that are measured beside the one that stands for the point, and have a summary of their own.
+    beside: ClassVar[tuple[str, ...]] = ()
+    #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
+    #: made anew for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
+    #: such a trial is only marked.
+    repeats_whole: ClassVar[bool] = False
+    #: True where it needs no load beside the probes, so that a tester which waits for each answer can carry it out.
+    closed_loop: ClassVar[bool] = False
+    #: True where it sends at rates of its own: `traffic.probe_pps` is nothing to it.
+    own_rates: ClassVar[bool] = False
+    #: True where it sends the new flows of a profile.
+    sends_new_flows: ClassVar[bool] = False
+    #: True where the analysis of a sweep may ask which settings matter to its latencies.
+    swept: ClassVar[bool] = False
+
+    def __init__(self, spec: SpecT) -> None:
+        self.spec = spec
+
+    @property
+    def one_way(self) -> bool:
+        """Whether what it says of path `through` has a one-way latency in it, which needs one clock."""
+        return True
+
+    @abstractmethod
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """Traffic seconds of each trial that a repetition takes, for estimates."""
+
+    def sends_load(self, traffic: TrafficSpec) -> bool:
+        """True when it sends the load of a profile as `streams.load_streams` has it."""
+        return False
+
+    def loads_at_once(self) -> int:
+        """Loads that the largest of its trials has in one direction."""
+        return 1
+
+    def new_flows(self, point: Point) -> float:
+        """The most new flows that a trial has, in one direction."""
+        return (point.traffic.new_flows_pps or 0.0) * max(self.trials(point.traffic), default=0.0)
+
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """Highest load, in frames per second over all directions, that it asks for whatever the tester can send.
+
+        0.0 where it keeps below the tester's top rate by itself.
+        """
+        return 0.0
+
+    @abstractmethod
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """Take the trials of one repetition."""
+
+    def check(self, study: StudySpec) -> None:
+        """What only it can check of a study.
+
+        Raises:
+            InputError: something in it cannot be.
+        """
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """What it does of several things it can do, each a point: `{"workload": "rxdrop"}`."""
+        return ({},)
+
+    def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
+        """Whether what was forwarded arrives at the tester; where it does not, a point has no loss."""
+        return True
+
+    def path(self, levels: Mapping[str, Scalar]) -> Path | None:
+        """The way of the frames, where that is not the study's to say."""
+        return None
+
+    def forwarder(self, point: Point) -> Forwarder[Any]:
+        """The forwarder of a point, ready to start.
+
+        Raises:
+            InputError: unknown name or option, or it cannot do what the method wants of it.
+        """
+        return make_forwarder(point.forwarder)
+
+    def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
+        """None, or why this machine lacks what it needs beside forwarder and tester."""
+        return None
+
+    def around(self, session: Session) -> AbstractContextManager[None]:
+        """What stands from before the forwarder's start until after its stop."""
+        return nullcontext()
+
+    def prove(self, session: Session) -> None:
+        """Be sure, before anything is measured, that the forwarder does what it is there for."""
+        session.prove()
+
+    def repetitions(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
+        """Its own figures of each repetition of a point; percentiles of the measured trial are there without it."""
+        return ()
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> PointFigures:
+        """What it says of a point beside, for JSON and its section of the report."""
+        return PointFigures()
+
+    def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
+        """Part of it -> why the tester has no figures for that."""
+        return {}
+
+    def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
+        """What it says of points together beside the answer, a line each."""
+        return []
+
+    def notes(self, point: PointSummary) -> list[str]:
+        """Lines below the table on the terminal."""
+        return []
+
+    def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer | None:
+        """The run's first sentence; None: that of the two forwarders which the study names, by the first figure."""
+        return None
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """One of several things that it measures: a clause, a way, what a variant contributes."""
+        return Part(without=f"method {self.name} has no parts")
+
+    def sections(self, page: Page) -> list[Section] | None:
+        """Its sections of the report; None: the table of points, and the distributions of their latencies."""
+        return None
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """What the report says of how far to trust it."""
+        return []

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of a point: its fields are those of `xdplab show --json`."""
+
+from typing import Any
+
+from pydantic import SerializeAsAny
+
+from xdplab.measure.comparison import ALIKE_WITHIN
+from xdplab.measure.figure import PointFigures
+from xdplab.measure.flows import FlowSummary
+from xdplab.measure.measured import Measured, RepetitionFigures
+from xdplab.measure.met import Met
+from xdplab.measure.new_flows import NewFlows
+from xdplab.model import Model, Shown
+
+
+class PointSummary(Model):
+    """What `xdplab show --json` prints for a point; None where there is no such figure."""
+
+    #: Short name that the same point has in every run.
+    point_id: str
+    #: Label, or name and options.
+    forwarder: str
+    #: What the method does of several things it can do: a workload, a rate.
+    levels: dict[str, Any] = {}
+    #: The same for points that differ in the forwarder only: what may be divided by one another.
+    setting: str
+    #: Mode in use, as the kernel and the program reported it: `native copy`, `zero-copy`, `recvmmsg` ...
+    mode: Shown
+    #: Way of the frames: `through`, `hairpin`, `reflect`.
+    path: str
+    #: What a latency is on this path: `one-way`, `round trip`, or what the method says.
+    quantity: str
+    #: Size of a frame with its 4-byte FCS, or `imix`.
+    frame_bytes: int | str
+    #: UDP flows of the frames: source ports times address pairs.
+    udp_flows: int = 1
+    #: What else of its traffic profile is not the default.
+    profile: dict[str, Any] = {}
+    #: What the forwarder did with the frames, as studies write it.
+    pipeline: str = "cross"
+    #: Options of the forwarder that the study sweeps, where a label hides them.
+    options: dict[str, Any] = {}
+    #: Knob -> value that was asked for.
+    knobs: dict[str, Any]
+    #: Where the four consumers of CPU time ran; forwarder and receiver as they were seen.
+    cpus: str
+    #: Load that was asked for, all streams; median over repetitions, as are the figures below unless they say
+    #: otherwise.
+    offered_pps: float | None
+    #: Frames sent over the time that sending took.
+    achieved_pps: float | None
+    #: Frames received over that time.
+    forwarded_pps: float | None
+    #: Frames lost of those sent, all repetitions together; None where the method has none come back.
+    loss_ratio: float | None
+    #: Key of a figure -> what is known of it: medians over its repetitions.
+    measured: dict[str, Measured]
+    #: 99.999th percentile of all repetitions merged.
+    p99999_us: float | None
+    #: Shortest latency of all.
+    min_us: float | None
+    #: Longest latency of all.
+    max_us: float | None
+    #: Time-stamped frames of all repetitions that stand for the point.
+    samples: int
+    #: Frames that arrived once more, in these.
+    duplicated: int
+    #: Frames that arrived behind a later one of their flow, in these.
+    out_of_order: int
+    #: Repetitions that the study asked for.
+    planned: int
+    #: Repetitions that were measured.
+    repetitions: int
+    #: Those of them that the machine left undisturbed.
+    clean: int
+    #: Trials that were disturbed.
+    disturbed: int
+    #: Repetitions that were begun, those made anew included.
+    begun: int
+    #: In how many of them a trial failed.
+    failed: int
+    #: As `loss_ratio`, with the repetitions that the machine disturbed.
+    loss_ratio_all: float | None
+    #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
+    #: than lies above them.
+    machine_tail: tuple[str, ...]
+    #: The tester left out part of its schedule, or lost frames itself, in a trial that stands for the point.
+    tester_limited: bool
+    #: `ok`, `disturbed` (each repetition was), `partial` (some failed), `failed`, `unsupported`, `not measured`.
+    status: str
+    #: Of another status than `ok`, in words.
+    reason: str
+    #: What its method says of it beside (`Method.point_figures`).
+    figures: SerializeAsAny[PointFigures] = PointFigures()
+    #: Parts of the method that its tester has no figures for, and why.
+    unsupported_clauses: dict[str, str] = {}
+    #: Who measured it, in a study with several testers.
+    tester: str = ""
+    #: Within this share either way of 1, an interval of its ratios is no measurable difference (of the study).
+    alike_within: float = ALIKE_WITHIN
+    #: What each repetition gave; comparisons pair these.
+    by_repetition: tuple[RepetitionFigures, ...]
+    #: Flows that have figures of their own, all streams.
+    flows: int = 0
+    #: The worst of them: most loss, then longest latency.
+    worst_flows: tuple[FlowSummary, ...] = ()
+    #: Frames that the tester's own card dropped; they are not in what was sent.
+    tx_drops: int = 0
+    #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
+    met: Met | None = None
+    #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.
+    new_flows: NewFlows | None = None
+    #: The same of what is measured in the same repetitions beside (`Method.beside`).
+    beside: dict[str, "PointSummary"] = {}
+
+    @property
+    def p50_us(self) -> float | None:
+        """Median latency."""
+        return self.value("p50_us")
+
+    @property
+    def p99_us(self) -> float | None:
+        """99th percentile; None where fewer than ten independent samples lie above it, as of the next."""
+        return self.value("p99_us")
+
+    @property
+    def p999_us(self) -> float | None:
+        """99.9th percentile."""
+        return self.value("p999_us")
+
+    def value(self, metric: str) -> float | None:
+        """Of a figure: the median over its repetitions; infinite where its frame was lost, None where nothing is."""
+        found = self.measured.get(metric)
+        return found.value if found else None
+
+    def searched(self, metric: str) -> bool:
+        """Whether a figure was looked for in any repetition."""
+        return any(one.was_searched(metric) for one in self.by_repetition)
+
+    @property
+    def swept(self) -> dict[str, Any]:
+        """Settings that tables show beside its name: options and knobs."""
+        return {**self.options, **self.knobs}
+
+    @property
+    def settings(self) -> list[str]:
+        """What tells it from other points of its forwarder, path, frame size and rate, each as `name=value`."""
+        pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
+        flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
+        told = {**pipeline, **flows, **self.profile, **self.levels, **self.swept}
+        return [f"{key}={value}" for key, value in told.items() if key != "probe_pps"]
+
+    @property
+    def repeats(self) -> str:
+        """`5`, or `2 clean of 5`."""
+        return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the methods that follow frames through a forwarder have in common."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar, NamedTuple, TypeVar
+
+from pydantic import Field
+
+from xdplab.measure.method import Method, Session
+from xdplab.measure.streams import probe_streams
+from xdplab.methods.shared.probes import one_in
+from xdplab.model import MethodSpec, TrafficSpec, TrialSpec
+from xdplab.model.trial import Purpose
+
+#: Probes that a frame waits for until it is sent: receive and transmit.
+PROBES_ON_THE_WAY = 2
+#: Frames per batch up to which a frame is alone: above, the probes' cost is shared and makes others wait.
+ALONE = 1.1
+#: In the clause of a trial that is not traced.
+WITHOUT = "without"
+
+
+class TracedSpec(MethodSpec):
+    """At each rate, trials with tracing beside trials without."""
+
+    #: Probes per second.
+    rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)
+    #: Rounds at each rate.
+    pairs: int = Field(default=3, ge=1, le=100)
+    #: Length of a trial.
+    duration_s: float = Field(default=0.5, ge=0.05, le=60)
+    #: Traffic before it, which is not counted.
+    warmup_s: float = Field(default=0.1, ge=0, le=10)
+    #: How long late frames are waited for at the most.
+    drain_s: float = Field(default=0.1, ge=0.01, le=10)
+
+
+TracedT = TypeVar("TracedT", bound=TracedSpec)
+
+
+class TracedTrial(NamedTuple):
+    """One that the method has to take itself, with a recorder around it that keeps one batch in `every`."""
+
+    rate_pps: float
+    round: int
+    way: str
+    every: int
+    spec: TrialSpec
+    clause: str
+
+
+class TracedMethod(Method[TracedT]):
+    """At each rate rounds of trials: one without, one for each way, in turns of which end of the row comes first."""
+
+    own_rates: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def ways(self) -> Sequence[str]:
+        """How frames are followed, as in the clauses of trials."""
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """In each round one without, and one for each way."""
+        once = self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s
+        return [once] * ((1 + len(self.ways)) * self.spec.pairs * len(self.spec.rates_pps))
+
+    def asked_pps(self, traffic: TrafficSpec) -> float:
+        """The highest of its own rates."""
+        return max(self.spec.rates_pps) * len(traffic.directions)
+
+    def rounds(self, session: Session, traffic: TrafficSpec, ways: Sequence[str]) -> Iterator[TracedTrial]:
+        """Take the trials without tracing; yields the others, each in its turn."""
+        spec = self.spec
+        first: Purpose = "measure"
+        for rate in spec.rates_pps:
+            streams = probe_streams(traffic, rate)
+            trial = TrialSpec(streams=streams, duration_s=spec.duration_s, warmup_s=spec.warmup_s, drain_s=spec.drain_s)
+            every = one_in(rate, spec.warmup_s + spec.duration_s)
+            for number in range(spec.pairs):
+                session.progress(f"  {self.name} at {rate / 1e3:g} kpps, round {number + 1} of {spec.pairs}")
+                for way in (None, *ways) if number % 2 == 0 else (*reversed(ways), None):
+                    clause = f"{self.name} {rate:.0f} {way or WITHOUT}"
+                    if way is not None:
+                        yield TracedTrial(rate, number, way, every, trial, clause)
+                        continue
+                    session.trial(trial, purpose=first, clause=clause)
+                    first = "search"

@@ -91,7 +91,7 @@ def test_a_repetition_in_which_one_forwarder_was_disturbed_is_made_anew_for_all(
     assert [(trial.repetition, trial.status) for trial in trials if trial.status == "disturbed"] == [(1, "disturbed")]
     assert told.begun[5:] == [(2, 6, 6), (3, 7, 8), (3, 8, 8)]
     assert told.notes[-1] == (
-        "repetition 2 is made anew for all 2 points, as repetition 4: fake:base_latency_us=9.0: sender stalled"
+        "repetition 2 is repeated for all 2 points, as repetition 4: fake:base_latency_us=9.0: sender stalled"
     )
     assert all(left_s > 0 for left_s in told.left_s)
 
@@ -104,8 +104,8 @@ def test_a_repetition_made_anew_that_is_disturbed_too_is_made_anew_again(
     trials = carried_out(tmp_path, told, disturbance={"max_repeats_share": 1})
     assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}
     assert [note.partition(":")[0] for note in told.notes[-2:]] == [
-        "repetition 1 is made anew for all 2 points, as repetition 4",
-        "repetition 4 is made anew for all 2 points, as repetition 5",
+        "repetition 1 is repeated for all 2 points, as repetition 4",
+        "repetition 4 is repeated for all 2 points, as repetition 5",
     ]
 
 
@@ -138,7 +138,9 @@ def test_on_a_machine_that_is_never_quiet_a_run_ends(
     disturb(lambda at, purpose, attempt: True)
     told = Told()
     assert by_repetition(carried_out(tmp_path, told, disturbance=rule)) == dict.fromkeys(range(3 + rounds), 2)
-    assert told.notes[-1].startswith("0 of 3 repetitions are clean for every point; no more are made (disturbance: ")
+    assert told.notes[-1].startswith(
+        "0 of 3 repetitions are clean for every point; no more are repeated (disturbance: "
+    )
 
 
 def test_the_default_budget_holds_two_of_five_repetitions_and_a_third_of_a_long_sweep() -> None:

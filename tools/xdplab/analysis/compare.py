@@ -8,6 +8,7 @@ Which pairs decide is chosen by statuses, never by values: the clean ones where 
 each as the bound that its disturbed part leaves (`xdplab.stats.contamination`); else nothing is said.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
@@ -19,15 +20,22 @@ from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.standing import standing
-from xdplab.stats.interval import Interval, apart_interval, ratio_interval, together
+from xdplab.stats.contamination import MIN_BOUNDED
+from xdplab.stats.interval import (
+    CONFIDENCE,
+    Difference,
+    Interval,
+    apart_interval,
+    difference_interval,
+    ratio_interval,
+    together,
+)
 
 Key = TypeVar("Key")
 Pair = tuple[RepetitionFigures, RepetitionFigures]
 #: From the values of the side that is above and of the side that is below.
 MakeInterval = Callable[[Sequence[float], Sequence[float]], Interval | None]
 
-#: Pairs that bounds need: rarely is a machine slow for one side alone in all of so many.
-MIN_BOUNDED = 5
 #: Half-width of an interval over bounds, as a ratio: twice as slow is what a machine does without being seen to.
 BOUNDED_FLOOR = 2.0
 #: How far runs of the same thing are from one another without being different, as a ratio: a machine may be a third
@@ -101,6 +109,21 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         remarks=doubts.remarks,
     )
     return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
+
+
+def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
+    """Ours less theirs over their clean pairs, in the metric's unit, at the confidence of one of a family (Bonferroni).
+
+    None where too few pairs are clean on both sides.
+    """
+    paired = paired_repetitions(ours, theirs, metric)
+    if paired is None or paired.basis != "clean":
+        return None
+    values = [(one.value(metric), other.value(metric)) for one, other in paired.used]
+    known = [(one, other) for one, other in values if one is not None and other is not None]
+    if len(known) < len(values) or not all(map(math.isfinite, itertools.chain(*known))):
+        return None
+    return difference_interval(known, 1 - (1 - CONFIDENCE) / family)
 
 
 def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:

@@ -65,19 +65,28 @@ class Trials(Protocol):
         """Highest load that the tester was calibrated to send, in frames per second over all directions."""
 
     def trial(
-        self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
+        self,
+        spec: TrialSpec,
+        purpose: Purpose = "measure",
+        clause: str = "",
+        restart_after_s: float | None = None,
+        enough: Callable[[TrialResult], bool] = lambda result: False,
     ) -> TrialResult:
         """Run a trial and journal it.
 
-        A step of a search (`purpose="search"`) is repeated while the machine disturbs it (bounded), for what the
-        search asks next rests on it; every attempt is journaled. What is compared between forwarders
-        (`purpose="measure"`) is never repeated here: see `Method.repeats_whole`. On a resumed run, trials that the
-        journal holds are answered from it. With `restart_after_s` the forwarder is stopped and started again that long
-        after the trial's beginning.
+        A step of a search (`purpose="search"`) is repeated while the machine disturbs it (bounded), because what the
+        search asks next rests on it; one that says `enough` however disturbed is not. Every attempt is journaled. What
+        is compared between forwarders (`purpose="measure"`) is never repeated here: see `Method.repeats_whole`. On a
+        resumed run, trials that the journal holds are answered from it. With `restart_after_s` the forwarder is stopped
+        and started again that long after the trial's beginning.
 
         Returns:
             The result; of a step of a search the first undisturbed one, or the last.
         """
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the machine disturbed the trial before."""
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
         """Journal what a method found."""

@@ -39,12 +39,12 @@ class DisturbanceRule(Model):
     max_steal_share: float = Field(default=0.01, gt=0)
     #: Of the time that a busy forwarding thread waited for its CPU, and was not the one to give it up.
     max_run_delay_share: float = Field(default=0.01, gt=0)
-    #: How often a disturbed step of a search is measured anew within its repetition at the most, and how often a
-    #: disturbed repetition as a whole, for all points, behind the planned ones (`Method.repeats_whole`).
+    #: How often a disturbed step of a search is repeated within its repetition at the most, and how often a disturbed
+    #: repetition as a whole, for all points, behind the planned ones (`Method.repeats_whole`).
     max_repeats: int = Field(default=2, ge=0, le=20)
-    #: What both may take together, as a share of the traffic time that the study plans: a machine that is never quiet
-    #: ends a run in bounded time, with its disturbed trials marked. One of five repetitions made anew is a share of
-    #: 0.2, and one that does not fit is not begun.
+    #: What both may take, as a share of the traffic time: of the study's plan, and for steps of searches of what was
+    #: taken so far. So a machine that is never quiet ends a run in bounded time, with its disturbed trials marked. One
+    #: of five repetitions is a share of 0.2, and one that does not fit is not begun.
     max_repeats_share: float = Field(default=0.4, ge=0, le=20)
 
 

@@ -87,6 +87,7 @@ class PointSession:
         self._around = contextlib.ExitStack()
         self.client = testbed.tester_ports(repetition.point.path).first
         self._links_before: frozenset[str] | None = None
+        self.disturbed = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
 
@@ -125,7 +126,12 @@ class PointSession:
         self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **times))
 
     def trial(
-        self, spec: TrialSpec, purpose: Purpose = "measure", clause: str = "", restart_after_s: float | None = None
+        self,
+        spec: TrialSpec,
+        purpose: Purpose = "measure",
+        clause: str = "",
+        restart_after_s: float | None = None,
+        enough: Callable[[TrialResult], bool] = lambda result: False,
     ) -> TrialResult:
         """Run, judge, journal; a step of a search again while disturbed, as far as the rule and the budget allow."""
         number, attempt = self._trials, 0
@@ -143,7 +149,9 @@ class PointSession:
             attempt += 1
             if (number, attempt) in self._earlier:
                 continue
-            final = record.status == "ok" or purpose != "search" or attempt > self._rule.max_repeats
+            self.disturbed = record.status == "disturbed"
+            final = not self.disturbed or purpose != "search" or attempt > self._rule.max_repeats
+            final = final or enough(record.result)
             if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
                 return record.result
 

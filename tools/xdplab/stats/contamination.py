@@ -8,6 +8,8 @@ disturbance moves a value: it may be slower or faster for it.
 
 import math
 
+#: Pairs that a comparison by bounds needs: rarely is a machine slow for one side alone in all of so many.
+MIN_BOUNDED = 5
 #: A stall is felt for about as long again as it lasts: what had to wait is worked off behind it.
 AFTERMATH = 2.0
 

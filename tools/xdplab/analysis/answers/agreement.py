@@ -8,10 +8,8 @@ forwarder less often, by sending in bursts).
 """
 
 from collections.abc import Sequence
-from statistics import median
 
-from xdplab.analysis.compare import paired_repetitions
-from xdplab.analysis.doubts import doubts_of
+from xdplab.analysis.compare import compare_points, difference
 from xdplab.measure.point import PointSummary
 from xdplab.model import Calibration, Model, RunRecord
 
@@ -28,8 +26,8 @@ class Differing(Model):
     first_loss_ratio: float | None
     second_loss_ratio: float | None
     difference_us: float
-    #: Lowest and highest difference of a repetition; None with one repetition.
-    range_us: tuple[float, float] | None
+    #: Its 99 % interval, corrected for the number of paths; None of the direct link, and with too few clean pairs.
+    interval_us: tuple[float, float] | None
     #: What is left of the difference without that on the direct link; None without a direct link.
     rest_us: float | None
     #: Why the difference is no fact.
@@ -41,7 +39,8 @@ class Agreement(Model):
 
     first: str
     second: str
-    sentence: str
+    #: The first is the answer.
+    sentences: tuple[str, ...]
     #: False where nothing can be said of any path; the sentence then says why.
     said: bool
     direct: Differing | None
@@ -59,17 +58,18 @@ def _agreement(run: RunRecord, summaries: Sequence[PointSummary], first: str, se
     alone = run.calibrations.get(first), run.calibrations.get(second)
     direct = _direct(alone[0], alone[1]) if alone[0] and alone[1] else None
     own_us = direct.difference_us if direct else None
-    paths = [
-        _through(ours, theirs, own_us)
+    alike = [
+        (ours, theirs)
         for ours in summaries
         for theirs in summaries
         if (ours.tester, theirs.tester) == (first, second) and _alike(run, ours, theirs)
     ]
+    paths = [_through(ours, theirs, own_us, len(alike)) for ours, theirs in alike]
     measured = [path for path in paths if path is not None]
     return Agreement(
         first=first,
         second=second,
-        sentence=_sentence(first, second, direct, measured),
+        sentences=_sentences(first, second, direct, measured),
         said=direct is not None and any(not path.hindrances for path in measured),
         direct=direct,
         paths=tuple(measured),
@@ -94,19 +94,20 @@ def _direct(ours: Calibration, theirs: Calibration) -> Differing:
         first_loss_ratio=None,
         second_loss_ratio=None,
         difference_us=(theirs.p50_ns - ours.p50_ns) / 1000,
-        range_us=None,
+        interval_us=None,
         rest_us=None,
     )
 
 
-def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None) -> Differing | None:
+def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, paths: int) -> Differing | None:
     """By the repetitions and rules of a comparison; None where no repetition is there on both sides."""
-    paired = paired_repetitions(ours, theirs, "p50_us")
-    if paired is None or ours.p50_us is None or theirs.p50_us is None:
+    compared = compare_points(theirs, ours)
+    if compared is None or ours.p50_us is None or theirs.p50_us is None:
         return None
-    pairs = [(first.value("p50_us") or 0.0, second.value("p50_us") or 0.0) for first, second in paired.used]
-    differences = [second - first for first, second in pairs]
-    difference = median(differences)
+    found = difference(theirs, ours, "p50_us", paths)
+    apart = found.mean if found else theirs.p50_us - ours.p50_us
+    known = found is not None and found.low is not None and found.high is not None
+    few = ("too few clean pairs of repetitions: repeat on a quieter machine",) if not known else ()
     return Differing(
         path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.frame_bytes} bytes, {ours.path}",
         first_p50_us=ours.p50_us,
@@ -115,28 +116,32 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None) -> 
         second_jitter_us=None if theirs.p99_us is None else theirs.p99_us - theirs.p50_us,
         first_loss_ratio=ours.loss_ratio,
         second_loss_ratio=theirs.loss_ratio,
-        difference_us=difference,
-        range_us=(min(differences), max(differences)) if len(pairs) > 1 else None,
-        rest_us=None if own_us is None else difference - own_us,
-        hindrances=doubts_of((ours, theirs), "p50_us", len(paired.pairs), len(paired.clean), paired.basis).hindrances,
+        difference_us=apart,
+        interval_us=(found.low, found.high) if found and found.low is not None and found.high is not None else None,
+        rest_us=None if own_us is None else apart - own_us,
+        hindrances=compared.hindrances or few,
     )
 
 
-def _sentence(first: str, second: str, direct: Differing | None, paths: Sequence[Differing]) -> str:
+def _sentences(first: str, second: str, direct: Differing | None, paths: Sequence[Differing]) -> tuple[str, ...]:
     if direct is None:
-        return f"No agreement of {first} and {second} without both on the direct link."
+        return (f"No agreement of {first} and {second} without both on the direct link.",)
     word = "more" if direct.difference_us >= 0 else "less"
+    own_us = direct.difference_us
     own = (
-        f"On the direct link {second} reports {abs(direct.difference_us):.2f} µs {word} than {first} at p50 "
+        f"On the direct link {second} reports {abs(own_us):.2f} µs {word} than {first} at p50 "
         f"({direct.second_p50_us:.2f} against {direct.first_p50_us:.2f} µs): its own way, not the link's."
     )
     if not paths:
-        return f"{own} No path was measured by both."
-    rests = sorted(path.rest_us or 0.0 for path in paths if not path.hindrances)
-    unsaid = len(paths) - len(rests)
+        return f"No path was measured by both {first} and {second}.", own
+    ends = [path.interval_us for path in paths if path.interval_us and not path.hindrances]
     reasons = "; ".join(dict.fromkeys(reason for path in paths for reason in path.hindrances))
-    left = f" Nothing can be said of {unsaid} of {len(paths)} paths: {reasons}." if unsaid else ""
-    if not rests:
-        return f"{own}{left}"
-    span = f"{rests[0]:+.2f} µs" if len(rests) == 1 else f"between {rests[0]:+.2f} and {rests[-1]:+.2f} µs"
-    return f"{own} Through a forwarder they differ by that and {span}.{left}"
+    left = (f"Nothing can be said of {len(paths) - len(ends)} of {len(paths)} paths: {reasons}.",) if reasons else ()
+    if not ends:
+        return f"Whether {first} and {second} agree through a forwarder cannot be said.", own, *left
+    low, high = min(low for low, _ in ends) - own_us, max(high for _, high in ends) - own_us
+    said = (
+        f"Through a forwarder {second} reports {low:+.2f} to {high:+.2f} µs more than {first}, "
+        "their own ways subtracted (99 % intervals)."
+    )
+    return said, own, *left

@@ -47,7 +47,8 @@ def answer(
     found_agreement = agreements(run, summaries)
     if found_agreement:
         said = all(each.said for each in found_agreement)
-        return Answer(sentence=" ".join(each.sentence for each in found_agreement), said=said)
+        first, *more = (sentence for each in found_agreement for sentence in each.sentences)
+        return Answer(sentence=first, details=tuple(more), said=said)
     method = make_method(run.study.method)
     if run.study.sweep is not None and method.swept:
         from xdplab.analysis.sweep import analyse_sweep, sweep_sentence

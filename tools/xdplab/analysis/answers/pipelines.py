@@ -17,16 +17,27 @@ _NEVER = "the two were never measured in the same repetition"
 def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> Answer:
     """One sentence over all pipelines; its `comparison` is the first, of whose reference the table's ratios are."""
     several = len({one.udp_flows for one in summaries}) > 1
-    told, words = answer_by(wanted, summaries, lambda one: _work(one, several), figures)
-    first = next(iter(told.values()), None)
-    about = f"{wanted[0]} against {wanted[1]}"
+    compared, details = answer_by(wanted, summaries, lambda one: _work(one, several), figures)
+    first = next(iter(compared.values()), None)
+    at = ""
     if first is not None:
         metric = figure(first.metric)
         offered = {one.offered_pps for one in summaries if one.offered_pps}
-        at = f" at {significant(min(offered) / 1e3)} kpps" if metric.at_load and len(offered) == 1 else ""
-        about += f", {metric.name}{at}"
-    said = any(one.known for one in told.values())
-    return Answer(sentence=f"{about}, by work: {words}", said=said, comparison=first)
+        at = f", {metric.name}" + (f" at {significant(min(offered) / 1e3)} kpps" if metric.at_load and offered else "")
+    said = any(one.known for one in compared.values())
+    sentence = headline(wanted, compared, f"pieces of work{at}")
+    return Answer(sentence=sentence, details=tuple(details), said=said, comparison=first)
+
+
+def headline(wanted: tuple[str, str], compared: Mapping[str, Comparison], what: str) -> str:
+    """`ovs-afxdp is ahead in 9 of 11 pieces of work, ovs-afpacket in none; too little to tell in 2.`"""
+    ours, theirs = (sum(one.better is side for one in compared.values()) for side in (True, False))
+    alike = sum(one.alike for one in compared.values())
+    rest = len(compared) - ours - theirs - alike
+    parts = [f"{wanted[0]} is ahead in {ours} of {len(compared)} {what}, {wanted[1]} in {theirs or 'none'}"]
+    parts += [f"no measurable difference in {alike}"] if alike else []
+    parts += [f"nothing can be said of {rest}"] if rest else []
+    return f"{'; '.join(parts)}."
 
 
 def answer_by(
@@ -37,8 +48,8 @@ def answer_by(
     nothing: Callable[[PointSummary, PointSummary, str], str] = lambda ours, theirs, metric: "",
     *,
     named: bool = False,
-) -> tuple[dict[str, Comparison], str]:
-    """The two at the first setting of each piece of work, corrected together, and in words to the end of a sentence.
+) -> tuple[dict[str, Comparison], list[str]]:
+    """The two at the first setting of each piece of work, corrected together; and in words, a line each.
 
     `nothing`: why a comparison by a figure has nothing to compare, or "". `named`: each is of a figure of its own.
     """
@@ -61,12 +72,13 @@ def answer_by(
         why = nothing(*alike[0], metric)
         found[name if why else title] = why or compare_points(*alike[0], metric) or _NEVER
     told = corrected({name: one for name, one in found.items() if isinstance(one, Comparison)})
-    others = f" Each at the first of {settings} settings; the table has the others." if settings > 1 else ""
-    return told, f"{'; '.join(_parts({name: told.get(name, one) for name, one in found.items()}))}.{others}"
+    others = [f"Each at the first of {settings} settings; the table has the others."] if settings > 1 else []
+    parts = _parts({name: told.get(name, one) for name, one in found.items()})
+    return told, [*(f"{part[:1].upper()}{part[1:]}." for part in parts), *others]
 
 
 def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
-    """Each piece of work by itself; those without a measurable difference, or of which nothing can be said, in one part."""
+    """Each piece of work by itself; those without a measurable difference, or of which nothing is said, in one part."""
     told: list[str] = []
     alike: list[str] = []
     unsaid: dict[str, list[str]] = {}

@@ -109,6 +109,13 @@ class _Place:
         return f"{listed([f'{one.name} ({one.amount})' for one in tied])}: {verdict(unknown[0][1])}"
 
     @property
+    def first(self) -> str:
+        """The leader's name, or that there is none."""
+        if self.hindrance:
+            return "unknown"
+        return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
+
+    @property
     def _compared(self) -> list[tuple[Contender, Comparison]]:
         return list(zip(self.fit[1:], self.with_leader, strict=True))
 
@@ -137,17 +144,23 @@ def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary
             groups.setdefault((one.where, one.of), []).append(one)
     places = _places({place: cases for place, cases in groups.items() if len(cases) > 1})
     why = {place.hindrance for place in places.values()}
-    if not groups:
-        words = ["Nothing was measured."]
-    elif not places:
-        words = ["Who is ahead cannot be said: no two cases of one workload were measured."]
-    elif len(why) == 1 and "" not in why:
-        words = [f"Who is ahead cannot be said: {why.pop()}."]
-    else:
-        words = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
     failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
-    words += [f"Failed: {', '.join(failed)}."] if failed else []
-    return Answer(sentence=" ".join(words), said=any(not place.hindrance for place in places.values()))
+    details = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
+    details += [f"Failed: {', '.join(failed)}."] if failed else []
+    said = any(not place.hindrance for place in places.values())
+    if not groups:
+        sentence = "Nothing was measured."
+    elif not places:
+        sentence = "Who is ahead cannot be said: no two cases of one workload were measured."
+    elif not said:
+        reason = why.pop() if len(why) == 1 else "see below"
+        sentence, details = f"Who is ahead cannot be said: {reason}.", details if len(places) > 1 else details[1:]
+    elif len(places) == 1:
+        sentence, *details = details
+    else:
+        leaders = [f"{where}{of and f' of {of}'} {place.first}" for (where, of), place in places.items()]
+        sentence = f"Ahead: {'; '.join(leaders)}."
+    return Answer(sentence=sentence, details=tuple(details), said=said)
 
 
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:

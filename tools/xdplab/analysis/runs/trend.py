@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a figure changed over a series of runs: groups of runs that are alike, by jumpavg."""
+"""Where a figure changed over a series of runs: groups of runs that are alike by jumpavg, and not by chance."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 import jumpavg
+import numpy as np
 
 from xdplab.analysis.doubts import doubtful
 from xdplab.analysis.runs.apart import environment_difference, what_differs
@@ -15,6 +17,9 @@ from xdplab.model import Model, RunRecord
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3
+#: Chance of a step, over all steps of a series, in runs that differ by chance alone.
+MAX_CHANCE = 0.05
+_ORDERS = 4000
 
 #: Runs that differ in one of these do not continue each other.
 _BY = {"method", "tester", "testbed"}
@@ -120,20 +125,46 @@ def stretches(
 ) -> tuple[Stretch, ...]:
     """Groups of runs (name, record, figures; in the order of their time) whose figure is alike.
 
-    `precision`: how many of what the figure is worth telling in make one of its unit; `difference`: of two records.
+    The unit is a run's mean: its repetitions say nothing of what runs of the same thing differ by. A step between two
+    groups stands where the order of their runs is hardly chance (`_chance` below `MAX_CHANCE`, shared by all steps);
+    the least certain one is taken out until all that are left do.
+
+    `precision`: how many of what the figure is worth reporting in make one of its unit; `difference`: of two records.
     """
-    groups = jumpavg.classify([[value * precision for value in values] for _, _, values in series])
+    means = [fmean(values) for _, _, values in series]
+    groups = jumpavg.classify([[mean * precision] for mean in means])
+    starts = [0, *itertools.accumulate(len(group.run_list) for group in groups)]
+    while len(starts) > 2:
+        chances = {at: _chance(means[starts[at - 1] : starts[at + 1]]) for at in range(1, len(starts) - 1)}
+        worst = max(chances, key=lambda at: chances[at])
+        if chances[worst] <= MAX_CHANCE / len(chances):
+            break
+        del starts[worst]
     found: list[Stretch] = []
-    start = 0
-    for group in groups:
-        size = len(group.run_list)
-        mean = group.stats.avg / precision
+    for start, end in itertools.pairwise(starts):
+        mean = fmean(means[start:end])
         change: Literal["first", "better", "worse"] = "first"
         environment = {}
         if found:
             change = "better" if (mean > found[-1].mean) == more_is_better else "worse"
             environment = difference(series[start - 1][1], series[start][1])
-        first, last = series[start][0], series[start + size - 1][0]
-        found.append(Stretch(first=first, last=last, runs=size, mean=mean, change=change, environment=environment))
-        start += size
+        first, last = series[start][0], series[end - 1][0]
+        found.append(
+            Stretch(first=first, last=last, runs=end - start, mean=mean, change=change, environment=environment)
+        )
     return tuple(found)
+
+
+def _chance(means: Sequence[float]) -> float:
+    """How often runs in a random order show a step as clear as the clearest of these, wherever it is.
+
+    A permutation test on the largest difference between the runs before and after any point, in standard errors.
+    """
+    values, draws = np.log(np.array(means)), np.random.default_rng(len(means))
+    orders = np.array([values, *(draws.permutation(values) for _ in range(_ORDERS))])
+    count = len(values)
+    sums = np.cumsum(orders, axis=1)[:, :-1]
+    before = np.arange(1, count)
+    apart = np.abs(sums / before - (sums[:, -1:] + orders[:, -1:] - sums) / (count - before))
+    clearest = (apart * np.sqrt(before * (count - before) / count)).max(axis=1)
+    return float(np.mean(clearest >= clearest[0] * (1 - 1e-12)))

@@ -169,6 +169,7 @@ class SimulatedSession:
     """The session of a simulated box. Each has a tester of its own, so that a seed gives one sequence of trials."""
 
     ceiling_pps = CEILING_PPS
+    disturbed = False
     cannot: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, box: Box) -> None:
@@ -187,7 +188,12 @@ class SimulatedSession:
         )
 
     def trial(
-        self, spec: TrialSpec, purpose: str = "measure", clause: str = "", restart_after_s: float | None = None
+        self,
+        spec: TrialSpec,
+        purpose: str = "measure",
+        clause: str = "",
+        restart_after_s: float | None = None,
+        enough: Any = None,
     ) -> TrialResult:
         """One attempt."""
         return self._tester.run(self._context, spec)

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from xdplab.analysis.answers.pipelines import answer_by
+from xdplab.analysis.answers.pipelines import answer_by, headline
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
@@ -20,7 +20,7 @@ def answer_by_change(
     if wanted is None:
         return None
     several = len({one.pipeline for one in summaries}) > 1
-    told, words = answer_by(
+    compared, details = answer_by(
         wanted,
         summaries,
         lambda one: f"{one.levels.get('change')}{f', {one.pipeline}' if several else ''}",
@@ -28,10 +28,8 @@ def answer_by_change(
         _nothing,
         named=True,
     )
-    return Answer(
-        sentence=f"{wanted[0]} against {wanted[1]}, by change under load: {words}",
-        said=any(one.known for one in told.values()),
-    )
+    said = any(one.known for one in compared.values())
+    return Answer(sentence=headline(wanted, compared, "changes under load"), details=tuple(details), said=said)
 
 
 def _nothing(ours: PointSummary, theirs: PointSummary, metric: str) -> str:

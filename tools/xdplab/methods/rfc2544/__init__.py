@@ -205,5 +205,6 @@ _NONE_FOUND: dict[LimitedBy, str] = {
     "below-minimum": "the forwarder lost frames at the lowest load",
     "tester": "the tester offered no load as it was asked to",
     "budget": "the search's time ran out before one was found",
+    "machine": "the machine disturbed all trials at the lowest load",
     "forwarder": "none was found",
 }

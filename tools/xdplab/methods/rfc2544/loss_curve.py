@@ -23,7 +23,7 @@ def loss_curve(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Non
     for step in range(_STEPS, 0, -1):
         load = top * step / _STEPS
         trial = TrialSpec(streams=load_streams(traffic, load), duration_s=duration, drain_s=spec.drain_s)
-        result = session.trial(trial, purpose="search", clause=CLAUSE)
+        result = session.trial(trial, purpose="search", clause=CLAUSE, enough=lambda found: not found.lost)
         lost = result.lost
         points.append(
             {

@@ -5,8 +5,9 @@ Both work on a function that measures one trial, so that they run on real forwar
 journal of a killed run alike. Time is traffic time, never wall time: a replayed search takes the same decisions.
 
 What is credited is what was sent over the time it took. Frames that the tester did not send say nothing of the
-forwarder: a trial without loss shows that it carries the load that was really offered, and a trial with loss bounds the
-forwarder only where the load was offered as asked (`Step.on_load`); else it bounds the tester.
+forwarder: a trial without loss shows that it carries the load that was really offered, whatever the machine did
+meanwhile, and a trial with loss bounds the forwarder only where the load was offered as asked and nobody took its core
+(`Step.on_load`); else it bounds the tester, or the machine.
 """
 
 import math
@@ -72,6 +73,8 @@ class Step(Model):
     #: Share of the trial in which the sender stood still. What it skipped then is missing in `offered_pps`; what it
     #: caught up with afterwards left in bursts above the intended load.
     stalled_ratio: float = 0.0
+    #: The machine disturbed it: it took the sender's core or the forwarder's for longer than the study's rule allows.
+    disturbed: bool = False
 
     @property
     def loss_ratio(self) -> float:
@@ -90,8 +93,8 @@ class Step(Model):
 
     @property
     def on_load(self) -> bool:
-        """The load was the intended one throughout: nothing is missing, and nothing had to be caught up with."""
-        return not self.short and self.stalled_ratio <= LOAD_TOLERANCE
+        """What was lost is the forwarder's own: the intended load throughout, and its core was not taken away."""
+        return not self.short and self.stalled_ratio <= LOAD_TOLERANCE and not self.disturbed
 
 
 Measure = Callable[[float, float], Step]
@@ -109,7 +112,8 @@ class Bound(Model):
     #: Forwarding rate at the lower bound: offered load x (1 - loss).
     throughput_pps: float | None
     #: `forwarder`: both bounds are its own. `tester`: the next higher load was not offered as asked, the forwarder may
-    #: carry it. `below-minimum`: it lost too much at the lowest load. `budget`: traffic time ran out first.
+    #: carry it. `machine`: it was lost while the machine took a core away. `below-minimum`: it lost too much at the
+    #: lowest load. `budget`: traffic time ran out first.
     limited_by: LimitedBy
 
 
@@ -193,7 +197,9 @@ def bound_of(
     if upper is None:
         limited_by = "budget" if spent and (lower is None or lower < 0.999 * high) else "tester"
     elif not lossy:
-        limited_by = "tester"
+        limited_by = (
+            "machine" if any(step.disturbed and not step.short for step in _at(upper, recorder.steps)) else "tester"
+        )
     elif spent:
         limited_by = "budget"
     elif lower is None:
@@ -217,10 +223,14 @@ def _by_load(good: Sequence[Step]) -> list[list[Step]]:
 
 def _lossy(ratio: float, upper: float | None, steps: Sequence[Step], exceed_ratio: float) -> list[Step]:
     """Trials that make the upper bound the forwarder's own; none when without those off their load it would not be."""
-    there = [s for s in steps if upper and s.on_load and math.isclose(s.load_pps, upper, rel_tol=_SAME_LOAD)]
+    there = [step for step in _at(upper, steps) if step.on_load]
     lossy = [step for step in there if step.loss_ratio > ratio]
     enough = sum(step.duration_s for step in lossy) > exceed_ratio * sum(step.duration_s for step in there)
     return lossy if enough else []
+
+
+def _at(load_pps: float | None, steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if load_pps and math.isclose(step.load_pps, load_pps, rel_tol=_SAME_LOAD)]
 
 
 def _forwarded_pps(trials: Sequence[Step]) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import summarise
+from xdplab.analysis.limits import loss_above
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.measure import make_method, method_class
 from xdplab.measure.point import PointSummary
@@ -223,11 +224,15 @@ def sweep_of(name: str, results: Path) -> tuple[RunFolder, list[SweepAnalysis]]:
 
 
 def exit_code(outcome: RunOutcome, summaries: list[PointSummary]) -> int:
-    """0 done; 1 the run broke, a point failed, or a measured loss is above the study's limit; 130 interrupted."""
+    """0 done; 1 the run broke, a point failed, or a loss was not shown to keep the study's limit; 130 interrupted."""
     if outcome.interrupted:
         return outcome.interrupted.exit_code
     if outcome.error:
         return outcome.error.exit_code
+    return int(bool(limits_missed(outcome, summaries)) or any(summary.failed for summary in summaries))
+
+
+def limits_missed(outcome: RunOutcome, summaries: list[PointSummary]) -> list[str]:
+    """Points of which the study's limit was not shown to be kept, a line each."""
     limit = outcome.record.study.max_loss_ratio
-    over = limit is not None and any((summary.loss_ratio or 0.0) > limit for summary in summaries)
-    return int(over or any(summary.failed for summary in summaries))
+    return [line for summary in summaries if (line := loss_above(summary, limit))]

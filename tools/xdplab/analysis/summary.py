@@ -106,6 +106,7 @@ def _summary(
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
         max_us=_extreme(max, (latency.max_ns for latency in latencies)),
+        sent=sum(trial.result.sent for trial in chosen if trial.result),
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),

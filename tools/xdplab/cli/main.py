@@ -103,6 +103,8 @@ def run(
     print(answer(outcome.record, summaries, trials).text())
     for line in prepared.plan.method.findings(outcome.record, summaries):
         print(line)
+    for line in app.limits_missed(outcome, summaries):
+        print(line)
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:

@@ -62,6 +62,8 @@ class PointSummary(Model):
     min_us: float | None
     #: Longest latency of all.
     max_us: float | None
+    #: Frames sent in all repetitions that stand for the point.
+    sent: int = 0
     #: Time-stamped frames of all repetitions that stand for the point.
     samples: int
     #: Frames that arrived once more, in these.

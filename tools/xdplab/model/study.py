@@ -105,7 +105,7 @@ class StudySpec(Model):
     sweep: SweepSpec | None = None
     #: "No measurable difference" is said where the whole interval of a ratio lies within this share either way of 1.
     alike_within: float = Field(default=0.25, gt=0, le=10)
-    #: Exit code 1 when a point's loss ratio is above this.
+    #: Exit code 1 when a point's loss ratio is above this, is not known, or was not shown to be below (too few frames).
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
 
     @property

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from xdplab.analysis.limits import loss_above
 from xdplab.analysis.tables.export import ExportRow
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, plain
-from xdplab.model.digits import ratio
 
 
 def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[ExportRow]) -> bytes:
@@ -47,15 +47,14 @@ def _case(run: RunRecord, point: PointSummary) -> Element:
     tester = f", {point.tester}" if point.tester else ""
     name = f"{point.forwarder}, {point.path}, {point.frame_bytes} bytes{settings}{tester}"
     case = Element("testcase", name=_xml(name), classname=_xml(f"{run.study.name}.{run.testbed.name}"), time="0")
-    limit = run.study.max_loss_ratio
     if point.failed or point.status in ("failed", "partial"):
         _say(case, "failure", point.reason or f"failed in {point.failed} repetitions")
     elif point.status == "unsupported":
         _say(case, "skipped", point.reason)
     elif point.status == "not measured":
         _say(case, "error", f"not measured: {point.reason}")
-    elif limit is not None and (point.loss_ratio or 0.0) > limit:
-        _say(case, "failure", f"loss ratio {ratio(point.loss_ratio)}, the study allows {ratio(limit)}")
+    elif above := loss_above(point, run.study.max_loss_ratio):
+        _say(case, "failure", above)
     return case
 
 

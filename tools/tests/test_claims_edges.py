@@ -15,7 +15,7 @@ from xdplab.analysis.runs.pooled import PooledRun, shared_points
 from xdplab.analysis.runs.trend import trends
 from xdplab.cli.tables import comparison_table
 from xdplab.measure.comparison import Answer
-from xdplab.measure.measured import not_reached
+
 from xdplab.methods.latency.columns import LIGHT_LOAD
 from xdplab.methods.rfc2544.contradiction import Contradiction
 from xdplab.methods.rfc2544.figures import rfc2544_figures

@@ -132,6 +132,10 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     The unit is a run's mean: what its repetitions differ by says nothing of what runs differ by, so the interval has a
     half-width of `RUNS_APART` however many repetitions there are. None when one run has none.
     """
+    after, before = (
+        side.model_copy(update={"forwarder": f"{side.forwarder} ({when})"})
+        for side, when in ((after, "after"), (before, "before"))
+    )
     sides = [standing(side.by_repetition, metric) for side in (after, before)]
     if not all(sides):
         return None
@@ -145,8 +149,8 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     sense, interval = _of_ends(ours, theirs, make, more=figure(metric).more)
     doubts = doubts_of((after, before), metric, fewest, clean, basis)
     return Comparison(
-        point=f"{after.forwarder} (after)",
-        reference=f"{before.forwarder} (before)",
+        point=after.forwarder,
+        reference=before.forwarder,
         point_id=after.point_id,
         reference_id=before.point_id,
         metric=metric,

@@ -111,6 +111,15 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
 
 
+def hindrance_of(point: PointSummary, metric: str) -> str:
+    """Why nothing may be said of a point beside any other; empty where something may, be it a bound."""
+    paired = paired_repetitions(point, point, metric)
+    if paired is None:
+        return "it was not measured"
+    doubts = doubts_of((point, point), metric, len(paired.pairs), len(paired.clean), paired.basis)
+    return next(iter(doubts.hindrances), "")
+
+
 def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
     """Ours less theirs over their clean pairs, in the metric's unit, at the confidence of one of a family (Bonferroni).
 

@@ -51,7 +51,8 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
         return
     disturbed = sum(one.was_disturbed(metric) for one in figures)
     if disturbed:
-        yield f"the machine disturbed {disturbed if disturbed < len(figures) else 'each'} of {len(figures)} repetitions"
+        many = f"{disturbed if disturbed < len(figures) else 'each'} of {len(figures)} repetitions"
+        yield f"the machine disturbed {many if len(figures) > 1 else 'its only repetition'}"
     yield from _of_side(side, figures, metric)
     if figure(metric).at_load:
         yield from _of_load(side, figures, metric)

@@ -2,6 +2,7 @@
 """Tables, pictures, exports and Robot's log say no more than the analysis does."""
 
 import csv
+import math
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from xdplab.analysis import summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.tables.columns import figure_column, range_columns, rows_of
 from xdplab.cli.tables import csv_text
-from xdplab.measure import LimitedBy, figure, make_method
+from xdplab.measure import LimitedBy, Measured, figure, make_method
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
 from xdplab.methods.stages.figures import stage_rows
@@ -207,10 +208,14 @@ def test_exports_say_of_a_rate_what_the_table_says() -> None:
 
 def test_a_bar_is_as_long_as_the_table_says(axes: list[Any]) -> None:
     (one, *_), mpps = stored("functions")[1], figure("mpps")
-    first, *others = one.by_repetition
-    quiet = {"disturbed": False, "clean_metrics": (), "limited_by": {"mpps": "tester"}}
-    bound = one.model_copy(update={"by_repetition": (first.model_copy(update=quiet), *others)})
-    for drawn, length, hollow in ((one, figure_column(mpps).of(one), True), (bound, first.value("mpps"), False)):
+    took_all = [
+        each.model_copy(
+            update={"figures": {"mpps": Measured(value=each.value("mpps"), high=math.inf, limited_by="tester")}}
+        )
+        for each in one.by_repetition
+    ]
+    length = figure_column(mpps).of(one)
+    for drawn, hollow in ((one, True), (with_repetitions(one, took_all), False)):
         rate_plot([drawn], mpps, {drawn.point_id: "x"})
         (bar,) = axes[-1].patches
         assert bar.get_width() == pytest.approx(length)

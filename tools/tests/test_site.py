@@ -86,8 +86,8 @@ def test_the_site_is_as_doubtful_as_the_terminal(place: Path, cli: Callable[...,
     text = html.unescape((place / "index.html").read_text(encoding="utf-8"))
     for name in ("first", "search"):
         said = cli("show", name).out.splitlines()
-        assert any(line.strip() in text for line in said if "pairs" in line or "repetitions" in line), name
-    assert "p50: xsk was sent 8.98 of 20 kpps: ask for less, or repeat on a quieter machine" in text
+        assert any(line in text for line in said if " times as " in line and not line.startswith(" ")), name
+    assert "p50: the machine disturbed its only repetition" in text
     assert "doubtful" in text
 
 

@@ -17,7 +17,7 @@ from hdrh.histogram import HdrHistogram
 
 BUCKETS = 234
 SLICE_NS = 10_000_000
-#: A thread of the path above all others but the one that takes its CPU. For less than a second: then others get a share.
+#: A thread of the path, above all others but the one that takes its CPU; after a second those would get a share.
 PATH_PRIORITY, HOG_PRIORITY = 50, 60
 MS = 1_000_000
 #: Sleeps until a time (ns of CLOCK_MONOTONIC), then does not let go of its CPU until another.
@@ -54,7 +54,8 @@ def away(result, name):
     """By slice, of the clocks of this name."""
     slices = result["slices"]
     rows = table(slices)[1 + BUCKETS :]
-    return [sum(at) for at in zip(*(r for r, c in zip(rows, slices["clocks"], strict=True) if c["clock"] == name))]
+    its = [row for row, clock in zip(rows, slices["clocks"], strict=True) if clock["clock"] == name]
+    return [sum(at) for at in zip(*its, strict=True)]
 
 
 def bucket_of(ns):

@@ -93,8 +93,9 @@ def undecided(found: Comparison) -> str:
     if found.alike and found.interval is not None and found.interval.low and found.interval.high:
         within = max(found.interval.high, 1 / found.interval.low) - 1
         return f"no measurable difference (within {percent(within)})"
-    more = "; to be sure, measure both in one run" if found.basis == "runs" else ": ask for more repetitions"
-    return f"too little to tell{more}"
+    if found.basis == "bounds" and found.share is not None:
+        return f"too little to tell: the machine disturbed up to {percent(found.share)} of a trial; use a quieter one"
+    return f"too little to tell: {'measure both in one run' if found.basis == 'runs' else 'ask for more repetitions'}"
 
 
 def ahead(found: Comparison) -> str:

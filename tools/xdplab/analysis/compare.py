@@ -112,6 +112,15 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
 
 
+def hindrance_of(point: PointSummary, metric: str) -> str:
+    """Why nothing may be said of a point beside any other; empty where something may, be it a bound."""
+    paired = paired_repetitions(point, point, metric)
+    if paired is None:
+        return "it was not measured"
+    doubts = doubts_of((point, point), metric, len(paired.pairs), len(paired.clean), paired.basis)
+    return next(iter(doubts.hindrances), "")
+
+
 def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
     """Ours less theirs over their clean pairs, in the metric's unit, at the confidence of one of a family (Bonferroni).
 
@@ -133,6 +142,10 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     The unit is a run's mean: what its repetitions differ by says nothing of what runs differ by, so the interval has a
     half-width of `RUNS_APART` however many repetitions there are. None when one run has none.
     """
+    after, before = (
+        side.model_copy(update={"forwarder": f"{side.forwarder} ({when})"})
+        for side, when in ((after, "after"), (before, "before"))
+    )
     sides = [standing(side.by_repetition, metric) for side in (after, before)]
     if not all(sides):
         return None
@@ -146,8 +159,8 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     sense, interval = _of_ends(ours, theirs, make, more=figure(metric).more)
     doubts = doubts_of((after, before), metric, fewest, clean, basis)
     return Comparison(
-        point=f"{after.forwarder} (after)",
-        reference=f"{before.forwarder} (before)",
+        point=after.forwarder,
+        reference=before.forwarder,
         point_id=after.point_id,
         reference_id=before.point_id,
         metric=metric,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xdplab.analysis.answers.agreement import agreements
 from xdplab.analysis.answers.pairing import named, pairs_of
 from xdplab.analysis.compare import compare_points, metric_of
-from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.doubts import doubts_of_one, remarks_of_one
 from xdplab.analysis.words import (
     ahead,
     basis_words,
@@ -163,11 +163,14 @@ def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> str:
     metric = next((each for each in figures if one.searched(each.key)), None)
     if metric is None:
         return ""
+    remarks = "".join(f"; {remark}" for remark in remarks_of_one(one, metric.key))
     doubts = [*doubts_of_one(one, metric.key)]
     wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
     count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
-    return f" {long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{wrong}."
+    return (
+        f" {long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."
+    )
 
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:

@@ -20,6 +20,7 @@ from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.standing import standing
+from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
 from xdplab.stats.contamination import MIN_BOUNDED
 from xdplab.stats.interval import (
     CONFIDENCE,
@@ -239,6 +240,7 @@ def _estimate(pairs: Sequence[Pair], metric: str) -> Interval | None:
 def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, Interval | None]:
     """What is known of the ratio, from what is known of each side of each pair."""
     resolution = max((each.figures[metric].resolution for pair in pairs for each in pair), default=0.0)
+    resolution = max(resolution, SLICES_RESOLUTION) if basis == "slices" else resolution
     ours, theirs = ([_ends(pair[side].figures[metric], basis) for pair in pairs] for side in (0, 1))
     make = _paired_interval(resolution, BOUNDED_FLOOR if basis == "bounds" else 1.0)
     return _of_ends(ours, theirs, make, more=figure(metric).more)

@@ -10,6 +10,7 @@ from xdplab.model.disturbance import Disturbance, ThreadUse
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram
+from xdplab.model.slices import Slices
 
 Purpose = Literal["measure", "search", "figures", "end"]
 
@@ -168,6 +169,8 @@ class TrialResult(Model):
     nonvoluntary_switches: Count = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
     restart_own_ns: Count | None = None
+    #: Its latency streams by slices of time, and which slices the machine disturbed; None where the tester has none.
+    slices: Slices | None = None
     #: Tester specific facts worth keeping (batch, polls, other traffic seen).
     detail: dict[str, Any] = {}
 

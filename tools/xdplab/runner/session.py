@@ -30,7 +30,7 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, links, remove_links
-from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of
+from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
 from xdplab.runner.restore import Settings
@@ -239,7 +239,9 @@ class PointSession:
         timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
         try:
-            result = self._tester.run(dataclasses.replace(self._context(trial), still_well=lambda: None), spec)
+            context = self._context(trial)
+            watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
+            result = self._tester.run(dataclasses.replace(context, still_well=lambda: None, watch=watch), spec)
         finally:
             timer.join()
         if failures:
@@ -286,6 +288,7 @@ class PointSession:
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
+            watch=watch_of(self._forwarder, self._dut),
         )
 
     def _clean_up(self) -> None:

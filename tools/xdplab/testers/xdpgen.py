@@ -16,6 +16,8 @@ from xdplab.model import (
     InputError,
     Model,
     PointFailed,
+    SliceClock,
+    Slices,
     StreamResult,
     TestbedSpec,
     TrafficSpec,
@@ -23,8 +25,9 @@ from xdplab.model import (
     TrialSpec,
 )
 from xdplab.model.flow_figures import MAX_FLOWS
+from xdplab.model.slices import slices_of
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch
 from xdplab.testers.senders import Part, parts_of, together
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
@@ -42,6 +45,8 @@ class XdpgenOptions(Model):
     flow_figures: bool = False
     #: CPUs that send for each port, of those that the testbed file has (`senders`); None: all.
     senders: int | None = Field(default=None, ge=1, le=8)
+    #: Keep latencies by slices of time as well, and watch the CPUs and threads of the path.
+    slices: bool = True
 
 
 class Xdpgen(Tester):
@@ -96,13 +101,14 @@ class Xdpgen(Tester):
             each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
         given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
+        given |= {"slices": _watched(context)} if self.options.slices and _has_latencies(trial) else {}
         asked = {**_configuration(context, divided), **given}
         if self._session is not None and self._session.place != (context.host, context.workdir):
             self.rest()
         if self._session is None:
             self._session = _Session(context)
         try:
-            return _result(self._session.ask(asked, context, trial), trial, parts)
+            return _result(self._session.ask(asked, context, trial), trial, parts, context.watch)
         except BaseException:
             self.rest()  # whatever it does now, it is not for the next trial
             raise
@@ -220,6 +226,24 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
     }
 
 
+def _has_latencies(trial: TrialSpec) -> bool:
+    return any(stream.kind == "latency" and not stream.new_flows for stream in trial.streams)
+
+
+def _watched(context: TesterContext) -> dict[str, Any]:
+    """Beside the senders' CPUs and threads, which it knows itself."""
+    watch, rx = context.watch, context.layout.tester_rx
+    cpus = sorted({*watch.cpus, *(() if rx is None else (rx,))})
+    return {"cpus": cpus, "threads": list(watch.threads), "processes": list(watch.processes)}
+
+
+def _slices(told: dict[str, Any] | None, watch: Watch) -> Slices | None:
+    if told is None:
+        return None
+    unwatched = [SliceClock(clock="forwarder", unwatched=watch.no_forwarder)] if watch.no_forwarder else []
+    return slices_of(told, unwatched)
+
+
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
     return {
         "name": port.role,
@@ -231,7 +255,7 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
     }
 
 
-def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part]) -> TrialResult:
+def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], watch: Watch) -> TrialResult:
     found: list[list[StreamResult]] = [[] for _ in trial.streams]
     for item in told["streams"]:
         part = parts[item["id"]]
@@ -257,6 +281,7 @@ def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part]) -> Tr
         longest_gap_ns=max((thread["longest_gap_ns"] for thread in threads), default=0),
         run_delay_ns=sum(thread["run_delay_ns"] for thread in threads),
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
+        slices=_slices(told.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
         detail={name: told[name] for name in ("batch", "started_ns", "ports", "threads", "warmup") if name in told},
     )

@@ -30,7 +30,7 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
 
 
 def headline(wanted: tuple[str, str], compared: Mapping[str, Comparison], what: str) -> str:
-    """`ovs-afxdp is ahead in 9 of 11 pieces of work, ovs-afpacket in none; too little to tell in 2.`"""
+    """`ovs-afxdp is ahead in 9 of 11 pieces of work, ovs-afpacket in none; nothing can be said of 2`, as a sentence."""
     ours, theirs = (sum(one.better is side for one in compared.values()) for side in (True, False))
     alike = sum(one.alike for one in compared.values())
     rest = len(compared) - ours - theirs - alike

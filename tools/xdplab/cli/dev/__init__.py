@@ -53,6 +53,10 @@ def bench_of_analysis(
 def false_alarms(
     run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
     group: Annotated[int, typer.Option(min=3, max=100, help="repetitions per comparison")] = 5,
+    disturbed: Annotated[
+        int, typer.Option(min=0, max=1000, help="studies of each scene on a machine that takes cores away")
+    ] = 0,
+    pairs: Annotated[int, typer.Option(min=3, max=20, help="repetitions of each of those studies")] = 5,
     simulated: Annotated[
         int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
     ] = None,
@@ -69,6 +73,12 @@ def false_alarms(
     from xdplab.cli.dev.bench_intervals import bench_intervals, bench_table
     from xdplab.model import InputError
 
+    if disturbed:
+        from xdplab.cli.dev.bench_disturbed import bench_disturbed, disturbed_table
+
+        judged = bench_disturbed(disturbed, pairs, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in judged], indent=1) if as_json else disturbed_table(judged))
+        return
     if simulated:
         rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
         print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))

@@ -14,7 +14,7 @@ from xdplab.analysis import Answer, PointSummary, answer, summarise
 from xdplab.analysis.offload import offloaded
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
-from xdplab.analysis.sweep.anova import p_words
+from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.sweep.published import beside_published
 from xdplab.methods import make_method
 from xdplab.model import Interrupted, Missing, RunRecord, TrialRecord, XdplabError, plain

@@ -314,8 +314,8 @@ def test_a_ring_that_loses_frames_is_neither_best_nor_advised() -> None:
 @pytest.mark.parametrize(
     ("repetitions", "why"),
     [
-        ((1,), "0 of the 3 pairs of repetitions that it takes: ask for 6 repetitions"),
-        ((1, 1), "1 of the 3 pairs of repetitions that it takes: ask for 6 repetitions"),
+        ((1,), "0 of the 3 undisturbed pairs of repetitions that it takes: ask for 6 repetitions"),
+        ((1, 1), "1 of the 3 undisturbed pairs of repetitions that it takes: ask for 6 repetitions"),
         ((1, 100, 1, 100), "a=1 was faster in one half of the repetitions, which the other half does not confirm"),
     ],
 )

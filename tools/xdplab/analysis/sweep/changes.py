@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fewest settings to change from the default to come near the best: chosen on one half of the repetitions, and
-advised only as far as `compared` confirms each step on the other half.
+"""The fewest settings to change from the default to come near the best, as far as `compared` confirms each step.
 
-Only settings that matter are changed. Configurations that differ in others alone are paired, one pair for each
-repetition of the other half; where a design has no such pairs, the means of a repetition are. Configurations that lost
-frames (`outliers.lossy`) are nobody's aim.
+The steps are chosen on one half of the repetitions and confirmed on the other. Only settings that matter are changed.
+Configurations that differ in others alone are paired, one pair for each undisturbed repetition of the other half; where
+a design has too few such pairs, the means of a repetition are. Configurations that lost frames (`outliers.lossy`) are
+nobody's aim.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdplab.analysis.stats import MIN_PAIRS, Interval
@@ -67,44 +67,36 @@ class _Step:
     after: Levels
 
 
-class _Half:
-    """Cells of configurations with the same levels of the settings that matter, in some of the repetitions."""
+#: Levels of the settings that matter -> levels of the others, repetition -> latency.
+_Cells = dict[Levels, dict[tuple[Levels, int], float]]
 
-    def __init__(self, table: Table, names: Sequence[str], repetitions: Collection[int]) -> None:
-        #: Cell -> levels of the other settings and repetition -> latency.
-        self.values: dict[Levels, dict[tuple[Levels, int], float]] = defaultdict(dict)
-        self.disturbed: set[tuple[Levels, Levels, int]] = set()
-        for row in table.rows:
-            cell = tuple(row.levels[name] for name in names)
-            others = tuple(level for name, level in row.levels.items() if name not in names)
-            for repetition in sorted(repetitions & row.by_repetition.keys()):
-                value = table.value_us(row.by_repetition[repetition])
-                if not math.isnan(value):
-                    self.values[cell][others, repetition] = value
-                    if repetition in row.disturbed:
-                        self.disturbed.add((cell, others, repetition))
 
-    def mean(self, cell: Levels | None) -> float | None:
-        """Geometric mean of a cell's latencies."""
-        return _mean(self.values[cell].values()) if cell in self.values else None
+def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
+    """What was measured undisturbed in some of the repetitions."""
+    found: _Cells = defaultdict(dict)
+    for row in table.rows:
+        cell = tuple(row.levels[name] for name in names)
+        others = tuple(level for name, level in row.levels.items() if name not in names)
+        for repetition in repetitions & row.by_repetition.keys() - set(row.disturbed):
+            value = table.value_us(row.by_repetition[repetition])
+            if not math.isnan(value):
+                found[cell][others, repetition] = value
+    return found
 
-    def pairs(self, step: _Step) -> tuple[Pairs, int]:
-        """Before and after, of those that the machine disturbed on neither side; how many there are with the others."""
-        ours, theirs = self.values.get(step.before, {}), self.values.get(step.after, {})
-        shared = [key for key in ours if key in theirs]
-        clean = [
-            (ours[key], theirs[key]) for key in shared if not {(step.before, *key), (step.after, *key)} & self.disturbed
-        ]
-        if len(shared) >= MIN_PAIRS:
-            return clean, len(shared)
-        numbers = sorted({n for _, n in ours} & {n for _, n in theirs})
-        undisturbed = [
-            n
-            for n in numbers
-            if not any(cell in (step.before, step.after) and at == n for cell, _, at in self.disturbed)
-        ]
-        sides = [[_mean(v for (_, at), v in side.items() if at == n) for n in undisturbed] for side in (ours, theirs)]
-        return list(zip(*sides, strict=True)), len(numbers)
+
+def _pairs(step: _Step, cells: _Cells) -> Pairs:
+    before, after = cells.get(step.before, {}), cells.get(step.after, {})
+    alike = [(before[key], after[key]) for key in before if key in after]
+    if len(alike) >= MIN_PAIRS:
+        return alike
+    shared = {number for _, number in before} & {number for _, number in after}
+    return [
+        (
+            _mean(v for (_, n), v in before.items() if n == number),
+            _mean(v for (_, n), v in after.items() if n == number),
+        )
+        for number in sorted(shared)
+    ]
 
 
 def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -> Advice:
@@ -122,15 +114,15 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     names = [factor.name for factor in factors]
     if not names:
         return _none(advice, "")
-    chosen, other = (_Half(table, names, set(table.repetitions[start::2])) for start in (0, 1))
-    means = {cell: chosen.mean(cell) for cell in chosen.values}
+    chosen, other = (_cells(table, names, set(table.repetitions[start::2])) for start in (0, 1))
+    means = {cell: _mean(values.values()) for cell, values in chosen.items()}
     default = _at(means, tuple(factor.default for factor in factors))
     if default is None:
-        return _none(advice, "the default configuration was not measured")
+        return _none(advice, "the default was not measured, or not undisturbed")
     bad = {tuple(row.levels[name] for name in names) for row in table.rows if row.point_id in lossy}
     if default in bad:
         return _none(advice, "the default lost frames, and its latency is that of the frames that arrived")
-    known = {cell: mean for cell, mean in means.items() if mean is not None and cell not in bad}
+    known = {cell: mean for cell, mean in means.items() if cell not in bad}
     near = [cell for cell, mean in known.items() if mean <= (1 + NEAR) * min(known.values())]
     target = min(near, key=lambda cell: (len(_differing(default, cell)), known[cell]))
     steps = _way(known, default, target)
@@ -139,17 +131,15 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     return _confirmed(advice, table.statistic, names, other, steps)
 
 
-def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Half, steps: Sequence[_Step]) -> Advice:
+def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Cells, steps: Sequence[_Step]) -> Advice:
     """The steps as far as each of them is confirmed."""
-    paired = [other.pairs(step) for step in steps]
-    clean, pairs = len(paired[0][0]), paired[0][1]
-    if pairs < MIN_PAIRS:
-        return _none(advice, f"{pairs} of the {MIN_PAIRS} pairs of repetitions that it takes: ask for 6 repetitions")
-    if clean < MIN_PAIRS:
-        return _none(advice, f"{clean} clean of {pairs} pairs, {MIN_PAIRS} are needed: repeat on a quieter machine")
+    family = [_pairs(step, other) for step in steps]
+    if len(family[0]) < MIN_PAIRS:
+        pairs = f"{len(family[0])} of the {MIN_PAIRS} undisturbed pairs of repetitions that it takes"
+        return _none(advice, f"{pairs}: ask for 6 repetitions")
     changes: list[Change] = []
     reached = steps[0].before
-    for step, interval in zip(steps, compared([each for each, _ in paired]), strict=True):
+    for step, interval in zip(steps, compared(family), strict=True):
         if interval is None or not interval.differs or interval.ratio <= 1:
             break
         reached = step.after
@@ -160,7 +150,7 @@ def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Hal
                     factor=names[i],
                     before=step.before[i],
                     after=step.after[i],
-                    value_us=other.mean(step.after) if last else None,
+                    value_us=_mean(other[step.after].values()) if last else None,
                     interval=interval if last else None,
                 )
             )
@@ -169,9 +159,7 @@ def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Hal
         return _none(
             advice, f"{looked} was faster in one half of the repetitions, which the other half does not confirm"
         )
-    before, after = other.mean(steps[0].before), other.mean(reached)
-    assert before is not None
-    assert after is not None
+    before, after = (_mean(other[cell].values()) for cell in (steps[0].before, reached))
     words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
     verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
     figures = f"from {significant(before)} to {significant(after)} µs"
@@ -188,7 +176,7 @@ def _named(table: Table, row: Configuration) -> Named:
     return Named(point_id=row.point_id, title=row.title, value_us=table.value_us(row))
 
 
-def _mean(values: Collection[float] | map) -> float:  # type: ignore[type-arg]
+def _mean(values: Iterable[float]) -> float:
     logs = [math.log(value) for value in values]
     return math.exp(math.fsum(logs) / len(logs))
 

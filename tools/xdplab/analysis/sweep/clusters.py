@@ -8,8 +8,8 @@ deviation on a machine that stalls) has no say.
 A number of groups counts where k-means of one half of the repetitions makes groups which on the other half lie at least
 `MIN_GAP` of their standard deviations apart, on the line between any two centres (cutting one normal cloud in two gives
 1.3 on the data that made the groups, a uniform one 1.7), and the mean silhouette (Rousseeuw 1987) is `MIN_SILHOUETTE`.
-Of those, the largest whose silhouette is within `SILHOUETTE_SLACK` of the best is taken, for the mean silhouette favours
-few groups when groups lie at distances of several scales. When none does, or nothing was repeated, the configurations
+Of those, the largest whose silhouette is within `SILHOUETTE_SLACK` of the best is taken: the mean silhouette favours
+few groups when they lie at distances of several scales. When none does, or nothing was repeated, the configurations
 are one group, and nothing more is claimed.
 """
 

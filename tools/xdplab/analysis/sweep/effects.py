@@ -23,8 +23,7 @@ freedom that a nested option has not got, and takes four seconds to import.
 import itertools
 import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +44,7 @@ _MAX_TERMS = 200
 
 #: Of a level: `ratio`, `low`, `high`, `p`, `differs`.
 _Judged = dict[str, Any]
+_Key = tuple[str, Scalar]
 #: A setting, or two.
 Term = tuple[str, ...]
 
@@ -93,15 +93,6 @@ class Anova(Model):
     residual_share: float
 
 
-@dataclass(frozen=True)
-class _Estimate:
-    """How the logarithm of a level's ratio follows from the rows: `weights @ logs`; None when it does not."""
-
-    factor: str
-    level: Scalar
-    weights: np.ndarray | None
-
-
 def response(table: Table) -> np.ndarray:
     """One logarithm per configuration, shape (rows,)."""
     logs = table.logs
@@ -116,39 +107,36 @@ def anova(table: Table) -> Anova:
     if not table.factors:
         return Anova(effects=(), levels={}, error_df=0, error_from="repetitions", residual_share=1.0)
     y = response(table)
-    blocks = {(factor.name,): _columns(table, factor) for factor in table.factors}
-    blocks, error_df = _model(blocks, len(y))
-    paired = any(len(term) == 2 for term in blocks)
-    squares, total = _fit(y, blocks.values())[0], float(((y - y.mean()) ** 2).sum())
-    variance = max(squares / error_df, math.log1p(RESOLUTION) ** 2) if error_df >= _ALONE_DF else None
-    estimates = [each for factor in table.factors for each in _estimates(factor, blocks)]
-    if variance is not None:
-        found, error_from = _by_variance(estimates, y, variance, error_df, 1 + paired), "configurations"
+    blocks = _model(table)
+    (squares, rank), total = _fit(y, blocks.values()), float(((y - y.mean()) ** 2).sum())
+    df, families = len(y) - rank, 1 if len(blocks) == len(table.factors) else 2
+    weights = {key: each for factor in table.factors for key, each in _weights(factor, blocks).items()}
+    added = {term: _added(y, columns, _beside(term, blocks)) for term, columns in blocks.items()}
+    if df >= _ALONE_DF:
+        variance = max(squares / df, math.log1p(RESOLUTION) ** 2)
+        judged, pairs = _by_variance(weights, y, variance, df, families), _interactions(added, variance, df)
     else:
-        found, error_from = _by_repetitions(estimates, table), "repetitions"
-    levels = {factor.name: _levels(table, factor, y, found) for factor in table.factors}
-    effects = []
-    for term, columns in blocks.items():
-        without, with_it = _fit(y, _beside(term, blocks)), _fit(y, [*_beside(term, blocks), columns])
-        share = (without[0] - with_it[0]) / total if total else 0.0
-        known = [each.p for each in levels[term[0]] if each.p is not None] if len(term) == 1 else []
-        differs = len(term) == 1 and any(each.differs for each in levels[term[0]])
-        effects.append(
-            Effect(
-                factors=term,
-                df=with_it[1] - without[1],
-                share=max(0.0, share),
-                p=min(known, default=None),
-                differs=differs,
-            )
+        judged, pairs = _by_repetitions(weights, table), {}
+    levels = {factor.name: _levels(table, factor, y, judged) for factor in table.factors}
+    chances: dict[Term, float | None] = {**pairs}
+    for name, own in levels.items():
+        chances[name,] = min((each.p for each in own if each.p is not None), default=None)
+    effects = [
+        Effect(
+            factors=term,
+            df=added[term][1],
+            share=added[term][0] / total if total else 0.0,
+            p=p,
+            differs=any(each.differs for each in levels[term[0]]) if len(term) == 1 else p is not None and p < ALPHA,
         )
-    if paired and variance is not None:
-        effects = _interactions(effects, total, variance, error_df)
+        for term in blocks
+        for p in [chances.get(term)]
+    ]
     return Anova(
         effects=tuple(sorted(effects, key=lambda effect: -effect.share)),
         levels=levels,
-        error_df=error_df if variance is not None else len(table.repetitions) - 1,
-        error_from=error_from,
+        error_df=df if df >= _ALONE_DF else len(table.repetitions) - 1,
+        error_from="configurations" if df >= _ALONE_DF else "repetitions",
         residual_share=squares / total if total else 0.0,
     )
 
@@ -158,107 +146,104 @@ def p_words(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else significant(p, 2)
 
 
-def _columns(table: Table, factor: Factor) -> np.ndarray:
-    """One column per level but the default, shape (rows, levels); an option that a row has not got is 0 in each."""
-    others = [level for level in factor.levels if level not in (factor.default, ABSENT)]
-    return np.array([[float(row.levels[factor.name] == level) for level in others] for row in table.rows])
+def _others(factor: Factor) -> list[Scalar]:
+    """The levels that are judged."""
+    return [level for level in factor.levels if level not in (factor.default, ABSENT)]
 
 
-def _model(alone: dict[Term, np.ndarray], rows: int) -> tuple[dict[Term, np.ndarray], int]:
-    """The terms that the design has room for, and the degrees of freedom that they leave."""
+def _model(table: Table) -> dict[Term, np.ndarray]:
+    """The terms that the design has room for, one column per judged level; a row without the option has 0 in each."""
+    alone: dict[Term, np.ndarray] = {
+        (factor.name,): np.array(
+            [[float(row.levels[factor.name] == each) for each in _others(factor)] for row in table.rows]
+        )
+        for factor in table.factors
+    }
     pairs = {
-        (*one, *other): (alone[one][:, :, None] * alone[other][:, None, :]).reshape(rows, -1)
+        (*one, *other): (alone[one][:, :, None] * alone[other][:, None, :]).reshape(len(table.rows), -1)
         for one, other in itertools.combinations(alone, 2)
     }
-    everything = {**alone, **pairs}
-    if len(everything) <= _MAX_TERMS:
-        left = rows - _fit(np.zeros(rows), everything.values())[1]
-        if left >= _PAIRS_DF:
-            return everything, left
-    return alone, rows - _fit(np.zeros(rows), alone.values())[1]
+    room = len(table.rows) - _PAIRS_DF
+    fits = (
+        len(alone) + len(pairs) <= _MAX_TERMS
+        and _fit(np.zeros(len(table.rows)), [*alone.values(), *pairs.values()])[1] <= room
+    )
+    return {**alone, **pairs} if fits else alone
 
 
-def _beside(term: Term, blocks: dict[Term, np.ndarray]) -> list[np.ndarray]:
+def _beside(term: Term, blocks: Mapping[Term, np.ndarray]) -> list[np.ndarray]:
     """All other terms that do not contain it."""
     return [columns for other, columns in blocks.items() if other != term and not set(term) < set(other)]
 
 
-def _estimates(factor: Factor, blocks: dict[Term, np.ndarray]) -> list[_Estimate]:
+def _added(y: np.ndarray, columns: np.ndarray, beside: Sequence[np.ndarray]) -> tuple[float, int]:
+    """Sum of squares and degrees of freedom of a term beside others."""
+    without, with_it = _fit(y, beside), _fit(y, [*beside, columns])
+    return max(0.0, without[0] - with_it[0]), with_it[1] - without[1]
+
+
+def _weights(factor: Factor, blocks: Mapping[Term, np.ndarray]) -> dict[_Key, np.ndarray]:
+    """How the logarithm of a level's ratio follows from the rows (`weights @ logs`), where it does."""
     columns = blocks[(factor.name,)]
     design = np.column_stack([columns, np.ones(len(columns)), *_beside((factor.name,), blocks)])
     inverse = np.linalg.pinv(design, rcond=1e-9)
     told = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1) < 1e-6
-    others = [level for level in factor.levels if level not in (factor.default, ABSENT)]
-    return [_Estimate(factor.name, level, inverse[n] if told[n] else None) for n, level in enumerate(others)]
+    return {(factor.name, level): inverse[n] for n, level in enumerate(_others(factor)) if told[n]}
 
 
 def _by_variance(
-    estimates: Sequence[_Estimate], y: np.ndarray, variance: float, df: int, families: int
-) -> dict[tuple[str, Scalar], _Judged]:
-    """Student's t of each estimate, Holm over all."""
+    weights: Mapping[_Key, np.ndarray], y: np.ndarray, variance: float, df: int, families: int
+) -> dict[_Key, _Judged]:
+    """Student's t of each level, Holm over all."""
     from scipy.special import stdtr, stdtrit
 
-    told = [each for each in estimates if each.weights is not None]
-    values = [float(each.weights @ y) for each in told]  # type: ignore[operator]
-    errors = [math.sqrt(variance * float((each.weights**2).sum())) for each in told]  # type: ignore[operator]
+    values = [float(each @ y) for each in weights.values()]
+    errors = [math.sqrt(variance * float((each**2).sum())) for each in weights.values()]
     raw = [2 * float(stdtr(df, -abs(value) / error)) for value, error in zip(values, errors, strict=True)]
     found = {}
-    for each, value, error, (p, level) in zip(told, values, errors, _holm(raw, families), strict=True):
+    for key, value, error, (p, level) in zip(weights, values, errors, _holm(raw, families), strict=True):
         half = min(-float(stdtrit(df, level / 2)) * error, 200.0)
-        found[each.factor, each.level] = {
-            "ratio": math.exp(value),
-            "low": math.exp(value - half),
-            "high": math.exp(value + half),
-            "p": p,
-            "differs": p < ALPHA,
-        }
+        low, ratio, high = (math.exp(each) for each in (value - half, value, value + half))
+        found[key] = {"ratio": ratio, "low": low, "high": high, "p": p, "differs": p < ALPHA}
     return found
 
 
-def _by_repetitions(estimates: Sequence[_Estimate], table: Table) -> dict[tuple[str, Scalar], _Judged]:
+def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_Key, _Judged]:
     """Each repetition estimates each effect; those in which a row that it rests on was disturbed do not count."""
     logs = table.logs
-    disturbed = np.array([[number in row.disturbed for number in table.repetitions] for row in table.rows])
-    told, family = [], []
-    for each in estimates:
-        if each.weights is None:
-            continue
-        used = np.abs(each.weights) > 1e-9
-        clean = ~(disturbed | np.isnan(logs))[used].any(axis=0)
-        told.append(each)
-        family.append([(math.exp(each.weights[used] @ logs[used, at]), 1.0) for at in np.flatnonzero(clean)])
-    found = {}
-    for each, interval in zip(told, compared(family), strict=True):
-        if interval is None or interval.pairs < MIN_REPETITIONS:
-            continue
-        bounds = {"low": interval.low, "high": interval.high, "p": interval.corrected_p}
-        found[each.factor, each.level] = {"ratio": interval.ratio, **bounds, "differs": interval.differs}
-    return found
+    unusable = np.isnan(logs) | [[number in row.disturbed for number in table.repetitions] for row in table.rows]
+    family = []
+    for each in weights.values():
+        used = np.abs(each) > 1e-9
+        clean = np.flatnonzero(~unusable[used].any(axis=0))
+        family.append([(math.exp(each[used] @ logs[used, at]), 1.0) for at in clean])
+    return {
+        key: {name: getattr(found, name) for name in ("ratio", "low", "high", "differs")} | {"p": found.corrected_p}
+        for key, found in zip(weights, compared(family), strict=True)
+        if found is not None and found.pairs >= MIN_REPETITIONS
+    }
 
 
-def _levels(
-    table: Table, factor: Factor, y: np.ndarray, found: dict[tuple[str, Scalar], _Judged]
-) -> tuple[LevelEffect, ...]:
+def _interactions(added: Mapping[Term, tuple[float, int]], variance: float, df: int) -> dict[Term, float]:
+    """Probability of every two that are estimable by F, Holm over all of them."""
+    from scipy.special import fdtrc
+
+    told = {term: each for term, each in added.items() if len(term) == 2 and each[1]}
+    raw = [float(fdtrc(own, df, squares / own / variance)) for squares, own in told.values()]
+    return {term: p for term, (p, _) in zip(told, _holm(raw, 2), strict=True)}
+
+
+def _levels(table: Table, factor: Factor, y: np.ndarray, judged: Mapping[_Key, _Judged]) -> tuple[LevelEffect, ...]:
     result = []
     for level in factor.levels:
         values = [value for row, value in zip(table.rows, y, strict=True) if row.levels[factor.name] == level]
-        own = {"ratio": 1.0} if level == factor.default else found.get((factor.name, level), {})
+        own = {"ratio": 1.0} if level == factor.default else judged.get((factor.name, level), {})
         mean_us = math.exp(float(np.mean(values)))
         result.append(LevelEffect(level=level, mean_us=mean_us, configurations=len(values), **own))
     return tuple(result)
 
 
-def _interactions(effects: Sequence[Effect], total: float, variance: float, df: int) -> list[Effect]:
-    """With F and p of every two that are estimable, Holm over all of them."""
-    from scipy.special import fdtrc
-
-    told = [effect for effect in effects if len(effect.factors) == 2 and effect.df]
-    raw = [float(fdtrc(each.df, df, each.share * total / each.df / variance)) for each in told]
-    judged = {each.factors: {"p": p, "differs": p < ALPHA} for each, (p, _) in zip(told, _holm(raw, 2), strict=True)}
-    return [effect.model_copy(update=judged.get(effect.factors, {})) for effect in effects]
-
-
-def _fit(y: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, int]:
+def _fit(y: np.ndarray, blocks: Iterable[np.ndarray]) -> tuple[float, int]:
     """Residual sum of squares and rank of a least-squares fit with a constant."""
     design = np.column_stack([np.ones(len(y)), *blocks])
     coefficients, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-9)
@@ -266,7 +251,7 @@ def _fit(y: np.ndarray, blocks: Sequence[np.ndarray]) -> tuple[float, int]:
 
 
 def _holm(values: Sequence[float], families: int) -> list[tuple[float, float]]:
-    """p after Holm's step-down over the values and Bonferroni over the families; the level that each is judged at."""
+    """Each p after Holm's step-down over the values and Bonferroni over the families; its level."""
     adjusted = [(1.0, ALPHA)] * len(values)
     running, level, failed = 0.0, ALPHA, False
     for rank, index in enumerate(sorted(range(len(values)), key=lambda index: values[index])):

@@ -175,10 +175,17 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
         first = points[0]
         interval_us = 1e6 / run.traffic(first).probes_per_s
         statistic = run.study.sweep.statistic if run.study.sweep else "median"
-        kept = tuple(row for row in rows if getattr(row.statistics, f"{statistic}_us") is not None)
+        kept = tuple(row for row in rows if _known(row, f"{statistic}_us"))
         unknown = len(rows) - len(kept)
         found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept, statistic, unknown))
     return [table for table in found if table.rows or table.unknown]
+
+
+def _known(row: Configuration, name: str) -> bool:
+    return all(
+        any(getattr(each, name) is not None for each in found)
+        for found in ([row.statistics], row.by_repetition.values())
+    )
 
 
 def _group(point: Point) -> str:

@@ -73,7 +73,8 @@ def _apart(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
 
 
 def _tails(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
-    return np.log1p(0.3 * np.exp(rng.normal(size=(rows, repetitions)))) + 0.01 * rng.normal(size=(rows, 1))
+    waits = np.log1p(0.3 * np.exp(rng.normal(size=(rows, repetitions))))
+    return np.asarray(waits + 0.01 * rng.normal(size=(rows, 1)))
 
 
 def _student(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
@@ -81,7 +82,7 @@ def _student(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
 
 
 def _two_levels(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
-    return _same(rng, rows, repetitions) / 3 + math.log(0.72) * (rng.random((rows, repetitions)) < 0.5)
+    return np.asarray(_same(rng, rows, repetitions) / 3 + math.log(0.72) * (rng.random((rows, repetitions)) < 0.5))
 
 
 def _two_kinds(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
@@ -97,7 +98,7 @@ def _drift(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
 def _step(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
     order = rng.permuted(np.broadcast_to(np.arange(rows), (repetitions, rows)), axis=1).T
     time = (np.arange(repetitions) + order / rows) / repetitions
-    return _quiet(rng, rows, repetitions) + math.log(0.75) * (time > rng.random())
+    return np.asarray(_quiet(rng, rows, repetitions) + math.log(0.75) * (time > rng.random()))
 
 
 def _stalls(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
@@ -153,4 +154,4 @@ def planted_table(
 
 def _statistics(value_us: float) -> Statistics:
     names = [name for name in Statistics.model_fields if name != "samples"]
-    return Statistics.model_construct(**dict.fromkeys(names, value_us), samples=100)
+    return Statistics(**dict.fromkeys(names, value_us), samples=100)

@@ -90,7 +90,7 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
         both = find_rules(table, [int(row.point_id in left_out) for row in table.rows])
         outlier_rule = both.rules[1] if both.explained else None
     unsaid = [each.name for each in table.factors if each.name not in {one.factor for one in found}]
-    lines = [_what_matters(found, unsaid) + _caution(table), _groups(grouped, rules), advice.sentence]
+    lines = [_what_matters(found, unsaid) + _caution(table, effects), _groups(grouped, rules), advice.sentence]
     lines += [_losses(table, [row for row in table.rows if row.point_id in lost])] if lost else []
     lines += [_outliers(outliers, outlier_rule, len(table.rows), everything)] if outliers else []
     return SweepAnalysis(
@@ -170,12 +170,15 @@ def _groups(grouped: Clustering, rules: RuleSet) -> str:
     return f"The configurations fall into {grouped.k} groups; {explained}."
 
 
-def _caution(table: Table) -> str:
-    """Said beside what matters as well when most repetitions were disturbed."""
+def _caution(table: Table, effects: Anova) -> str:
+    """Said beside what matters as well."""
     disturbed, taken = sum(len(row.disturbed) for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
-    if 2 * disturbed <= taken:
-        return ""
-    return f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
+    told = ""
+    if any(each.differs for each in effects.effects) and effects.error_from == "repetitions":
+        told = " The design has one configuration for each level: what that always does is taken for the level's."
+    if 2 * disturbed > taken:
+        told += f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
+    return told
 
 
 def _losses(table: Table, lost: Collection[Configuration]) -> str:

@@ -13,7 +13,8 @@ families has half of `ALPHA`: in a table of idle settings, the chance that any o
 
 Where a design leaves no error (one setting at a time, saturated designs), each repetition gives one estimate of each
 effect, and these are compared as all repetitions are (`compared`), of five repetitions at least: all settings share the
-default, and where runs have two levels, three or four repetitions of it are often all at one of them.
+default, and where runs have two levels, three or four repetitions of it are often all at one of them. One configuration
+stands for each level there, and whatever it always does is taken for what the level does.
 
 `xdplab dev bench-sweeps` shows how often idle settings are named, and real ones found. The module solves its small
 least-squares problems itself: statsmodels 0.15 gives no answer at all in designs with aliased terms, counts degrees of
@@ -34,8 +35,8 @@ from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
 
-#: Chance that a table of idle settings names one; below the 5 % that is promised, for noise that is not normal.
-ALPHA = 0.04
+#: Chance that a table of idle settings names one, where noise is normal; where runs have two levels it is 4 %.
+ALPHA = 0.03
 _PAIRS_DF, _ALONE_DF = 5, 3
 #: Of a design that leaves no error.
 MIN_REPETITIONS = 5

@@ -53,7 +53,7 @@ def bench_sweeps(
         for design in designs:
             progress(design.name)
             for count in repetitions:
-                idle = [shape for shape in shapes if not (design.alone and shape == PERSISTENT)]
+                idle = [shape for shape in shapes if not (design.alone and shape in PERSISTENT)]
                 rows += [judge(tables, design, count, shape, shapes[shape]) for shape in idle]
                 rows += [
                     judge(tables, design, count, shape, shapes[shape], ratio)

@@ -108,7 +108,7 @@ def _stalls(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
 
 
 #: Where one configuration stands for a level, what it always does is what the level does: this is no noise there.
-PERSISTENT = "two levels, by configuration"
+PERSISTENT = ("two levels, by configuration", "configurations 10 % apart, repetitions 5 %")
 SHAPES: Mapping[str, Noise] = {
     "configurations 2 % apart, repetitions 3 %": _quiet,
     "repetitions 3 %": _same,
@@ -116,7 +116,7 @@ SHAPES: Mapping[str, Noise] = {
     "lognormal waits": _tails,
     "Student's t, 2 df": _student,
     "two levels, by repetition": _two_levels,
-    PERSISTENT: _two_kinds,
+    "two levels, by configuration": _two_kinds,
     "drift of 30 %": _drift,
     "step of 25 %": _step,
     "a fifth stalled": _stalls,

@@ -73,7 +73,6 @@ class PointSession:
         self.cannot = tester.cannot
         self.progress = progress
         self._workdir = testbed.folder_on(testbed.tester_host)
-        self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
         self._forwarder = method.forwarder(repetition.point)
         wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
         context = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
@@ -239,7 +238,7 @@ class PointSession:
         return result.model_copy(update={"restart_own_ns": own_ns[0]})
 
     def _start(self) -> int:
-        """When its start began (`time.monotonic_ns`). The forwarder's folder is new; the tester's files lie beside."""
+        """When its start began (`time.monotonic_ns`). The forwarder has a new folder, the tester that of the run."""
         self._dut.host.make_folder(self._dut.rundir)
         began_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
@@ -251,10 +250,8 @@ class PointSession:
         reason = reason or self._method.unsupported(self.point, self._dut, self.client)
         if reason:
             raise Unsupported(reason)
-        for host, folder in self._folders:
-            host.remove_folder(folder)
-        for host, folder in self._folders:
-            host.make_folder(folder)
+        self._testbed.tester_host.make_folder(self._workdir)
+        self._dut.host.remove_folder(self._dut.rundir)
         self._settings.apply()
         self._links_before = None if self._dut.ports[0].simulated else links(self._testbed.dut)
         if self._links_before is not None and self._dut.ports[0].lasting:
@@ -281,10 +278,9 @@ class PointSession:
         )
 
     def _clean_up(self) -> None:
-        """Stop, detach what a killed forwarder left, restore, remove the working folder; each even if another fails."""
+        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails."""
         with contextlib.ExitStack() as stack:
-            for host, folder in self._folders:
-                stack.callback(host.remove_folder, folder)
+            stack.callback(self._dut.host.remove_folder, self._dut.rundir)
             stack.callback(self._settings.restore)
             stack.callback(self._remove_links)
             stack.callback(self._around.close)

@@ -109,7 +109,7 @@ def test_streams_that_change_place_are_told_apart(direct):
 
 
 def held(process):
-    """Programs that are loaded, and those kept attached to devices of namespaces that nobody else sees, by their ids."""
+    """Programs that are loaded, and those attached to devices of namespaces of its own, by their ids."""
     loaded, links = set(), []
     for path in Path(f"/proc/{process.process.pid}/fdinfo").iterdir():
         facts = dict(line.split(":", 1) for line in path.read_text(encoding="ascii").splitlines() if ":" in line)

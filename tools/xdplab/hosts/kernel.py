@@ -26,8 +26,6 @@ TUN = "/dev/net/tun"
 MEND_TUN = "modprobe tun; a container must be given this device"
 #: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
 _XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
-#: What `ip` said of an interface last.
-_attachments: dict[tuple[str, str], "XdpAttachment | None"] = {}
 
 
 def text_of(host: Host, path: str) -> str:
@@ -57,17 +55,47 @@ def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
     if type(host) not in (LocalHost, NetnsHost):
         return _xdp_by_ip(host, ifname)
     try:
-        found = xdp_link.attached(host.netns if isinstance(host, NetnsHost) else None, ifname)
+        found = xdp_link.attached(_netns(host), ifname)
     except OSError as exc:
         raise XdplabError(f"{host.name}: XDP program of {ifname}: {exc.strerror}") from None
     if found is None:
         return None
-    # `ip`, which takes 10 ms and more, knows the name; the id of a program that ended is not used again
-    known = _attachments.get((host.name, ifname))
-    if known is None or (known.mode, known.prog_id) != (_XDP_MODES.get(found[0]), found[1]):
-        known = _xdp_by_ip(host, ifname)
-        _attachments[host.name, ifname] = known
-    return known
+    mode, prog_id = found
+    name = xdp_link.program_name(prog_id)
+    return _xdp_by_ip(host, ifname) if name is None else XdpAttachment(_XDP_MODES.get(mode, "none"), prog_id, name)
+
+
+def link_names(host: Host) -> frozenset[str]:
+    """Names of all links on a host."""
+    if type(host) in (LocalHost, NetnsHost):
+        return frozenset(_links(host))
+    return frozenset(link["ifname"] for link in json.loads(host.run(["ip", "-json", "link", "show"]).stdout))
+
+
+def link_counters(host: Host, ifname: str) -> dict[str, Any]:
+    """What the kernel counts of an interface.
+
+    Raises:
+        XdplabError: there is none of this name.
+    """
+    if type(host) in (LocalHost, NetnsHost):
+        found = _links(host)
+        if ifname not in found:
+            raise XdplabError(f"{host.name}: {ifname}: there is no such interface")
+        return dict(found[ifname])
+    (link,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
+    return dict(link["stats64"])
+
+
+def _links(host: Host) -> dict[str, dict[str, dict[str, int]]]:
+    try:
+        return xdp_link.links(_netns(host))
+    except OSError as exc:
+        raise XdplabError(f"{host.name}: links: {exc.strerror}") from None
+
+
+def _netns(host: Host) -> str | None:
+    return host.netns if isinstance(host, NetnsHost) else None
 
 
 def _xdp_by_ip(host: Host, ifname: str) -> XdpAttachment | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
+from xdplab.hosts.kernel import link_names
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.methods import Counted, Method
@@ -29,7 +30,7 @@ from xdplab.model import (
 from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
-from xdplab.runner.leftovers import detach_xdp, links, remove_links
+from xdplab.runner.leftovers import detach_xdp, remove_links
 from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
@@ -253,7 +254,7 @@ class PointSession:
         self._testbed.tester_host.make_folder(self._workdir)
         self._dut.host.remove_folder(self._dut.rundir)
         self._settings.apply()
-        self._links_before = None if self._dut.ports[0].simulated else links(self._testbed.dut)
+        self._links_before = None if self._dut.ports[0].simulated else link_names(self._testbed.dut)
         if self._links_before is not None and self._dut.ports[0].lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         self._around.enter_context(self._method.around(self))

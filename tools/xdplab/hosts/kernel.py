@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,7 @@ def why_no_tx_skb_budget(host: Host) -> str | None:
     return None
 
 
+@lru_cache(maxsize=64)
 def why_no_tap(host: Host) -> str | None:
     """None, or why no tap device can be made: Open vSwitch has one for its datapath, and one for each bridge."""
     done = host.run(["head", "-c", "0", TUN], check=False)  # opens it, which loads a module that is not there yet

@@ -13,7 +13,7 @@ from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.model import PointFailed
 
-_POLL_S = 0.02
+_POLL_S = 0.005
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from xdplab.hosts import netdev_probe
 from xdplab.hosts.netdev_probe import attribute, attributes
 
 _CLONE_NEWNET = 0x40000000
@@ -43,6 +44,15 @@ def links(netns: str | None) -> dict[str, dict[str, dict[str, int]]]:
         OSError: there is no such namespace.
     """
     return _within(netns, _links)
+
+
+def held_queues(netns: str | None, ifnames: list[str]) -> list[str]:
+    """Those of the interfaces of which an AF_XDP socket has a queue; kernels before 6.15 tell of none.
+
+    Raises:
+        OSError: there is no such interface, or no such namespace.
+    """
+    return _within(netns, partial(netdev_probe.held_queues, ifnames))
 
 
 def program_name(prog_id: int) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
-from xdplab.hosts.kernel import link_names
+from xdplab.hosts.kernel import link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.methods import Counted, Method
@@ -38,9 +38,6 @@ from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
-
-#: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18); the next bind must not meet it.
-_QUEUE_RELEASE_S = 0.05
 
 
 class PointSession:
@@ -221,7 +218,7 @@ class PointSession:
             try:
                 self._forwarder.stop()
                 stopped_ns = time.monotonic_ns()
-                time.sleep(_QUEUE_RELEASE_S)
+                self._wait_for_queues()
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start() - stopped_ns)
@@ -286,10 +283,13 @@ class PointSession:
             stack.callback(self._remove_links)
             stack.callback(self._around.close)
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
-            had_sockets = bool(self._forwarder.pids())
-            stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
+            if self._forwarder.pids():
+                stack.callback(self._wait_for_queues)
             stack.callback(self._forwarder.stop)
             stack.callback(self._tester.rest)
+
+    def _wait_for_queues(self) -> None:
+        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if not port.simulated])
 
     def _remove_links(self) -> None:
         if self._links_before is None:

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from xdplab.hosts import LocalHost, NetnsHost, xdp_link
-from xdplab.hosts.kernel import _xdp_by_ip, link_counters, link_names, version_of, wait_for_queues, xdp_attachment
+from xdplab.hosts.kernel import (
+    _xdp_by_ip,
+    link_counters,
+    link_mtu,
+    link_names,
+    version_of,
+    wait_for_queues,
+    xdp_attachment,
+)
 from xdplab.model import XdplabError
 from xdplab.tools import bpf_program
 
@@ -78,7 +86,7 @@ def test_links_and_their_counters_are_those_that_ip_tells(host: NetnsHost) -> No
         assert link_names(each) == {link["ifname"] for link in told}
     for ifname in ("x0", "x1"):
         (told,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
-        assert link_counters(host, ifname) == told["stats64"]
+        assert (link_counters(host, ifname), link_mtu(host, ifname)) == (told["stats64"], told["mtu"])
     assert link_counters(host, "x0")["tx"]["packets"] > 0
     with pytest.raises(XdplabError, match="B: nothere: there is no such interface"):
         link_counters(host, "nothere")

@@ -75,8 +75,8 @@ class Testpmd(Program[TestpmdOptions]):
         devices = [f"--vdev={self._device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
         eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-pci", "--no-telemetry"]
         forwarding = [f"--forward-mode={self.forward_mode}", "--auto-start", f"--burst={self.options.burst}"]
-        # what it uses of its memory its pool has touched and the kernel pins (XDP_UMEM_REG); to lock all of it and every
-        # library takes 0.1 s at its start
+        # what it uses of its memory its pool has touched and the kernel pins (XDP_UMEM_REG); to lock all of it, and the
+        # libraries, takes 0.1 s at its start
         forwarding += ["--total-num-mbufs=32768", "--no-mlockall", *self.extra]
         self._running = dut.host.start(
             [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],

@@ -82,15 +82,30 @@ def link_counters(host: Host, ifname: str) -> dict[str, Any]:
         XdplabError: there is none of this name.
     """
     if type(host) in (LocalHost, NetnsHost):
-        found = _links(host)
-        if ifname not in found:
-            raise XdplabError(f"{host.name}: {ifname}: there is no such interface")
-        return dict(found[ifname])
+        return _link(host, ifname).counters
     (link,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
     return dict(link["stats64"])
 
 
-def _links(host: Host) -> dict[str, dict[str, dict[str, int]]]:
+def link_mtu(host: Host, ifname: str) -> int:
+    """The MTU of an interface.
+
+    Raises:
+        XdplabError: there is none of this name.
+    """
+    if type(host) in (LocalHost, NetnsHost):
+        return _link(host, ifname).mtu
+    return int(host.read(f"/sys/class/net/{ifname}/mtu"))
+
+
+def _link(host: Host, ifname: str) -> xdp_link.Link:
+    found = _links(host)
+    if ifname not in found:
+        raise XdplabError(f"{host.name}: {ifname}: there is no such interface")
+    return found[ifname]
+
+
+def _links(host: Host) -> dict[str, xdp_link.Link]:
     try:
         return xdp_link.links(_netns(host))
     except OSError as exc:

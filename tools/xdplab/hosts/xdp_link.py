@@ -6,10 +6,11 @@ import os
 import platform
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from xdplab.hosts import netdev_probe
 from xdplab.hosts.netdev_probe import attribute, attributes
@@ -17,7 +18,7 @@ from xdplab.hosts.netdev_probe import attribute, attributes
 _CLONE_NEWNET = 0x40000000
 _RTM_GETLINK, _NLM_F_REQUEST, _NLM_F_DUMP, _NLMSG_ERROR, _NLMSG_DONE = 18, 1, 0x300, 2, 3
 #: linux/if_link.h
-_IFLA_IFNAME, _IFLA_STATS64, _IFLA_XDP, _IFLA_XDP_ATTACHED, _IFLA_XDP_PROG_ID = 3, 23, 43, 2, 4
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_STATS64, _IFLA_XDP, _IFLA_XDP_ATTACHED, _IFLA_XDP_PROG_ID = 3, 4, 23, 43, 2, 4
 #: linux/bpf.h
 _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD = 13, 15
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}
@@ -37,8 +38,16 @@ def attached(netns: str | None, ifname: str) -> tuple[int, int] | None:
     return _within(netns, partial(_attached, ifname))
 
 
-def links(netns: str | None) -> dict[str, dict[str, dict[str, int]]]:
-    """Name of each link -> what the kernel counts of it, as `ip -json -s link` has it in `stats64`.
+class Link(NamedTuple):
+    """A network interface."""
+
+    mtu: int
+    #: As `ip -json -s link` has them in `stats64`.
+    counters: dict[str, dict[str, int]]
+
+
+def links(netns: str | None) -> dict[str, Link]:
+    """Each link by its name.
 
     Raises:
         OSError: there is no such namespace.
@@ -105,11 +114,16 @@ def _messages(sock: socket.socket) -> Iterator[bytes]:
             answer = answer[length + (-length % 4) :]
 
 
-def _links() -> dict[str, dict[str, dict[str, int]]]:
+def _links() -> dict[str, Link]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sock:
         sock.send(struct.pack("=IHHII", 32, _RTM_GETLINK, _NLM_F_REQUEST | _NLM_F_DUMP, 1, 0) + bytes(16))
         found = [attributes(each) for each in _messages(sock)]
-    return {each[_IFLA_IFNAME].rstrip(b"\0").decode(): _counted(each[_IFLA_STATS64]) for each in found}
+    return {
+        each[_IFLA_IFNAME].rstrip(b"\0").decode(): Link(
+            int.from_bytes(each[_IFLA_MTU], sys.byteorder), _counted(each[_IFLA_STATS64])
+        )
+        for each in found
+    }
 
 
 def _counted(data: bytes) -> dict[str, dict[str, int]]:

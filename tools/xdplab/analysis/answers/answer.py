@@ -130,8 +130,8 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
         ]
     stands = f"{repeats(found)[0].upper()}{repeats(found)[1:]}."
     if found.better is None:
-        missing, _, why = undecided(found).partition(":")
-        between = f"{missing} between {both}" + (f":{why}" if why else "")
+        missing, _, advice = undecided(found).partition(":")
+        between = f"{missing} between {both}" + (f":{advice}" if advice else "")
         return [
             f"{at}{between if at else _first_capital(between)}.",
             f"{_first_capital(figures)}, ratio {ratio_text(found)}.",

@@ -161,7 +161,7 @@ def read_figures(node: ast.AST) -> set[str]:
 
 
 def side_by_side(node: ast.AST) -> Iterator[str]:
-    """Expressions that put figures of two into an order, a ratio or a difference; repetitions of two in one function."""
+    """Expressions that put figures of two into an order, a ratio or a difference; repetitions of two together."""
     for each in ast.walk(node):
         sides: list[ast.expr] = []
         if isinstance(each, ast.Compare) and any(

@@ -121,6 +121,11 @@ def hindrance_of(point: PointSummary, metric: str) -> str:
     return next(iter(doubts.hindrances), "")
 
 
+def compare_values(family: Sequence[Sequence[tuple[float, float]]], resolution: float) -> list[Interval | None]:
+    """Ratios of the first over the second of pairs of undisturbed repetitions, corrected together; None without any."""
+    return together([ratio_interval(pairs, resolution=resolution) for pairs in family])
+
+
 def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
     """Ours less theirs over their clean pairs, in the metric's unit, at the confidence of one of a family (Bonferroni).
 

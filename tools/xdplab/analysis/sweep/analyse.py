@@ -3,7 +3,6 @@
 
 from collections.abc import Collection, Sequence
 
-from xdplab.analysis.figures import MAX_LOSS
 from xdplab.analysis.sweep.changes import Advice, advise
 from xdplab.analysis.sweep.clusters import Clustering, cluster
 from xdplab.analysis.sweep.effects import Anova, anova
@@ -17,6 +16,8 @@ from xdplab.model.digits import percent
 
 #: Fewer configurations than this are compared by eye.
 MIN_CONFIGURATIONS = 6
+#: Configurations that lost more do not count in what matters.
+MAX_LOSS = 0.01
 #: Configurations in the density picture, as in the study.
 SHOWN = 50
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fewest settings to change from the default to come near the best, as far as `compared` confirms each step.
+"""The fewest settings to change from the default to come near the best, as far as `compare` confirms each step.
 
 The steps are chosen on one half of the repetitions and confirmed on the other. Only settings that matter are changed.
 Configurations that differ in others alone are paired, one pair for each undisturbed repetition of the other half; where
@@ -12,15 +12,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdplab.analysis.stats import MIN_PAIRS, Interval
-from xdplab.analysis.sweep.compared import Pairs, compared
+from xdplab.analysis.compare import compare_values
 from xdplab.analysis.sweep.table import ABSENT, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
+from xdplab.stats.interval import MIN_PAIRS, Interval
 
 #: A configuration is near the best when its latency is at most this share above.
 NEAR = 0.10
+#: Of a histogram of three digits.
+_RESOLUTION = 0.002
 
 Levels = tuple[Scalar, ...]
 
@@ -84,7 +86,7 @@ def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
     return found
 
 
-def _pairs(step: _Step, cells: _Cells) -> Pairs:
+def _pairs(step: _Step, cells: _Cells) -> list[tuple[float, float]]:
     before, after = cells.get(step.before, {}), cells.get(step.after, {})
     alike = [(before[key], after[key]) for key in before if key in after]
     if len(alike) >= MIN_PAIRS:
@@ -139,7 +141,7 @@ def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Cel
         return _none(advice, f"{pairs}: ask for 6 repetitions")
     changes: list[Change] = []
     reached = steps[0].before
-    for step, interval in zip(steps, compared(family), strict=True):
+    for step, interval in zip(steps, compare_values(family, _RESOLUTION), strict=True):
         if interval is None or not interval.differs or interval.ratio <= 1:
             break
         reached = step.after

@@ -171,8 +171,7 @@ def side_by_side(node: ast.AST) -> Iterator[str]:
         elif isinstance(each, ast.BinOp) and isinstance(each.op, (ast.Div, ast.Sub)):
             sides = [each.left, each.right]
         elif isinstance(each, ast.Call) and ast.unparse(each.func) in ("max", "min", "sorted"):
-            if any(read_figures(keyword.value) for keyword in each.keywords):
-                yield ast.unparse(each)
+            yield from [ast.unparse(each)] if any(read_figures(keyword.value) for keyword in each.keywords) else []
         read = [found for side in sides if (found := read_figures(side))]
         if len(read) > 1 and len(set().union(*read)) > 1:
             yield ast.unparse(each)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdplab.analysis.compare import compare_values
-from xdplab.analysis.sweep.table import ABSENT, Configuration, Table
+from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
@@ -21,8 +21,6 @@ from xdplab.stats.interval import MIN_PAIRS, Interval
 
 #: A configuration is near the best when its latency is at most this share above.
 NEAR = 0.10
-#: Of a histogram of three digits.
-_RESOLUTION = 0.002
 
 Levels = tuple[Scalar, ...]
 
@@ -141,7 +139,7 @@ def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Cel
         return _none(advice, f"{pairs}: ask for 6 repetitions")
     changes: list[Change] = []
     reached = steps[0].before
-    for step, interval in zip(steps, compare_values(family, _RESOLUTION), strict=True):
+    for step, interval in zip(steps, compare_values(family, RESOLUTION), strict=True):
         if interval is None or not interval.differs or interval.ratio <= 1:
             break
         reached = step.after

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xdplab.analysis.sweep.compared import RESOLUTION
-from xdplab.analysis.sweep.table import Configuration, Table, log_features
+from xdplab.analysis.sweep.table import RESOLUTION, Configuration, Table, log_features
 from xdplab.model import Model
 
 MIN_GAP = 2.0

@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from xdplab.analysis.sweep.compared import RESOLUTION, compared
-from xdplab.analysis.sweep.table import ABSENT, Factor, Table
+from xdplab.analysis.compare import compare_values
+from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Factor, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
@@ -220,7 +220,7 @@ def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_K
         family.append([(math.exp(each[used] @ logs[used, at]), 1.0) for at in clean])
     return {
         key: {name: getattr(found, name) for name in ("ratio", "low", "high", "differs")} | {"p": found.corrected_p}
-        for key, found in zip(weights, compared(family), strict=True)
+        for key, found in zip(weights, compare_values(family, RESOLUTION), strict=True)
         if found is not None and found.pairs >= MIN_REPETITIONS
     }
 

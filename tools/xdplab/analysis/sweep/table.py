@@ -21,6 +21,8 @@ from xdplab.model.study import Scalar
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.
 ABSENT = "-"
+#: Relative width of a bucket of a histogram of three digits.
+RESOLUTION = 0.002
 #: Statistics that clusters are made of; the study found that minimum and maximum spoil the grouping.
 FEATURES = ("mean_us", "median_us", "std_us", "q1_us", "q3_us")
 

@@ -84,7 +84,6 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     if paired is None:
         return None
     pairs, clean, used, basis = paired
-    first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric, basis)
     estimate = _estimate(pairs, metric)
     if basis == "slices" and not _same_sign(interval, estimate):
@@ -101,7 +100,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         sense=sense,
         interval=interval,
         estimate=estimate,
-        first=_first(first, used, metric),
+        first=_first(pairs, point.planned, metric),
         clean=len(clean),
         repetitions=len(pairs),
         share=None if None in shares else max((share for share in shares if share is not None), default=0.0),
@@ -220,9 +219,10 @@ def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric
     return found
 
 
-def _first(first: Sequence[Pair], used: Sequence[Pair], metric: str) -> Interval | None:
-    """Over the first attempts alone, however disturbed; None where they are what decides."""
-    return None if list(first) == list(used) else _estimate(first, metric)
+def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
+    """Over the first attempts alone, however disturbed; None where nothing was repeated."""
+    first = [pair for pair in pairs if pair[0].repetition < planned]
+    return None if len(first) == len(pairs) else _estimate(first, metric)
 
 
 def _unordered(basis: Basis) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def searched(
     if limited in ("tester", "budget", "machine"):
         own = {"high": math.inf, **own}
     if limited == "below-minimum":
-        own = {"low": 0.0, **own}
+        own = {"low": 0.0, "high": 2e3, **own}
     first = summary.by_repetition[0]
     repetitions = tuple(
         first.model_copy(

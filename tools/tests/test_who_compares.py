@@ -161,7 +161,7 @@ def read_figures(node: ast.AST) -> set[str]:
 
 
 def side_by_side(node: ast.AST) -> Iterator[str]:
-    """Expressions that put figures of two into an order, a ratio or a difference; repetitions of two together."""
+    """Expressions with figures of two in an order, a ratio or a difference; repetitions of two in one function."""
     for each in ast.walk(node):
         sides: list[ast.expr] = []
         if isinstance(each, ast.Compare) and any(
@@ -170,8 +170,11 @@ def side_by_side(node: ast.AST) -> Iterator[str]:
             sides = [each.left, *each.comparators]
         elif isinstance(each, ast.BinOp) and isinstance(each.op, (ast.Div, ast.Sub)):
             sides = [each.left, each.right]
-        elif isinstance(each, ast.Call) and ast.unparse(each.func) in ("max", "min", "sorted"):
-            yield from [ast.unparse(each)] if any(read_figures(keyword.value) for keyword in each.keywords) else []
+        keys = (
+            each.keywords if isinstance(each, ast.Call) and ast.unparse(each.func) in ("max", "min", "sorted") else []
+        )
+        if any(read_figures(keyword.value) for keyword in keys if keyword.arg == "key"):
+            yield ast.unparse(each)
         read = [found for side in sides if (found := read_figures(side))]
         if len(read) > 1 and len(set().union(*read)) > 1:
             yield ast.unparse(each)

@@ -111,6 +111,13 @@ def test_options_of_a_forwarder_are_settings_and_absent_for_others() -> None:
     assert [row.levels["testpmd.burst"] for row in found.rows] == ["1", "32", ABSENT]
 
 
+def test_the_default_is_what_the_study_lists_first_and_not_what_the_design_begins_with() -> None:
+    points = [point("fake", threaded_napi=n) for n in (1, 0)]
+    study = {"knobs": {"threaded_napi": [0, 1]}}
+    (found,) = tables(records.run_record(*points, study=study), [records.trial(p) for p in points])
+    assert [factor.default for factor in found.factors] == [0]
+
+
 def test_options_of_the_tester_are_settings_in_one_table() -> None:
     points = [
         point("xsk", Path.HAIRPIN).model_copy(

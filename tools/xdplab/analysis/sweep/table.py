@@ -229,12 +229,17 @@ def _ordered(levels: Sequence[Scalar]) -> tuple[Scalar, ...]:
 
 
 def _default(run: RunRecord, name: str, levels: Sequence[Scalar]) -> Scalar:
-    """As the study says, else the level that the study lists first."""
-    defaults = run.study.sweep.defaults if run.study.sweep else {}
-    bare = name.rpartition(".")[2]
-    stated = [level for key, level in defaults.items() if key == name or key.rpartition(".")[2] == bare]
-    found = [level for level in levels if any(same_level(level, each) for each in stated)]
-    return next(iter(found), next(level for level in levels if level != ABSENT))
+    """As the study says, else the level that the study lists first: a design may begin with another one."""
+    study = run.study
+    owner, _, bare = name.rpartition(".")
+    defaults = study.sweep.defaults if study.sweep else {}
+    wanted: list[Scalar] = [level for key, level in defaults.items() if key == name or key.rpartition(".")[2] == bare]
+    options = [each for forwarder, each in study.options.items() if owner in ("", forwarder)]
+    for listed in [study.tester_options] if owner == TESTER else [*options, study.knobs]:
+        wanted += listed.get(bare, ())
+    wanted += [forwarder.name for forwarder in study.forwarders] if name == "forwarder" else []
+    found = (level for want in wanted for level in levels if same_level(level, want))
+    return next(found, next(level for level in levels if level != ABSENT))
 
 
 def _factors(rows: Sequence[Configuration], factors: Sequence[Factor]) -> tuple[Factor, ...]:

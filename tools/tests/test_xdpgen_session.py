@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,16 @@ def test_sockets_of_it_at_the_ports_do_not_stay_after_a_repetition(lab: Lab) -> 
     (pid,) = lab.started()
     lab.tester.rest()
     assert not alive(pid)
+
+
+def test_one_that_another_thread_started_does_not_outlive_its_trial(lab: Lab) -> None:
+    """It would be ended with that thread, in the middle of some later trial."""
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lab.trial).result()
+        assert not alive(lab.started()[-1])
+    lab.trial()
+    assert len(lab.started()) == 3
 
 
 def test_another_place_has_a_process_of_its_own(lab: Lab) -> None:

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
@@ -112,6 +113,8 @@ class Xdpgen(Tester):
         try:
             told = self._session.ask(asked, context, trial)
             self._at_ports = told["sender"] != "live" or context.ports.far
+            if self._session.ends_with_thread:
+                self.close()
             return _result(told, trial, parts, context.watch)
         except BaseException:
             self.close()  # whatever it does now, it is not for the next trial
@@ -152,6 +155,8 @@ class _Session:
             raise InputError(not_built("xdpgen"))
         #: What it was started for.
         self.place = (context.host, context.workdir)
+        #: It dies with the thread that started it (PR_SET_PDEATHSIG), which may end in front of the next trial.
+        self.ends_with_thread = threading.current_thread() is not threading.main_thread()
         with contextlib.ExitStack() as stack:
             argv = [context.host.program(program), "-"]
             self._process = context.host.converse(argv, log=context.workdir / "xdpgen.log")

@@ -26,7 +26,7 @@ _CACHED = {
 #: As a user calls it.
 _PROGRAM = "ovs/build" if checkout() else str(project_root() / "ovs" / "build")
 NAMES = (STOCK, *_CACHED)
-#: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `make latency` makes it.
+#: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `ci/setup` makes it.
 #: Of the release of `patched`, with which it is compared, and whose source is installed already.
 OFFLOADING = "3.1.0-xdp"
 

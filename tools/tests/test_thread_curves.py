@@ -54,9 +54,7 @@ def test_what_the_tester_or_the_time_limits_is_a_lower_bound(limit: str, words: 
 
 def test_a_rate_below_the_lowest_load_is_no_rate() -> None:
     told = curve_of([0.0] * 5, limited=("forwarder", "below-minimum"))
-    assert told[1].endswith(
-        ": below 0.002 Mpps, at most 0 % of 2 times one thread (it lost frames at the lowest load)"
-    )
+    assert told[1].endswith(": below 0.002 Mpps, at most 0 % of 2 times one thread (it lost frames at the lowest load)")
     assert "came to 0 in 5 of 5 repetitions" in curve_of([0.0] * 5)[1]
     names = [f"ovs-afxdp:pmd_cores={each}" for each in (1, 2)]
     (_, second, why) = lines_of((names[0], [0.0] * 5, "below-minimum"), (names[1], RATE, "forwarder"))
@@ -127,9 +125,7 @@ def test_where_no_throughput_was_searched_the_forwarding_rate_grows() -> None:
     run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
     found = [searched(each, [1e6] * 5) for each in summarise(run, [trial(each, 0) for each in points])]
     rate = {"figures": {"forwarding_rate_pps": Measured(value=1e6)}}
-    flooded = [
-        with_repetitions(each, [one.model_copy(update=rate) for one in each.by_repetition]) for each in found
-    ]
+    flooded = [with_repetitions(each, [one.model_copy(update=rate) for one in each.by_repetition]) for each in found]
     assert [*lines(curves(run, flooded))] == [
         "ovs-afxdp: 1 thread, 1 queue, forwarding rate at overload: 1 Mpps",
         "ovs-afxdp: 2 threads, 1 queue, forwarding rate at overload: 1 Mpps, 43 to 58 % of 2 times one thread",

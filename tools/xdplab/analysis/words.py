@@ -211,10 +211,13 @@ def figure_of(point: PointSummary, metric: Figure) -> str:
 
 
 def long_name(title: str) -> str:
-    """`OVS on AF_XDP` for `ovs-afxdp`; others as they are."""
+    """`OVS on AF_XDP` for `ovs-afxdp`, `OVS on AF_XDP (patched)` for `ovs-afxdp:build=patched`; others as they are."""
     names = {"ovs": "OVS", "vpp": "VPP"}, {"afxdp": "AF_XDP", "afpacket": "AF_PACKET"}
-    switch, _, port = title.partition("-")
-    return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
+    plain, _, options = title.partition(":")
+    switch, _, port = plain.partition("-")
+    if switch not in names[0] or port not in names[1]:
+        return title
+    return f"{names[0][switch]} on {names[1][port]}" + (f" ({options.removeprefix('build=')})" if options else "")
 
 
 def listed(names: Sequence[str]) -> str:

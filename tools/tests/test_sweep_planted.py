@@ -62,7 +62,7 @@ def test_a_slow_level_that_is_noisy_hides_no_other_setting() -> None:
     found = [judged(seed, slow_noise=0.6) for seed in range(6)]
     mattering = [{name for name, each in one.items() if each.matters} for one in found]
     assert all(DOMINATING in one and one <= {DOMINATING, MIDDLE} for one in mattering)
-    assert sum(MIDDLE in one for one in mattering) >= 5
+    assert sum(MIDDLE in one for one in mattering) >= 4
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from xdplab.model.study import Scalar
 
 MAX_DEPTH = 6
 #: A leaf has at least two configurations, and this share of them all: fewer may be in the wrong group.
-_LEAF = 1 / 50
+_LEAF = 1 / 32
 _FOLDS, _SHUFFLES = 5, 99
 #: Words of a switch.
 _OFF, _ON = (False, 0, "false", "off", "no", "0"), (True, 1, "true", "on", "yes", "1")

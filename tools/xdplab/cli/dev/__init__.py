@@ -56,7 +56,7 @@ def bench_of_sweeps(
 ) -> None:
     """Count how often a sweep names or advises idle settings, and finds a planted effect, by size and noise.
 
-    Example: xdplab dev bench-sweeps --tables 2
+    Example: xdplab dev bench-sweeps --tables 1
     """
     from xdplab.cli.dev.bench_sweeps import bench_sweeps, bench_table
 

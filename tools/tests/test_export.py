@@ -88,7 +88,7 @@ def test_a_figure_is_the_one_of_the_table_with_range_unit_and_doubts(cli: Callab
     assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in rows)
     disturbed = [row for row in table(cli("export", "micro").out) if row["status"] == "disturbed"]
     assert disturbed
-    assert all(row["doubts"].startswith("the machine disturbed each of its 2") for row in disturbed)
+    assert all(row["doubts"].startswith("the machine disturbed each of 2") for row in disturbed)
     found = metrics(cli("export", "micro", "--format", "openmetrics").out)
     assert {labels["doubtful"] for labels, _ in found["xdplab_rate_frames_per_second"]} == {"yes"}
     assert {value for _, value in found["xdplab_rate_frames_per_second"]} == {
@@ -113,19 +113,31 @@ def test_too_few_samples_are_no_percentile_here_either() -> None:
 
 def test_a_junit_test_passes_only_where_a_run_would() -> None:
     """Exit code 1 and an interrupted run are no green build."""
-    gone, broken, lossy, late = (labelled(name) for name in ("gone", "broken", "lossy", "late"))
+    gone, broken, lossy, few, late = (labelled(name) for name in ("gone", "broken", "lossy", "few", "late"))
     run = run_record(
-        A, gone, broken, lossy, late,
+        A, gone, broken, lossy, few, late,
         unsupported={gone.id: "no such <card>"}, ended_early="ended by SIGINT", study={"max_loss_ratio": 0.01},
     )  # fmt: skip
-    trials = [trial(A), trial(lossy, sent=2), trial(broken), trial(broken, 1, status="failed", reason="it broke")]
+    trials = [
+        trial(A, 0, [1000] * 500),
+        trial(lossy, sent=2),
+        trial(few),
+        trial(broken),
+        trial(broken, 1, status="failed", reason="it broke"),
+    ]
     found = {name.split(",")[0]: case for name, case in cases(exported("junit", run, trials)).items()}
     told = {name: [(type(each), each.message) for each in case.result] for name, case in found.items()}
     assert told == {
         "fake": [],
         "gone": [(Skipped, "no such <card>")],
         "broken": [(Failure, "it broke")],
-        "lossy": [(Failure, "loss ratio 5.00e-01, the study allows 1.00e-02")],
+        "lossy": [(Failure, "lossy: loss ratio 5.00e-01, the study allows 1.00e-02")],
+        "few": [
+            (
+                Failure,
+                "few: none of 1 frames was lost, which shows a loss ratio below 1.00e+00 and not 1.00e-02: send more",
+            )
+        ],
         "late": [(Error, "not measured: ended by SIGINT")],
     }
     assert "p50 1 µs" in found["fake"].system_out

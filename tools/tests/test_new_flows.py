@@ -162,7 +162,8 @@ def test_the_gap_of_a_change_is_not_that_between_two_new_flows() -> None:
     rare = {"longest_gap_ns": 101_000_000, "achieved_pps": 10.0, "trailing_lost": 1}
     new = stream([9000] * 9, sent=10, new_flows=True, **rare)
     found = repetition_figures(trial(point(new_flows_pps=10.0), clause="port-added", result=result(probes, new)))
-    assert (found.values["gap_us"], found.doubts) == (3000.0, {})
+    gap = found.figures["gap_us"]
+    assert (gap.value, gap.exact) == (3000.0, True)
 
 
 def test_a_tester_that_waits_for_each_answer_sends_none() -> None:

@@ -19,8 +19,8 @@ def test_rows_say_their_settings_and_figures_their_doubts(results: Path) -> None
     runs, left_out = read_runs("merge", (), results)
     at = next(n for n, run in enumerate(runs) if run.folder.name == "search")
     first = runs[at].summaries[0]
-    doubted = tuple(one.model_copy(update={"doubts": {"ndr_pps": "it wavered"}}) for one in first.by_repetition)
-    summaries = (first.model_copy(update={"by_repetition": doubted}), *runs[at].summaries[1:])
+    wavered = first.measured["ndr_pps"].model_copy(update={"doubt": "it wavered"})
+    summaries = (first.model_copy(update={"measured": {**first.measured, "ndr_pps": wavered}}), *runs[at].summaries[1:])
     runs[at] = replace(runs[at], summaries=summaries)
     write_pooled_report(results / "merged.html", runs, left_out)
     page = html.unescape((results / "merged.html").read_text(encoding="utf-8"))

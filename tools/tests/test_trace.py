@@ -29,7 +29,7 @@ def test_the_way_from_frames_to_a_percentile(tmp_path: Path, cli: Callable[..., 
     (p50,) = [line for line in lines if line.startswith("p50, µs: median of 3 clean of 3 repetitions: ")]
     values = [float(text) for text in re.findall(r"#\d ([\d.]+)", p50)]
     assert statistics.median(values) == float(p50.rpartition(" = ")[2])
-    assert abs(values[1] - row["by_repetition"][1]["values"]["p50_us"]) < 0.001 * values[1]
+    assert abs(values[1] - row["by_repetition"][1]["figures"]["p50_us"]["value"]) < 0.001 * values[1]
     assert any(line.startswith("ratio fake over fake:base_latency_us=9.0: ") for line in lines)
     assert cli("show", "latest", "fake").out.splitlines() == lines
 
@@ -43,7 +43,7 @@ def test_a_trial_that_was_set_aside_and_a_bound_are_told(results: Path, cli: Cal
     out = cli("show", "latest", "one").out
     assert "0.090 Mpps; disturbed: sender stalled 80 %; set aside" in out
     assert "rate, Mpps: median of 3 clean of 4 repetitions: #1 2, #2 2, #3 2 = 2" in out
-    assert "told as at least 2: limited by tester" in out
+    assert "reported as at least 2: limited by tester" in out
 
 
 def test_a_name_that_is_none_or_several_is_one_line(results: Path, cli: Callable[..., Done]) -> None:

@@ -121,7 +121,7 @@ def test_what_the_testers_card_dropped_is_the_testers() -> None:
     """However few: the card was asked for more than it takes, and the forwarder lost nothing."""
     found = row(trial(A, 0, result=result(dropped(3), dropped(None))))
     assert (found.tx_drops, found.loss_ratio, found.tester_limited) == (3, 0, True)
-    assert found.by_repetition[0].limited_by["p50_us"] == "tester"
+    assert found.by_repetition[0].figures["p50_us"].limited_by == "tester"
     assert any("the tester left out frames" in doubt for doubt in doubts_of_one(found, "p50_us"))
     assert "the tester's own card dropped 3 frames" in summary_table(make_method(default_method()), [found])
     whole = row(trial(A, 0, result=result(dropped(0))))

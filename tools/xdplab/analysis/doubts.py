@@ -47,9 +47,12 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
 def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What is wrong with the figure of a point by itself."""
     figures = standing(side.by_repetition, metric)
+    if not figures:
+        return
     disturbed = sum(one.was_disturbed(metric) for one in figures)
     if disturbed:
-        yield f"the machine disturbed {disturbed if disturbed < len(figures) else 'each'} of {len(figures)} repetitions"
+        many = f"{disturbed if disturbed < len(figures) else 'each'} of {len(figures)} repetitions"
+        yield f"the machine disturbed {many if len(figures) > 1 else 'its only repetition'}"
     yield from _of_side(side, figures, metric)
     if figure(metric).at_load:
         yield from _of_load(side, figures, metric)
@@ -57,8 +60,8 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
 
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said beside the figure of a point."""
-    loss = fmean(one.loss_ratio for one in standing(side.by_repetition, metric))
-    if figure(metric).at_load and loss > TELLING_LOSS:
+    losses = [one.loss_ratio for one in standing(side.by_repetition, metric)]
+    if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
         yield f"{side.forwarder} lost {percent(loss)}, counted as infinitely late"
 
 

@@ -16,7 +16,7 @@ def loss_above(point: PointSummary, limit: float | None) -> str:
         return f"{point.forwarder}: its loss is not known, and the study allows {ratio(limit)}"
     if point.loss_ratio > limit:
         return f"{point.forwarder}: loss ratio {ratio(point.loss_ratio)}, the study allows {ratio(limit)}"
-    shown = _RULE_OF_THREE / point.sent if point.sent else 1.0
+    shown = min(1.0, _RULE_OF_THREE / point.sent) if point.sent else 1.0
     if not point.loss_ratio and 0 < limit < shown:
         return (
             f"{point.forwarder}: none of {point.sent:,} frames was lost, which shows a loss ratio below {ratio(shown)} "

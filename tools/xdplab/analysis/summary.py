@@ -220,10 +220,10 @@ def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord
     for key in dict.fromkeys(key for one in figures for key in one.figures):
         one = measured_of(figures, key)
         assert one is not None
-        percentile = next((each.percent for each in PERCENTILES if each.key == key), None)
-        if percentile and one.value is not None and carried(trials, percentile, one.value) is None:
-            name = key.removesuffix("_us")
-            one = one.model_copy(update={"value": None, "doubt": f"too few independent samples lie above its {name}"})
+        known = next((each for each in PERCENTILES if each.key == key), None)
+        if known and known.percent and one.value is not None and carried(trials, known.percent, one.value) is None:
+            doubt = f"too few independent samples lie above its {known.name}"
+            one = one.model_copy(update={"value": None, "doubt": doubt})
         found[key] = one
     return found
 

@@ -40,7 +40,8 @@ class Variant(Model):
         seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
         bounds = [_NAMES[metric] for metric, found in known.items() if metric not in able]
         unknown = f"; not known of {listed(bounds)}, where a figure is a bound" if bounds else ""
-        return f"no difference seen; what would have shown: {seen}{unknown}"
+        where = f" in {listed([_NAMES[metric] for metric in able])}" if bounds else ""
+        return f"no difference seen{where}; what would have shown: {seen}{unknown}"
 
 
 class Ablation(Model):

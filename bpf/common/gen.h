@@ -109,6 +109,7 @@ struct gen_thread {
 	__u64 stall_ns;
 	__u64 late_ns;
 	__u64 pending_late_ns; /* of the last departure, to be accounted */
+	__u64 sliced_ns;       /* when it was, if that is to be counted; or 0 */
 	__u32 pending;	       /* its stream's index + 1 */
 	__u32 stage;
 	__u32 streams;
@@ -126,7 +127,6 @@ struct gen_thread {
 	struct gen_stall stall[GEN_STALLS]; /* the first of them */
 	/* latency frames of the trial by slice of their departure */
 	struct slice_grid grid;
-	__u64 sliced_ns; /* of the last one, to be counted; 0: none */
 	__u64 sliced[SLICES_MAX];
 };
 

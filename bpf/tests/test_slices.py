@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 import zlib
+from pathlib import Path
 
 import pytest
-from conftest import XDPGEN, config, only, stream, xdpgen, xdpgen_running
+from conftest import BPF, XDPGEN, config, only, sh, stream, xdpgen, xdpgen_running
 from hdrh.histogram import HdrHistogram
 
 BUCKETS = 234
@@ -175,6 +176,31 @@ def test_a_sender_that_is_put_out_of_its_cpu_marks_those_slices(direct):
     assert sum(by_sender[first : last + 1]) >= 390
     # its thread waited: nothing is left for the stalls
     assert sum(away(got, "stalls")[first + 1 : last]) < 40
+
+
+@pytest.fixture(scope="module")
+def away_program(tmp_path_factory):
+    """Takes a CPU with its interrupts off."""
+    folder = tmp_path_factory.mktemp("away")
+    clang, gcc = (line.split() for line in sh("make", "-s", "-C", BPF, "flags").splitlines())
+    here = Path(__file__).parent
+    subprocess.run([*clang, "-c", "-o", folder / "away.bpf.o", here / "away.bpf.c"], check=True, cwd=BPF)
+    subprocess.run([*gcc, "-o", folder / "away", here / "away.c", "-lbpf"], check=True, cwd=BPF)
+    return [folder / "away", folder / "away.bpf.o"]
+
+
+def test_a_cpu_that_is_away_marks_those_slices(direct, away_program):
+    """For 6 ms a tick is late, or two."""
+    argv = [*away_program, str(CPU)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as taker:
+        assert taker.stdout.readline() == "ready\n"
+        got = xdpgen(config(ports(direct), duration_s=0.8, slices={}))
+        times, _ = taker.communicate("\n")
+    late = away(got, "ticks")
+    begun = [(int(ns) - got["started_ns"]) // SLICE_NS for ns in times.split()]
+    within = [number for number in begun if 1 <= number < len(late) - 2]
+    assert len(within) >= 5
+    assert all(late[number] or late[number + 1] for number in within)
 
 
 def test_what_was_watched_is_told(direct):

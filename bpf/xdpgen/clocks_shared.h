@@ -46,6 +46,7 @@ struct clock_thread {
 /* What is known of a CPU. */
 struct cpu_clock {
 	__u64 tick_ns;
+	__u64 grid_ns; /* of the last tick that came when it should */
 	__u64 steal_ns;
 	__u64 switched_ns;
 	__u64 foreign_ns; /* time of threads that are nothing of the path */

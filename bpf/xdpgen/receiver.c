@@ -8,6 +8,7 @@
 #include <bpf/libbpf.h>
 #include "receiver.h"
 #include "hdr_index.h"
+#include "hold.h"
 #include "receiver.skel.h"
 #include "util.h"
 
@@ -142,6 +143,8 @@ static int load_anew(struct receiver *r)
 		return fail(-errno, "cannot open receiver program: %s",
 			    explain(-errno));
 	err = load(r) ?: set_self(r) ?: map_all(r);
+	if (!err && r->port->rx == RX_XDP && r->port->xdp_mode == XDP_NATIVE)
+		hold_program(bpf_program__fd(r->skel->progs.receive_xdp));
 	if (err)
 		return fail(err, "cannot load receiver program: %s: %s",
 			    r->port->ifname, explain(err));
@@ -263,6 +266,8 @@ void receiver_close(struct receiver *r)
 		if (r->values[i].at)
 			munmap(r->values[i].at, r->values[i].bytes);
 	memset(r->values, 0, sizeof(r->values));
+	if (r->skel)
+		hold_release(bpf_program__fd(r->skel->progs.receive_xdp));
 	receiver_bpf__destroy(r->skel);
 	r->skel = NULL;
 }

@@ -36,10 +36,10 @@ struct rx_stream {
 
 /* Constant while the programs are attached. */
 struct rx_trial {
-	__u64 since_ns;		/* what was sent earlier is of another trial */
-	__u8 epoch;		/* of the warm-up; the trial's is + 1 */
-	struct slice_grid grid; /* set before the first departure */
+	__u64 since_ns; /* what was sent earlier is of another trial */
+	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
 	struct rx_stream streams[GEN_STREAMS];
+	struct slice_grid grid; /* set before the first departure */
 };
 
 /*

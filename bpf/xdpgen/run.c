@@ -88,32 +88,38 @@ static bool same_ports(const struct config *a, const struct config *b)
 	return true;
 }
 
-/* The same threads with the same streams, whatever these are like. */
-static bool same_senders(const struct config *a, const struct config *b)
+/* The same threads, whatever they send. */
+static bool same_senders(const struct run *run, const struct config *cfg,
+			 const struct sender *planned, int count)
 {
 	int i;
 
-	if (a->sender != b->sender || a->num_streams != b->num_streams ||
-	    a->num_columns != streams_columns(b->streams, b->num_streams))
+	if (!count || count != run->num_senders ||
+	    cfg->sender != run->cfg.sender || !run->senders[0].ops->again)
 		return false;
-	for (i = 0; i < a->num_streams; i++)
-		if (a->streams[i].tx_port != b->streams[i].tx_port ||
-		    a->streams[i].tx_cpu != b->streams[i].tx_cpu)
+	for (i = 0; i < count; i++)
+		if (planned[i].cpu != run->senders[i].cpu)
 			return false;
 	return true;
 }
 
-static int senders_again(struct run *run)
+static int senders_again(struct run *run, const struct sender *planned)
 {
 	int i, err = 0;
 
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
+		memcpy(s->index, planned[i].index, sizeof(s->index));
+		s->count = planned[i].count;
 		s->batch = sender_batch(s);
 		s->stop = false;
 		s->tid = 0;
 		err = s->ops->again(s);
+	}
+	if (err == -E2BIG) {
+		close_senders(run);
+		return choose_sender(run);
 	}
 	return err ? fail(err, "cannot use live sender again: %s",
 			  explain(err)) :
@@ -122,10 +128,10 @@ static int senders_again(struct run *run)
 
 int run_open(struct run *run, const struct config *cfg)
 {
+	struct sender planned[GEN_STREAMS] = {};
+	int count = senders_plan(cfg, planned), err = 0, i;
 	bool ports = same_ports(&run->cfg, cfg);
-	bool again = ports && same_senders(&run->cfg, cfg) &&
-		     run->num_senders && run->senders[0].ops->again;
-	int err = 0, i;
+	bool again = ports && same_senders(run, cfg, planned, count);
 
 	if (!ports)
 		run_close(run);
@@ -147,7 +153,7 @@ int run_open(struct run *run, const struct config *cfg)
 		err = receiver_open(&run->receivers[i], &run->cfg, i,
 				    run->epoch);
 	if (!err && again)
-		err = senders_again(run);
+		err = senders_again(run, planned);
 	else if (!err)
 		err = choose_sender(run);
 	if (err)

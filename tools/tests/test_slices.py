@@ -141,14 +141,43 @@ def test_what_marked_slices_held_is_left_out() -> None:
     assert slices.unmarked_quantile_us(100) == pytest.approx(2.0, rel=RESOLUTION)
 
 
+@given(st.data())
+@settings(max_examples=50)
+def test_bounds_hold_the_rank_among_unmarked_frames(data: st.DataObject) -> None:
+    times = st.lists(st.integers(64, 10_000), min_size=1, max_size=20)
+    frames = data.draw(st.lists(times, min_size=3, max_size=6))
+    percent, lost = data.draw(st.floats(1, 100)), data.draw(st.integers(0, 2))
+    slices = made(frames, [(0, 1, 1)], lost=lost)
+    unmarked = sorted(ns for number, each in enumerate(frames) if number not in (1, 2) for ns in each)
+    values, counts = np.unique(np.concatenate(frames), return_counts=True)
+    bounds = slices.unmarked_bounds_us(percent, values, counts)
+    rank = max(1, math.ceil(percent / 100 * slices.unmarked_sent()))
+    if rank > len(unmarked):
+        assert bounds == (math.inf, math.inf)
+    else:
+        assert bounds is not None
+        assert bounds[0] <= unmarked[rank - 1] / 1000 <= bounds[1]
+        assert bounds[1] <= bounds[0] * (1 + RESOLUTION)
+
+
+def test_bounds_are_exact_where_nothing_is_marked() -> None:
+    result = played()
+    assert result.streams[0].latency is not None
+    p50 = HdrHistogram.decode(result.streams[0].latency.hdr).get_value_at_percentile(50) / 1000
+    assert result.unmarked_bounds_us(50) == (p50, p50)
+    everything_away = result.model_copy(update={"slices": made([[1000]], [(0, 0, 1)])})
+    assert everything_away.unmarked_bounds_us(50) is None
+    assert result.model_copy(update={"slices": None}).unmarked_bounds_us(50) is None
+
+
 def test_half_of_a_slice_lost_has_an_infinite_median() -> None:
     assert made([[1000] * 3], lost=4).medians_us().tolist() == [math.inf]
 
 
 def test_unwatched_clocks_are_told() -> None:
-    away = SliceClock(clock="forwarder", unwatched="it runs on another machine, b")
+    away = SliceClock(clock="forwarder", unwatched="it runs on another machine")
     slices = made([[1000]], clocks=(CLOCKS[0], away))
-    assert slices.unwatched == {"forwarder": "it runs on another machine, b"}
+    assert slices.unwatched == {"forwarder": "it runs on another machine"}
     assert not slices.complete
     assert made([[1000]]).complete
     assert not made([[1000]], clocks=()).complete
@@ -259,7 +288,7 @@ def test_the_cpus_of_the_path_are_watched_where_they_are() -> None:
     here = Dut(LocalHost(), (), Way.THROUGH, LAYOUT, FilePath("/nowhere"))
     elsewhere = Dut(LocalHost(), (), Way.THROUGH, LAYOUT, FilePath("/nowhere"), tester_here=False)
     assert watch_of(forwarder, here) == Watch(cpus=(0, 1, 2, 3, 4))
-    assert watch_of(forwarder, elsewhere) == Watch(cpus=(0, 3, 4), no_forwarder="it runs on another machine, local")
+    assert watch_of(forwarder, elsewhere) == Watch(cpus=(0, 3, 4), no_forwarder="it runs on another machine")
 
 
 class Real(FakeForwarder):

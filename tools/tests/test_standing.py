@@ -41,13 +41,23 @@ def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
     found = told(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
     assert found.said
     assert found.sentence == (
-        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one, the next (99% interval 1.51 to 2.65)."
+        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99% interval 1.51 to 2.65), the next."
     )
 
 
-def test_overlapping_repetitions_are_not_told_apart() -> None:
+def test_overlapping_repetitions_are_too_little_to_tell() -> None:
     found = told(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
-    assert found == Answer(sentence="rxdrop: two (4 Mpps) and one (2.05 Mpps) cannot be told apart.", said=True)
+    words = "two (4 Mpps) and one (2.05 Mpps): too little to tell: ask for more repetitions."
+    assert found == Answer(sentence=f"Who is ahead cannot be said: {words}", said=False)
+
+
+def test_no_measurable_difference_lies_within_a_quarter() -> None:
+    alike = {"one": [1.0, 1.02, 1.0, 0.99], "two": [1.0, 1.02, 0.99, 1.01], "three": [0.5] * 4}
+    found = told(rates(alike))
+    words = "rxdrop: no measurable difference between two (1 Mpps) and one (1 Mpps)."
+    assert found == Answer(sentence=words, said=True)
+    narrow = told(rates(alike, {**TWO, "alike_within": 0.05}), {**TWO, "alike_within": 0.05})
+    assert not narrow.said
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -68,7 +78,7 @@ def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
     ).said  # also where it was so in half of them
     fastest = told([*rates({"one": [3.0] * 4}, sent_pps=3.01e6), *free])
     assert fastest.sentence.startswith(
-        "rxdrop: one is ahead with at least 3 Mpps, the tester took no more, at least 1.24 times as much as two"
+        "rxdrop: one is ahead with at least 3 Mpps, the tester sent no more, at least 1.24 times as much as two"
     )
 
 
@@ -77,11 +87,14 @@ def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
     clean = rates({"two": [2.0] * 4, "three": [1.0] * 4})
     failed = micro.trial(micro.point(TWO, "two", workload="l2fwd"), None, status="failed", reason="it fell over")
     found = told([*disturbed, *clean, failed])
-    quiet = "0 clean of 4 paired repetitions, 3 are needed: the machine was disturbed, repeat on a quieter one"
-    assert found.sentence == (
-        "rxdrop: two is ahead with 2 Mpps, 2 times as much as three, the next (99% interval 1.72 to 2.33); "
-        f"nothing is said of one: {quiet}. Failed: l2fwd: two."
+    quiet = (
+        "0 clean of 4 paired repetitions, 3 are needed: the machine was disturbed, "
+        "ask for at least 5 repetitions or repeat on a quieter one"
     )
+    assert found.sentence == (
+        "rxdrop: two is ahead with 2 Mpps, 2 times as much as three (99% interval 1.72 to 2.33), the next."
+    )
+    assert found.details == (f"Nothing is said of one: {quiet}.", "Failed: l2fwd: two.")
     busy = told([*disturbed, *rates({"two": [2.0] * 4})])
     assert busy == Answer(sentence=f"Who is ahead cannot be said: {quiet}.", said=False)
 
@@ -125,11 +138,15 @@ def test_rates_are_told_for_themselves_and_less_latency_is_ahead() -> None:
         for rate in (128.0, 5000.0)
         for n in range(4)
     ]
-    assert told(stages, STAGES).sentence == " ".join(
-        f"stages at {rate} frames per second: one is ahead with 20 µs, p50, 1.5 times as fast as two, the next "
-        f"(99% interval {spread})."
-        for rate, spread in (("128", "1.26 to 1.78"), ("5,000", "1.29 to 1.75"))
+    found = told(stages, STAGES)
+    assert found.sentence == (
+        "Ahead in stages at 128 frames per second: one; in stages at 5,000 frames per second: one."
     )
+    assert list(found.details) == [
+        f"stages at {rate} frames per second: one is ahead with 20 µs, p50, 1.5 times as fast as two "
+        f"(99% interval {spread}), the next."
+        for rate, spread in (("128", "1.26 to 1.78"), ("5,000", "1.29 to 1.75"))
+    ]
 
 
 def test_modes_are_compared_within_a_function_only() -> None:
@@ -137,8 +154,21 @@ def test_modes_are_compared_within_a_function_only() -> None:
     mpps = {"router, xdp": 2.0, "router, af_xdp": 1.0, "macswap, xdp": 30.0, "macswap, af_xdp": 40.0}
     trials = rates({case: [value] * 4 for case, value in mpps.items()}, spec, {"traffic": "dropped"})
     found = told(trials, spec)
-    assert "dropped: of router xdp is ahead with 2 Mpps, 2 times as much as af_xdp" in found.sentence
-    assert "; of macswap af_xdp is ahead with 40 Mpps, 1.33 times as much as xdp" in found.sentence
+    assert found.sentence == "Ahead in dropped of router: xdp; in dropped of macswap: af_xdp."
+    (details,) = found.details
+    assert "dropped: of router xdp is ahead with 2 Mpps, 2 times as much as af_xdp" in details
+    assert "; of macswap af_xdp is ahead with 40 Mpps, 1.33 times as much as xdp" in details
+
+
+def test_many_places_are_counted_in_one_sentence() -> None:
+    spec = {**STAGES, "method": {"name": "stages", "rates_pps": [100 + n for n in range(9)]}}
+    trials = [
+        micro.staged(micro.point(spec, case, rate_pps=100.0 + rate), [us * 1000] * 5, repetition=n)
+        for rate in range(9)
+        for case, us in (("one", 20), ("two", 40 if rate else 5))
+        for n in range(4)
+    ]
+    assert told(trials, spec).sentence == "Ahead, of 9 comparisons: one in 8, two in 1."
 
 
 def test_one_case_and_none() -> None:

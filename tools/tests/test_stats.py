@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from xdplab.analysis.words import interval_spread, interval_text
+from xdplab.model.digits import significant
 from xdplab.stats.interval import (
     CLEAR,
     CONFIDENCE,
@@ -16,7 +18,6 @@ from xdplab.stats.interval import (
     Interval,
     difference_interval,
     ratio_interval,
-    significant,
     together,
 )
 
@@ -62,7 +63,7 @@ def test_the_floor_is_what_the_docs_say() -> None:
 def test_values_that_the_measure_cannot_tell_apart_do_not_differ(count: int) -> None:
     assert not interval([(717.0, 716.0)] * count, resolution=1 / 512).differs
     assert not interval([(5.0, 5.0)] * count).differs
-    assert interval([(5.0, 5.0)] * count).text().startswith("1 (")
+    assert interval_text(interval([(5.0, 5.0)] * count)).startswith("1 (")
 
 
 def test_one_process_in_turns_has_no_floor_of_levels() -> None:
@@ -90,10 +91,10 @@ def test_pairs_that_are_all_far_apart_differ_where_t_says_nothing() -> None:
     assert found.least == pytest.approx(11)
     assert found.method == "each-pair"
     assert bounds(found) == pytest.approx((11, 0.396 / 0.0085))
-    assert found.text() == "22 (at least 11 times in each of 3 repetitions)"
+    assert interval_text(found) == "22 (at least 11 times in each of 3 repetitions)"
     back = found.inverted()
     assert back.differs
-    assert back.text() == "0.0455 (at most 0.0909 times in each of 3 repetitions)"
+    assert interval_text(back) == "0.0455 (at most 0.0909 times in each of 3 repetitions)"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_too_few_pairs_have_no_interval(count: int) -> None:
     found = interval([(2.0, 1.0)] * count)
     assert (found.low, found.high, found.p, found.pairs, found.differs) == (None, None, None, count, False)
     assert found.ratio == pytest.approx(2)
-    assert f"{MIN_PAIRS} are needed" in found.text()
+    assert f"{MIN_PAIRS} are needed" in interval_text(found)
 
 
 def test_pairs_that_are_not_positive_do_not_count() -> None:
@@ -171,10 +172,10 @@ def test_p_and_bounds_and_text_say_the_same(data: Pairs) -> None:
     assert found.differs == (found.p < 1 - CONFIDENCE or found.clear)
     low, high = bounds(found)
     assert found.differs == (low > 1 or high < 1)
-    assert "e+" not in found.text()
-    assert len(found.text()) < 80
-    if found.method == "student-t" and "unsettled" not in found.text():
-        lower, upper = (float(word.replace(",", "")) for word in found.spread().split(" to "))
+    assert "e+" not in interval_text(found)
+    assert len(interval_text(found)) < 80
+    if found.method == "student-t" and "unsettled" not in interval_text(found):
+        lower, upper = (float(word.replace(",", "")) for word in interval_spread(found).split(" to "))
         assert not found.differs or not lower <= 1 <= upper
 
 
@@ -197,7 +198,7 @@ def test_equal_pairs_have_the_floor_for_an_interval(count: int) -> None:
 
 def test_an_interval_that_says_nothing_says_so_in_words() -> None:
     wild = interval([(1.0, 1000.0), (1000.0, 1.0), (5.0, 1.0)])
-    assert wild.text() == "1.71 (unsettled by a factor of over 1,000)"
+    assert interval_text(wild) == "1.71 (unsettled by a factor of over 1,000)"
     assert math.isfinite(bounds(interval([(1e-9, 1e9), (1e9, 1e-9), (1.0, 1.0)]))[1])
 
 

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two forwarders with planted repetitions, and what is said of them."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from lab.records import point, run_record, trial
 from xdplab.analysis import answer, summarise
-from xdplab.measure import LimitedBy
-from xdplab.measure.comparison import Answer
+from xdplab.measure import LimitedBy, Measured, RepetitionFigures
+from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
+from xdplab.measure.standing import measured_of
 from xdplab.model import Point, TrialRecord
+from xdplab.stats.interval import Interval
 
 OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")
 #: Five repetitions that differ by a percent or two.
@@ -18,7 +21,7 @@ LATENCY = {"method": {"name": "latency"}}
 
 
 def measured(at: Point, us: float, *, frames: int = 200, **fields: Any) -> list[TrialRecord]:
-    """A trial for each repetition, all frames about as fast."""
+    """A trial for each repetition, all frames about as fast; `share`: the machine disturbed so much of each."""
     return [trial(at, n, [round(us * 1000 * noise)] * frames, **fields) for n, noise in enumerate(NOISE)]
 
 
@@ -28,20 +31,58 @@ def asked(*trials: TrialRecord, **study: Any) -> tuple[Answer, list[PointSummary
     return answer(run, summaries, trials), summaries
 
 
-def searched(summary: PointSummary, values: Sequence[float], limited: LimitedBy = "forwarder", **fields: Any) -> Any:
-    """A summary with these throughputs without loss."""
-    figures = tuple(
-        summary.by_repetition[0].model_copy(
+def searched(
+    summary: PointSummary, values: Sequence[float | None], limited: LimitedBy = "forwarder", **known: Any
+) -> PointSummary:
+    """A summary with these throughputs without loss; `known`: what else a `Measured` says, or its repetition."""
+    own = {key: known.pop(key) for key in [*known] if key in Measured.model_fields}
+    if limited in ("tester", "budget", "machine"):
+        own = {"high": math.inf, **own}
+    if limited == "below-minimum":
+        own = {"low": 0.0, "high": 2e3, **own}
+    first = summary.by_repetition[0]
+    repetitions = tuple(
+        first.model_copy(
             update={
                 "repetition": n,
-                "values": {**summary.by_repetition[0].values, "ndr_pps": value},
-                "limited_by": {"ndr_pps": limited},
-                **fields,
+                "figures": {**first.figures, "ndr_pps": Measured(value=value, limited_by=limited, **own)},
+                **known,
             }
         )
         for n, value in enumerate(values)
     )
-    return summary.model_copy(update={"by_repetition": figures, "repetitions": len(figures), "clean": len(figures)})
+    return with_repetitions(summary, repetitions)
+
+
+def with_repetitions(summary: PointSummary, repetitions: Sequence[RepetitionFigures]) -> PointSummary:
+    """A summary of these."""
+    keys = dict.fromkeys(key for one in repetitions for key in one.figures)
+    known = {key: found for key in keys if (found := measured_of(repetitions, key))}
+    return summary.model_copy(
+        update={
+            "by_repetition": tuple(repetitions),
+            "measured": known,
+            "repetitions": len(repetitions),
+            "clean": sum(not one.disturbed for one in repetitions),
+        }
+    )
+
+
+def disturbed(summary: PointSummary, share: float | None = 0.1) -> PointSummary:
+    """The same, by so much in each figure of each repetition."""
+
+    def repetition(one: RepetitionFigures) -> RepetitionFigures:
+        figures = {key: each.model_copy(update={"share": share}) for key, each in one.figures.items()}
+        return one.model_copy(update={"figures": figures})
+
+    return with_repetitions(summary, [repetition(one) for one in summary.by_repetition])
+
+
+def ratio(found: Comparison | None) -> Interval:
+    """Of a comparison that has one."""
+    assert found is not None
+    assert found.interval is not None
+    return found.interval
 
 
 RATE = [1.0e6, 1.01e6, 0.99e6, 1.02e6, 1.0e6]

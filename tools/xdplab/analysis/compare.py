@@ -84,7 +84,6 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     if paired is None:
         return None
     pairs, clean, used, basis = paired
-    first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric, basis)
     estimate = _estimate(pairs, metric)
     if basis == "slices" and not _same_sign(interval, estimate):
@@ -101,7 +100,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         sense=sense,
         interval=interval,
         estimate=estimate,
-        first=_first(first, used, metric),
+        first=_first(pairs, point.planned, metric),
         clean=len(clean),
         repetitions=len(pairs),
         share=None if None in shares else max((share for share in shares if share is not None), default=0.0),
@@ -110,6 +109,20 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         remarks=doubts.remarks,
     )
     return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
+
+
+def hindrance_of(point: PointSummary, metric: str) -> str:
+    """Why nothing may be said of a point beside any other; empty where something may, be it a bound."""
+    paired = paired_repetitions(point, point, metric)
+    if paired is None:
+        return "it was not measured"
+    doubts = doubts_of((point, point), metric, len(paired.pairs), len(paired.clean), paired.basis)
+    return next(iter(doubts.hindrances), "")
+
+
+def compare_values(family: Sequence[Sequence[tuple[float, float]]], resolution: float) -> list[Interval | None]:
+    """Ratios of the first over the second of pairs of undisturbed repetitions, corrected together; None without any."""
+    return together([ratio_interval(pairs, resolution=resolution) for pairs in family])
 
 
 def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
@@ -133,6 +146,10 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     The unit is a run's mean: what its repetitions differ by says nothing of what runs differ by, so the interval has a
     half-width of `RUNS_APART` however many repetitions there are. None when one run has none.
     """
+    after, before = (
+        side.model_copy(update={"forwarder": f"{side.forwarder} ({when})"})
+        for side, when in ((after, "after"), (before, "before"))
+    )
     sides = [standing(side.by_repetition, metric) for side in (after, before)]
     if not all(sides):
         return None
@@ -146,8 +163,8 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     sense, interval = _of_ends(ours, theirs, make, more=figure(metric).more)
     doubts = doubts_of((after, before), metric, fewest, clean, basis)
     return Comparison(
-        point=f"{after.forwarder} (after)",
-        reference=f"{before.forwarder} (before)",
+        point=after.forwarder,
+        reference=before.forwarder,
         point_id=after.point_id,
         reference_id=before.point_id,
         metric=metric,
@@ -202,9 +219,10 @@ def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric
     return found
 
 
-def _first(first: Sequence[Pair], used: Sequence[Pair], metric: str) -> Interval | None:
-    """Over the first attempts alone, however disturbed; None where they are what decides."""
-    return None if list(first) == list(used) else _estimate(first, metric)
+def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
+    """Over the first attempts alone, however disturbed; None where nothing was repeated."""
+    first = [pair for pair in pairs if pair[0].repetition < planned]
+    return None if len(first) == len(pairs) else _estimate(first, metric)
 
 
 def _unordered(basis: Basis) -> tuple[str, ...]:

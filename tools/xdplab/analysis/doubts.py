@@ -11,6 +11,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.standing import standing
 from xdplab.model.digits import percent, significant
+from xdplab.stats.contamination import MIN_BOUNDED
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
@@ -38,9 +39,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
             hindrances.append(f"{side.forwarder} came to 0 in {many}, of which nothing is a multiple")
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
-            loss = fmean(one.loss_ratio for one in figures)
-            if loss > TELLING_LOSS:
-                remarks.append(f"{side.forwarder} lost {percent(loss)}, counted as infinitely late")
+            remarks += remarks_of_one(side, metric)
     # what another run would not change comes first
     return Doubts((*hindrances, *_of_pairs(metric, pairs, clean, basis)), tuple(remarks))
 
@@ -56,6 +55,13 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
         yield from _of_load(side, figures, metric)
 
 
+def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
+    """What has to be said beside the figure of a point."""
+    loss = fmean(one.loss_ratio for one in standing(side.by_repetition, metric))
+    if figure(metric).at_load and loss > TELLING_LOSS:
+        yield f"{side.forwarder} lost {percent(loss)}, counted as infinitely late"
+
+
 def silences(side: PointSummary) -> int:
     """Repetitions in which frames were lost, and no time-stamped one arrived."""
     return sum(
@@ -68,9 +74,10 @@ def _of_pairs(metric: str, pairs: int, clean: int, basis: Basis) -> Iterator[str
     if pairs < needed:
         yield f"{pairs} of the {needed} repetitions that an interval needs: ask for more"
     elif basis == "few" and clean < needed:
+        more = f"ask for at least {MIN_BOUNDED} repetitions or " if pairs < MIN_BOUNDED else ""
         yield (
             f"{clean} clean of {pairs} paired repetitions, {needed} are needed: the machine was disturbed, "
-            "ask for at least 5 repetitions or repeat on a quieter one"
+            f"{more}repeat on a quieter one"
         )
 
 

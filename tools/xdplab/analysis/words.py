@@ -44,7 +44,7 @@ def ratio_cell(found: Comparison) -> str:
     if found.hindrances or known is None:
         plain = found.estimate or known
         return f"({significant(plain.ratio)})" if plain else "–"
-    if found.sense == "exact":
+    if found.sense == "exact" and found.basis != "bounds":
         return significant(known.ratio)
     if found.better is not None:
         return f"at least {_bound(_least(found))}" if found.better else f"at most {_bound(1 / _least(found))}"
@@ -62,7 +62,7 @@ def ratio_spread(found: Comparison) -> str:
         return ""
     if found.basis == "bounds" and found.better is not None:
         return f"about {significant(found.estimate.ratio)}" if found.estimate else ""
-    return interval_spread(found.interval) if found.sense == "exact" else ""
+    return interval_spread(found.interval) if found.sense == "exact" and found.basis != "bounds" else ""
 
 
 def ratio_text(found: Comparison) -> str:
@@ -93,8 +93,15 @@ def undecided(found: Comparison) -> str:
     if found.alike and found.interval is not None and found.interval.low and found.interval.high:
         within = max(found.interval.high, 1 / found.interval.low) - 1
         return f"no measurable difference (within {percent(within)})"
-    more = "; to be sure, measure both in one run" if found.basis == "runs" else ": ask for more repetitions"
-    return f"too little to tell{more}"
+    return f"too little to tell{_what_to_do(found)}"
+
+
+def _what_to_do(found: Comparison) -> str:
+    if found.basis == "runs":
+        return ": measure both in one run"
+    if found.basis == "bounds" and found.share is not None:  # their floor does not shrink with their number
+        return f": the machine disturbed up to {percent(found.share)} of a trial; use a quieter one"
+    return ": ask for more repetitions" if found.sense == "exact" else ": a figure is a bound"
 
 
 def ahead(found: Comparison) -> str:
@@ -204,10 +211,13 @@ def figure_of(point: PointSummary, metric: Figure) -> str:
 
 
 def long_name(title: str) -> str:
-    """`OVS on AF_XDP` for `ovs-afxdp`; others as they are."""
+    """`OVS on AF_XDP` for `ovs-afxdp`, `OVS on AF_XDP (patched)` for `ovs-afxdp:build=patched`; others as they are."""
     names = {"ovs": "OVS", "vpp": "VPP"}, {"afxdp": "AF_XDP", "afpacket": "AF_PACKET"}
-    switch, _, port = title.partition("-")
-    return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
+    plain, _, options = title.partition(":")
+    switch, _, port = plain.partition("-")
+    if switch not in names[0] or port not in names[1]:
+        return title
+    return f"{names[0][switch]} on {names[1][port]}" + (f" ({options.removeprefix('build=')})" if options else "")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -12,6 +12,8 @@ Sense = Literal["exact", "at least", "at most", "within", "unknown"]
 Basis = Literal["clean", "slices", "bounds", "runs", "few"]
 #: "No measurable difference" is said of an interval within this share either way, where the study names no other.
 ALIKE_WITHIN = 0.25
+#: Of the sentence of an answer.
+MAX_WORDS = 30
 
 
 class Comparison(Model):
@@ -30,7 +32,7 @@ class Comparison(Model):
     interval: Interval | None
     #: The plain ratio of all pairs, disturbed or not: what stands beside a bound.
     estimate: Interval | None = None
-    #: `interval` over the first attempts alone; None where they are the same pairs.
+    #: The same over the first attempts alone; None where nothing was repeated.
     first: Interval | None = None
     #: Pairs that the machine disturbed on neither side, and all.
     clean: int
@@ -79,7 +81,7 @@ class Comparison(Model):
 class Answer(Model):
     """The first sentence of a run, what stands behind it, and the comparison it is of (None when there is none)."""
 
-    #: At most some thirty words.
+    #: At most `MAX_WORDS` words.
     sentence: str
     #: Figures, how it was found, the other rate: a sentence each.
     details: tuple[str, ...] = ()

@@ -98,12 +98,16 @@ class Measured(Model):
         return self.high if self.low < self.high < math.inf else None
 
     def text(self, per: float = 1.0, unit: str = "", digits: int = 3) -> str:
-        """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`; the estimate, if the machine set ends."""
+        """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`.
+
+        The estimate, if the machine set ends, unless it is a lower bound itself: of a search that was disturbed above.
+        """
 
         def written(value: float) -> str:
             return "∞" if math.isinf(value) else f"{significant(value / per, digits)}{unit}"
 
-        if self.value is not None and self.limited_by in ("forwarder", "machine"):
+        least = self.limited_by == "machine" and self.bound == "at least" and self.value == self.low
+        if self.value is not None and self.limited_by in ("forwarder", "machine") and not least:
             return written(self.value)
         match self.bound:
             case "exact":

@@ -308,6 +308,30 @@ class Slices(Model):
         """
         return _us(quantile_ns(self.unmarked_counts(), self.unmarked_sent(), percent))
 
+    def unmarked_bounds_us(self, percent: float, values_ns: "Counts", frames: "Counts") -> tuple[float, float] | None:
+        """Between which latencies `unmarked_quantile_us` is, by the whole trial's histogram.
+
+        `values_ns`, in order, and `frames`: what it has of the streams that are in slices. Of the bucket's frames those
+        of unmarked slices are some: which ones is not known, but how many come before and behind (Horowitz and Manski).
+        None where all slices are marked; infinite where the rank is lost.
+        """
+        import numpy as np
+
+        ours, sent = self.unmarked_counts(), self.unmarked_sent()
+        if not sent:
+            return None
+        rank = max(1, math.ceil(percent / 100 * sent))
+        below = np.cumsum(ours)
+        if rank > below[-1]:
+            return math.inf, math.inf
+        bucket = int(np.searchsorted(below, rank))
+        inside = bucket_of(values_ns) == bucket
+        order, there = np.cumsum(frames[inside]), values_ns[inside]
+        first = rank - int(below[bucket] - ours[bucket])
+        last = first + int(order[-1] - ours[bucket])
+        low, high = there[np.searchsorted(order, [first, last])] / 1000
+        return float(low), float(high)
+
     def medians_us(self) -> "Floats":
         """Median of each slice by what was sent in it; infinite where half was lost, NaN where nothing was sent."""
         import numpy as np

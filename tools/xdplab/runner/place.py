@@ -53,7 +53,7 @@ def watch_of(forwarder: Forwarder[Any], dut: Dut) -> Watch:
     layout = dut.layout
     mine = {*layout.tx_cpus, layout.tester_rx} - {None}
     if not dut.tester_here:
-        return Watch(cpus=_sorted(mine), no_forwarder=f"it runs on another machine, {dut.host.name}")
+        return Watch(cpus=_sorted(mine), no_forwarder="it runs on another machine")
     cpus = _sorted(mine | {layout.forwarder, layout.dut_napi} - {None})
     if forwarder.simulated:
         return Watch(cpus=cpus)

@@ -43,6 +43,7 @@ class TesterContext:
     ports: TesterPorts
     layout: CpuLayout
     rx_program: str
+    #: The same for all trials of a run.
     workdir: FilePath
     #: Where the tester's programs run, and where `workdir` is.
     host: Host = field(default_factory=LocalHost)

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
@@ -63,6 +64,8 @@ class Xdpgen(Tester):
         #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
         self.sender = sender
         self._session: _Session | None = None
+        #: Whether something of it is at the ports between trials: sockets of AF_XDP, or a reflector elsewhere.
+        self._at_ports = False
         self._new_flows = NewFlows()
 
     def supported(self, testbed: Testbed) -> str | None:
@@ -93,7 +96,7 @@ class Xdpgen(Tester):
         return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        """A line to the process and one from it: it serves all trials until `rest`. See `bpf/README.md`."""
+        """A line to the process and one from it: it serves all trials until `close`. See `bpf/README.md`."""
         parts = parts_of(trial, context.layout.tx_cpus[: self.options.senders])
         divided = trial.model_copy(update={"streams": tuple(part.stream for part in parts)})
         streams = self._new_flows.objects(divided, context.ports)
@@ -104,24 +107,29 @@ class Xdpgen(Tester):
         given |= {"slices": _watched(context)} if self.options.slices and _has_latencies(trial) else {}
         asked = {**_configuration(context, divided), **given}
         if self._session is not None and self._session.place != (context.host, context.workdir):
-            self.rest()
+            self.close()
         if self._session is None:
             self._session = _Session(context)
         try:
-            return _result(self._session.ask(asked, context, trial), trial, parts, context.watch)
+            told = self._session.ask(asked, context, trial)
+            self._at_ports = told["sender"] != "live" or context.ports.far
+            if self._session.ends_with_thread:
+                self.close()
+            return _result(told, trial, parts, context.watch)
         except BaseException:
-            self.rest()  # whatever it does now, it is not for the next trial
+            self.close()  # whatever it does now, it is not for the next trial
             raise
 
     def rest(self) -> None:
+        """The process stays with its programs loaded, of which nothing is attached between trials."""
+        if self._at_ports:
+            self.close()
+
+    def close(self) -> None:
         """End the process."""
         if self._session is not None:
             self._session.stop()
-        self._session = None
-
-    def close(self) -> None:
-        """The same."""
-        self.rest()
+        self._session, self._at_ports = None, False
 
     def identity(self) -> Mapping[str, str] | None:
         """The programs, by their digests, and the settings."""
@@ -147,6 +155,8 @@ class _Session:
             raise InputError(not_built("xdpgen"))
         #: What it was started for.
         self.place = (context.host, context.workdir)
+        #: It dies with the thread that started it (PR_SET_PDEATHSIG), which may end in front of the next trial.
+        self.ends_with_thread = threading.current_thread() is not threading.main_thread()
         with contextlib.ExitStack() as stack:
             argv = [context.host.program(program), "-"]
             self._process = context.host.converse(argv, log=context.workdir / "xdpgen.log")

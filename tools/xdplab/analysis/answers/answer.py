@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from xdplab.analysis.answers.agreement import agreements
 from xdplab.analysis.answers.pairing import named, pairs_of
 from xdplab.analysis.compare import compare_points, metric_of
-from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.doubts import doubts_of_one, remarks_of_one
 from xdplab.analysis.words import (
     ahead,
     basis_words,
@@ -130,7 +130,13 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
         ]
     stands = f"{repeats(found)[0].upper()}{repeats(found)[1:]}."
     if found.better is None:
-        return [f"{at}{both}: {undecided(found)}.", f"{_first_capital(figures)}, ratio {ratio_text(found)}.", stands]
+        missing, _, advice = undecided(found).partition(":")
+        between = f"{missing} between {both}" + (f":{advice}" if advice else "")
+        return [
+            f"{at}{between if at else _first_capital(between)}.",
+            f"{_first_capital(figures)}, ratio {ratio_text(found)}.",
+            stands,
+        ]
     who = names.get(ahead(found), ahead(found))
     verb = metric.verb if metric.more else "is"
     first = f"{at}{who} {verb} {how_far(found, names)}."
@@ -157,11 +163,14 @@ def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> str:
     metric = next((each for each in figures if one.searched(each.key)), None)
     if metric is None:
         return ""
+    remarks = "".join(f"; {remark}" for remark in remarks_of_one(one, metric.key))
     doubts = [*doubts_of_one(one, metric.key)]
     wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
     count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
-    return f" {long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{wrong}."
+    return (
+        f" {long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."
+    )
 
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:

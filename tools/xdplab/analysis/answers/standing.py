@@ -6,13 +6,14 @@ those of all places are one family.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.compare import compare_points, corrected, hindrance_of
 from xdplab.analysis.words import beside, figure_of, how_far, listed, verdict
-from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured
 from xdplab.measure.point import PointSummary
@@ -52,8 +53,7 @@ class Contender:
     @property
     def hindrance(self) -> str:
         """Why nothing may be said of it beside any other; empty where something may."""
-        alone = compare_points(self.point, self.point, self.figure.key)
-        return next(iter(alone.hindrances), "") if alone else "it was not measured"
+        return hindrance_of(self.point, self.figure.key)
 
     @property
     def took_all(self) -> bool:
@@ -123,17 +123,16 @@ class _Place:
         """In words."""
         if self.hindrance:
             return f"{_CANNOT}: {self.hindrance}"
-        rest = "".join(f"; nothing is said of {name}: {why}" for name, why in self.unsaid.items())
         leader = self.fit[0]
         tied = [one for one, found in self._compared if found.alike]
         if tied:
             names = listed([f"{one.name} ({one.amount})" for one in (leader, *tied)])
-            return f"no measurable difference between {names}{rest}"
+            return f"no measurable difference between {names}"
         second, found = self._compared[0]
         said = "".join(f" ({each})" for each in beside(found))
         limit = ", the tester sent no more" * leader.took_all
         far = how_far(found, {second.point.forwarder: second.name})
-        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}{rest}"
+        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}"
 
 
 def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
@@ -146,6 +145,7 @@ def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary
     why = {place.hindrance for place in places.values()}
     failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
     details = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
+    details += _unsaid(places)
     details += [f"Failed: {', '.join(failed)}."] if failed else []
     said = any(not place.hindrance for place in places.values())
     if not groups:
@@ -158,9 +158,28 @@ def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary
     elif len(places) == 1:
         sentence, *details = details
     else:
-        leaders = [f"{where}{of and f' of {of}'} {place.first}" for (where, of), place in places.items()]
-        sentence = f"Ahead: {'; '.join(leaders)}."
+        sentence = _ahead(places)
     return Answer(sentence=sentence, details=tuple(details), said=said)
+
+
+def _unsaid(places: Mapping[tuple[str, str], _Place]) -> list[str]:
+    """Of whom nothing is said beside a leader, and why."""
+    return [
+        f"Nothing is said of {name}{f' in {where}' if len(places) > 1 else ''}: {why}."
+        for (where, _), place in places.items()
+        if not place.hindrance
+        for name, why in place.unsaid.items()
+    ]
+
+
+def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
+    """`Ahead in rxdrop: two; in l2fwd: one.`; how often each is, where the places are too many for a sentence."""
+    each = [f"in {where}{of and f' of {of}'}: {place.first}" for (where, of), place in places.items()]
+    sentence = f"Ahead {'; '.join(each)}."
+    if len(sentence.split()) <= MAX_WORDS:
+        return sentence
+    often = [f"{name} in {count}" for name, count in Counter(one.first for one in places.values()).most_common()]
+    return f"Ahead, of {len(places)} comparisons: {', '.join(often)}."
 
 
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:

@@ -45,7 +45,7 @@ class Scaling(Curve):
             if found.interval.high is not None and found.interval.high < needed:
                 return f"does not scale {past}"
             if found.interval.low < needed:
-                return f"whether it scales {past} cannot be said: the repetitions differ too much"
+                return f"whether it scales {past} cannot be said: too little to tell, ask for more repetitions"
         return f"scales up to {known[-1].number} cores: {self.times(known[-1]):.2f} times one core"
 
     def _needed(self, fewer: Rung, more: Rung) -> float:

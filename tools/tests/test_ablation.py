@@ -118,7 +118,7 @@ def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
     ours, theirs = named("ovs-afxdp"), named("ovs-afpacket")
     limited = [
         one if one.purpose == "measure" else one.model_copy(
-            update={"figures": {**one.figures, "bounds": [{**one.figures["bounds"][0], "limited_by": "tester"}]}}
+            update={"figures": {**one.figures, "bounds": [{**one.figures["bounds"][0], "limited_by": "tester", "upper_pps": None}]}}
         )
         for one in records(ours, [1e6] * 3, [2000] * 3)
     ]  # fmt: skip
@@ -128,10 +128,12 @@ def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
     assert (row.mpps, row.missing) == ({"ovs-afpacket": 0.2}, {"ovs-afxdp": "at least 1"})
 
 
-def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
+def test_no_difference_that_was_seen_is_said_with_what_would_have_shown() -> None:
     by_name = {variant.summary.forwarder: variant for variant in ablated().variants}
-    assert by_name["same"].verdict().startswith("nil: told apart in nothing; what would have shown: NDR ")
-    assert by_name["step"].verdict().startswith("nil")  # each pair by the same half a percent: less than can be seen
+    assert by_name["same"].verdict().startswith("no difference seen; what would have shown: NDR ")
+    assert (
+        by_name["step"].verdict().startswith("no difference seen")
+    )  # each pair by the same half a percent: less than can be seen
 
 
 def test_two_repetitions_say_nothing() -> None:
@@ -268,6 +270,6 @@ def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
     run = run_record(MORE, STOCK, study={"answer": ["more", "stock"], "method": method})
     found = summarise(run, [*rates(MORE, 1.3e6, 1.31e6, 1.29e6, 1.3e6), *rates(STOCK, 1.0e6, 1.01e6, 0.99e6, 1.0e6)])
     assert found[0].model_dump()["figures"]["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
-    assert answer(run, found).sentence.startswith(
-        "more forwards 1.3 times as much as stock: forwarding rate at overload"
-    )
+    told = answer(run, found)
+    assert told.sentence.startswith("more forwards 1.3 times as much as stock (99% interval 1.1")
+    assert told.details[0].startswith("Forwarding rate at overload")

@@ -199,7 +199,7 @@ def changed_so(lost: int) -> TrialRecord:
     [
         ((0, 0, 49), "below 0.1", "below", 100.0),
         ((0, 49, 59), "5", "exact", None),
-        ((0, 49), "2.5 to 2.55", "below", 2550.0),
+        ((0, 49), "2.5 to 2.55", "within", 2550.0),
         ((39, 49, 59), "5", "exact", None),
     ],
 )

@@ -22,6 +22,7 @@ from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method
+from xdplab.methods.shared.rates import UNDER_WAY_S
 from xdplab.model import InputError, StudySpec, TrialSpec, validated
 from xdplab.report import render
 from xdplab.runner import session
@@ -125,10 +126,10 @@ def test_a_report_shows_stages_notes_what_was_published_and_the_kernel() -> None
 @pytest.mark.parametrize(
     ("method", "asked"),
     [
-        ({"name": "micro", "workloads": ["rxdrop"]}, [(0.1, 0.0, 0.0), (0.5, 0.0, 0.1)]),
+        ({"name": "micro", "workloads": ["rxdrop"]}, [(0.1, 0.0, UNDER_WAY_S), (0.5, 0.0, 0.1)]),
         ({"name": "micro", "workloads": ["l2fwd"]}, [(0.5, 0.1, 0.1)]),
         ({"name": "functions", "traffic": ["pass-through"]}, [(0.5, 0.1, 0.1)]),
-        ({"name": "functions", "traffic": ["dropped"]}, [(0.1, 0.0, 0.0), (0.5, 0.0, 0.1)]),
+        ({"name": "functions", "traffic": ["dropped"]}, [(0.1, 0.0, UNDER_WAY_S), (0.5, 0.0, 0.1)]),
     ],
     ids=["rxdrop", "l2fwd", "pass-through", "dropped"],
 )

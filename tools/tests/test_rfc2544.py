@@ -14,8 +14,8 @@ from xdplab.cli.dev.bench_search import SimulatedSession, bench_buffer, steady
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.methods.rfc2544 import Rfc2544, disruption
 from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.bounds import Bound
 from xdplab.methods.rfc2544.scale import QUICK
-from xdplab.methods.rfc2544.search import Bound
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import (
     StreamSpec,

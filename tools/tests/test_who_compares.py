@@ -50,7 +50,6 @@ WORDS = {
     "analysis/tables/columns.py:": "title of a column whose cells are comparisons",
     "analysis/tables/columns.py:figure_column": "the same",
     "analysis/tables/export.py:_named": "name of a field: which way of a figure is good",
-    "cli/analyse.py:sweep_text": "by which percentile a sweep goes",
     "cli/check.py:": "kind of a line of doctor",
     "cli/check.py:check": "the same",
     "cli/doctor_host.py:_advice": "the same",

@@ -3,8 +3,7 @@
 
 As root, with the programs built: python bpf/tests/slice_cost.py [--rounds 20]. Frames go on a direct link to tc and to
 XDP, through an XDP redirect (on the sender's core), and through an AF_XDP forwarder that spins on a core of its own. A
-top rate is what arrived per second that the sender had its core. On a busy machine run it behind `chrt -f 1`, without
-the last: it would keep ksoftirqd, which hands frames to it, from running.
+top rate is what arrived per second that the sender had its core. On a busy machine run it behind `chrt -f 1`.
 """
 
 import argparse
@@ -92,7 +91,8 @@ def forwarding(net, way):
         with net.xdpfwd("--if0=b0", "--if1=b1"):
             yield {"cpus": CPUS}
     else:
-        with xsk(net, "b", "forward", "b0", "b1", cpus=[CPUS[1]], batch=64) as running:
+        realtime = {"policy": "fifo", "priority": 1} if os.sched_getscheduler(0) == os.SCHED_FIFO else {}
+        with xsk(net, "b", "forward", "b0", "b1", cpus=[CPUS[1]], batch=64, **realtime) as running:
             (thread,) = running.ready["threads"]
             yield {"cpus": CPUS, "threads": [thread["tid"]], "processes": [running.process.pid]}
             running.finish()

@@ -166,7 +166,7 @@ int on_tick(struct bpf_perf_event_data *ctx)
 	account_tick(c, cpu, now);
 	c->steal_ns = steal;
 	if (before && took > CLOCK_AWAY_NS)
-		note(CLOCK_STEAL, cpu, before - CLOCK_PERIOD_NS, now, took);
+		note(CLOCK_STEAL, cpu, before - CLOCK_LAG_NS, now, took);
 	if (in_softirq(current, PT_REGS_SP(&ctx->regs)))
 		note_softirq(cpu, now);
 	return 0;

@@ -210,7 +210,8 @@ static void end_waits(struct clocks *c, __u64 now)
 
 void clocks_end(struct clocks *c, __u64 until_ns)
 {
-	__u64 told_ns = until_ns + 2 * CLOCK_PERIOD_NS + CLOCK_AWAY_NS;
+	__u64 told_ns =
+		until_ns + CLOCK_PERIOD_NS + CLOCK_LAG_NS + CLOCK_AWAY_NS;
 	__u64 now = now_ns();
 
 	if (!c->skel)

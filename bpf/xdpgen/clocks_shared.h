@@ -6,8 +6,10 @@
 #include <linux/types.h>
 #include "gen.h"
 
-/* Ticks of a CPU, 250 a second. */
-#define CLOCK_PERIOD_NS 4000000ULL
+/* Ticks of a CPU, 250 a second; at no multiple of intervals that frames have. */
+#define CLOCK_PERIOD_NS 3989017ULL
+/* Stolen time is taken up by the scheduler's tick (CONFIG_HZ of 250 or more). */
+#define CLOCK_LAG_NS 4000000ULL
 /* What is shorter is not recorded, and marks no slice. */
 #define CLOCK_AWAY_NS	100000ULL
 #define CLOCK_THREADS	256

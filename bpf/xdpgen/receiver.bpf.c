@@ -258,8 +258,11 @@ static __always_inline void account_gap(__u32 slot, __u32 seq, __u64 sent)
 	g->previous_ns = sent;
 }
 
-/* By departure: what the sender counted in a slice arrives in it, or is lost. */
-static __always_inline void account_slice(__u32 bucket, __u64 sent)
+/*
+ * By departure: what the sender counted in a slice arrives in it, or is lost.
+ * Apart from the code that a frame passes before its arrival is stamped.
+ */
+static __noinline void account_slice(__u32 bucket, __u64 sent)
 {
 	__u32 key = slice_of(&trial.grid, sent) * COARSE_BUCKETS + bucket;
 	__u64 *slot = bpf_map_lookup_elem(&slices, &key);

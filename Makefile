@@ -5,7 +5,6 @@
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
 
-latency: export WITH_OFFLOADING_OVS := 1
 latency: setup # sets the machine up, measures every forwarder, writes results/latest/report.html
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"

@@ -36,13 +36,12 @@ ${REPETITIONS}    ${EMPTY}
 
 
 *** Test Cases ***    FORWARDER
-OVS on AF_XDP, native mode    ovs-afxdp
-OVS on AF_XDP, generic mode    ovs-afxdp:xdp_mode=generic
+OVS on AF_XDP, with our patches    ovs-afxdp:build=patched
+OVS on AF_XDP, as Debian builds it    ovs-afxdp
 OVS on AF_XDP, known flows in XDP    ovs-afxdp:flow_offload=true
-OVS on AF_PACKET    ovs-afpacket
+OVS on AF_PACKET, with our patches    ovs-afpacket:build=patched
 OVS-DPDK over AF_XDP    ovs-dpdk
 OVS-DPDK over AF_PACKET    ovs-dpdk:port=af_packet
-DPDK testpmd over AF_XDP    testpmd
 XDP redirect in the kernel    xdp
 Linux bridge    linux-bridge
 Every Other Forwarder Asked For

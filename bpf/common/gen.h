@@ -8,6 +8,7 @@
 
 #include <linux/types.h>
 #include "choice.h"
+#include "slices.h"
 #include "trailer.h"
 
 #define GEN_STREAMS   16   /* power of two */
@@ -33,6 +34,8 @@
 #define GEN_GAP_CELL_BITS 10
 #define GEN_GAP_CELLS	  (1 << GEN_GAP_CELL_BITS)
 #define GEN_GAP_DRAWS	  4
+/* Stalls of a trial that are told with their time. */
+#define GEN_STALLS 2048
 
 enum gen_stage { GEN_WARMUP, GEN_TRIAL, GEN_DONE };
 
@@ -83,7 +86,8 @@ struct gen_stream {
 	__u8 poisson;
 	__u32 burst; /* frames that are due together */
 	__u8 id;
-	__u8 odd; /* trailer at an odd offset */
+	__u8 sliced; /* its frames are counted by slice */
+	__u8 odd;    /* trailer at an odd offset */
 	__u8 scrubs;
 	__u16 scrub[GEN_STREAMS]; /* where shorter frames left their trailer */
 	__u8 template[GEN_TEMPLATE] __attribute__((aligned(8)));
@@ -93,6 +97,11 @@ struct gen_stream {
 	struct gen_lateness late;
 };
 
+struct gen_stall {
+	__u64 from_ns;
+	__u64 to_ns;
+};
+
 struct gen_thread {
 	__u64 wake_ns; /* nothing to do before */
 	__u64 last_poll_ns;
@@ -100,6 +109,7 @@ struct gen_thread {
 	__u64 stall_ns;
 	__u64 late_ns;
 	__u64 pending_late_ns; /* of the last departure, to be accounted */
+	__u64 sliced_ns;       /* when it was, if that is to be counted; or 0 */
 	__u32 pending;	       /* its stream's index + 1 */
 	__u32 stage;
 	__u32 streams;
@@ -114,6 +124,10 @@ struct gen_thread {
 	__u64 stall_end_ns;
 	__u64 longest_gap_ns;
 	__u64 polls[GEN_CPUS];
+	struct gen_stall stall[GEN_STALLS]; /* the first of them */
+	/* latency frames of the trial by slice of their departure */
+	struct slice_grid grid;
+	__u64 sliced[SLICES_MAX];
 };
 
 /* Choose the stream that leaves next: earliest due first. */
@@ -176,6 +190,12 @@ gen_next_stage(struct gen_thread *t, struct gen_stream *streams)
 static __always_inline void gen_note_stall(struct gen_thread *t, __u64 ns,
 					   __u64 now)
 {
+	if (t->stalls < GEN_STALLS) {
+		struct gen_stall *stall = &t->stall[t->stalls];
+
+		stall->from_ns = now - ns;
+		stall->to_ns = now;
+	}
 	t->stalls++;
 	t->stalled_ns += ns;
 	t->stall_end_ns = now;
@@ -218,6 +238,16 @@ static __always_inline __u32 gen_account_late(struct gen_thread *t,
 	if (~ns > late->min_inv)
 		late->min_inv = ~ns;
 	return index;
+}
+
+/* Count the last departure in its slice; like lateness in the poll after it. */
+static __always_inline void gen_account_slice(struct gen_thread *t)
+{
+	__u32 slice = slice_of(&t->grid, t->sliced_ns);
+
+	t->sliced_ns = 0;
+	if (slice < SLICES_MAX)
+		t->sliced[slice]++;
 }
 
 /* Move a stream's next departure by k intervals. */

@@ -38,6 +38,7 @@ TIMED = {
     "test_realtime.py",
     "test_schedule.py",
     "test_several_cpus.py",
+    "test_time_slices.py",
     "test_xsk_accounting.py",
     "test_xsk_frames.py",
     "test_xsk_probes.py",

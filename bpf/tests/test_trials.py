@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import XDPGEN, clean, config, counts, only, stream, xdpgen
@@ -104,6 +105,35 @@ def test_streams_that_change_place_are_told_apart(direct):
             got = process.trial(config(ports, *streams))["streams"]
             wanted = [(s["id"], clean(round(s["pps"] * 0.3))) for s in streams]
             assert [(one["id"], counts(one)) for one in got] == wanted
+        assert process.end() == (0, "")
+
+
+def held(process):
+    """Programs that are loaded, and those attached to devices of namespaces of its own, by their ids."""
+    loaded, links = set(), []
+    for path in Path(f"/proc/{process.process.pid}/fdinfo").iterdir():
+        facts = dict(line.split(":", 1) for line in path.read_text(encoding="ascii").splitlines() if ":" in line)
+        found = int(facts.get("prog_id", 0))
+        loaded |= {found} - {0}
+        if facts.get("link_type", "").strip() == "xdp":
+            links.append(found)
+    return loaded, sorted(links)
+
+
+def test_a_trial_loads_and_registers_nothing_that_the_one_before_had(direct):
+    """Both ways and one way, slow and fast: a load costs 10 ms and more, and so does each program the kernel meets."""
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0", tx_cpu=0)]
+    forth, back = stream(kind="load"), stream(id=1, tx_port=1, rx_port=0, kind="load")
+    with serving() as process:
+        process.trial(config(ports, forth, back))
+        loaded, links = before = held(process)
+        assert len(links) == 3  # the sender and two receivers
+        assert set(links) < loaded
+        assert direct.is_clean()
+        for streams in ((stream(),), (stream(frame_bytes=700, pps=300.0), back), (forth, back)):
+            process.trial(config(ports, *streams))
+            assert held(process) == before
+            assert direct.is_clean()
         assert process.end() == (0, "")
 
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "clocks_shared.h"
 #include "config.h"
 #include "fields.h"
 #include "util.h"
@@ -30,6 +31,7 @@ static const struct field port_fields[] = {
 struct document {
 	const json_t *ports;
 	const json_t *streams;
+	const json_t *slices;
 	struct config cfg;
 };
 
@@ -52,6 +54,19 @@ static const struct field document_fields[] = {
 	{ CFG(sender), .type = FIELD_ENUM, .names = sender_names },
 	{ CFG(progress), .type = FIELD_BOOL },
 	{ CFG(flow_figures), .type = FIELD_BOOL },
+	{ AT(document, slices), .type = FIELD_OBJECT, .nullable = true },
+};
+
+struct watched {
+	const json_t *cpus;
+	const json_t *threads;
+	const json_t *processes;
+};
+
+static const struct field watched_fields[] = {
+	{ AT(watched, cpus), .type = FIELD_ARRAY },
+	{ AT(watched, threads), .type = FIELD_ARRAY },
+	{ AT(watched, processes), .type = FIELD_ARRAY },
 };
 
 static int read_ports(const json_t *array, struct config *cfg)
@@ -78,6 +93,47 @@ static int read_ports(const json_t *array, struct config *cfg)
 	return 0;
 }
 
+static int read_numbers(const json_t *array, const char *key, size_t most,
+			long long highest, struct watch_list *list)
+{
+	char text[96];
+	size_t i;
+
+	for (i = 0; i < json_array_size(array); i++) {
+		const json_t *value = json_array_get(array, i);
+
+		if (i == most || !json_is_integer(value) ||
+		    json_integer_value(value) < 0 ||
+		    json_integer_value(value) > highest) {
+			snprintf(text, sizeof(text),
+				 "must be up to %zu integers from 0 to %lld",
+				 most, highest);
+			return bad_value("slices", key, text);
+		}
+		list->number[i] = json_integer_value(value);
+	}
+	list->count = i;
+	return 0;
+}
+
+static int read_slices(const json_t *object, struct config *cfg)
+{
+	struct watched watched = {};
+	int err;
+
+	cfg->slices = object != NULL;
+	if (!object)
+		return 0;
+	err = fields_read(object, "slices", watched_fields,
+			  ARRAY_SIZE(watched_fields), &watched);
+	if (err)
+		return err;
+	return read_numbers(watched.cpus, "cpus", MAX_WATCHED, GEN_CPUS - 1, &cfg->cpus) ?:
+		       read_numbers(watched.threads, "threads", CLOCK_THREADS - GEN_STREAMS, INT_MAX, &cfg->threads) ?:
+		       read_numbers(watched.processes, "processes",
+				    CLOCK_PROCESSES, INT_MAX, &cfg->processes);
+}
+
 static int read_document(const json_t *root, struct config *cfg)
 {
 	struct document doc = { .cfg = {
@@ -98,7 +154,7 @@ static int read_document(const json_t *root, struct config *cfg)
 	if (err)
 		return err;
 	*cfg = doc.cfg;
-	err = read_ports(doc.ports, cfg);
+	err = read_slices(doc.slices, cfg) ?: read_ports(doc.ports, cfg);
 	if (err)
 		return err;
 	cfg->num_streams = streams_read(doc.streams, cfg->streams);

@@ -11,6 +11,8 @@
 #include "stream.h"
 
 #define MAX_PORTS 32
+/* Of what clocks watch. */
+#define MAX_WATCHED 256
 
 enum rx_kind { RX_XDP, RX_TC, RX_NONE };
 enum xdp_mode { XDP_NATIVE, XDP_GENERIC };
@@ -34,6 +36,12 @@ struct port {
 	int rx_queues; /* 0 = unknown */
 };
 
+/* Numbers of CPUs, threads or processes. */
+struct watch_list {
+	int count;
+	__u32 number[MAX_WATCHED];
+};
+
 struct config {
 	struct port ports[MAX_PORTS];
 	int num_ports;
@@ -47,6 +55,11 @@ struct config {
 	int sender;
 	bool progress;
 	bool flow_figures;
+	bool slices;
+	/* what belongs to the path, beside the senders */
+	struct watch_list cpus;
+	struct watch_list threads;
+	struct watch_list processes;
 };
 
 static inline const char *port_netns(const struct port *port)
@@ -66,6 +79,18 @@ static inline int config_tx_cpu(const struct config *cfg, int stream)
 	const struct stream *s = &cfg->streams[stream];
 
 	return s->tx_cpu == NO_CPU ? cfg->ports[s->tx_port].tx_cpu : s->tx_cpu;
+}
+
+/*
+ * Are a stream's frames counted by slice?  Latencies of frames that are the
+ * first of their flow are another distribution.
+ */
+static inline bool config_sliced(const struct config *cfg, int stream)
+{
+	const struct stream *s = &cfg->streams[stream];
+
+	return cfg->slices && s->kind == STREAM_LATENCY &&
+	       s->flow_choice != CHOICE_NEW;
 }
 
 /* Is a port sent to from more than one CPU? */

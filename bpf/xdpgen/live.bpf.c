@@ -127,7 +127,7 @@ SEC("xdp")
 int live_send(struct xdp_md *ctx)
 {
 	__u64 now = bpf_ktime_get_ns(), due, left = now;
-	__u32 index, seq, paced, trial, looks;
+	__u32 index, seq, paced, trial, sliced, looks;
 	enum gen_answer answer;
 	struct gen_stream *s;
 	__u8 *data, *trailer;
@@ -137,6 +137,8 @@ int live_send(struct xdp_md *ctx)
 
 	if (gen.pending)
 		account_late();
+	if (gen.sliced_ns)
+		gen_account_slice(&gen);
 	gen_account_poll(&gen, now, bpf_get_smp_processor_id());
 	index = gen.pick & (GEN_STREAMS - 1);
 	s = &streams[index];
@@ -169,6 +171,7 @@ int live_send(struct xdp_md *ctx)
 	due = s->due_ns;
 	paced = s->paced;
 	trial = gen.stage == GEN_TRIAL;
+	sliced = trial && s->sliced;
 	gen_advance(&gen, s, gaps, now);
 	choose_next();
 
@@ -183,6 +186,8 @@ int live_send(struct xdp_md *ctx)
 		gen.pending = index + 1;
 		gen.pending_late_ns = left > due ? left - due : 0;
 	}
+	if (sliced)
+		gen.sliced_ns = left;
 	if (watch_tx)
 		note_queued(index, trial);
 	return bpf_redirect_map(&tx_ports, index, 0);
@@ -215,6 +220,7 @@ int live_redirect_err(struct redirect_err_args *args)
 	redirect_errno = args->err;
 	redirect_errors[gen.stage != GEN_WARMUP][index]++;
 	streams[index].seq--;
+	gen.sliced_ns = 0;
 	/* as it was before that one: the sequence tells the flow */
 	if (!streams[index].flow)
 		streams[index].flow = streams[index].choice.flows;

@@ -10,6 +10,7 @@
 #include <bpf/libbpf.h>
 #include "frames.h"
 #include "hdr_index.h"
+#include "hold.h"
 #include "tx_drops.h"
 #include "live.skel.h"
 #include "sender.h"
@@ -61,7 +62,7 @@ static int run_once(struct sender *s, __u32 repeat, __u32 batch)
 
 static int map_lateness(struct sender *s, struct live_state *live)
 {
-	live->lateness_bytes = s->count * HDR_COUNTS * sizeof(__u64);
+	live->lateness_bytes = GEN_STREAMS * HDR_COUNTS * sizeof(__u64);
 	live->lateness =
 		mmap(NULL, live->lateness_bytes, PROT_READ | PROT_WRITE,
 		     MAP_SHARED, bpf_map__fd(live->skel->maps.lateness), 0);
@@ -94,6 +95,7 @@ static void set_queues(const struct sender *s, struct tx_watch *watch)
 	__u8 queues[MAX_PORTS] = {}; /* number + 1 */
 	int i;
 
+	watch->queues = 0;
 	for (i = 0; i < s->count; i++) {
 		int index = s->cfg->streams[s->index[i]].tx_port;
 		const struct port *port = &s->cfg->ports[index];
@@ -108,12 +110,12 @@ static void set_queues(const struct sender *s, struct tx_watch *watch)
 	}
 }
 
-static bool has_card(const struct sender *s)
+static bool has_card(const struct config *cfg)
 {
 	int i;
 
-	for (i = 0; i < s->count; i++)
-		if (!s->cfg->ports[s->cfg->streams[s->index[i]].tx_port].veth)
+	for (i = 0; i < cfg->num_ports; i++)
+		if (!cfg->ports[i].veth)
 			return true;
 	return false;
 }
@@ -121,7 +123,7 @@ static bool has_card(const struct sender *s)
 /* A kernel without BTF, or another tracepoint: drops just stay uncounted. */
 static void watch_cards(struct sender *s, struct live_state *live)
 {
-	if (!has_card(s))
+	if (!has_card(s->cfg))
 		return;
 	live->drops = tx_drops_bpf__open_and_load();
 	if (!live->drops)
@@ -157,7 +159,7 @@ static int load(struct sender *s, struct live_state *live)
 	memcpy((void *)skel->rodata->gaps, gen_gaps(),
 	       sizeof(skel->rodata->gaps));
 	watch_cards(s, live);
-	err = bpf_map__set_max_entries(skel->maps.lateness, s->count * HDR_COUNTS) ?:
+	err = bpf_map__set_max_entries(skel->maps.lateness, GEN_STREAMS * HDR_COUNTS) ?:
 		      bpf_map__set_max_entries(skel->maps.choices, s->cfg->num_columns + 1) ?:
 		      share_queues(live) ?:
 					   live_bpf__load(skel);
@@ -171,6 +173,7 @@ static int load(struct sender *s, struct live_state *live)
 	/* a kernel without raw tracepoints: errors just stay uncounted */
 	skel->links.live_redirect_err =
 		bpf_program__attach(skel->progs.live_redirect_err);
+	hold_program(bpf_program__fd(skel->progs.live_send));
 	return map_lateness(s, live) ?: map_choices(s, live);
 }
 
@@ -185,6 +188,8 @@ static void live_close(struct sender *s)
 	if (live->choices)
 		munmap(live->choices, live->choices_bytes);
 	tx_drops_bpf__destroy(live->drops);
+	if (live->skel)
+		hold_release(bpf_program__fd(live->skel->progs.live_send));
 	live_bpf__destroy(live->skel);
 	free(live);
 	s->private = NULL;
@@ -251,11 +256,18 @@ static int take_events(int fd)
 static int live_again(struct sender *s)
 {
 	struct live_state *live = s->private;
+	size_t choices = (s->cfg->num_columns + 1) * sizeof(*live->choices);
 	struct live_bpf *skel = live->skel;
-	int i;
+	int i, err = 0;
 
-	memset(live->lateness, 0, live->lateness_bytes);
-	memcpy(live->choices, s->cfg->columns, live->choices_bytes);
+	if (choices > live->choices_bytes)
+		return -E2BIG;
+	for (i = 0; !err && i < s->count; i++)
+		err = add_port(s, bpf_map__fd(skel->maps.tx_ports), i);
+	if (err)
+		return err;
+	memset(live->lateness, 0, s->count * HDR_COUNTS * sizeof(__u64));
+	memcpy(live->choices, s->cfg->columns, choices);
 	memset(skel->bss->redirect_errors, 0,
 	       sizeof(skel->bss->redirect_errors));
 	skel->bss->redirect_errno = 0;
@@ -263,8 +275,8 @@ static int live_again(struct sender *s)
 		struct tx_watch *watch = &live->drops->data_tx_watch->tx_watch;
 
 		memset(watch->drops, 0, sizeof(watch->drops));
-		for (i = 0; i < GEN_STREAMS; i++)
-			watch->queue[i].queued = watch->queue[i].flushed = 0;
+		memset(watch->queue, 0, sizeof(watch->queue));
+		set_queues(s, watch);
 	}
 	return take_events(s->done_fd);
 }

@@ -8,6 +8,7 @@
 #include <bpf/libbpf.h>
 #include "receiver.h"
 #include "hdr_index.h"
+#include "hold.h"
 #include "receiver.skel.h"
 #include "util.h"
 
@@ -40,6 +41,7 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
 			entry->histogram = r->wanted.histograms++;
+		entry->sliced = config_sliced(cfg, i);
 	}
 }
 
@@ -73,10 +75,12 @@ static int load(struct receiver *r)
 	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
 	skel->rodata->rx_by_flow = r->by_flow;
 	skel->rodata->rx_draws = r->draws;
+	skel->rodata->rx_slices = r->slices;
 	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * RX_WINDOW_WORDS) ?:
 		      bpf_map__set_max_entries(skel->maps.next_expected, r->room.flows) ?:
 		      bpf_map__set_max_entries(skel->maps.by_flow, r->by_flow ? r->room.flows : 1) ?:
 		      bpf_map__set_max_entries(skel->maps.choices, r->room.choices) ?:
+		      bpf_map__set_max_entries(skel->maps.slices, r->slices ? SLICES_MAX * COARSE_BUCKETS : 1) ?:
 		      bpf_map__set_max_entries(skel->maps.latency,
 					       r->room.histograms * HDR_COUNTS);
 	return err ?: receiver_bpf__load(skel);
@@ -119,6 +123,7 @@ static int map_all(struct receiver *r)
 		       map_values(r->skel->maps.next_expected, &r->values[RX_NEXT_EXPECTED]) ?:
 		       map_values(r->skel->maps.by_flow, &r->values[RX_BY_FLOW]) ?:
 		       map_values(r->skel->maps.latency, &r->values[RX_LATENCY]) ?:
+		       map_values(r->skel->maps.slices, &r->values[RX_SLICES]) ?:
 		       map_values(r->skel->maps.choices,
 				  &r->values[RX_CHOICES]);
 }
@@ -138,6 +143,8 @@ static int load_anew(struct receiver *r)
 		return fail(-errno, "cannot open receiver program: %s",
 			    explain(-errno));
 	err = load(r) ?: set_self(r) ?: map_all(r);
+	if (!err && r->port->rx == RX_XDP && r->port->xdp_mode == XDP_NATIVE)
+		hold_program(bpf_program__fd(r->skel->progs.receive_xdp));
 	if (err)
 		return fail(err, "cannot load receiver program: %s: %s",
 			    r->port->ifname, explain(err));
@@ -191,7 +198,8 @@ static bool fits(const struct receiver *r, const struct config *cfg)
 	       r->wanted.flows <= r->room.flows &&
 	       r->wanted.histograms <= r->room.histograms &&
 	       r->wanted.choices <= r->room.choices &&
-	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg);
+	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg) &&
+	       r->slices >= cfg->slices;
 }
 
 static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
@@ -203,6 +211,8 @@ static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
 		receiver_close(r);
 	r->by_flow = cfg->flow_figures;
 	r->draws = any_draws(cfg);
+	if (!r->skel)
+		r->slices = cfg->slices;
 	err = r->skel ? forget(r) : load_anew(r);
 	if (err)
 		return err;
@@ -256,6 +266,8 @@ void receiver_close(struct receiver *r)
 		if (r->values[i].at)
 			munmap(r->values[i].at, r->values[i].bytes);
 	memset(r->values, 0, sizeof(r->values));
+	if (r->skel)
+		hold_release(bpf_program__fd(r->skel->progs.receive_xdp));
 	receiver_bpf__destroy(r->skel);
 	r->skel = NULL;
 }
@@ -337,6 +349,17 @@ int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 		by_cpu[i] = cpu[i].reflected;
 	}
 	return read_by_cpu(r, by_cpu);
+}
+
+void receiver_set_grid(struct receiver *r, const struct slice_grid *grid)
+{
+	if (r->skel)
+		r->skel->bss->trial.grid = *grid;
+}
+
+const __u64 *receiver_slices(const struct receiver *r)
+{
+	return r->slices ? r->values[RX_SLICES].at : NULL;
 }
 
 const __u64 *receiver_latency(const struct receiver *r, int id)

@@ -88,32 +88,38 @@ static bool same_ports(const struct config *a, const struct config *b)
 	return true;
 }
 
-/* The same threads with the same streams, whatever these are like. */
-static bool same_senders(const struct config *a, const struct config *b)
+/* The same threads, whatever they send. */
+static bool same_senders(const struct run *run, const struct config *cfg,
+			 const struct sender *planned, int count)
 {
 	int i;
 
-	if (a->sender != b->sender || a->num_streams != b->num_streams ||
-	    a->num_columns != streams_columns(b->streams, b->num_streams))
+	if (!count || count != run->num_senders ||
+	    cfg->sender != run->cfg.sender || !run->senders[0].ops->again)
 		return false;
-	for (i = 0; i < a->num_streams; i++)
-		if (a->streams[i].tx_port != b->streams[i].tx_port ||
-		    a->streams[i].tx_cpu != b->streams[i].tx_cpu)
+	for (i = 0; i < count; i++)
+		if (planned[i].cpu != run->senders[i].cpu)
 			return false;
 	return true;
 }
 
-static int senders_again(struct run *run)
+static int senders_again(struct run *run, const struct sender *planned)
 {
 	int i, err = 0;
 
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
+		memcpy(s->index, planned[i].index, sizeof(s->index));
+		s->count = planned[i].count;
 		s->batch = sender_batch(s);
 		s->stop = false;
 		s->tid = 0;
 		err = s->ops->again(s);
+	}
+	if (err == -E2BIG) {
+		close_senders(run);
+		return choose_sender(run);
 	}
 	return err ? fail(err, "cannot use live sender again: %s",
 			  explain(err)) :
@@ -122,10 +128,10 @@ static int senders_again(struct run *run)
 
 int run_open(struct run *run, const struct config *cfg)
 {
+	struct sender planned[GEN_STREAMS] = {};
+	int count = senders_plan(cfg, planned), err = 0, i;
 	bool ports = same_ports(&run->cfg, cfg);
-	bool again = ports && same_senders(&run->cfg, cfg) &&
-		     run->num_senders && run->senders[0].ops->again;
-	int err = 0, i;
+	bool again = ports && same_senders(run, cfg, planned, count);
 
 	if (!ports)
 		run_close(run);
@@ -147,7 +153,7 @@ int run_open(struct run *run, const struct config *cfg)
 		err = receiver_open(&run->receivers[i], &run->cfg, i,
 				    run->epoch);
 	if (!err && again)
-		err = senders_again(run);
+		err = senders_again(run, planned);
 	else if (!err)
 		err = choose_sender(run);
 	if (err)
@@ -160,6 +166,7 @@ void run_close(struct run *run)
 	int i;
 
 	close_senders(run);
+	clocks_close(&run->clocks);
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_close(&run->receivers[i]);
 	free(run->cfg.columns);
@@ -318,26 +325,47 @@ static bool all_polling(const struct run *run)
 	return true;
 }
 
+/* Known to all who count before the first frame leaves. */
+static void set_grid(struct run *run)
+{
+	int i;
+
+	slice_grid_init(&run->grid, run->trial_ns, run->end_ns - run->trial_ns);
+	for (i = 0; i < run->cfg.num_ports; i++)
+		receiver_set_grid(&run->receivers[i], &run->grid);
+	for (i = 0; i < run->num_senders; i++)
+		run->senders[i].gen->grid = run->grid;
+	if (run->cfg.slices)
+		clocks_begin(&run->clocks, run->trial_ns, run->end_ns);
+}
+
 /*
  * Loading a program into test_run waits for RCU, for milliseconds: so the
  * threads run idle first and are given their schedule when all do.
  */
 static int start_senders(struct run *run)
 {
-	int i, err = watch_above_senders(run);
+	int i, j, err = watch_above_senders(run);
 
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
 		gen_init(s->gen, s->streams, run->cfg.streams, s->index,
 			 s->count, &run->cfg.timing, run->epoch);
+		for (j = 0; j < s->count; j++)
+			s->streams[j].sliced =
+				config_sliced(&run->cfg, s->index[j]);
 		err = sender_start(s);
 	}
 	for (i = 0; !err && i < START_TRIES && !all_polling(run); i++)
 		usleep(START_WAIT_US);
+	if (!err && run->cfg.slices)
+		clocks_open(&run->clocks, &run->cfg, run->senders,
+			    run->num_senders);
 	run->start_ns = now_ns() + START_DELAY_NS;
 	run->trial_ns = run->start_ns + (__u64)(run->cfg.timing.warmup_s * 1e9);
 	run->end_ns = run->trial_ns + (__u64)(run->cfg.timing.duration_s * 1e9);
+	set_grid(run);
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
@@ -356,11 +384,19 @@ int run_traffic(struct run *run)
 	err = start_senders(run);
 	if (!err)
 		err = watch_senders(run);
-	for (i = 0; i < run->num_senders; i++)
+	for (i = 0; i < run->num_senders; i++) {
+		struct gen_thread *gen = run->senders[i].gen;
+
 		sender_stop(&run->senders[i]);
+		/* stopped before the poll that would have counted it */
+		if (gen->sliced_ns)
+			gen_account_slice(gen);
+	}
 	run->stop_ns = now_ns();
 	if (!err)
 		drain(run);
+	if (!err && run->cfg.slices)
+		clocks_end(&run->clocks, run_trial_end(run));
 	/* nothing more is counted: the parts of the result belong together */
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_detach(&run->receivers[i]);

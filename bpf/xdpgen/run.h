@@ -3,6 +3,8 @@
 #ifndef XDPGEN_RUN_H
 #define XDPGEN_RUN_H
 
+#include <jansson.h>
+#include "clocks.h"
 #include "config.h"
 #include "receiver.h"
 #include "sender.h"
@@ -14,6 +16,8 @@ struct run {
 	struct receiver receivers[MAX_PORTS];
 	struct sender senders[GEN_STREAMS];
 	int num_senders;
+	struct clocks clocks;
+	struct slice_grid grid;
 	__u8 epoch;
 	char sender_reason[160]; /* why auto is not live */
 	__u64 start_ns;		 /* of the warm-up */
@@ -34,6 +38,9 @@ int run_open(struct run *run, const struct config *cfg);
 /* Send, drain.  0, or -errno with run->error set. */
 int run_traffic(struct run *run);
 void run_close(struct run *run);
+
+/* What there is of each slice of the trial, or null if that was not asked for. */
+json_t *slices_json(const struct run *run);
 
 /* Print the JSON result on stdout. */
 int result_print(struct run *run);

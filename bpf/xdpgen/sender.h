@@ -19,7 +19,10 @@ struct sender_ops {
 	double small_max_pps;
 	/* Prepare to send; sets gen, streams and lateness.  xsk tells why not. */
 	int (*open)(struct sender *s);
-	/* The same for another trial after one, or NULL: close and open. */
+	/*
+	 * The same for another trial after one on these ports, also of other
+	 * streams; -E2BIG, or NULL: close and open.
+	 */
 	int (*again)(struct sender *s);
 	/* Thread body: send until GEN_DONE or s->stop.  Returns -errno. */
 	int (*run)(struct sender *s);

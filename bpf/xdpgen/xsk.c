@@ -138,6 +138,7 @@ static void send_frame(struct sender *s, struct io *io, __u32 pick, __u64 now)
 	struct gen_thread *gen = s->gen;
 	struct gen_stream *g = &s->streams[pick];
 	bool paced = g->paced, trial = gen->stage == GEN_TRIAL;
+	bool sliced = trial && g->sliced;
 	__u16 id_word = gen_id_word(g->id, gen->epoch[gen->stage & 1]);
 	__u64 due = g->due_ns, left = now;
 	struct frame frame;
@@ -162,6 +163,8 @@ static void send_frame(struct sender *s, struct io *io, __u32 pick, __u64 now)
 		gen->pending = pick + 1;
 		gen->pending_late_ns = left - due;
 	}
+	if (sliced)
+		gen->sliced_ns = left;
 }
 
 static int poll_once(struct sender *s, struct xsk_state *x)
@@ -172,6 +175,8 @@ static int poll_once(struct sender *s, struct xsk_state *x)
 
 	if (x->gen.pending)
 		account_late(s, x);
+	if (x->gen.sliced_ns)
+		gen_account_slice(&x->gen);
 	gen_account_poll(&x->gen, now,
 			 s->cpu == NO_CPU ? sched_getcpu() : s->cpu);
 	switch (gen_due(&x->gen, x->streams, &x->streams[pick], now)) {

@@ -116,22 +116,25 @@ def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ablation() -> None:
 def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
     """It stood in the table in bold, as did a lower limit that the tester set."""
     ours, theirs = named("ovs-afxdp"), named("ovs-afpacket")
+    by_tester = {"limited_by": "tester", "upper_pps": None}
     limited = [
-        one if one.purpose == "measure" else one.model_copy(
-            update={"figures": {**one.figures, "bounds": [{**one.figures["bounds"][0], "limited_by": "tester"}]}}
-        )
+        one
+        if one.purpose == "measure"
+        else one.model_copy(update={"figures": {**one.figures, "bounds": [{**one.figures["bounds"][0], **by_tester}]}})
         for one in records(ours, [1e6] * 3, [2000] * 3)
-    ]  # fmt: skip
+    ]
     trials = [*limited, *records(theirs, [2e5] * 3, [9000] * 3)]
     run = run_record(ours, theirs, study={"method": METHOD})
     (row,) = reproduction(*published_figure(f"{GUIDE}/figure-2"), run, summarise(run, trials)).rows
     assert (row.mpps, row.missing) == ({"ovs-afpacket": 0.2}, {"ovs-afxdp": "at least 1"})
 
 
-def test_no_difference_is_said_to_be_nil_with_what_would_have_shown() -> None:
+def test_no_difference_that_was_seen_is_said_with_what_would_have_shown() -> None:
     by_name = {variant.summary.forwarder: variant for variant in ablated().variants}
-    assert by_name["same"].verdict().startswith("nil: told apart in nothing; what would have shown: NDR ")
-    assert by_name["step"].verdict().startswith("nil")  # each pair by the same half a percent: less than can be seen
+    assert by_name["same"].verdict().startswith("no difference seen; what would have shown: NDR ")
+    assert (
+        by_name["step"].verdict().startswith("no difference seen")
+    )  # each pair by the same half a percent: less than can be seen
 
 
 def test_two_repetitions_say_nothing() -> None:
@@ -268,6 +271,6 @@ def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
     run = run_record(MORE, STOCK, study={"answer": ["more", "stock"], "method": method})
     found = summarise(run, [*rates(MORE, 1.3e6, 1.31e6, 1.29e6, 1.3e6), *rates(STOCK, 1.0e6, 1.01e6, 0.99e6, 1.0e6)])
     assert found[0].model_dump()["figures"]["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
-    assert answer(run, found).sentence.startswith(
-        "more forwards 1.3 times as much as stock: forwarding rate at overload"
-    )
+    told = answer(run, found)
+    assert told.sentence.startswith("more forwards 1.3 times as much as stock (99% interval 1.1")
+    assert told.details[0].startswith("Forwarding rate at overload")

@@ -12,7 +12,8 @@ from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.measure import breakdown as method, make_method
+from xdplab.measure import make_method
+from xdplab.methods import breakdown as method
 from xdplab.methods.breakdown import BreakdownSpec
 from xdplab.methods.breakdown.figures import BreakdownFigures
 from xdplab.methods.shared.batches import STAGES, ProbeRecords, stage_figures, traced_figures

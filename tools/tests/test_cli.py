@@ -135,7 +135,7 @@ def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
     assert found["xdpgen"]["mend"] == "make -C bpf"
     assert all(bool(check["mend"]) == (check["state"] != "ok") for check in found.values() if check["name"] != "root")
     assert found["OVS with flows in XDP"]["state"] == "optional"
-    assert found["OVS with flows in XDP"]["mend"] == "WITH_OFFLOADING_OVS=1 ci/setup"
+    assert found["OVS with flows in XDP"]["mend"] == "ci/setup"
 
 
 def test_doctor_is_exit_code_2_when_something_is_missing(

@@ -18,7 +18,7 @@ from xdplab.testbed import usable_cpus
 @pytest.mark.parametrize(
     ("changes", "key", "words"),
     [
-        ({"repetition": 3}, "repetition", "unknown key; did you mean 'repetitions'? (known here: answer"),
+        ({"repetition": 3}, "repetition", "unknown key; did you mean 'repetitions'? (known here: alike_within, answer"),
         ({"traffic": {"framebytes": 64}}, "traffic.framebytes", "unknown key"),
         ({"schema": 2}, "schema", "Input should be 1 (got 2)"),
         ({"name": "Über study"}, "name", "'Über study'"),

@@ -2,9 +2,11 @@
 """ovs/build without a compiler: what makes a build another one, what it says is missing, and that the cache is used."""
 
 import json
+import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -178,3 +180,84 @@ def test_autotools_run_only_for_what_they_read(ovs_build: ModuleType, tmp_path: 
         patch.write_text(f"--- a/{changed}\n+++ b/{changed}\n@@ -1 +1 @@\n-a\n+b\n")
         assert ovs_build.changes_autotools(patch) is wanted, changed
     assert not any(ovs_build.changes_autotools(path) for path in ovs_build.patches_of("4.0.0", "patched"))
+
+
+CONFIGURE = """#!/bin/sh
+echo "#define KNOWN 1" >config.h
+case "$*" in *--enable-xdp-offload*) echo "#define HAVE_XDP 1" >>config.h; esac
+echo "/* the same each time */" >same.h
+"""
+MAKEFILE = """all: $(PROGRAMS) a.o b.o
+a.o b.o: %.o: %.c config.h same.h
+	echo $* >>compiled; touch $@
+$(PROGRAMS):
+	mkdir -p $(@D); printf '#!/bin/sh\\necho version\\n' >$@; chmod +x $@
+"""
+PATCH = """--- a/b.c
++++ b/b.c
+@@ -1 +1 @@
+-old
++new
+--- /dev/null
++++ b/automake.mk
+@@ -0,0 +1 @@
++more
+"""
+
+
+@pytest.fixture
+def small(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Source of two files, of which a patch for autotools changes the second; `compiled` names those compiled."""
+    (source / "configure").write_text(CONFIGURE)
+    (source / "configure").chmod(0o755)
+    (source / "Makefile").write_text(MAKEFILE)
+    (source / "a.c").write_text("old\n")
+    (source / "b.c").write_text("old\n")
+    (source / "vswitchd").mkdir()
+    (source / "vswitchd/vswitch.ovsschema").write_text("{}")
+    (tmp_path / "0001-b.patch").write_text(PATCH)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "autoreconf").write_text("#!/bin/sh\n")
+    (programs / "autoreconf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return source
+
+
+@pytest.mark.parametrize(("first", "again"), [("old", ["b"]), ("HAVE_XDP", ["a", "b"])])
+def test_only_what_patches_change_is_compiled_again(
+    first: str, again: list[str], ovs_build: ModuleType, small: Path, tmp_path: Path
+) -> None:
+    (small / "a.c").write_text(f"{first}\n")
+    tree = ovs_build.Tree(tmp_path / "tree", tmp_path / "log")
+    before = plan(ovs_build, small)
+    tree.compile(before, "PROGRAMS=")
+    assert sorted((tree.path / "compiled").read_text().split()) == ["a", "b"]
+    (tree.path / "compiled").unlink()
+    after = replace(before, series="xdp", patches=(tmp_path / "0001-b.patch",))
+    tree.compile(after, "PROGRAMS=")
+    assert sorted((tree.path / "compiled").read_text().split()) == again
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_one_tree_builds_ours_and_then_series_xdp(
+    fails: bool, ovs_build: ModuleType, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch = tmp_path / "0001-b.patch"
+    if fails:
+        patch.write_text(PATCH.replace("-old", "-another"))
+    monkeypatch.setattr(ovs_build, "patches_of", lambda _version, series: [patch] if series == "xdp" else [])
+    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
+    cache = tmp_path / "cache"
+    wanted = ovs_build.Plan(ovs_build.BASES["3.1.0"], "xdp", small, (patch,))
+    if fails:
+        with pytest.raises(ovs_build.BuildError, match="patch failed"):
+            ovs_build.build(wanted, cache)
+    else:
+        assert ovs_build.build(wanted, cache) == (cache / "3.1.0-xdp").resolve()
+    made = [name for name in ("3.1.0-patched", "3.1.0-xdp") if (cache / name).exists()]
+    assert made == ["3.1.0-patched", "3.1.0-xdp"][: 1 if fails else 2]
+    for name in made:
+        told = json.loads((cache / name / "build.json").read_text())
+        assert (told["series"], len(told["patches"])) == (name[6:], 1 if name == "3.1.0-xdp" else 0)
+        assert ("--enable-xdp-offload" in told["configure"]) is (name == "3.1.0-xdp")

@@ -91,8 +91,8 @@ def test_sizes_belong_to_the_offload(text: str) -> None:
 def test_the_daemon_gets_the_switch_and_the_ports_get_the_sizes(tmp_path: Path) -> None:
     host = OvsHost(ALL_KEYS)
     made = started(host, tmp_path, SIZES)
-    (settings,) = [argv for argv in host.runs if "Open_vSwitch" in argv]
-    assert "other_config:hw-offload=true" in settings
+    (settings,) = host.rows("Open_vSwitch")
+    assert ["hw-offload", "true"] in settings["other_config"][1]
     columns = made.interface(0, dut_maker(tmp_path)(host))[1]
     assert {"options:xdp-flow-entries=1024", "options:xdp-flow-masks=8"} <= set(columns)
     assert not [column for column in columns if "hw-offload" in column]

@@ -14,8 +14,8 @@ from xdplab.cli.dev.bench_search import SimulatedSession, bench_buffer, steady
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.methods.rfc2544 import Rfc2544, disruption
 from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.bounds import Bound
 from xdplab.methods.rfc2544.scale import QUICK
-from xdplab.methods.rfc2544.search import Bound
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import (
     StreamSpec,
@@ -165,7 +165,7 @@ def test_what_the_suite_does_between_stop_and_start_is_not_the_forwarders(
     monkeypatch.setattr(disruption, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": _RESET_S}))
     found = {}
     for wait_s in (0.05, 0.25):
-        monkeypatch.setattr(session, "_QUEUE_RELEASE_S", wait_s)
+        monkeypatch.setattr(session, "wait_for_queues", lambda *_, wait_s=wait_s: time.sleep(wait_s))
         name = f"reset-{wait_s * 1000:.0f}"
         study = studies.study_file(tmp_path, name=name, forwarders="fake", repetitions=1, method={"name": "reset"})
         assert not cli("run", study).complaints

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of RFC 2544: what limits them, what contradicts them, and what the report says of them."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
-from lab.records import point, run_record
+from lab.records import each_figure, point, run_record
 
 from xdplab.analysis import summarise
 from xdplab.methods.rfc2544 import disruption
@@ -53,26 +54,42 @@ def record(at: Point, **fields: Any) -> TrialRecord:
 
 def test_a_throughput_below_the_lowest_load_is_zero_and_at_most_that_load() -> None:
     (one,) = throughput_repetitions([found("below-minimum", throughput_pps=None, lower_pps=None)])
-    assert (one.value("ndr_pps"), one.limited_by, one.at_most) == (0.0, {"ndr_pps": "below-minimum"}, {"ndr_pps": 4e3})
+    ndr = one.figures["ndr_pps"]
+    assert (ndr.value, ndr.limited_by, ndr.low, ndr.high) == (0.0, "below-minimum", 0.0, 4e3)
 
 
-@pytest.mark.parametrize("limited_by", ["forwarder", "tester", "budget"])
-def test_who_set_a_throughput_and_what_it_resolves_go_with_it(limited_by: str) -> None:
-    (one,) = throughput_repetitions([found(limited_by)])
-    assert (one.value("ndr_pps"), one.limited_by, one.doubts) == (668e3, {"ndr_pps": limited_by}, {})
-    assert one.resolution == {"ndr_pps": 0.01}
+@pytest.mark.parametrize(
+    ("limited_by", "upper_pps", "high"),
+    [
+        ("forwarder", 337e3, 668e3),
+        ("budget", 337e3, 674e3),
+        ("tester", None, math.inf),
+        ("machine", None, math.inf),
+    ],
+)
+def test_who_set_a_throughput_and_what_it_resolves_go_with_it(
+    limited_by: str, upper_pps: float | None, high: float
+) -> None:
+    """It is a lower bound where another than the forwarder set it, up to what the forwarder is known to lose at."""
+    (one,) = throughput_repetitions([found(limited_by, upper_pps=upper_pps)])
+    ndr = one.figures["ndr_pps"]
+    assert (ndr.value, ndr.low, ndr.high, ndr.limited_by, ndr.doubt) == (668e3, 668e3, high, limited_by, "")
+    assert ndr.resolution == 0.01
 
 
 def test_a_search_that_found_no_load_good_has_no_figure() -> None:
-    (one,) = throughput_repetitions([found("tester", throughput_pps=None, lower_pps=None, upper_pps=None)])
-    assert one.values == {"ndr_pps": None}
-    assert one.doubts == {"ndr_pps": "no load was found good: limited by the tester"}
+    for limited_by in ("tester", "machine"):
+        (one,) = throughput_repetitions([found(limited_by, throughput_pps=None, lower_pps=None, upper_pps=None)])
+        ndr = one.figures["ndr_pps"]
+        assert (ndr.value, ndr.low, ndr.high) == (None, 0.0, math.inf)
+        assert ndr.doubt == f"no load was found good: limited by the {limited_by}"
 
 
 def test_a_throughput_with_tolerated_loss_is_no_ndr() -> None:
     (one,) = throughput_repetitions([found(ratio=0.005)])
-    assert (one.values, one.called) == ({"pdr_pps": 668e3}, {"pdr_pps": "throughput with at most 0.5 % loss"})
-    assert one.limited_by == {"pdr_pps": "forwarder"}
+    assert each_figure(one, "value") == {"pdr_pps": 668e3}
+    assert each_figure(one, "called") == {"pdr_pps": "throughput with at most 0.5 % loss"}
+    assert each_figure(one, "limited_by") == {"pdr_pps": "forwarder"}
 
 
 @pytest.mark.parametrize(("overloaded", "limited_by"), [(True, "forwarder"), (False, "tester")])
@@ -81,8 +98,8 @@ def test_a_forwarding_rate_without_overload_is_the_testers(overloaded: bool, lim
     flood = curve((1e6, 0.2))[0].model_copy(update={"clause": clause})
     figures = {"forwarding_rate_pps": 8e5, "overloaded": overloaded}
     (one,) = throughput_repetitions([flood, record(AT, purpose="figures", clause=clause, figures=figures), found()])
-    assert one.limited_by == {"forwarding_rate_pps": limited_by, "ndr_pps": "forwarder"}
-    assert one.resolution == {"forwarding_rate_pps": 1 / 80_000, "ndr_pps": 0.01}
+    assert each_figure(one, "limited_by") == {"forwarding_rate_pps": limited_by, "ndr_pps": "forwarder"}
+    assert each_figure(one, "resolution") == {"forwarding_rate_pps": 1 / 80_000, "ndr_pps": 0.01}
 
 
 # what contradicts a search
@@ -110,12 +127,12 @@ def test_a_loss_curve_contradicts_a_search(trials: list[TrialRecord], contradict
     (bound,) = searched.bounds
     (one,) = throughput_repetitions(whole)
     assert bool(bound.contradicted_by) == contradicted
-    assert bool(one.doubts) == contradicted
+    assert bool(one.figures["ndr_pps"].doubt) == contradicted
 
 
 def test_tolerated_loss_contradicts_nothing() -> None:
     (one,) = throughput_repetitions([found(ratio=0.1), *curve((180e3, 0.07))])
-    assert not one.doubts
+    assert each_figure(one, "doubt") == {}
 
 
 def test_a_contradicted_throughput_is_not_printed_as_a_fact() -> None:

@@ -117,11 +117,11 @@ def test_a_missing_system_program_is_a_missing_part(lab: Lab, program: str) -> N
 
 
 def test_a_program_missing_for_one_forwarder_fails_that_one(lab: Lab) -> None:
-    done = lab.run(env={"PATH": path_without(lab, "ovs-vsctl")}, forwarders=["ovs-afxdp", "xdp"])
+    done = lab.run(env={"PATH": path_without(lab, "ovs-ofctl")}, forwarders=["ovs-afxdp", "xdp"])
     lab.assert_nothing_left()
     bad, good = lab.rows()
     assert (good["status"], bad["status"]) == ("ok", "failed")
-    assert "ovs-vsctl" in bad["reason"]
+    assert "ovs-ofctl" in bad["reason"]
     assert done.code == 1
 
 

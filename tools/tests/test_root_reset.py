@@ -30,7 +30,7 @@ def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch
         time.sleep(_START_S)
         start(self, *args)
 
-    monkeypatch.setattr(session, "_QUEUE_RELEASE_S", _WAIT_S)
+    monkeypatch.setattr(session, "wait_for_queues", lambda *_: time.sleep(_WAIT_S))
     monkeypatch.setattr(XdpForwarder, "start", slow)
     study = studies.study(
         testbed="embedded", tester="quick", forwarders="xdp", method={"name": "reset", "drain_s": 0.5}, repetitions=2,

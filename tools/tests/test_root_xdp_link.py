@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which XDP program an interface carries: what netlink tells is what `ip` tells, at each moment."""
+"""Links and the XDP programs on them: what netlink tells is what `ip` tells, at each moment."""
 
+import json
+import os
 import secrets
 import subprocess
 from collections.abc import Iterator
@@ -9,8 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.hosts import LocalHost, NetnsHost
-from xdplab.hosts.kernel import _xdp_by_ip, xdp_attachment
+from xdplab.hosts import LocalHost, NetnsHost, xdp_link
+from xdplab.hosts.kernel import (
+    _xdp_by_ip,
+    link_counters,
+    link_mtu,
+    link_names,
+    version_of,
+    wait_for_queues,
+    xdp_attachment,
+)
 from xdplab.model import XdplabError
 from xdplab.tools import bpf_program
 
@@ -66,3 +76,54 @@ def test_an_interface_that_is_not_there_is_named(host: NetnsHost) -> None:
     with pytest.raises(XdplabError, match="C: XDP program of x0: No such file or directory"):
         xdp_attachment(NetnsHost("C", "no-such-namespace"), "x0")
     assert xdp_attachment(LocalHost(), "lo") is None
+
+
+def test_links_and_their_counters_are_those_that_ip_tells(host: NetnsHost) -> None:
+    host.run(["ip", "-batch", "-"], stdin="link set x0 up\nlink set x1 up\naddr add 192.0.2.1/24 dev x0\n")
+    host.run(["ping", "-c", "3", "-i", "0.01", "-W", "0.01", "192.0.2.2"], check=False)  # some ARP, which none answers
+    for each in (host, LocalHost()):
+        told = json.loads(each.run(["ip", "-json", "-s", "link", "show"]).stdout)
+        assert link_names(each) == {link["ifname"] for link in told}
+    for ifname in ("x0", "x1"):
+        before, after = {"no": "counters"}, link_counters(host, ifname)
+        while before != after:  # the kernel sends frames of its own
+            before = after
+            (told,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
+            after = link_counters(host, ifname)
+        assert (after, link_mtu(host, ifname)) == (told["stats64"], told["mtu"])
+    assert link_counters(host, "x0")["tx"]["packets"] > 0
+    with pytest.raises(XdplabError, match="B: nothere: there is no such interface"):
+        link_counters(host, "nothere")
+    with pytest.raises(XdplabError, match="C: links: No such file or directory"):
+        link_names(NetnsHost("C", "no-such-namespace"))
+
+
+@pytest.mark.skipif(version_of(os.uname().release) < (6, 15), reason="this kernel does not tell whose a queue is")
+def test_queues_are_waited_for_until_the_kernel_has_them_back(host: NetnsHost, tmp_path: Path) -> None:
+    """It takes them back some time after the socket has closed, and a bind before that meets EBUSY."""
+    host.run(["ip", "-batch", "-"], stdin="link set x0 up\nlink set x1 up\n")
+    path = bpf_program("xsk")
+    assert path, "bpf/ is not built"
+    asked = {"role": "reflect", "ports": [{"ifname": "x0"}], "cpus": [0], "wait": "poll"}
+    for _ in range(3):
+        process = host.converse([str(path), "-"], log=tmp_path / "log")
+        process.send(json.dumps(asked))
+        process._lines.hang_up()
+        assert process.receive(60), process.log_tail()
+        assert xdp_link.held_queues(host.netns, ["x0", "x1"]) == ["x0"]
+        process.signal(15)
+        assert process.wait(60) is not None
+        wait_for_queues(host, ["x0", "x1"])
+        assert xdp_link.held_queues(host.netns, ["x0", "x1"]) == []
+        process.stop()
+
+
+def test_nothing_of_it_starts_a_program(host: NetnsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with program(host, tmp_path / "log", "native"):
+        monkeypatch.setattr(subprocess, "Popen", None)
+        found = xdp_attachment(host, "x0")
+        assert found
+        assert found.prog_name
+        assert link_counters(host, "x0")
+        assert "x1" in link_names(host)
+        monkeypatch.undo()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ci/setup where programs only note that they were called: which Open vSwitch each target of make builds."""
+"""ci/setup where programs only note that they were called: what it builds and installs, and what it says if not."""
 
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
 from xdplab.tools import project_root
 
 #: A program that notes its name and its arguments, and ends as told.
-_NOTES = '#!/bin/sh\necho "{name} $*" >>{log}\nexit {code}\n'
+_NOTES = '#!/bin/sh\necho "{name} $*" >>{log}\n{end}'
 
 
 class Checkout:
@@ -22,7 +22,7 @@ class Checkout:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = folder / "called"
-        for name in ("Makefile", "ci/setup", "pyproject.toml", "ci/constraints.txt"):
+        for name in ("Makefile", "ci/setup", "ci/uv_settings.py", "pyproject.toml", "ci/constraints.txt"):
             (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(project_root() / name, folder / name)
         (folder / "bpf").mkdir()
@@ -38,7 +38,7 @@ class Checkout:
     def program(self, name: str, code: int = 0) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_NOTES.format(name=name, log=self.log, code=code), encoding="ascii")
+        path.write_text(_NOTES.format(name=name, log=self.log, end=f"exit {code}\n" if code else ""), encoding="ascii")
         path.chmod(0o755)
 
     def make(self, target: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -48,8 +48,16 @@ class Checkout:
             ["make", target], cwd=self.folder, env=given, capture_output=True, text=True, timeout=60, check=False
         )
 
-    def built(self) -> list[str]:
-        return [line for line in self.log.read_text(encoding="utf-8").splitlines() if line.startswith("ovs/build")]
+    def called(self, program: str) -> list[str]:
+        lines = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+        return [line for line in lines if line.startswith(f"{program} ")]
+
+    def without_environment(self) -> None:
+        """Of .venv only Python is there, which notes what it is called with, and has one setting for uv."""
+        self.program(".venv/bin/python")
+        with (self.folder / ".venv/bin/python").open("a", encoding="ascii") as python:
+            python.write("echo UV_OFFLINE=1\n")
+        (self.folder / ".venv/.stamp").unlink()
 
 
 @pytest.fixture
@@ -57,28 +65,47 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_latency_builds_what_its_row_of_flows_in_xdp_needs(checkout: Checkout) -> None:
-    done = checkout.make("latency")
+@pytest.mark.parametrize("target", ["latency", "test"])
+def test_one_call_builds_both_of_our_open_vswitch(target: str, checkout: Checkout) -> None:
+    done = checkout.make(target)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert checkout.built() == ["ovs/build ", how_to_make(OFFLOADING)]
-
-
-def test_the_tests_do_not_wait_for_it(checkout: Checkout) -> None:
-    assert checkout.make("test").returncode == 0
-    assert checkout.built() == ["ovs/build "]
+    assert checkout.called("ovs/build") == ["ovs/build --series xdp"]
 
 
 def test_who_builds_no_open_vswitch_builds_none(checkout: Checkout) -> None:
     assert checkout.make("latency", SKIP_OVS_BUILD="1").returncode == 0
-    assert checkout.built() == []
+    assert checkout.called("ovs/build") == []
 
 
 def test_without_it_the_rest_is_measured(checkout: Checkout) -> None:
     checkout.program("ovs/build", code=2)
     done = checkout.make("latency")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "no Open vSwitch with flows in XDP, its rows will be unsupported" in done.stdout
-    assert ".venv/bin/robot" in checkout.log.read_text(encoding="utf-8")
+    assert "not all of our Open vSwitch was built: its rows will be unsupported" in done.stdout
+    assert checkout.called(".venv/bin/robot")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_pip_installs_only_what_uv_does_not_and_that_is_said(code: int, checkout: Checkout) -> None:
+    checkout.without_environment()
+    checkout.program(".venv/bin/uv", code=code)
+    done = checkout.make("latency")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(checkout.called(".venv/bin/uv")) == 1
+    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[test,lab]" in line]
+    assert (len(by_pip), "uv installed nothing" in done.stdout) == (code, bool(code))
+
+
+def test_what_fails_ends_what_runs_beside_it(checkout: Checkout) -> None:
+    (checkout.folder / "bpf" / "Makefile").write_text("all:\n\tsleep 1; false\n", encoding="ascii")
+    slow = checkout.folder / "ovs/build"
+    slow.write_text(f"#!/bin/sh\nsleep 5; echo ended >>{checkout.log}\n", encoding="ascii")
+    done = checkout.make("latency")
+    assert done.returncode == 2
+    assert "bpf/ did not build" in done.stderr
+    assert "ready" not in done.stdout
+    time.sleep(6)
+    assert not checkout.log.exists()  # neither the end of ovs/build nor a measurement
 
 
 def test_what_it_is_compiled_with_is_installed() -> None:

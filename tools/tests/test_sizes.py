@@ -62,16 +62,17 @@ def test_a_line_by_rules_joins_no_other_masks_flows_or_kinds() -> None:
 
 
 def test_what_is_not_known_is_not_drawn_and_what_is_doubtful_is_named() -> None:
-    lossy, good, silent = (at(point("fake:seed=1"), f"route:{n}") for n in (1, 10, 100))
-    run = run_record(lossy, good, silent)
+    less, good, silent = (at(point("fake:seed=1"), f"route:{n}") for n in (1, 10, 100))
+    run = run_record(less, good, silent)
     records: list[TrialRecord] = [trial(good, repetition, [1000] * 2000) for repetition in range(3)]
-    records += [trial(lossy, repetition, [1000] * 1000, sent=2000) for repetition in range(3)]
+    records += [trial(less, repetition, [1000] * 2000, offered_pps=4000.0) for repetition in range(3)]
     lost = result_of(stream([], sent=2000))
     records += [trial(silent, 0, [1]).model_copy(update={"result": lost})]
     (chart,) = (each for each in size_charts(run, summarise(run, records), make_method(run.study.method).figures)
                 if each.title.startswith("p50"))  # fmt: skip
     assert list(chart.series[0].x) == [1, 10]
     assert "Not to be taken for facts, see their tables: fake:seed=1 at 1." in chart.note
+    assert "Not drawn: fake:seed=1 at 100 (∞)." in chart.note  # all were lost
     assert json.loads(chart.json())["x"]["log"]
 
 
@@ -92,17 +93,17 @@ def test_the_answer_tells_numbers_of_flows_apart() -> None:
     took = [2.0, 4.0, 6.0, 2.0] * 2
     trials = [each for at, us in zip(points, took, strict=True) for each in measured(at, us)]
     run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
-    told = answer(run, summarise(run, trials), trials).sentence
-    assert "bridge, 1 flow: ovs-afxdp 2 times as fast" in told
-    assert "bridge, 500 flows: ovs-afpacket 3 times as fast" in told
+    told = answer(run, summarise(run, trials), trials).text()
+    assert "Bridge, 1 flow: ovs-afxdp 2 times as fast" in told
+    assert "Bridge, 500 flows: ovs-afpacket 3 times as fast" in told
     assert "settings" not in told
     larger = [
         each.model_copy(update={"traffic": each.traffic.model_copy(update={"frame_bytes": 512})}) for each in points
     ]
     trials += [each for at, us in zip(larger, took, strict=True) for each in measured(at, us)]
     run = run_record(*points, *larger, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
-    told = answer(run, summarise(run, trials), trials).sentence
-    assert told.endswith(". Each at the first of 2 settings; the table has the others.")
+    told = answer(run, summarise(run, trials), trials).text()
+    assert told.endswith("  Each at the first of 2 settings; the table has the others.")
 
 
 def test_a_rate_below_the_lowest_load_is_named_and_not_drawn() -> None:
@@ -110,7 +111,7 @@ def test_a_rate_below_the_lowest_load_is_named_and_not_drawn() -> None:
     points = [point("fake:seed=1", flows=flows) for flows in (1, 10, 1000)]
     run = run_record(*points, study={"method": {"name": "rfc2544"}})
     found = [searched(each, [1e6] * 5) for each in summarise(run, [trial(each, 0) for each in points])]
-    found[2] = searched(found[2], [0.0] * 5, "below-minimum", at_most={"ndr_pps": 2000.0})
+    found[2] = searched(found[2], [0.0] * 5, "below-minimum", high=2000.0)
     (chart,) = (each for each in size_charts(run, found, (NDR,)))
     assert list(chart.series[0].x) == [1, 10]
     assert "Not drawn: fake:seed=1 at 1,000 (below 2 kpps)." in chart.note

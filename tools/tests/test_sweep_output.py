@@ -37,7 +37,7 @@ def test_the_command_prints_groups_rules_importance_and_the_published_table(
     done = cli("analyse", "simulated")
     assert done.code == 0
     for words in (
-        "What matters, most first: poll_receiver",
+        "What matters: poll_receiver (",
         "The configurations fall into 7 groups; settings explain them.",
         "busy_poll and need_wakeup and not poll_receiver",
         "beside Table I: Mellanox",

@@ -11,11 +11,11 @@ from hypothesis import given, settings, strategies as st
 from lab import records
 
 from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
-from xdplab.analysis.sweep.anova import anova
 from xdplab.analysis.sweep.changes import advise
-from xdplab.analysis.sweep.outliers import split
+from xdplab.analysis.sweep.effects import anova
+from xdplab.analysis.sweep.outliers import lossy, split
 from xdplab.analysis.sweep.published import holds
-from xdplab.analysis.sweep.rules import find_rules, questions
+from xdplab.analysis.sweep.rules import find_rules, words_of
 from xdplab.analysis.sweep.table import ABSENT, tables
 from xdplab.model import InputError, Path, Point, StudySpec, TrafficSpec
 from xdplab.model.study import Scalar
@@ -26,7 +26,9 @@ def statistics(mean_us: float) -> Statistics:
     return Statistics(**dict.fromkeys(names, mean_us), samples=100)
 
 
-def configuration(levels: Mapping[str, Scalar], mean_us: float, repetitions: tuple[float, ...] = ()) -> Configuration:
+def configuration(
+    levels: Mapping[str, Scalar], mean_us: float, repetitions: tuple[float, ...] = (), loss_ratio: float = 0.0
+) -> Configuration:
     title = " ".join(f"{name}={level}" for name, level in levels.items())
     return Configuration(
         point_id=title,
@@ -34,8 +36,9 @@ def configuration(levels: Mapping[str, Scalar], mean_us: float, repetitions: tup
         levels=dict(levels),
         statistics=statistics(mean_us),
         by_repetition={n: statistics(each) for n, each in enumerate(repetitions or (mean_us,))},
-        disturbed=0,
-        loss_ratio=0.0,
+        disturbed=(),
+        loss_ratio=loss_ratio,
+        sent=1_000_000,
     )
 
 
@@ -108,6 +111,13 @@ def test_options_of_a_forwarder_are_settings_and_absent_for_others() -> None:
     assert [row.levels["testpmd.burst"] for row in found.rows] == ["1", "32", ABSENT]
 
 
+def test_the_default_is_what_the_study_lists_first_and_not_what_the_design_begins_with() -> None:
+    points = [point("fake", threaded_napi=n) for n in (1, 0)]
+    study = {"knobs": {"threaded_napi": [0, 1]}}
+    (found,) = tables(records.run_record(*points, study=study), [records.trial(p) for p in points])
+    assert [factor.default for factor in found.factors] == [0]
+
+
 def test_options_of_the_tester_are_settings_in_one_table() -> None:
     points = [
         point("xsk", Path.HAIRPIN).model_copy(
@@ -131,11 +141,35 @@ def test_a_level_that_was_measured_nowhere_is_no_level() -> None:
 
 def test_both_outlier_rules_of_the_study_are_applied_with_their_reasons() -> None:
     rows = [configuration({"a": n}, mean) for n, mean in enumerate((10.0, 190.0, 200.0, 800_000.0))]
-    kept, out = split(table(rows), 195.0)
+    kept, out = split(table(rows), 195.0, {})
     assert [row.statistics.mean_us for row in kept.rows] == [10.0, 190.0]
     assert ["kernel's own path" in each.reason for each in out] == [True, False]
     assert "interval between probes" in out[1].reason
-    assert len(split(table(rows), None)[1]) == 1
+    assert len(split(table(rows), None, {})[1]) == 1
+
+
+def test_who_loses_frames_is_an_outlier_and_by_chance_alone_nobody_is() -> None:
+    losses = {0: 0.0, 1: 0.4, 2: 0.0009, 3: 0.000002}
+    rows = [configuration({"ring": n}, 6.0 if loss else 10.0, loss_ratio=loss) for n, loss in losses.items()]
+    found = lossy(table(rows))
+    assert found == {
+        "ring=1": "lost more than 0.1 % of the frames",
+        "ring=2": "lost more frames than the default configuration",
+    }
+    assert [row.title for row in split(table(rows), None, found)[0].rows] == ["ring=0", "ring=3"]
+
+
+def test_a_percentile_is_a_rank_of_what_was_sent() -> None:
+    """The slowest 2 % were lost: the p99 is not known, and the median is that of the frames that were sent."""
+    trial = records.trial(records.point(), 0, range(1000, 2000))
+    assert trial.result is not None
+    lost = trial.result.streams[0].model_copy(update={"lost": 20, "sent": 1020})
+    short = trial.model_copy(update={"result": trial.result.model_copy(update={"streams": (lost,)})})
+    (all_of_it,) = tables(records.run_record(records.point()), [trial])[0].rows
+    (survivors,) = tables(records.run_record(records.point()), [short])[0].rows
+    assert all_of_it.statistics.median_us < survivors.statistics.median_us
+    assert all_of_it.by_repetition[0].p99_us is not None
+    assert survivors.by_repetition[0].p99_us is None
 
 
 # rules
@@ -149,26 +183,28 @@ def test_rules_of_any_function_of_four_switches_are_exact(bits: list[bool]) -> N
     labels = [
         int(bits[row.levels["a"] * 8 + row.levels["b"] * 4 + row.levels["c"] * 2 + row.levels["d"]]) for row in rows
     ]  # type: ignore[operator]
-    rules = find_rules(found, labels, shuffles=0)
-    if rules.depth < 4:
-        return  # a shallower tree was as good on configurations that it had not seen
+    rules = find_rules(found, labels, shuffles=1)
     for rule in rules.rules:
-        assert (rule.precision, rule.coverage) == (1, 1)
-        assert "idle" not in rule.factors
+        if (rule.precision, rule.coverage) == (1, 1):
+            assert "idle" not in rule.factors
+    if sum(bits) in (1, 15):  # one conjunction: no tree is too shallow for it
+        assert all((rule.precision, rule.coverage) == (1, 1) for rule in rules.rules)
 
 
 def test_rules_speak_of_switches_numbers_and_words() -> None:
-    rows = [
-        configuration({"on": on, "ring": ring, "mode": mode}, 1.0)
-        for on in (False, True)
-        for ring in (0, 256, 512)
-        for mode in ("native", "generic", "offload")
-    ]
-    found = table(rows)
-    said = {question.text(yes) for question in questions(found) for yes in (True, False)}
+    on, ring, mode = (
+        Factor(name=name, levels=levels, default=levels[0])
+        for name, levels in (("on", (False, True)), ("ring", (0, 256, 512)), ("mode", ("native", "generic", "offload")))
+    )
+    said = {
+        words_of(on, frozenset({True})), words_of(on, frozenset({False})), words_of(ring, frozenset({0})),
+        words_of(ring, frozenset({0, 256})), words_of(ring, frozenset({256, 512})), words_of(ring, frozenset({512})),
+        words_of(ring, frozenset({0, 512})), words_of(mode, frozenset({"native"})),
+        words_of(mode, frozenset({"native", "offload"})),
+    }  # fmt: skip
     assert said == {
-        "on", "not on", "ring ≥ 256", "ring = 0", "ring = 512", "ring < 512",
-        "mode = native", "mode ≠ native", "mode = generic", "mode ≠ generic", "mode = offload", "mode ≠ offload",
+        "on", "not on", "ring = 0", "ring < 512", "ring ≥ 256", "ring = 512", "ring ≠ 256", "mode = native",
+        "mode ≠ generic",
     }  # fmt: skip
 
 
@@ -187,18 +223,16 @@ def test_settings_do_not_explain_groups_drawn_at_random() -> None:
     assert not any(find_rules(table(rows), rng.integers(0, 2, len(rows)).tolist()).explained for _ in range(3))
 
 
-# variance
+# effects
 
 
 def test_an_interaction_alone_is_found_as_one() -> None:
     rng = np.random.default_rng(1)
-    rows = factorial({"a": 2, "b": 2, "c": 4}, lambda a, b, c: float(np.exp((a ^ b) + 0.01 * rng.normal())))
-    found = {effect.name: effect for effect in anova(table(rows)).effects}
-    assert found["a × b"].share > 0.99
-    assert found["a × b"].p is not None
-    assert found["a × b"].p < 1e-6
-    others = [effect.p for name, effect in found.items() if name != "a × b"]
-    assert min(p for p in others if p is not None) > 0.05
+    sizes = {"a": 2, "b": 2, "c": 2, "d": 2}
+    found = anova(table(factorial(sizes, lambda a, b, c, d: float(np.exp((a ^ b) + 0.01 * rng.normal())))))
+    assert found.effects[0].name == "a × b"
+    assert {effect.name for effect in found.effects if effect.differs} == {"a × b"}
+    assert found.error_from == "configurations"
 
 
 def test_shares_of_a_balanced_design_add_up() -> None:
@@ -208,38 +242,98 @@ def test_shares_of_a_balanced_design_add_up() -> None:
     assert {effect.name: effect.df for effect in found.effects}["a × c"] == 6
 
 
-def test_what_a_design_cannot_tell_apart_is_not_estimable() -> None:
-    base = {"a": 0, "b": 0, "c": 0}
-    rows = [configuration(base, 1.0, (1.0, 1.01))]
-    rows += [configuration({**base, name: 1}, 2.0, (2.0, 2.02)) for name in base]
-    found = {effect.name: effect for effect in anova(table(rows)).effects}
-    assert {name for name, effect in found.items() if effect.p is None} == {"a × b", "a × c", "b × c"}
-    assert anova(table(rows)).error_from == "differences between repetitions"
+def alone(*values_us: tuple[float, ...]) -> Table:
+    """The default, and each of so many settings changed by itself, with a latency for each repetition."""
+    base = dict.fromkeys("abc", 0)
+    rows = [configuration(base, 10.0, (10.0, 10.2, 9.9, 10.1, 9.8))]
+    return table([*rows, *(configuration({**base, name: 1}, 1.0, v) for name, v in zip(base, values_us, strict=True))])
+
+
+def test_where_each_level_has_one_configuration_repetitions_are_compared() -> None:
+    found = anova(alone((40.0, 41.0, 40.5, 40.2, 39.5), (10.1, 9.9, 10.0, 9.9, 10.0), (20.0, 60.0, 8.0, 9.0, 15.0)))
+    assert found.error_from == "repetitions"
+    assert {name: levels[1].differs for name, levels in found.levels.items()} == {"a": True, "b": False, "c": False}
+    assert found.levels["a"][1].ratio == pytest.approx(4.02, rel=0.01)
+    few = anova(alone((40.0, 41.0, 40.5, 40.2), (10.1, 9.9, 10.0, 9.9), (20.0, 60.0, 8.0, 9.0)))
+    assert {each.p for each in few.effects} == {None}  # though each repetition has a ratio of 4
+
+
+def test_an_option_of_one_forwarder_is_judged_beside_the_forwarder() -> None:
+    rng = np.random.default_rng(3)
+    rows = [
+        configuration(
+            {"forwarder": forwarder, "x.mode": mode, "knob": knob},
+            slow * (3.0 if mode == "b" else 1.0) * float(np.exp(0.01 * rng.normal())),
+        )
+        for forwarder, mode, slow in (("x", "a", 1.0), ("x", "b", 1.0), ("y", ABSENT, 2.0))
+        for knob in range(4)
+    ]
+    found = anova(table(rows))
+    assert found.levels["forwarder"][1].ratio == pytest.approx(2.0, rel=0.05)
+    assert {level.level: level.ratio for level in found.levels["x.mode"]} == {
+        "a": 1.0, "b": pytest.approx(3.0, rel=0.05), ABSENT: None,
+    }  # fmt: skip
+    assert not any(level.differs for level in found.levels["knob"])
 
 
 # what to change
 
 
+def repeated(levels: Mapping[str, Scalar], mean_us: float, spread: float = 0.01, loss: float = 0.0) -> Configuration:
+    return configuration(levels, mean_us, tuple(mean_us * (1 + spread * n) for n in (0, 1, -1, 2)), loss)
+
+
 def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:
     means = {(0, 0): 100.0, (1, 0): 20.0, (0, 1): 60.0, (1, 1): 10.0}
-    rows = factorial({"a": 2, "b": 2, "idle": 2}, lambda a, b, idle: means[a, b] - idle)
-    found = advise(table(rows), ["a", "b"])
+    rows = [
+        repeated({"a": a, "b": b, "idle": idle}, means[a, b] - idle) for a in (0, 1) for b in (0, 1) for idle in (0, 1)
+    ]
+    found = advise(table(rows), ["a", "b"], {})
     assert [(change.factor, change.before, change.after) for change in found.changes] == [("a", 0, 1), ("b", 0, 1)]
-    assert [round(change.value_us or 0, 1) for change in found.changes] == [19.5, 9.5]
+    assert [change.value_us for change in found.changes] == pytest.approx([19.8, 9.6], rel=0.02)
+    assert found.best is not None
     assert found.best.title == "a=1 b=1 idle=1"
-    one = advise(table(rows, {"a": 1, "b": 0, "idle": 0}), ["a", "b"])
+    one = advise(table(rows, {"a": 1, "b": 0, "idle": 0}), ["a", "b"], {})
     assert [change.factor for change in one.changes] == ["b"]
-    assert advise(table(rows, {"a": 1, "b": 1}), ["a", "b"]).changes == ()
+    assert advise(table(rows, {"a": 1, "b": 1}), ["a", "b"], {}).changes == ()
 
 
 def test_another_forwarder_is_one_change_whatever_options_it_lacks() -> None:
     rows = [
-        configuration({"forwarder": "slow", "slow.mode": "x"}, 50.0),
-        configuration({"forwarder": "slow", "slow.mode": "y"}, 40.0),
-        configuration({"forwarder": "fast", "slow.mode": ABSENT}, 10.0),
+        configuration({"forwarder": "slow", "slow.mode": "x"}, 50.0, (50.0,) * 6),
+        configuration({"forwarder": "slow", "slow.mode": "y"}, 40.0, (40.0,) * 6),
+        configuration({"forwarder": "fast", "slow.mode": ABSENT}, 10.0, (10.0,) * 6),
     ]
-    found = advise(table(rows), ["forwarder", "slow.mode"])
+    found = advise(table(rows), ["forwarder", "slow.mode"], {})
     assert [(change.factor, change.value_us) for change in found.changes] == [("forwarder", pytest.approx(10.0))]
+
+
+def test_a_ring_that_loses_frames_is_neither_best_nor_advised() -> None:
+    rows = [repeated({"ring": ring, "b": b}, 6.0 if ring else 10.0, loss=0.4 * ring) for ring in (0, 1) for b in (0, 1)]
+    rows += [repeated({"ring": ring, "b": 2}, 8.0 - ring, loss=0.4 * ring) for ring in (0, 1)]
+    whole = table(rows)
+    found = advise(whole, ["ring", "b"], lossy(whole))
+    assert found.best is not None
+    assert "ring=0" in found.best.title
+    assert "ring" not in {change.factor for change in found.changes}
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "why"),
+    [
+        ((1,), "0 of the 3 undisturbed pairs of repetitions that it takes: ask for 6 repetitions"),
+        ((1, 1), "1 of the 3 undisturbed pairs of repetitions that it takes: ask for 6 repetitions"),
+        ((1, 100, 1, 100), "a=1 was faster in one half of the repetitions, which the other half does not confirm"),
+    ],
+)
+def test_what_one_half_of_the_repetitions_shows_alone_is_not_advised(repetitions: tuple[int, ...], why: str) -> None:
+    rows = [
+        configuration({"a": a, "b": b}, 10.0, tuple(10.0 if a else 20.0 / n for n in repetitions))
+        for a in (0, 1)
+        for b in (0, 1)
+    ]
+    found = advise(table(rows), ["a"], {})
+    assert (found.changes, found.sentence) == ((), f"No change from the default is confirmed to help: {why}.")
 
 
 # published rules

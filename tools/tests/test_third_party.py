@@ -44,7 +44,7 @@ def test_the_example_of_each_kind_is_run_and_its_knob_put_back(
     assert head["described"]["acme_depth"]["2"] == "queues of depth 2"
 
 
-def test_without_its_program_the_example_is_unsupported_with_the_command_that_mends_it(
+def test_without_its_program_the_example_is_unsupported_with_the_command_that_installs_it(
     acme: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, env = acme

@@ -13,7 +13,8 @@ from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.measure import make_method, tracing
+from xdplab.measure import make_method
+from xdplab.methods import tracing
 from xdplab.methods.shared.batches import ProbeRecords, traced_figures
 from xdplab.methods.tracing.figures import verdict
 from xdplab.methods.tracing.spec import TracingSpec

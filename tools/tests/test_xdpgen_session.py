@@ -5,12 +5,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xdplab.hosts import LocalHost
 from xdplab.model import Path as Way, PointFailed, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
@@ -59,7 +59,6 @@ class Lab:
         program.chmod(0o700)
         (folder / "result").write_text(json.dumps(RESULT), encoding="utf-8")
         self.testbed = FakeTestbed(TestbedSpec(name="t", kind="fake"))
-        self.host = LocalHost()
         self.tester = Xdpgen()
         self.dead: str | None = None
 
@@ -68,7 +67,9 @@ class Lab:
         place = self.folder / workdir
         place.mkdir(exist_ok=True)
         ports = self.testbed.tester_ports(Way.THROUGH)
-        context = TesterContext(ports, self.testbed.layout, "tc", place, host=self.host, still_well=lambda: self.dead)
+        context = TesterContext(
+            ports, self.testbed.layout, "tc", place, self.testbed.tester_host, still_well=lambda: self.dead
+        )
         return self.tester.run(context, TRIAL)
 
     def started(self) -> list[int]:
@@ -101,13 +102,34 @@ def test_one_process_serves_all_trials(lab: Lab) -> None:
     assert [(one["duration_s"], one["streams"][0]["pps"]) for one in asked] == [(0.01, 1000)] * 3
 
 
-def test_nothing_of_it_stays_after_a_repetition(lab: Lab) -> None:
+def test_it_serves_all_repetitions_and_ends_with_the_run(lab: Lab) -> None:
+    for _ in range(2):
+        lab.trial()
+        lab.tester.rest()
+    (pid,) = lab.started()
+    assert alive(pid)
+    lab.tester.close()
+    lab.tester.close()
+    assert not alive(pid)
+
+
+def test_sockets_of_it_at_the_ports_do_not_stay_after_a_repetition(lab: Lab) -> None:
+    (lab.folder / "result").write_text(json.dumps(RESULT | {"sender": "xsk"}), encoding="utf-8")
     lab.trial()
-    lab.tester.rest()
-    lab.tester.rest()
-    assert not alive(lab.started()[0])
     lab.trial()
-    assert len(lab.started()) == 2
+    (pid,) = lab.started()
+    lab.tester.rest()
+    assert not alive(pid)
+
+
+def test_one_that_another_thread_started_does_not_outlive_its_trial(lab: Lab) -> None:
+    """It would be ended with that thread, in the middle of some later trial."""
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lab.trial).result()
+        assert not alive(lab.started()[-1])
+    lab.trial()
+    assert len(lab.started()) == 3
 
 
 def test_another_place_has_a_process_of_its_own(lab: Lab) -> None:

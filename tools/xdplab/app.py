@@ -63,9 +63,12 @@ def read_study(path: Path, changes: dict[str, Any] | None = None) -> StudySpec:
     """
     study = validated(StudySpec, _changed(path, changes), str(path))
     _check_path(study)
-    if not changes or "forwarders" not in changes or "answer" in changes:  # a part of its forwarders needs no answer
+    if not changes or "forwarders" not in changes or "answer" in changes:
         study.check_answer()
-    return study
+        return study
+    # a part of its forwarders needs no answer; two others are asked about themselves
+    given = {name for each in study.all_forwarders for name in (each.title, each.name)}
+    return study if given & set(study.answer or ()) else study.model_copy(update={"answer": None})
 
 
 def _changed(path: Path, changes: dict[str, Any] | None) -> dict[str, Any]:

@@ -152,6 +152,8 @@ class OvsHost:
         self.refused: tuple[str, ...] = ()
         self.files: dict[str, str] = {f"/sys/class/net/{port}/mtu": "1500" for port in ("b0", "b1")}
         self.runs: list[list[str]] = []
+        #: Rows that were put into the database.
+        self.inserted: list[tuple[str, dict[str, Any]]] = []
 
     def run(self, argv: Sequence[str], **_: Any) -> Completed:
         self.runs.append(list(argv))
@@ -167,6 +169,11 @@ class OvsHost:
         return FakeRunning(self.log)
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
+        if path.name == "db.sock" and params[1]["op"] == "insert":
+            self.inserted += [(each["table"], each["row"]) for each in params[1:]]
+            return [{"uuid": ["uuid", "0"]} for _ in params[1:]]
+        if path.name == "db.sock" and params[1]["op"] == "wait":
+            return [{}]
         if path.name == "db.sock":
             (column,) = {*params[1]["columns"]} - {"name"}
             maps = {"b0": self.status["b0"], "xdplab0": '["driver_name","tun"]', "b1": self.status["b1"]}
@@ -191,11 +198,18 @@ class OvsHost:
             raise XdplabError(f'"{method}" is not a valid command')
         return answers[method]
 
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """What was put into a table."""
+        return [row for name, row in self.inserted if name == table]
+
     def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
         return offloading(self.offloaded) if any(self.offloaded.values()) else PORTS
 
     def exists(self, path: str | Path) -> bool:
         return Path(path).exists()
+
+    def write(self, path: str, text: str) -> None:
+        self.files[path] = text
 
     def read(self, path: str) -> str:
         if path not in self.files:
@@ -205,6 +219,8 @@ class OvsHost:
     def _answer(self, argv: list[str]) -> str | None:
         if argv[0] == "stat":
             return "".join(f"{path}\n" for path in argv[3:] if path not in self.absent)
+        if argv[0].endswith("ovsdb-tool"):
+            self.files[argv[2]] = "OVSDB JSON"
         if argv[0] == "test":
             return None if argv[2] in self.absent else ""
         if argv[0] == "grep":

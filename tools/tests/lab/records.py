@@ -6,6 +6,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from xdplab.measure import RepetitionFigures
 from xdplab.model import (
     CpuLayout,
     Disturbance,
@@ -147,3 +148,8 @@ def run_record(*points: Point, study: dict[str, Any] | None = None, **fields: An
         "environment": environment(),
     }
     return RunRecord(**{**given, **fields})
+
+
+def each_figure(one: RepetitionFigures, what: str) -> dict[str, Any]:
+    """Key -> `value`, `doubt`, `limited_by` ... of the figures of a repetition, without empty ones."""
+    return {key: getattr(found, what) for key, found in one.figures.items() if getattr(found, what) != ""}

@@ -20,6 +20,7 @@ from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.standing import standing
+from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
 from xdplab.stats.contamination import MIN_BOUNDED
 from xdplab.stats.interval import (
     CONFIDENCE,
@@ -83,7 +84,6 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     if paired is None:
         return None
     pairs, clean, used, basis = paired
-    first = [pair for pair in pairs if pair[0].repetition < point.planned]
     sense, interval = _interval(used, metric, basis)
     estimate = _estimate(pairs, metric)
     if basis == "slices" and not _same_sign(interval, estimate):
@@ -100,7 +100,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         sense=sense,
         interval=interval,
         estimate=estimate,
-        first=_first(first, used, metric),
+        first=_first(pairs, point.planned, metric),
         clean=len(clean),
         repetitions=len(pairs),
         share=None if None in shares else max((share for share in shares if share is not None), default=0.0),
@@ -118,6 +118,11 @@ def hindrance_of(point: PointSummary, metric: str) -> str:
         return "it was not measured"
     doubts = doubts_of((point, point), metric, len(paired.pairs), len(paired.clean), paired.basis)
     return next(iter(doubts.hindrances), "")
+
+
+def compare_values(family: Sequence[Sequence[tuple[float, float]]], resolution: float) -> list[Interval | None]:
+    """Ratios of the first over the second of pairs of undisturbed repetitions, corrected together; None without any."""
+    return together([ratio_interval(pairs, resolution=resolution) for pairs in family])
 
 
 def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
@@ -214,9 +219,10 @@ def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric
     return found
 
 
-def _first(first: Sequence[Pair], used: Sequence[Pair], metric: str) -> Interval | None:
-    """Over the first attempts alone, however disturbed; None where they are what decides."""
-    return None if list(first) == list(used) else _estimate(first, metric)
+def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
+    """Over the first attempts alone, however disturbed; None where nothing was repeated."""
+    first = [pair for pair in pairs if pair[0].repetition < planned]
+    return None if len(first) == len(pairs) else _estimate(first, metric)
 
 
 def _unordered(basis: Basis) -> tuple[str, ...]:
@@ -252,6 +258,7 @@ def _estimate(pairs: Sequence[Pair], metric: str) -> Interval | None:
 def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, Interval | None]:
     """What is known of the ratio, from what is known of each side of each pair."""
     resolution = max((each.figures[metric].resolution for pair in pairs for each in pair), default=0.0)
+    resolution = max(resolution, SLICES_RESOLUTION) if basis == "slices" else resolution
     ours, theirs = ([_ends(pair[side].figures[metric], basis) for pair in pairs] for side in (0, 1))
     make = _paired_interval(resolution, BOUNDED_FLOOR if basis == "bounds" else 1.0)
     return _of_ends(ours, theirs, make, more=figure(metric).more)

@@ -98,9 +98,9 @@ def undecided(found: Comparison) -> str:
 
 def _what_to_do(found: Comparison) -> str:
     if found.basis == "runs":
-        return "; to be sure, measure both in one run"
-    if found.basis == "bounds":
-        return ": repeat on a quieter machine"  # the floor of bounds does not shrink with their number
+        return ": measure both in one run"
+    if found.basis == "bounds" and found.share is not None:  # their floor does not shrink with their number
+        return f": the machine disturbed up to {percent(found.share)} of a trial; use a quieter one"
     return ": ask for more repetitions" if found.sense == "exact" else ": a figure is a bound"
 
 
@@ -211,10 +211,13 @@ def figure_of(point: PointSummary, metric: Figure) -> str:
 
 
 def long_name(title: str) -> str:
-    """`OVS on AF_XDP` for `ovs-afxdp`; others as they are."""
+    """`OVS on AF_XDP` for `ovs-afxdp`, `OVS on AF_XDP (patched)` for `ovs-afxdp:build=patched`; others as they are."""
     names = {"ovs": "OVS", "vpp": "VPP"}, {"afxdp": "AF_XDP", "afpacket": "AF_PACKET"}
-    switch, _, port = title.partition("-")
-    return f"{names[0][switch]} on {names[1][port]}" if switch in names[0] and port in names[1] else title
+    plain, _, options = title.partition(":")
+    switch, _, port = plain.partition("-")
+    if switch not in names[0] or port not in names[1]:
+        return title
+    return f"{names[0][switch]} on {names[1][port]}" + (f" ({options.removeprefix('build=')})" if options else "")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from xdplab.analysis.sweep import SweepAnalysis
-from xdplab.analysis.sweep.anova import p_words
+from xdplab.analysis.sweep.effects import LevelEffect, p_words
 from xdplab.analysis.sweep.published import Beside
 from xdplab.cli.tables import columns
 from xdplab.model.digits import significant
@@ -16,7 +16,7 @@ _LISTED = 5
 def sweep_text(found: SweepAnalysis, published: Sequence[Beside]) -> str:
     """Summary, settings, groups with their rules, the ends of the list, and published tables."""
     parts = [f"{found.quantity} latency, {found.title}", *(f"* {line}" for line in found.summary), ""]
-    parts += [f"importance, best and worst go by the {found.statistic}", _settings(found), "", _groups(found), ""]
+    parts += [f"everything here goes by the {found.statistic}", _settings(found), "", _groups(found), ""]
     if found.outlier_rule:
         rule = found.outlier_rule
         parts += [f"outliers: {rule.text} (precision {rule.precision:.0%}, coverage {rule.coverage:.0%})", ""]
@@ -27,7 +27,17 @@ def sweep_text(found: SweepAnalysis, published: Sequence[Beside]) -> str:
 
 
 def _settings(found: SweepAnalysis) -> str:
-    rows = [["setting", "verdict", "importance (95 % interval)", "variance alone", "interactions", "p", "levels"]]
+    rows = [
+        [
+            "setting",
+            "verdict",
+            "importance (95 % interval)",
+            "variance alone",
+            "interactions",
+            "p",
+            "levels: us (ratio to the default)",
+        ]
+    ]
     for each in found.importance:
         interval = "-" if each.permutation is None else f"{each.permutation:.3f} ({each.low:.3f} to {each.high:.3f})"
         rows.append(
@@ -38,7 +48,7 @@ def _settings(found: SweepAnalysis) -> str:
                 f"{each.main_share:.1%}",
                 f"{each.interaction_share:.1%}",
                 "-" if each.p is None else p_words(each.p),
-                "  ".join(f"{level.level}: {_us(level.mean_us)}" for level in each.levels),
+                "  ".join(map(_level, each.levels)),
             ]
         )
     return columns(rows)
@@ -93,6 +103,11 @@ def _beside(each: Beside) -> str:
     claims = [["the study says", "this run", "verdict"]]
     claims += [[claim.statement, claim.ours, claim.verdict] for claim in each.claims]
     return "\n".join([f"beside {each.title}", columns(rows), columns(claims), *([each.note] if each.note else [])])
+
+
+def _level(one: LevelEffect) -> str:
+    bounds = "" if one.low is None or one.high is None else f" ({significant(one.low)} to {significant(one.high)})"
+    return f"{one.level}: {_us(one.mean_us)}{bounds}"
 
 
 def _us(value: float | None) -> str:

@@ -17,7 +17,6 @@ from xdplab.testbed import TestbedLock, usable_cpus
 from xdplab.tools import bpf_program, build_gap, checkout, setup_command
 
 _OFFLOADING_BUILD = "build --base 3.1.0 --series xdp"
-_OFFLOADING = "WITH_OFFLOADING_OVS=1 ci/setup"
 
 
 def checks(spec: TestbedSpec) -> list[Check]:
@@ -30,7 +29,7 @@ def checks(spec: TestbedSpec) -> list[Check]:
     found += [
         _file("Open vSwitch", OvsAfxdp.daemon, required=True),
         _file("ovsdb-server", "/usr/sbin/ovsdb-server", required=True),
-        offloading_ovs(LocalHost(""), _OFFLOADING if checkout() else f"$(xdplab where ovs)/{_OFFLOADING_BUILD}"),
+        offloading_ovs(LocalHost(""), setup_command() if checkout() else f"$(xdplab where ovs)/{_OFFLOADING_BUILD}"),
         tap(LocalHost(""), required=True),
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),

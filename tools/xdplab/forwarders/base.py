@@ -17,6 +17,8 @@ from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
 
 CROSS = Pipeline()
+#: Options of forwarders that say how many threads forward.
+THREADS = ("pmd_cores", "workers")
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Dut, Forwarder, NoOptions
 from xdplab.forwarders.changes import SPARE_LINKS, Change, add_spare_link, port_change
-from xdplab.forwarders.linux_router import link_counters
 from xdplab.forwarders.process import Program, json_lines, wait_until
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import link_counters
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.tools import bpf_program, not_built
 
@@ -121,16 +121,16 @@ class LinuxBridge(Forwarder[NoOptions]):
         if made.returncode:
             raise PointFailed(f"{self.name}: {made.complaint}")
         ports = [port.ifname for port in dut.ports]
+        learning = "off" if kind in ("cross", "vxlan") else "on"
+        options = f"learning {learning} hairpin {'on' if dut.hairpin else 'off'}"
+        lines = []
         for ifname in ports if kind != "vxlan" else [ports[0], self._tunnel(dut)]:
-            host.run(["ip", "link", "set", ifname, "master", _BRIDGE])
-            learning = "off" if kind in ("cross", "vxlan") else "on"
-            options = ["learning", learning, "hairpin", "on" if dut.hairpin else "off"]
-            host.run(["bridge", "link", "set", "dev", ifname, *options])
+            lines += [f"link set {ifname} master {_BRIDGE}", f"link set {ifname} type bridge_slave {options}"]
+        host.run(["ip", "-batch", "-"], stdin="\n".join([*lines, f"link set {_BRIDGE} up"]) + "\n")
         if kind == "vlan":
             access, trunk = ports
             host.run(["bridge", "vlan", "add", "dev", access, "vid", str(VLAN), "pvid", "untagged"])
             host.run(["bridge", "vlan", "add", "dev", trunk, "vid", str(VLAN)])
-        host.run(["ip", "link", "set", _BRIDGE, "up"])
 
     def stop(self) -> None:
         """Remove the bridge; its ports become free."""

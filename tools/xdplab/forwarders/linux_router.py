@@ -12,6 +12,7 @@ from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.changes import SPARE, Change, Step, counted, spare_addresses
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import link_counters
 from xdplab.model import MissingProgram, Model
 from xdplab.model.pipeline import ROUTED
 
@@ -219,12 +220,6 @@ def _forget(host: Host) -> None:
 
 def _flush(host: Host) -> None:
     host.run(["ip", "route", "flush", "root", str(SPARE), "type", "blackhole"], check=False)
-
-
-def link_counters(host: Host, ifname: str) -> dict[str, Any]:
-    """What the kernel counts of an interface."""
-    (link,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
-    return dict(link["stats64"])
 
 
 def _routes(dut: Dut, side: Side) -> Iterator[str]:

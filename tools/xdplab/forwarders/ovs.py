@@ -7,14 +7,24 @@ compared is how frames get in and out of the switch, so nothing may depend on MA
 
 import contextlib
 import re
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
-from xdplab.forwarders import ovs_openflow, ovs_readback
+from xdplab.forwarders import ovs_database, ovs_openflow, ovs_readback
 from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.ovs_builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
+from xdplab.forwarders.ovs_builds import (
+    STOCK,
+    Build,
+    build_facts,
+    describe_build,
+    empty_database,
+    find_build,
+    known_keys,
+    missing,
+)
 from xdplab.forwarders.ovs_lookups import LookupCounts
 from xdplab.forwarders.ovs_options import OvsOptions, Setting, keys, settings
 from xdplab.forwarders.ovs_pipelines import Tables, rule_hits, tables
@@ -51,6 +61,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         self._dut: Dut | None = None
         self._running: dict[str, Running] = {}
         self._known: frozenset[str] | None = None
+        self._names: list[str] = []
         self._made = Tables([])
         self._facts: dict[str, Any] = {}
         self.build: Build = find_build(options.build, self.daemon)
@@ -91,24 +102,21 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         return None
 
     def start(self, dut: Dut) -> None:
-        """Database, daemon, bridge, ports, flows; each step is checked."""
+        """Database with the bridge in it, daemon, flows; each step is checked."""
         self._dut = dut
         self._lookups = LookupCounts()
         self._facts = build_facts(dut.host, self.build)
         database = self._path("conf.db")
-        dut.host.run([self.build.ovsdb_tool, "create", database, self.build.schema])
+        dut.host.write(database, empty_database(dut.host, self.build, database))
         self._start(
             "ovsdb-server",
             [self.build.ovsdb_server, database, f"--remote=punix:{self._path('db.sock')}"],
         )
         self._wait_for("db.sock")
-        self._vsctl("--no-wait", "init")
-        wanted = [*self.daemon_settings(dut), *self._columns(dut.host, "Open_vSwitch")]
-        if wanted:
-            self._vsctl("--no-wait", "set", "Open_vSwitch", ".", *[f"other_config:{item}" for item in wanted])
+        self._add_bridge(dut)
         self._start("ovs-vswitchd", [self.build.vswitchd, f"unix:{self._path('db.sock')}"], self.daemon_cpus(dut))
-        self._wait_for("ovs-vswitchd.ctl")
-        self._add_flows(self._add_bridge(dut))
+        self._wait_until_configured()
+        self._add_flows()
 
     def stop(self) -> None:
         """Daemon first, so that it detaches its XDP programs, then the database.
@@ -200,7 +208,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _knows(self, host: Host) -> frozenset[str]:
         if self._known is None:
-            self._known = known_keys(host, self.build, {_SHOW, *keys(self.options_model)})
+            self._known = known_keys(host, self.build, frozenset({_SHOW, *keys(self.options_model)}))
         return self._known
 
     def _columns(self, host: Host, column: str) -> list[str]:
@@ -214,13 +222,14 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
     def _told(self) -> dict[str, dict[str, Any]]:
         """Port -> what it tells of itself: configuration, status, and `netdev-afxdp/show` where a build has it."""
         assert self._dut is not None
-        names = [self.interface(index, self._dut)[0] for index in range(len(self._dut.ports))]
         configs = ovs_readback.port_configs(self._control("dpctl/show"))
         statuses = {name: ovs_readback.ovsdb_map(status) for name, status in self._interfaces("status").items()}
-        told: dict[str, dict[str, Any]] = {name: {**configs.get(name, {}), **statuses.get(name, {})} for name in names}
+        told: dict[str, dict[str, Any]] = {
+            name: {**configs.get(name, {}), **statuses.get(name, {})} for name in self._names
+        }
         if _SHOW in self._knows(self._dut.host):
             shown = ovs_readback.afxdp_show(self._control(_SHOW))
-            for name in names:
+            for name in self._names:
                 show = shown.get(name, {})
                 told[name] |= {**ovs_readback.busy_polling(told[name], show), "show": show}
         return told
@@ -251,12 +260,15 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
         host, path = self._dut.host, self._path(socket)
 
         def there() -> bool:
-            ended = self.crashed()
-            if ended:
-                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
+            self._check_alive()
             return host.exists(path)
 
         wait_until(there, self.start_timeout_s, f"{self.name}: socket {socket}")
+
+    def _check_alive(self) -> None:
+        ended = self.crashed()
+        if ended:
+            raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
 
     def _vsctl(self, *args: str) -> str:
         assert self._dut is not None
@@ -276,33 +288,51 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
 
     def _interfaces(self, column: str) -> dict[str, Any]:
         """Name -> what the database has in a column of it (RFC 7047 section 5.1)."""
-        assert self._dut is not None
-        select = {"op": "select", "table": "Interface", "where": [], "columns": ["name", column]}
-        told = self._dut.host.ask_socket(self._dut.rundir / "db.sock", "transact", "Open_vSwitch", select)
-        return {row["name"]: row[column] for row in told[0]["rows"]}
+        (told,) = self._transact({"op": "select", "table": "Interface", "where": [], "columns": ["name", column]})
+        return {row["name"]: row[column] for row in told["rows"]}
 
-    def _add_bridge(self, dut: Dut) -> list[str]:
-        """The bridge with all ports in one transaction; returns their names.
+    def _transact(self, *operations: dict[str, Any]) -> list[dict[str, Any]]:
+        """Results of operations on the database (RFC 7047 section 4.1.3).
 
         Raises:
-            PointFailed: OVS reports an error for a port.
+            PointFailed: one is an error, or the database does not answer.
         """
-        commands = ["add-br", _BRIDGE, "--", "set", "bridge", _BRIDGE, "datapath_type=netdev", "fail-mode=secure"]
-        names = []
-        for index in range(len(dut.ports)):
-            name, columns = self.interface(index, dut)
-            commands += ["--", "add-port", _BRIDGE, name, "--", "set", "Interface", name, *columns]
-            names.append(name)
-        self._vsctl(*commands)
+        assert self._dut is not None
+        try:
+            told = self._dut.host.ask_socket(self._dut.rundir / "db.sock", "transact", "Open_vSwitch", *operations)
+        except XdplabError as exc:
+            raise PointFailed(f"{self.name}: {self.crashed() or exc}") from None
+        for each in told:
+            if each and each.get("error") not in (None, ovs_database.TIMED_OUT):
+                raise PointFailed(f"{self.name}: database: {each['error']}: {each.get('details', '')}")
+        return list(told)
+
+    def _add_bridge(self, dut: Dut) -> None:
+        """The settings of the daemon and the bridge with all ports, in one transaction, which its first look finds."""
+        wanted = [*self.daemon_settings(dut), *self._columns(dut.host, "Open_vSwitch")]
+        ports = [self.interface(index, dut) for index in range(len(dut.ports))]
+        self._names = [name for name, _ in ports]
+        self._transact(*ovs_database.bridge(_BRIDGE, ports, [f"other_config:{item}" for item in wanted]))
+
+    def _wait_until_configured(self) -> None:
+        """Until the daemon has taken over what the database had at its start.
+
+        Raises:
+            PointFailed: it ended, it is not ready in time, or it reports an error for a port.
+        """
+        deadline = time.monotonic() + self.start_timeout_s
+        while self._transact(ovs_database.CONFIGURED)[0].get("error") == ovs_database.TIMED_OUT:
+            self._check_alive()
+            if time.monotonic() > deadline:
+                raise PointFailed(f"{self.name}: not configured after {self.start_timeout_s:g} s")
         for name, error in self._interfaces("error").items():
             if error != ["set", []]:
                 raise PointFailed(f"{self.name}: port {name}: {error}")
-        return names
 
-    def _add_flows(self, names: list[str]) -> None:
+    def _add_flows(self) -> None:
         assert self._dut is not None
         open_tunnel(self._dut, _BRIDGE, self._vsctl, self._control)
-        made = self._made = tables(self._dut, (names[0], names[-1]), self.options)
+        made = self._made = tables(self._dut, (self._names[0], self._names[-1]), self.options)
         for meter in made.meters:
             self._ofctl("add-meter", meter)
         for group in made.groups:

@@ -3,8 +3,8 @@
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -26,7 +26,7 @@ _CACHED = {
 #: As a user calls it.
 _PROGRAM = "ovs/build" if checkout() else str(project_root() / "ovs" / "build")
 NAMES = (STOCK, *_CACHED)
-#: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `make latency` makes it.
+#: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `ci/setup` makes it.
 #: Of the release of `patched`, with which it is compared, and whose source is installed already.
 OFFLOADING = "3.1.0-xdp"
 
@@ -86,6 +86,11 @@ def cache() -> FilePath:
     return cache_folder() / "ovs"
 
 
+#: A run asks each of its hosts once (a testbed makes its hosts anew), and not at each start.
+_once = lru_cache(maxsize=64)
+
+
+@_once
 def missing(host: Host, build: Build, package: str) -> str | None:
     """None, or which program of the build is not there and the command that makes it."""
     paths = [path for path in build.programs if "/" in path]
@@ -104,6 +109,7 @@ def how_to_make(name: str) -> str:
     return f"{_PROGRAM} {_CACHED[name][1]}"
 
 
+@_once
 def build_facts(host: Host, build: Build) -> dict[str, Any]:
     """What tells builds apart: name, the daemon's own words, and of those in the cache their key and patches."""
     if host.run(["test", "-x", build.vswitchd], check=False).returncode:
@@ -139,15 +145,22 @@ def _words(value: Any) -> str:
     return (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
-def known_keys(host: Host, build: Build, keys: Iterable[str]) -> frozenset[str]:
+@_once
+def empty_database(host: Host, build: Build, path: str) -> str:
+    """What `ovsdb-tool` makes of the build's schema; `path` is where it makes it."""
+    host.run([build.ovsdb_tool, "create", path, build.schema])
+    return host.read(path) + "\n"
+
+
+@_once
+def known_keys(host: Host, build: Build, keys: frozenset[str]) -> frozenset[str]:
     """Which of these keys and commands the build's daemon knows.
 
     Read from the strings of the program itself, which no file beside it can get wrong. The linker keeps a string that
     is the tail of another once, so `busy-poll` is also found in `prefer-busy-poll`: what the daemon then does not
     answer for is found after its start.
     """
-    wanted = tuple(keys)
-    pattern = f"({'|'.join(wanted)})$"
+    pattern = f"({'|'.join(sorted(keys))})$"
     argv = ["grep", "--text", "--null-data", "--extended-regexp", pattern, build.vswitchd]
     found = host.run(argv, check=False).stdout.split("\0")
-    return frozenset(key for key in wanted if any(text.endswith(key) for text in found))
+    return frozenset(key for key in keys if any(text.endswith(key) for text in found))

@@ -9,7 +9,7 @@ from xdplab.forwarders.base import Dut, ProbeTarget
 from xdplab.forwarders.ovs_builds import build_facts
 from xdplab.forwarders.ovs_changes import OvsChanging, no_further_queue
 from xdplab.forwarders.ovs_options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, PmdOptions, cpu_set
-from xdplab.hosts.kernel import why_no_zero_copy
+from xdplab.hosts.kernel import link_mtu, why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported, XdplabError
 
 #: Of a port (custom statistics): frames that offloaded flows forwarded or dropped, and those left to the socket, which
@@ -276,7 +276,7 @@ class OvsDpdk(OvsPmd[OvsDpdkOptions]):
             f"options:dpdk-devargs={devargs}",
             "options:n_rxq=1",
             f"options:n_rxq_desc={self.options.n_rxq_desc}",
-            f"mtu_request={dut.host.read(f'/sys/class/net/{ifname}/mtu')}",
+            f"mtu_request={link_mtu(dut.host, ifname)}",
             *self._affinity(dut),
         ]
 

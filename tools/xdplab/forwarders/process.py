@@ -13,22 +13,22 @@ from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.model import PointFailed
 
-_POLL_S = 0.02
+POLL_S = 0.005
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Poll `condition` until it holds: after a millisecond, then ever later, up to every `_POLL_S`.
+    """Poll `condition` until it holds: after a millisecond, then ever later, up to every `POLL_S`.
 
     Raises:
         PointFailed: it does not hold after `timeout_s`; `what` says for what was waited.
     """
     deadline = time.monotonic() + timeout_s
-    pause_s = 0.001  # most of what is waited for takes less than `_POLL_S`, and is asked often
+    pause_s = 0.001  # most of what is waited for takes less than `POLL_S`, and is asked often
     while not condition():
         if time.monotonic() > deadline:
             raise PointFailed(f"{what}: not after {timeout_s:g} s")
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _POLL_S)
+        pause_s = min(2 * pause_s, POLL_S)
 
 
 def how_it_ended(name: str, process: Running) -> str | None:

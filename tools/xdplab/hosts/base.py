@@ -81,6 +81,9 @@ class Conversation(Running, Protocol):
 class Host(Protocol):
     """A place where commands run."""
 
+    def __hash__(self) -> int:
+        """Of this object: a testbed makes its hosts anew, so what was asked of one holds for a run."""
+
     @property
     def name(self) -> str:
         """Name of the host in messages and results."""

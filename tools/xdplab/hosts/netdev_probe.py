@@ -25,6 +25,7 @@ GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 1
 NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, NETDEV_A_DEV_XDP_FEATURES = 1, 1, 3
 NETDEV_CMD_QUEUE_GET, NETDEV_A_QUEUE_ID, NETDEV_A_QUEUE_IFINDEX, NETDEV_A_QUEUE_TYPE, NETDEV_A_QUEUE_NAPI_ID = (
     10, 1, 2, 3, 4)  # fmt: skip
+NETDEV_A_QUEUE_XSK = 7
 NETDEV_CMD_NAPI_GET, NETDEV_CMD_NAPI_SET = 11, 14
 NETDEV_A_NAPI_IFINDEX, NETDEV_A_NAPI_ID, NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT = 1, 2, 7
 QUEUE_TYPES = {"rx": 0, "tx": 1}
@@ -103,7 +104,13 @@ def _napi(sock: socket.socket, family: "int | None", name: str, kind: int, queue
 
 def _napis(sock: socket.socket, family: int, ifindex: int) -> "list[dict[int, bytes]]":
     """Attributes of each NAPI of an interface, lowest id first; [] when the kernel lists none."""
-    body = struct.pack("=BBH", NETDEV_CMD_NAPI_GET, 1, 0) + attribute(NETDEV_A_NAPI_IFINDEX, struct.pack("=I", ifindex))
+    found = _dump(sock, family, NETDEV_CMD_NAPI_GET, attribute(NETDEV_A_NAPI_IFINDEX, struct.pack("=I", ifindex)))
+    return sorted(found, key=lambda napi: napi[NETDEV_A_NAPI_ID])
+
+
+def _dump(sock: socket.socket, family: int, command: int, wanted: bytes) -> "list[dict[int, bytes]]":
+    """Attributes of each thing that the kernel lists."""
+    body = struct.pack("=BBH", command, 1, 0) + wanted
     sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + body)
     found: "list[dict[int, bytes]]" = []
     while True:
@@ -111,9 +118,22 @@ def _napis(sock: socket.socket, family: int, ifindex: int) -> "list[dict[int, by
         while offset < len(answer):
             length, kind = struct.unpack_from("=IH", answer, offset)
             if kind in (NLMSG_ERROR, NLMSG_DONE):
-                return sorted(found, key=lambda napi: napi[NETDEV_A_NAPI_ID])
+                return found
             found.append(attributes(answer[offset + 20 : offset + length]))
             offset += length + (-length % 4)
+
+
+def held_queues(names: "list[str]") -> "list[str]":
+    """Those of the interfaces of which an AF_XDP socket has a queue; kernels before 6.15 tell of none."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
+        sock.bind((0, 0))
+        family = _family(sock)
+        found = []
+        for name in names if family is not None else []:
+            index = attribute(NETDEV_A_QUEUE_IFINDEX, struct.pack("=I", socket.if_nametoindex(name)))
+            if any(NETDEV_A_QUEUE_XSK in queue for queue in _dump(sock, family or 0, NETDEV_CMD_QUEUE_GET, index)):
+                found.append(name)
+        return found
 
 
 def suspend_timeouts(names: "list[str]", wanted_ns: "list[int]") -> "dict[str, list[int] | None]":

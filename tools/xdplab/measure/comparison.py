@@ -32,7 +32,7 @@ class Comparison(Model):
     interval: Interval | None
     #: The plain ratio of all pairs, disturbed or not: what stands beside a bound.
     estimate: Interval | None = None
-    #: `interval` over the first attempts alone; None where they are the same pairs.
+    #: The same over the first attempts alone; None where nothing was repeated.
     first: Interval | None = None
     #: Pairs that the machine disturbed on neither side, and all.
     clean: int

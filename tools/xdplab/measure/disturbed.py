@@ -14,4 +14,5 @@ def disturbed_share(trial: TrialRecord) -> float | None:
     if found is None or any(stream.lateness is None for stream in timed(trial)):
         return None
     steal = max(found.steal_share.values(), default=0.0)
-    return contaminated_share(found.stalled_share, steal, found.run_delay_share)
+    # what was judged to be disturbed is not clean, whatever the clocks say: then nobody knows how much
+    return contaminated_share(found.stalled_share, steal, found.run_delay_share) or None

@@ -36,7 +36,8 @@ class Measured(Model):
     limited_by: LimitedBy = "forwarder"
     #: Share of the trial that the machine may have disturbed; 0: it is clean; None: disturbed, nobody knows how much.
     share: float | None = 0.0
-    #: Of a disturbed trial: the same over its undisturbed slices of time, where these are at least half of it.
+    #: The same over the slices of time that no clock marks as disturbed; None where these are less than half of it, or
+    #: the tester has none.
     sliced: Extended | None = None
     #: Smallest relative difference that the measure resolves (width of a histogram's bucket, of a search).
     resolution: float = 0.0

@@ -131,6 +131,12 @@ class PointSummary(Model):
         """99.9th percentile."""
         return self.value("p999_us")
 
+    @property
+    def most_disturbed(self) -> float | None:
+        """The largest share of a trial that the machine may have disturbed; None where that is not known."""
+        shares = [each.share for one in self.by_repetition for each in one.figures.values()]
+        return None if None in shares else max((share for share in shares if share is not None), default=0.0)
+
     def value(self, metric: str) -> float | None:
         """Of a figure: the median over its repetitions; infinite where its frame was lost, None where nothing is."""
         found = self.measured.get(metric)

@@ -10,6 +10,7 @@ from xdplab.model.disturbance import Disturbance, ThreadUse
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram
+from xdplab.model.slices import Slices
 
 Purpose = Literal["measure", "search", "figures", "end"]
 
@@ -168,6 +169,8 @@ class TrialResult(Model):
     nonvoluntary_switches: Count = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
     restart_own_ns: Count | None = None
+    #: Its latency streams by slices of time, and which slices the machine disturbed; None where the tester has none.
+    slices: Slices | None = None
     #: Tester specific facts worth keeping (batch, polls, other traffic seen).
     detail: dict[str, Any] = {}
 
@@ -211,6 +214,24 @@ class TrialResult(Model):
         """Longest time between the departures of two frames of a stream that arrived; None: the last did not."""
         back = all(stream.received and not stream.trailing_lost for stream in self.steady)
         return max((stream.longest_gap_ns or 0 for stream in self.steady), default=0) if back else None
+
+    def unmarked_bounds_us(self, percent: float) -> tuple[float, float] | None:
+        """Bounds of a quantile over the slices that no clock marks, to the three digits of the histograms.
+
+        None where all are marked, or the tester has none. See `Slices.unmarked_bounds_us`.
+        """
+        import numpy as np
+        from hdrh.histogram import HdrHistogram
+
+        texts = [stream.latency.hdr for stream in self.steady if stream.latency is not None]
+        if self.slices is None or not texts:
+            return None
+        whole = HdrHistogram.decode(texts[0])
+        for text in texts[1:]:
+            whole.add(HdrHistogram.decode(text))
+        items = [(item.value_iterated_to, item.count_added_in_this_iter_step) for item in whole.get_recorded_iterator()]
+        values, frames = np.array(items, np.int64).T
+        return self.slices.unmarked_bounds_us(percent, values, frames)
 
     @property
     def stalled_share(self) -> float:

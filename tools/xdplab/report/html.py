@@ -23,6 +23,7 @@ from xdplab.report.contents import with_contents
 from xdplab.report.course import course_charts, rows_of
 from xdplab.report.page import Page, templates
 from xdplab.report.sizes import size_charts
+from xdplab.report.strip import strips
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
@@ -58,6 +59,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,
             ways={} if sweeps else _ways(page),
+            strips={} if sweeps else _strips(trials),
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else tables_beside(summaries),
             sizes={} if sweeps else _sizes(page),
@@ -84,6 +86,15 @@ def _ways(page: Page) -> dict[str, list[str]]:
         own.setdefault(trial.point_id, []).append(trial)
     found = {each.point_id: way_of(page.run, each, own.get(each.point_id, []), page.answer) for each in page.summaries}
     return {point_id: list(lines) for point_id, lines in found.items()}
+
+
+def _strips(trials: Sequence[TrialRecord]) -> dict[str, Markup]:
+    """Point id -> its measured trials over their time, of points whose tester has slices."""
+    own: dict[str, list[TrialRecord]] = {}
+    for trial in trials:
+        if trial.purpose == "measure":
+            own.setdefault(trial.point_id, []).append(trial)
+    return {point_id: found for point_id, each in own.items() if (found := strips(each))}
 
 
 def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:

@@ -112,6 +112,7 @@ def templates(package: str = "") -> Environment:
     environment.filters |= {"number": lambda value: "–" if value is None else number(value)}
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
     environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
+    environment.filters["share"] = lambda value: "–" if value is None else percent(value) if value else "0"
     environment.filters |= {"ratio_cell": ratio_cell, "ratio_spread": ratio_spread, "verdict": verdict}
     environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
     environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704

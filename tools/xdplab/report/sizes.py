@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from xdplab.analysis.tables.export import row_of
+from xdplab.forwarders.base import THREADS
 from xdplab.measure import Figure
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.curve import THREADS
 from xdplab.model import Point, RunRecord
 from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED

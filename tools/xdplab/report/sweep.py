@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from xdplab.analysis.summary import counted
 from xdplab.analysis.sweep import SHOWN, analyse_sweep, is_sweep
-from xdplab.analysis.sweep.anova import p_words
+from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.sweep.published import beside_published
 from xdplab.measure import make_method
 from xdplab.measure.distribution import distribution

@@ -13,7 +13,7 @@ from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
-from xdplab.analysis.sweep.anova import p_words
+from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.sweep.published import beside_published
 from xdplab.analysis.words import with_reason
 from xdplab.measure import make_method

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a killed forwarder leaves on its host: XDP programs on the ports, and links."""
 
-import json
 from collections.abc import Collection
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.kernel import link_names, xdp_attachment
 from xdplab.model import XdplabError
 from xdplab.testbed import Port
 
@@ -26,13 +25,8 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
             raise XdplabError(f"{host.name}: {port.ifname}: XDP program {attached.prog_name} cannot be detached")
 
 
-def links(host: Host) -> frozenset[str]:
-    """Names of all links on a host."""
-    return frozenset(link["ifname"] for link in json.loads(host.run(["ip", "-json", "link", "show"]).stdout))
-
-
 def remove_links(host: Host, before: frozenset[str], only: Collection[str] | None) -> None:
     """Remove links that were not there `before`; on machines that others use, `only` those of these names."""
-    for name in sorted(links(host) - before):
+    for name in sorted(link_names(host) - before):
         if only is None or name in only:
             host.run(["ip", "link", "delete", "dev", name])

@@ -6,8 +6,10 @@ from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.work import other_rules
+from xdplab.hosts.kernel import kernel_threads
 from xdplab.model import CpuLayout, Path, Point
 from xdplab.testbed import Port, Testbed, TesterPorts
+from xdplab.testers import Watch
 
 
 def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
@@ -44,3 +46,27 @@ def cannot(forwarder: Forwarder[Any], dut: Dut) -> str | None:
     if dut.pipeline.kind not in forwarder.pipelines:
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
     return forwarder.supported(dut)
+
+
+def watch_of(forwarder: Forwarder[Any], dut: Dut) -> Watch:
+    """What a tester can watch of a path: of a forwarder on another machine nothing, only its own CPUs."""
+    layout = dut.layout
+    mine = {*layout.tx_cpus, layout.tester_rx} - {None}
+    if not dut.tester_here:
+        return Watch(cpus=_sorted(mine), no_forwarder="it runs on another machine")
+    cpus = _sorted(mine | {layout.forwarder, layout.dut_napi} - {None})
+    if forwarder.simulated:
+        return Watch(cpus=cpus)
+    threads, processes = forwarder.forwarding_threads(), forwarder.pids()
+    napis = _napi_threads(dut) if layout.dut_napi is not None else ()
+    return Watch(cpus=cpus, threads=(*threads, *napis), processes=processes)
+
+
+def _sorted(cpus: set[int | None]) -> tuple[int, ...]:
+    return tuple(sorted(cpu for cpu in cpus if cpu is not None))
+
+
+def _napi_threads(dut: Dut) -> tuple[int, ...]:
+    """Of the forwarder's ports, as net/core/dev.c names them."""
+    prefixes = tuple(f"napi/{port.ifname}-" for port in dut.ports)
+    return tuple(tid for tid, name in kernel_threads(dut.host).items() if name.startswith(prefixes))

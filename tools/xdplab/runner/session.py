@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import mode_in_use, sockets_in_use
+from xdplab.hosts.kernel import link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.measure import Counted, Method
@@ -29,17 +30,14 @@ from xdplab.model import (
 from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
-from xdplab.runner.leftovers import detach_xdp, links, remove_links
-from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of
+from xdplab.runner.leftovers import detach_xdp, remove_links
+from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
 from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
-
-#: A closed AF_XDP socket keeps its queue for some 35 ms (kernel 6.18); the next bind must not meet it.
-_QUEUE_RELEASE_S = 0.05
 
 
 class PointSession:
@@ -73,7 +71,6 @@ class PointSession:
         self.cannot = tester.cannot
         self.progress = progress
         self._workdir = testbed.folder_on(testbed.tester_host)
-        self._folders = [(host, testbed.folder_on(host)) for host in (testbed.tester_host, testbed.dut)]
         self._forwarder = method.forwarder(repetition.point)
         wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
         context = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
@@ -229,7 +226,7 @@ class PointSession:
             try:
                 self._forwarder.stop()
                 stopped_ns = time.monotonic_ns()
-                time.sleep(_QUEUE_RELEASE_S)
+                self._wait_for_queues()
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start() - stopped_ns)
@@ -239,7 +236,9 @@ class PointSession:
         timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
         try:
-            result = self._tester.run(dataclasses.replace(self._context(trial), still_well=lambda: None), spec)
+            context = self._context(trial)
+            watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
+            result = self._tester.run(dataclasses.replace(context, still_well=lambda: None, watch=watch), spec)
         finally:
             timer.join()
         if failures:
@@ -247,7 +246,7 @@ class PointSession:
         return result.model_copy(update={"restart_own_ns": own_ns[0]})
 
     def _start(self) -> int:
-        """When its start began (`time.monotonic_ns`). The forwarder's folder is new; the tester's files lie beside."""
+        """When its start began (`time.monotonic_ns`). The forwarder has a new folder, the tester that of the run."""
         self._dut.host.make_folder(self._dut.rundir)
         began_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
@@ -259,12 +258,10 @@ class PointSession:
         reason = reason or self._method.unsupported(self.point, self._dut, self.client)
         if reason:
             raise Unsupported(reason)
-        for host, folder in self._folders:
-            host.remove_folder(folder)
-        for host, folder in self._folders:
-            host.make_folder(folder)
+        self._testbed.tester_host.make_folder(self._workdir)
+        self._dut.host.remove_folder(self._dut.rundir)
         self._settings.apply()
-        self._links_before = None if self._dut.ports[0].simulated else links(self._testbed.dut)
+        self._links_before = None if self._dut.ports[0].simulated else link_names(self._testbed.dut)
         if self._links_before is not None and self._dut.ports[0].lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         self._around.enter_context(self._method.around(self))
@@ -286,21 +283,24 @@ class PointSession:
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
+            watch=watch_of(self._forwarder, self._dut),
         )
 
     def _clean_up(self) -> None:
-        """Stop, detach what a killed forwarder left, restore, remove the working folder; each even if another fails."""
+        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails."""
         with contextlib.ExitStack() as stack:
-            for host, folder in self._folders:
-                stack.callback(host.remove_folder, folder)
+            stack.callback(self._dut.host.remove_folder, self._dut.rundir)
             stack.callback(self._settings.restore)
             stack.callback(self._remove_links)
             stack.callback(self._around.close)
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
-            had_sockets = bool(self._forwarder.pids())
-            stack.callback(time.sleep, _QUEUE_RELEASE_S if had_sockets else 0.0)
+            if self._forwarder.pids():
+                stack.callback(self._wait_for_queues)
             stack.callback(self._forwarder.stop)
             stack.callback(self._tester.rest)
+
+    def _wait_for_queues(self) -> None:
+        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if not port.simulated])
 
     def _remove_links(self) -> None:
         if self._links_before is None:

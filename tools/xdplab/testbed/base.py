@@ -150,16 +150,18 @@ class OneMachine:
     ports: dict[str, Port]
     one_machine = True
     clock = (True, "A, B and C are one machine")
+    #: One object: a tester keeps its process as long as it is asked for the same host.
+    _machine = LocalHost()
 
     @property
     def tester_host(self) -> Host:
         """This machine: the tester opens the namespaces of its ports."""
-        return LocalHost()
+        return self._machine
 
     @property
     def system(self) -> Host:
         """This machine."""
-        return LocalHost()
+        return self._machine
 
     def folder_on(self, host: Host) -> FilePath:
         """In the state folder, the same for all hosts."""

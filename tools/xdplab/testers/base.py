@@ -20,6 +20,20 @@ class RxChoice(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Watch:
+    """What of the path the tester's machine can watch beside what it runs itself, for telling when it was away."""
+
+    #: CPUs of the path.
+    cpus: tuple[int, ...] = ()
+    #: Threads of it: the forwarder's, and NAPI's.
+    threads: tuple[int, ...] = ()
+    #: Processes that these belong to.
+    processes: tuple[int, ...] = ()
+    #: Why the forwarder cannot be watched.
+    no_forwarder: str | None = None
+
+
+@dataclass(frozen=True)
 class TesterContext:
     """Where a trial runs. `forwarder` is None on the direct link.
 
@@ -29,6 +43,7 @@ class TesterContext:
     ports: TesterPorts
     layout: CpuLayout
     rx_program: str
+    #: The same for all trials of a run.
     workdir: FilePath
     #: Where the tester's programs run, and where `workdir` is.
     host: Host = field(default_factory=LocalHost)
@@ -36,6 +51,7 @@ class TesterContext:
     still_well: Callable[[], str | None] = lambda: None
     #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.
     trial_key: str = ""
+    watch: Watch = field(default_factory=Watch)
 
 
 class Tester(ABC):

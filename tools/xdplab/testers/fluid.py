@@ -84,11 +84,17 @@ def _events(streams: Sequence[StreamSpec], duration_s: float, sender: Sender) ->
     found = {0.0, duration_s}
     for stream in streams:
         found |= set(_scheduled(stream, sender.top_pps))
-    if sender.stall_ratio:
-        period = duration_s / _stalls(duration_s, sender)
-        for index in range(_stalls(duration_s, sender)):
-            found |= {index * period, (index + sender.stall_ratio) * period}
+    for begin, end in stalls(duration_s, sender):
+        found |= {begin, end}
     return sorted(moment for moment in found if moment <= duration_s)
+
+
+def stalls(duration_s: float, sender: Sender) -> list[tuple[float, float]]:
+    """From when to when the sender's core is away, in s."""
+    if not sender.stall_ratio:
+        return []
+    period = duration_s / _stalls(duration_s, sender)
+    return [(n * period, (n + sender.stall_ratio) * period) for n in range(_stalls(duration_s, sender))]
 
 
 def _stalls(duration_s: float, sender: Sender) -> int:

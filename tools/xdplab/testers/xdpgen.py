@@ -4,6 +4,7 @@
 import contextlib
 import json
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
@@ -16,6 +17,8 @@ from xdplab.model import (
     InputError,
     Model,
     PointFailed,
+    SliceClock,
+    Slices,
     StreamResult,
     TestbedSpec,
     TrafficSpec,
@@ -23,8 +26,9 @@ from xdplab.model import (
     TrialSpec,
 )
 from xdplab.model.flow_figures import MAX_FLOWS
+from xdplab.model.slices import slices_of
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch
 from xdplab.testers.senders import Part, parts_of, together
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
@@ -42,6 +46,8 @@ class XdpgenOptions(Model):
     flow_figures: bool = False
     #: CPUs that send for each port, of those that the testbed file has (`senders`); None: all.
     senders: int | None = Field(default=None, ge=1, le=8)
+    #: Keep latencies by slices of time as well, and watch the CPUs and threads of the path.
+    slices: bool = True
 
 
 class Xdpgen(Tester):
@@ -58,6 +64,8 @@ class Xdpgen(Tester):
         #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
         self.sender = sender
         self._session: _Session | None = None
+        #: Whether something of it is at the ports between trials: sockets of AF_XDP, or a reflector elsewhere.
+        self._at_ports = False
         self._new_flows = NewFlows()
 
     def supported(self, testbed: Testbed) -> str | None:
@@ -88,7 +96,7 @@ class Xdpgen(Tester):
         return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        """A line to the process and one from it: it serves all trials until `rest`. See `bpf/README.md`."""
+        """A line to the process and one from it: it serves all trials until `close`. See `bpf/README.md`."""
         parts = parts_of(trial, context.layout.tx_cpus[: self.options.senders])
         divided = trial.model_copy(update={"streams": tuple(part.stream for part in parts)})
         streams = self._new_flows.objects(divided, context.ports)
@@ -96,26 +104,32 @@ class Xdpgen(Tester):
             each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
         given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
+        given |= {"slices": _watched(context)} if self.options.slices and _has_latencies(trial) else {}
         asked = {**_configuration(context, divided), **given}
         if self._session is not None and self._session.place != (context.host, context.workdir):
-            self.rest()
+            self.close()
         if self._session is None:
             self._session = _Session(context)
         try:
-            return _result(self._session.ask(asked, context, trial), trial, parts)
+            told = self._session.ask(asked, context, trial)
+            self._at_ports = told["sender"] != "live" or context.ports.far
+            if self._session.ends_with_thread:
+                self.close()
+            return _result(told, trial, parts, context.watch)
         except BaseException:
-            self.rest()  # whatever it does now, it is not for the next trial
+            self.close()  # whatever it does now, it is not for the next trial
             raise
 
     def rest(self) -> None:
+        """The process stays with its programs loaded, of which nothing is attached between trials."""
+        if self._at_ports:
+            self.close()
+
+    def close(self) -> None:
         """End the process."""
         if self._session is not None:
             self._session.stop()
-        self._session = None
-
-    def close(self) -> None:
-        """The same."""
-        self.rest()
+        self._session, self._at_ports = None, False
 
     def identity(self) -> Mapping[str, str] | None:
         """The programs, by their digests, and the settings."""
@@ -141,6 +155,8 @@ class _Session:
             raise InputError(not_built("xdpgen"))
         #: What it was started for.
         self.place = (context.host, context.workdir)
+        #: It dies with the thread that started it (PR_SET_PDEATHSIG), which may end in front of the next trial.
+        self.ends_with_thread = threading.current_thread() is not threading.main_thread()
         with contextlib.ExitStack() as stack:
             argv = [context.host.program(program), "-"]
             self._process = context.host.converse(argv, log=context.workdir / "xdpgen.log")
@@ -220,6 +236,24 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
     }
 
 
+def _has_latencies(trial: TrialSpec) -> bool:
+    return any(stream.kind == "latency" and not stream.new_flows for stream in trial.streams)
+
+
+def _watched(context: TesterContext) -> dict[str, Any]:
+    """Beside the senders' CPUs and threads, which it knows itself."""
+    watch, rx = context.watch, context.layout.tester_rx
+    cpus = sorted({*watch.cpus, *(() if rx is None else (rx,))})
+    return {"cpus": cpus, "threads": list(watch.threads), "processes": list(watch.processes)}
+
+
+def _slices(told: dict[str, Any] | None, watch: Watch) -> Slices | None:
+    if told is None:
+        return None
+    unwatched = [SliceClock(clock="forwarder", unwatched=watch.no_forwarder)] if watch.no_forwarder else []
+    return slices_of(told, unwatched)
+
+
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
     return {
         "name": port.role,
@@ -231,7 +265,7 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
     }
 
 
-def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part]) -> TrialResult:
+def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], watch: Watch) -> TrialResult:
     found: list[list[StreamResult]] = [[] for _ in trial.streams]
     for item in told["streams"]:
         part = parts[item["id"]]
@@ -257,6 +291,7 @@ def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part]) -> Tr
         longest_gap_ns=max((thread["longest_gap_ns"] for thread in threads), default=0),
         run_delay_ns=sum(thread["run_delay_ns"] for thread in threads),
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
+        slices=_slices(told.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
         detail={name: told[name] for name in ("batch", "started_ns", "ports", "threads", "warmup") if name in told},
     )

@@ -130,7 +130,13 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
         ]
     stands = f"{repeats(found)[0].upper()}{repeats(found)[1:]}."
     if found.better is None:
-        return [f"{at}{both}: {undecided(found)}.", f"{_first_capital(figures)}, ratio {ratio_text(found)}.", stands]
+        missing, _, advice = undecided(found).partition(":")
+        between = f"{missing} between {both}" + (f":{advice}" if advice else "")
+        return [
+            f"{at}{between if at else _first_capital(between)}.",
+            f"{_first_capital(figures)}, ratio {ratio_text(found)}.",
+            stands,
+        ]
     who = names.get(ahead(found), ahead(found))
     verb = metric.verb if metric.more else "is"
     first = f"{at}{who} {verb} {how_far(found, names)}."

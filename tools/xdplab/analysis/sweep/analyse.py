@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole analysis of a sweep, as one model that JSON keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from xdplab.analysis.sweep.anova import Anova, anova
 from xdplab.analysis.sweep.changes import Advice, advise
 from xdplab.analysis.sweep.clusters import Clustering, cluster
-from xdplab.analysis.sweep.importance import Importance, importances, ratio_words
-from xdplab.analysis.sweep.outliers import Outlier, reference_us, split
+from xdplab.analysis.sweep.effects import Anova, anova
+from xdplab.analysis.sweep.importance import Importance, importances, permutations, ratio_words
+from xdplab.analysis.sweep.outliers import Outlier, lossy, reference_us, split
 from xdplab.analysis.sweep.rules import Rule, RuleSet, find_rules
 from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
 from xdplab.measure import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord
+from xdplab.model.digits import percent
 
 #: Fewer configurations than this are compared by eye.
 MIN_CONFIGURATIONS = 6
+#: Configurations that lost more do not count in what matters.
+MAX_LOSS = 0.01
 #: Configurations in the density picture, as in the study.
 SHOWN = 50
 
@@ -30,8 +33,9 @@ class SweepAnalysis(Model):
     #: The answer in a few sentences.
     summary: tuple[str, ...]
     factors: tuple[Factor, ...]
-    #: All, outliers among them, the fastest first.
+    #: All, outliers among them, by what was measured; it is no order of who is faster.
     configurations: tuple[Configuration, ...]
+    #: Left out of the groups; those that lost frames are nobody's best either.
     outliers: tuple[Outlier, ...]
     outlier_limit_us: float | None
     outlier_rule: Rule | None
@@ -60,31 +64,41 @@ def analyse_sweep(run: RunRecord, trials: Sequence[TrialRecord]) -> list[SweepAn
         return [_analyse(table, run, reasons) for table in tables(run, trials) if len(table.rows) >= MIN_CONFIGURATIONS]
 
 
+def judge_settings(table: Table, *, forest: bool = True) -> tuple[tuple[Importance, ...], Anova]:
+    """What is said of each setting, over the configurations whose latency is not that of survivors."""
+    table = table.only([row.loss_ratio <= MAX_LOSS for row in table.rows])
+    # outliers count: what makes a configuration one may be the setting that matters most
+    effects = anova(table)
+    return importances(table, effects, permutations(table) if forest else None), effects
+
+
 def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepAnalysis:
     spec = run.study.sweep
     limit_us = spec.outliers_above_us if spec else None
     if limit_us is None and spec and spec.outliers_above:
         limit_us = reference_us(table, spec.outliers_above)
-    kept, outliers = split(table, limit_us)
-    # only the grouping leaves outliers out: what makes a configuration one may be the setting that matters most
+    lost = lossy(table)
+    kept, outliers = split(table, limit_us, lost)
     everything = len(kept.rows) < MIN_CONFIGURATIONS
     kept = table if everything else kept
     grouped = cluster(kept)
     rules = find_rules(kept, [grouped.labels[row.point_id] for row in kept.rows])
-    effects = anova(table)
-    found = importances(table, effects)
-    advice = advise(table, [each.factor for each in found if each.matters])
+    found, effects = judge_settings(table)
+    advice = advise(table, [each.factor for each in found if each.matters], lost)
     left_out = {outlier.point_id for outlier in outliers}
     outlier_rule = None
     if 0 < len(outliers) < len(table.rows):
         both = find_rules(table, [int(row.point_id in left_out) for row in table.rows])
         outlier_rule = both.rules[1] if both.explained else None
-    told = _outliers(outliers, outlier_rule, len(table.rows), everything) if outliers else ""
+    unsaid = [each.name for each in table.factors if each.name not in {one.factor for one in found}]
+    lines = [_what_matters(found, unsaid) + _caution(table, effects), _groups(grouped, rules), advice.sentence]
+    lines += [_losses(table, [row for row in table.rows if row.point_id in lost])] if lost else []
+    lines += [_outliers(outliers, outlier_rule, len(table.rows), everything)] if outliers else []
     return SweepAnalysis(
         title=table.title,
         quantity=table.quantity,
         statistic=table.statistic,
-        summary=_summary(grouped, rules, found, advice, _caution(table), told),
+        summary=tuple(lines),
         factors=table.factors,
         configurations=tuple(sorted(table.rows, key=table.value_us)),
         outliers=tuple(outliers),
@@ -123,48 +137,57 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
     return " ".join(f"{each.title}: {each.summary[0]}" for each in found)
 
 
-def _summary(
-    grouped: Clustering, rules: RuleSet, found: Sequence[Importance], advice: Advice, caution: str, outliers: str
-) -> tuple[str, ...]:
-    lines = [_what_matters(found) + caution]
-    if grouped.k > 1:
-        explained = "settings explain them" if rules.explained else "settings do not explain them"
-        lines.append(f"The configurations fall into {grouped.k} groups; {explained}.")
-    else:
-        lines.append("The configurations are one group: none stands apart.")
-    if any(each.matters for each in found):
-        lines.append(advice.sentence)
-    return tuple(lines) + ((outliers,) if outliers else ())
-
-
-def _what_matters(found: Sequence[Importance]) -> str:
-    """Every setting by name, under what can be said of it."""
-    mattering = [each.factor for each in found if each.matters]
+def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
+    """Every setting by name, under what can be said of it; `lossy`: those of which but one level carries its load."""
+    mattering = [_with_effect(each) for each in found if each.matters]
     idle = [each for each in found if each.verdict == "no effect seen"]
-    clauses = [f"what matters, most first: {', '.join(mattering)}"] if mattering else []
-    for verdict in ("too disturbed to say", "cannot be told from this design"):
+    clauses = [f"what matters: {', '.join(mattering)}"] if mattering else []
+    for verdict in ("too disturbed to say", "too little to tell"):
         reasons: dict[str, list[str]] = {}
         for each in found:
             if each.verdict == verdict:
                 reasons.setdefault(each.why, []).append(each.factor)
         clauses += [f"{verdict}: {', '.join(names)} ({why})" for why, names in reasons.items()]
-    if not clauses:
-        clauses = ["no setting matters that can be told from chance"]
+    if not mattering:
+        clauses.insert(0, "no setting is seen to matter")
+    if lossy:
+        clauses.append(f"frames are lost at all levels but one of {', '.join(lossy)}")
     if idle:
-        least = ratio_words(max(each.visible or 0 for each in idle))
-        clauses.append(
-            f"no effect seen of {', '.join(each.factor for each in idle)}, where {least} would have been seen"
-        )
+        most = ratio_words(max(each.visible or 0 for each in idle))
+        clauses.append(f"no effect above {most} of {', '.join(each.factor for each in idle)}")
     sentence = "; ".join(clauses)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def _caution(table: Table) -> str:
-    """Said beside what matters as well when most repetitions were disturbed."""
-    disturbed, taken = sum(row.disturbed for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
-    if 2 * disturbed <= taken:
-        return ""
-    return f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
+def _with_effect(one: Importance) -> str:
+    alone = any(level.differs for level in one.levels)
+    return f"{one.factor} ({ratio_words(one.apart) if alone else one.strongest_interaction})"
+
+
+def _groups(grouped: Clustering, rules: RuleSet) -> str:
+    if grouped.k == 1:
+        return "The configurations are one group: none stands apart."
+    explained = "settings explain them" if rules.explained else "settings do not explain them"
+    return f"The configurations fall into {grouped.k} groups; {explained}."
+
+
+def _caution(table: Table, effects: Anova) -> str:
+    """Said beside what matters as well."""
+    disturbed, taken = sum(len(row.disturbed) for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
+    told = ""
+    if any(each.differs for each in effects.effects) and effects.error_from == "repetitions":
+        told = " The design has one configuration for each level: what that always does is taken for the level's."
+    if 2 * disturbed > taken:
+        told += f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
+    return told
+
+
+def _losses(table: Table, lost: Collection[Configuration]) -> str:
+    """Those that are nobody's best, and what they do not count in."""
+    over = sum(row.loss_ratio > MAX_LOSS for row in lost)
+    most = percent(max(row.loss_ratio for row in lost))
+    left = f"; {over} above {percent(MAX_LOSS)} do not count in what matters" if over else ""
+    return f"{len(lost)} of {len(table.rows)} configurations lost frames, up to {most}: none of them is the best{left}."
 
 
 def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, grouped: bool) -> str:
@@ -175,7 +198,7 @@ def _outliers(found: Sequence[Outlier], rule: Rule | None, configurations: int, 
         which = (
             f"most are those with {rule.text} ({rule.precision:.0%} of these are, {rule.coverage:.0%} of the outliers)"
         )
-    left_out = "too few others are left, so they are grouped as well" if grouped else "only the groups leave them out"
+    left_out = "too few others are left, so they are grouped as well" if grouped else "the groups leave them out"
     clauses = [f"{len(found)} of {configurations} configurations are outliers ({reasons})", which, left_out]
     return f"{'; '.join(clause for clause in clauses if clause)}."
 

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Best and worst configuration, and the fewest settings to change from the default to come near the best.
+"""The fewest settings to change from the default to come near the best, as far as `compare` confirms each step.
 
-Only settings that matter are changed: configurations that differ in others alone are taken as repeats of one.
+The steps are chosen on one half of the repetitions and confirmed on the other. Only settings that matter are changed.
+Configurations that differ in others alone are paired, one pair for each undisturbed repetition of the other half; where
+a design has too few such pairs, the means of a repetition are. Configurations that lost frames (`outliers.lossy`) are
+nobody's aim.
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
-from xdplab.analysis.sweep.table import ABSENT, Configuration, Table
+from xdplab.analysis.compare import compare_values
+from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
+from xdplab.stats.interval import MIN_PAIRS, Interval
 
 #: A configuration is near the best when its latency is at most this share above.
 NEAR = 0.10
@@ -21,7 +26,7 @@ Levels = tuple[Scalar, ...]
 
 
 class Named(Model):
-    """A configuration with its latency (the sweep's statistic)."""
+    """A configuration with its latency (the sweep's statistic), as it was measured and compared with nothing."""
 
     point_id: str
     title: str
@@ -29,95 +34,173 @@ class Named(Model):
 
 
 class Change(Model):
-    """One step on the way, and the latency once it is made; None where no such configuration was measured."""
+    """One change that is confirmed, alone or with those after it up to one that has an interval."""
 
     factor: str
     before: Scalar
     after: Scalar
+    #: Latency once it is made, in the repetitions that confirm it.
     value_us: float | None
+    #: Latency before over after.
+    interval: Interval | None
 
 
 class Advice(Model):
     """From the default to near the best."""
 
-    best: Named
+    #: None where every configuration lost frames.
+    best: Named | None
     worst: Named
-    #: Latency at the default levels of the settings that matter; None: that was not measured.
-    default_us: float | None
-    #: And after the changes.
-    reached_us: float | None
-    changes: tuple[Change, ...]
+    #: Latencies at the default levels of the settings that matter and after the changes, in the other half.
+    default_us: float | None = None
+    reached_us: float | None = None
+    changes: tuple[Change, ...] = ()
     sentence: str
 
 
-def advise(table: Table, mattering: Sequence[str]) -> Advice:
+@dataclass(frozen=True)
+class _Step:
+    """Changes (their numbers among the settings) that lead from one cell to the next."""
+
+    changed: tuple[int, ...]
+    before: Levels
+    after: Levels
+
+
+#: Levels of the settings that matter -> levels of the others, repetition -> latency.
+_Cells = dict[Levels, dict[tuple[Levels, int], float]]
+
+
+def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
+    """What was measured undisturbed in some of the repetitions."""
+    found: _Cells = defaultdict(dict)
+    for row in table.rows:
+        cell = tuple(row.levels[name] for name in names)
+        others = tuple(level for name, level in row.levels.items() if name not in names)
+        for repetition in repetitions & row.by_repetition.keys() - set(row.disturbed):
+            value = table.value_us(row.by_repetition[repetition])
+            if not math.isnan(value):
+                found[cell][others, repetition] = value
+    return found
+
+
+def _pairs(step: _Step, cells: _Cells) -> list[tuple[float, float]]:
+    before, after = cells.get(step.before, {}), cells.get(step.after, {})
+    alike = [(before[key], after[key]) for key in before if key in after]
+    if len(alike) >= MIN_PAIRS:
+        return alike
+    shared = {number for _, number in before} & {number for _, number in after}
+    return [
+        (
+            _mean(v for (_, n), v in before.items() if n == number),
+            _mean(v for (_, n), v in after.items() if n == number),
+        )
+        for number in sorted(shared)
+    ]
+
+
+def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -> Advice:
     """Over all configurations of a table, outliers among them: the default may be one.
 
     Args:
         table: all configurations.
         mattering: names of the settings that may be changed.
+        lossy: configurations that lost frames.
     """
     ordered = sorted(table.rows, key=table.value_us)
+    best = next((row for row in ordered if row.point_id not in lossy), None)
+    advice = Advice(best=best and _named(table, best), worst=_named(table, ordered[-1]), sentence="")
     factors = [factor for factor in table.factors if factor.name in mattering]
-    cells: dict[Levels, list[float]] = defaultdict(list)
-    for row in table.rows:
-        cells[tuple(row.levels[factor.name] for factor in factors)].append(table.value_us(row))
-    means = {levels: float(np.exp(np.mean(np.log(values)))) for levels, values in cells.items()}
+    names = [factor.name for factor in factors]
+    if not names:
+        return _none(advice, "")
+    chosen, other = (_cells(table, names, set(table.repetitions[start::2])) for start in (0, 1))
+    means = {cell: _mean(values.values()) for cell, values in chosen.items()}
     default = _at(means, tuple(factor.default for factor in factors))
-    changes: tuple[Change, ...] = ()
-    reached = default
-    if default is not None:
-        near = [levels for levels, mean in means.items() if mean <= (1 + NEAR) * min(means.values())]
-        start = default
-        reached = min(near, key=lambda levels: (len(_differing(start, levels)), means[levels]))
-        changes = tuple(_way(means, [factor.name for factor in factors], start, reached))
-    default_us, reached_us = (means[levels] if levels is not None else None for levels in (default, reached))
-    return Advice(
-        best=_named(table, ordered[0]),
-        worst=_named(table, ordered[-1]),
-        default_us=default_us,
-        reached_us=reached_us,
-        changes=changes,
-        sentence=_sentence(table.statistic, default_us, reached_us, changes),
-    )
+    if default is None:
+        return _none(advice, "the default was not measured, or not undisturbed")
+    bad = {tuple(row.levels[name] for name in names) for row in table.rows if row.point_id in lossy}
+    if default in bad:
+        return _none(advice, "the default lost frames, and its latency is that of the frames that arrived")
+    known = {cell: mean for cell, mean in means.items() if cell not in bad}
+    near = [cell for cell, mean in known.items() if mean <= (1 + NEAR) * min(known.values())]
+    target = min(near, key=lambda cell: (len(_differing(default, cell)), known[cell]))
+    steps = _way(known, default, target)
+    if not steps:
+        return _none(advice, f"none that was tried came more than {NEAR:.0%} below it")
+    return _confirmed(advice, table.statistic, names, other, steps)
+
+
+def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Cells, steps: Sequence[_Step]) -> Advice:
+    """The steps as far as each of them is confirmed."""
+    family = [_pairs(step, other) for step in steps]
+    if len(family[0]) < MIN_PAIRS:
+        pairs = f"{len(family[0])} of the {MIN_PAIRS} undisturbed pairs of repetitions that it takes"
+        return _none(advice, f"{pairs}: ask for 6 repetitions")
+    changes: list[Change] = []
+    reached = steps[0].before
+    for step, interval in zip(steps, compare_values(family, RESOLUTION), strict=True):
+        if interval is None or not interval.differs or interval.ratio <= 1:
+            break
+        reached = step.after
+        for i in step.changed:
+            last = i == step.changed[-1]
+            changes.append(
+                Change(
+                    factor=names[i],
+                    before=step.before[i],
+                    after=step.after[i],
+                    value_us=_mean(other[step.after].values()) if last else None,
+                    interval=interval if last else None,
+                )
+            )
+    if not changes:
+        looked = " and ".join(f"{names[i]}={steps[0].after[i]}" for i in steps[0].changed)
+        return _none(
+            advice, f"{looked} was faster in one half of the repetitions, which the other half does not confirm"
+        )
+    before, after = (_mean(other[cell].values()) for cell in (steps[0].before, reached))
+    words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
+    verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
+    figures = f"from {significant(before)} to {significant(after)} µs"
+    found = {"default_us": before, "reached_us": after, "changes": tuple(changes)}
+    return advice.model_copy(update={**found, "sentence": f"{verb} the {statistic} {figures}: {words}."})
+
+
+def _none(advice: Advice, why: str) -> Advice:
+    sentence = f"No change from the default is confirmed to help{': ' if why else ''}{why}."
+    return advice.model_copy(update={"sentence": sentence})
 
 
 def _named(table: Table, row: Configuration) -> Named:
     return Named(point_id=row.point_id, title=row.title, value_us=table.value_us(row))
 
 
-def _at(means: dict[Levels, float], wanted: Levels) -> Levels | None:
+def _mean(values: Iterable[float]) -> float:
+    logs = [math.log(value) for value in values]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+def _at(cells: Collection[Levels], wanted: Levels) -> Levels | None:
     """The measured levels that are the wanted ones; an option that a forwarder has not got does not matter."""
-    fitting = [
-        levels for levels in means if all(has in (want, ABSENT) for has, want in zip(levels, wanted, strict=True))
-    ]
-    return min(fitting, key=lambda levels: levels.count(ABSENT), default=None)
+    fitting = [cell for cell in cells if all(has in (want, ABSENT) for has, want in zip(cell, wanted, strict=True))]
+    return min(fitting, key=lambda cell: cell.count(ABSENT), default=None)
 
 
 def _differing(one: Levels, other: Levels) -> list[int]:
     return [i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b and b != ABSENT]
 
 
-def _way(means: dict[Levels, float], names: Sequence[str], start: Levels, target: Levels) -> list[Change]:
-    """One change at a time, the one that helps most first, as far as what lies between was measured."""
-    left, now, steps = _differing(start, target), list(start), []
-    while left:
-        reached = {i: _at(means, tuple(target[j] if j == i else level for j, level in enumerate(now))) for i in left}
-        known = {i: means[levels] for i, levels in reached.items() if levels is not None}
-        chosen = min(known, key=lambda i: known[i]) if known else left[0]
-        value_us = means[target] if left == [chosen] else known.get(chosen)
-        steps.append(Change(factor=names[chosen], before=now[chosen], after=target[chosen], value_us=value_us))
-        now[chosen] = target[chosen]
-        left.remove(chosen)
+def _way(means: Mapping[Levels, float], start: Levels, target: Levels) -> list[_Step]:
+    """One change at a time, the one that helps most first; what helps only together is one step."""
+    steps, now = [], start
+    while left := _differing(now, target):
+        cells = {i: _at(means, tuple(target[j] if j == i else level for j, level in enumerate(now))) for i in left}
+        known = {i: cell for i, cell in cells.items() if cell is not None and means[cell] < means[now]}
+        if known and len(left) > 1:
+            i = min(known, key=lambda i: means[known[i]])
+            steps.append(_Step((i,), now, known[i]))
+        else:
+            steps.append(_Step(tuple(left), now, target))
+        now = steps[-1].after
     return steps
-
-
-def _sentence(statistic: str, before: float | None, after: float | None, changes: Sequence[Change]) -> str:
-    if before is None or after is None:
-        return "The default configuration was not measured."
-    if not changes:
-        return f"The default is within {NEAR:.0%} of the best ({significant(before)} µs)."
-    words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
-    verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
-    figures = f"from {significant(before)} to {significant(after)} µs"
-    return f"{verb} the {statistic} {figures}, within {NEAR:.0%} of the best: {words}."

@@ -1,42 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of configurations: k-means on mean, median, standard deviation and quartiles, k chosen by three criteria.
+"""Groups of configurations: k-means on mean, median, standard deviation and quartiles, k chosen by two criteria.
 
-Distances. A feature is the logarithm of a statistic, divided by how much that logarithm differs between repetitions of
-one configuration. So 1 is what a repetition changes by itself, and a statistic that does not reproduce (the standard
+A feature is the logarithm of a statistic, divided by how much that logarithm differs between repetitions of one
+configuration. So 1 is what a repetition changes by itself, and a statistic that does not reproduce (the standard
 deviation on a machine that stalls) has no say.
 
-Criteria for k, all of which a k must meet; of those that do, the largest whose silhouette is within
-`SILHOUETTE_SLACK` of the best is taken, for the mean silhouette favours few groups when groups lie at distances of
-several scales:
-
-* separation: k-means is made of one half of the repetitions; on the other half, Kruskal and Wallis' test finds the
-  groups different and Tukey's tells every two of them apart (both at `ALPHA`, mean or standard deviation). Asking the
-  data that made the groups would always find them different.
-* spread: on the line between any two group centres, the groups lie at least `MIN_GAP` of their standard deviations
-  apart. Cutting one normal cloud in two gives 1.3, a uniform one 1.7.
-* silhouette (Rousseeuw 1987) of at least `MIN_SILHOUETTE`.
-
-When no k does, the configurations are one group, and nothing more is claimed.
+A number of groups counts where k-means of one half of the repetitions makes groups which on the other half lie at least
+`MIN_GAP` of their standard deviations apart, on the line between any two centres (cutting one normal cloud in two gives
+1.3 on the data that made the groups, a uniform one 1.7), and the mean silhouette (Rousseeuw 1987) is `MIN_SILHOUETTE`.
+Of those, the largest whose silhouette is within `SILHOUETTE_SLACK` of the best is taken: the mean silhouette favours
+few groups when they lie at distances of several scales. When none does, or nothing was repeated, the configurations
+are one group, and nothing more is claimed.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from xdplab.analysis.sweep.table import Configuration, Table, log_features
+from xdplab.analysis.sweep.table import RESOLUTION, Configuration, Table, log_features
 from xdplab.model import Model
 
-ALPHA = 0.01
 MIN_GAP = 2.0
 MIN_SILHOUETTE = 0.5
 SILHOUETTE_SLACK = 0.05
 MAX_K = 12
-#: Histograms have three digits: less than this is not a difference between repetitions.
-_LEAST_NOISE = 0.002
-#: Spread between repetitions that is assumed when there is one only.
-_ASSUMED_NOISE = 0.05
 _STARTS = 10
 
 
@@ -45,13 +35,9 @@ class Candidate(Model):
 
     k: int
     silhouette: float
-    #: Smallest distance of two groups, in sums of their standard deviations on the line between them.
+    #: Smallest distance of two groups, in sums of their standard deviations on the line between them, on the
+    #: repetitions that the groups were not made from.
     gap: float
-    #: Mean over groups of the standard deviation of their means, as a share of the group's mean.
-    spread: float
-    #: Least convincing p values on the repetitions that the groups were not made from.
-    kruskal_p: float
-    tukey_p: float
     met: bool
 
 
@@ -73,8 +59,6 @@ class Clustering(Model):
     clusters: tuple[Cluster, ...]
     labels: dict[str, int]
     candidates: tuple[Candidate, ...]
-    #: False: with one repetition there is no other half, and separation was asked of the data that made the groups.
-    held_out: bool
     reason: str
 
     @property
@@ -90,15 +74,16 @@ class _Halves:
     all: np.ndarray
     first: np.ndarray
     second: np.ndarray
-    held_out: bool
 
 
 def cluster(table: Table, seed: int = 0) -> Clustering:
     """Group the configurations of a table."""
     halves = _halves(table.rows)
-    distinct = len(np.unique(np.round(halves.all, 6), axis=0))
-    largest = min(MAX_K, distinct - 1, len(table.rows) // 2)
-    judged = [_judge(k, table, halves, seed) for k in range(2, largest + 1)]
+    judged: list[tuple[Candidate, np.ndarray]] = []
+    if halves is not None:
+        distinct = len(np.unique(np.round(halves.all, 6), axis=0))
+        largest = min(MAX_K, distinct - 1, len(table.rows) // 2)
+        judged = [_judge(k, halves, seed) for k in range(2, largest + 1)]
     good = [(candidate, labels) for candidate, labels in judged if candidate.met]
     if good:
         top = max(candidate.silhouette for candidate, _ in good)
@@ -110,45 +95,38 @@ def cluster(table: Table, seed: int = 0) -> Clustering:
     else:
         labels = np.zeros(len(table.rows), dtype=int)
         reason = "one group: no number of groups from 2 on meets all criteria"
+        if halves is None:
+            reason = "one group: others would have to show in repetitions that they were not made from; ask for 2"
     return Clustering(
-        clusters=_described(table, halves.all, labels),
+        clusters=_described(table, None if halves is None else halves.all, labels),
         labels={row.point_id: int(label) for row, label in zip(table.rows, labels, strict=True)},
         candidates=tuple(candidate for candidate, _ in judged),
-        held_out=halves.held_out,
         reason=reason,
     )
 
 
-def _halves(rows: Sequence[Configuration]) -> _Halves:
-    everything = log_features(row.statistics for row in rows)
+def _halves(rows: Sequence[Configuration]) -> _Halves | None:
+    """None when no configuration was repeated."""
     repetitions = [log_features(row.by_repetition[number] for number in sorted(row.by_repetition)) for row in rows]
-    repeated = [each for each in repetitions if len(each) > 1]
-    if not repeated:
-        scaled = everything / _ASSUMED_NOISE
-        return _Halves(scaled, scaled, scaled, held_out=False)
-    degrees = sum(len(each) - 1 for each in repeated)
-    squares = sum(((each - each.mean(axis=0)) ** 2).sum(axis=0) for each in repeated)
-    noise = np.maximum(np.sqrt(squares / degrees), _LEAST_NOISE)
+    degrees = sum(len(each) - 1 for each in repetitions)
+    if not degrees:
+        return None
+    squares = sum(((each - each.mean(axis=0)) ** 2).sum(axis=0) for each in repetitions)
+    noise = np.maximum(np.sqrt(squares / degrees), RESOLUTION)
     # a configuration measured once only stands in both halves with what there is
     first = np.array([each[0::2].mean(axis=0) for each in repetitions])
     second = np.array([each[1::2].mean(axis=0) if len(each) > 1 else each[0] for each in repetitions])
-    return _Halves(everything / noise, first / noise, second / noise, held_out=True)
+    return _Halves(log_features(row.statistics for row in rows) / noise, first / noise, second / noise)
 
 
-def _judge(k: int, table: Table, halves: _Halves, seed: int) -> tuple[Candidate, np.ndarray]:
+def _judge(k: int, halves: _Halves, seed: int) -> tuple[Candidate, np.ndarray]:
     from sklearn.metrics import silhouette_score
 
     labels = _by_speed(_kmeans(halves.all, k, seed), halves.all)
-    halved = _kmeans(halves.first, k, seed) if halves.held_out else labels
     silhouette = float(silhouette_score(halves.all, labels))
-    kruskal_p, tukey_p = _separation(halves.second, halved)
-    gap = _smallest_gap(halves.all, labels)
-    met = silhouette >= MIN_SILHOUETTE and gap >= MIN_GAP and max(kruskal_p, tukey_p) < ALPHA
-    means = np.array([row.statistics.mean_us for row in table.rows])
-    spread = np.mean([means[labels == group].std() / means[labels == group].mean() for group in range(k)])
-    return Candidate(
-        k=k, silhouette=silhouette, gap=gap, spread=float(spread), kruskal_p=kruskal_p, tukey_p=tukey_p, met=met
-    ), labels  # fmt: skip
+    gap = _smallest_gap(halves.second, _kmeans(halves.first, k, seed))
+    met = silhouette >= MIN_SILHOUETTE and gap >= MIN_GAP
+    return Candidate(k=k, silhouette=silhouette, gap=gap, met=met), labels
 
 
 def _kmeans(features: np.ndarray, k: int, seed: int) -> np.ndarray:
@@ -166,47 +144,17 @@ def _by_speed(labels: np.ndarray, features: np.ndarray) -> np.ndarray:
 def _smallest_gap(features: np.ndarray, labels: np.ndarray) -> float:
     gaps = []
     groups = [features[labels == group] for group in range(labels.max() + 1)]
-    for number, one in enumerate(groups):
-        for other in groups[:number]:
-            line = one.mean(axis=0) - other.mean(axis=0)
-            length = float(np.linalg.norm(line))
-            if not length:
-                return 0.0
-            # noise is 1 in each feature: a group of one configuration is no more exact than that
-            spreads = sum(max(float((group @ line / length).std()), 0.5) for group in (one, other))
-            gaps.append(length / spreads)
+    for one, other in itertools.combinations(groups, 2):
+        line = one.mean(axis=0) - other.mean(axis=0)
+        length = float(np.linalg.norm(line))
+        if not length:
+            return 0.0
+        # noise is 1 in each feature: a group of one configuration is no more exact than that
+        gaps.append(length / sum(max(float((group @ line / length).std()), 0.5) for group in (one, other)))
     return min(gaps)
 
 
-def _separation(features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Least convincing p values of Kruskal-Wallis over all groups, and of Tukey-Kramer over pairs.
-
-    Means and standard deviations are asked, and the better answer counts, for Bonferroni's price of two questions.
-    """
-    from scipy.stats import kruskal, studentized_range
-
-    groups = [np.flatnonzero(labels == group) for group in range(labels.max() + 1)]
-    sizes = np.array([len(group) for group in groups])
-    degrees = len(labels) - len(groups)
-    if degrees < 1:
-        return 1.0, 1.0
-    kruskal_p = 1.0
-    best_q = np.zeros((len(groups), len(groups)))
-    for column in (0, 2):
-        values = features[:, column]
-        if np.ptp(values) == 0:
-            continue
-        kruskal_p = min(kruskal_p, 2 * float(kruskal(*[values[group] for group in groups]).pvalue))
-        means = np.array([values[group].mean() for group in groups])
-        within = sum(float(((values[group] - values[group].mean()) ** 2).sum()) for group in groups) / degrees
-        errors = np.sqrt(max(within, 1e-12) / 2 * (1 / sizes[:, None] + 1 / sizes[None, :]))
-        best_q = np.maximum(best_q, np.abs(means[:, None] - means[None, :]) / errors)
-    weakest = float(best_q[~np.eye(len(groups), dtype=bool)].min())
-    tukey_p = 2 * float(studentized_range.sf(weakest, len(groups), degrees))
-    return min(kruskal_p, 1.0), min(tukey_p, 1.0) if math.isfinite(tukey_p) else 0.0
-
-
-def _described(table: Table, features: np.ndarray, labels: np.ndarray) -> tuple[Cluster, ...]:
+def _described(table: Table, features: np.ndarray | None, labels: np.ndarray) -> tuple[Cluster, ...]:
     from sklearn.metrics import silhouette_samples
 
     k = labels.max() + 1

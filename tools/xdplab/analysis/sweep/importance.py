@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much each setting matters: by permutation on configurations that the model has not seen, and by variance.
+"""What is said of each setting: that it matters, how small its effect is at most, or why neither can be said.
 
-Permutation: a forest of trees is grown on four fifths of the configurations; on the rest, the levels of one setting are
-shuffled, and what the prediction loses is that setting's importance (Breiman 2001), as a share of the variance of the
-logarithm of the latency. The interval is the middle 95 % over folds and their repeats, without those in which the
-setting does not vary (a rare level may not be among them): they say nothing about it.
+A setting *matters* when one of its levels differs from the default level, or an interaction by two with it does
+(`effects`). Of one that does not, *no effect seen* is said only where the corrected intervals of all its levels lie
+within a factor of `EFFECT` of the default; else it was *too disturbed to say*, by repetitions marked as disturbed, or
+it is *too little to tell*.
 
-A setting *matters* when its term or an interaction by two with it is significant in the analysis of variance (1 % after
-Holm), or the interval of its permutation importance leaves out 0, which also sees what acts in one combination of three
-or more settings only. Of one that does not, *no effect seen* is said only where an effect of `EFFECT` would have been
-seen; else it was *too disturbed to say*, by repetitions marked as disturbed or by what repetitions differ by,
-or the design is too small for what its configurations differ by.
+Importance is shown beside that and decides nothing: a forest of trees is grown on four fifths of the configurations; on
+the rest, one setting is shuffled, and what the prediction loses is that setting's importance (Breiman 2001), as a share
+of the variance of the logarithm of the latency, with the middle 95 % over folds.
 """
 
 from collections.abc import Sequence
@@ -18,31 +16,19 @@ from typing import Literal
 
 import numpy as np
 
-from xdplab.analysis.sweep.anova import Anova, Design
-from xdplab.analysis.sweep.rules import questions
-from xdplab.analysis.sweep.table import Factor, Table
-from xdplab.analysis.sweep.visible import smallest_visible
+from xdplab.analysis.sweep.effects import MIN_REPETITIONS, Anova, LevelEffect, response
+from xdplab.analysis.sweep.table import ABSENT, Factor, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
 
-ALPHA = 0.01
-#: Ratio between two levels: what would not show this one cannot say that a setting does nothing.
+#: Ratio between a level and the default: what does not exclude this one cannot say that a setting does nothing.
 EFFECT = 1.25
-_FOLDS, _REPEATS, _SHUFFLES, _TREES = 5, 4, 5, 60
+_FOLDS, _REPEATS, _SHUFFLES, _TREES = 5, 2, 5, 40
 #: Fewer configurations than this are too few for folds.
 MIN_CONFIGURATIONS = 10
 
-Verdict = Literal["matters", "no effect seen", "too disturbed to say", "cannot be told from this design"]
-
-
-class LevelEffect(Model):
-    """Geometric mean of the latencies at a level, and over that at the default level."""
-
-    level: Scalar
-    mean_us: float
-    ratio: float
-    configurations: int
+Verdict = Literal["matters", "no effect seen", "too disturbed to say", "too little to tell"]
 
 
 class Importance(Model):
@@ -50,23 +36,21 @@ class Importance(Model):
 
     factor: str
     default: Scalar
-    permutation: float | None
-    low: float | None
-    high: float | None
+    permutation: float | None = None
+    low: float | None = None
+    high: float | None = None
     #: Share of the variance: of the setting alone, and of its interactions.
     main_share: float
     interaction_share: float
-    #: Smallest p of the setting's term and of interactions with it, after Holm; None: not estimable.
+    #: Smallest p of the setting's levels and of interactions with it, corrected; None: not estimable.
     p: float | None
     strongest_interaction: str
     matters: bool
-    #: Of one that does not: the smallest ratio between two levels that would have been seen; None: none that was tried.
+    #: The largest ratio between a level and the default that the data do not exclude; None: any.
     visible: float | None
     #: Of the repetitions at its most disturbed level, those that were disturbed, and all.
     disturbed: int
     repetitions: int
-    #: Most of what hides an effect is what repetitions of one configuration differ by.
-    restless: bool
     levels: tuple[LevelEffect, ...]
 
     @property
@@ -74,13 +58,9 @@ class Importance(Model):
         """In words."""
         if self.matters:
             return "matters"
-        if self.p is None:
-            return "cannot be told from this design"
         if 2 * self.disturbed > self.repetitions:
             return "too disturbed to say"
-        if self.visible is not None and self.visible <= EFFECT:
-            return "no effect seen"
-        return "too disturbed to say" if self.restless else "cannot be told from this design"
+        return "no effect seen" if self.visible is not None and self.visible <= EFFECT else "too little to tell"
 
     @property
     def undecided(self) -> bool:
@@ -89,59 +69,91 @@ class Importance(Model):
 
     @property
     def why(self) -> str:
-        """What the verdict on a setting that does not matter rests on."""
-        if self.p is None:
-            return "the design leaves nothing to judge it by"
+        """What the verdict rests on."""
+        if self.matters:
+            return f"up to {ratio_words(self.apart)} between its levels"
         if 2 * self.disturbed > self.repetitions:
             return f"{self.disturbed} of {self.repetitions} repetitions at one level were disturbed"
         if self.visible is None:
-            return "not even a large effect would have been seen"
-        return f"an effect of {ratio_words(self.visible)} would have been seen, a smaller one not"
+            return f"ask for more configurations, or for {MIN_REPETITIONS} undisturbed repetitions"
+        return f"no effect above {ratio_words(self.visible)}"
+
+    @property
+    def apart(self) -> float:
+        """Ratio between its slowest and its fastest level."""
+        known = [level.ratio for level in self.levels if level.ratio]
+        return max(known) / min(known)
 
 
 def ratio_words(ratio: float) -> str:
     """`5 %` more, or `3 times`."""
-    return f"{100 * (ratio - 1):.0f} %" if ratio < 2 else f"{significant(ratio, 2)} times"
+    return f"{significant(100 * (ratio - 1), 2)} %" if ratio < 2 else f"{significant(ratio, 2)} times"
 
 
-def importances(table: Table, found: Anova, seed: int = 0) -> tuple[Importance, ...]:
-    """All settings of a table, the most important first."""
-    response = np.array([np.log(table.value_us(row)) for row in table.rows])
-    drawn = _permutations(table, response, seed)
-    design = Design.of(table)
-    restless = design.restless()
+def importances(table: Table, found: Anova, losses: np.ndarray | None = None) -> tuple[Importance, ...]:
+    """All settings of a table, those that matter first.
+
+    Args:
+        table: the configurations.
+        found: their effects.
+        losses: what `permutations` gives, where it is asked.
+    """
     result = []
     for number, factor in enumerate(table.factors):
         own = [effect for effect in found.effects if factor.name in effect.factors]
-        alone = [effect for effect in own if len(effect.factors) == 1]
         pairs = [effect for effect in own if len(effect.factors) == 2]
         known = [effect.p for effect in own if effect.p is not None]
-        clear = [effect for effect in pairs if effect.p is not None and effect.p < ALPHA]
-        told = drawn[number][~np.isnan(drawn[number])] if drawn is not None else np.array([])
-        values = told if len(told) >= _REPEATS else None
-        low, high = (float(np.quantile(values, q)) for q in (0.025, 0.975)) if values is not None else (None, None)
-        matters = bool(known and min(known) < ALPHA) or bool(low and low > 0)
         disturbed, repetitions = _most_disturbed(table, factor)
+        lost = losses[number] if losses is not None else None
         result.append(
             Importance(
                 factor=factor.name,
                 default=factor.default,
-                permutation=float(np.median(values)) if values is not None else None,
-                low=low,
-                high=high,
-                main_share=sum(effect.share for effect in alone),
+                **({} if lost is None else dict(zip(("low", "permutation", "high"), _middle(lost), strict=True))),
+                main_share=sum(effect.share for effect in own if len(effect.factors) == 1),
                 interaction_share=sum(effect.share for effect in pairs),
-                p=min(known) if known else None,
-                strongest_interaction=max(clear, key=lambda e: e.share).name if clear else "",
-                matters=matters,
-                visible=None if matters or not known else smallest_visible(design, table, factor, ALPHA),
+                p=min(known, default=None),
+                strongest_interaction=next((effect.name for effect in pairs if effect.differs), ""),
+                matters=any(effect.differs for effect in own),
+                visible=_visible(found.levels[factor.name], factor),
                 disturbed=disturbed,
                 repetitions=repetitions,
-                restless=restless,
-                levels=_levels(table, factor, response),
+                levels=found.levels[factor.name],
             )
         )
-    return tuple(sorted(result, key=lambda each: (not each.matters, -(each.permutation or each.main_share))))
+    return tuple(sorted(result, key=lambda each: (not each.matters, -(each.permutation or 0.0), -each.main_share)))
+
+
+def permutations(table: Table, seed: int = 0) -> np.ndarray | None:
+    """What the prediction loses by each setting, shape (settings, folds); None: too few configurations."""
+    from sklearn.ensemble import ExtraTreesRegressor
+    from sklearn.inspection import permutation_importance
+    from sklearn.model_selection import RepeatedKFold
+
+    logs = response(table)
+    if len(logs) < MIN_CONFIGURATIONS or not logs.var():
+        return None
+    levels = np.array(
+        [[factor.levels.index(row.levels[factor.name]) for factor in table.factors] for row in table.rows]
+    )
+    losses = []
+    for train, test in RepeatedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed).split(levels):
+        forest = ExtraTreesRegressor(_TREES, random_state=seed, n_jobs=1).fit(levels[train], logs[train])
+        lost = permutation_importance(
+            forest, levels[test], logs[test], scoring="neg_mean_squared_error", n_repeats=_SHUFFLES, random_state=seed
+        )
+        losses.append(lost.importances_mean / logs.var())
+    return np.array(losses).T
+
+
+def _middle(losses: Sequence[float] | np.ndarray) -> list[float]:
+    return [float(np.quantile(losses, q)) for q in (0.025, 0.5, 0.975)]
+
+
+def _visible(levels: Sequence[LevelEffect], factor: Factor) -> float | None:
+    bounds = [(each.low, each.high) for each in levels if each.level not in (factor.default, ABSENT)]
+    ratios = [max(high, 1 / low) for low, high in bounds if low is not None and high is not None]
+    return max(ratios) if ratios and len(ratios) == len(bounds) else None
 
 
 def _most_disturbed(table: Table, factor: Factor) -> tuple[int, int]:
@@ -149,54 +161,5 @@ def _most_disturbed(table: Table, factor: Factor) -> tuple[int, int]:
     counts = []
     for level in factor.levels:
         rows = [row for row in table.rows if row.levels[factor.name] == level]
-        counts.append((sum(row.disturbed for row in rows), sum(len(row.by_repetition) for row in rows)))
+        counts.append((sum(len(row.disturbed) for row in rows), sum(len(row.by_repetition) for row in rows)))
     return max(counts, key=lambda count: count[0] / count[1])
-
-
-def _permutations(table: Table, response: np.ndarray, seed: int) -> np.ndarray | None:
-    """Losses of each setting, shape (settings, draws), NaN where it does not vary; None: too few configurations."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    variance = float(response.var())
-    if len(response) < MIN_CONFIGURATIONS or not variance:
-        return None
-    asked = questions(table)
-    answers = np.column_stack([question.answers(table) for question in asked]).astype(np.float32)
-    mine = [[i for i, q in enumerate(asked) if q.factor == factor] for factor in table.factors]
-    rng = np.random.default_rng(seed)
-    losses: list[list[float]] = [[] for _ in table.factors]
-    for _ in range(_REPEATS):
-        folds = rng.permutation(len(response)) % _FOLDS
-        for fold in range(_FOLDS):
-            test = folds == fold
-            forest = ExtraTreesRegressor(_TREES, random_state=int(rng.integers(1 << 31)), n_jobs=1)
-            forest.fit(answers[~test], response[~test])
-            shuffled, truth = [answers[test]], response[test]
-            for columns in mine:
-                for _ in range(_SHUFFLES):
-                    copy = answers[test].copy()
-                    copy[:, columns] = copy[rng.permutation(len(copy))][:, columns]
-                    shuffled.append(copy)
-            errors = (forest.predict(np.concatenate(shuffled)).reshape(len(shuffled), -1) - truth) ** 2
-            lost = errors[1:].mean(axis=1).reshape(len(mine), _SHUFFLES).mean(axis=1) - errors[0].mean()
-            for number, value in enumerate(lost):
-                varies = len(np.unique(answers[test][:, mine[number]], axis=0)) > 1
-                losses[number].append(float(value) / variance if varies else np.nan)
-    return np.array(losses)
-
-
-def _levels(table: Table, factor: Factor, response: np.ndarray) -> tuple[LevelEffect, ...]:
-    by_level: dict[Scalar, Sequence[float]] = {
-        level: [y for row, y in zip(table.rows, response, strict=True) if row.levels[factor.name] == level]
-        for level in factor.levels
-    }
-    base = float(np.mean(by_level[factor.default]))
-    return tuple(
-        LevelEffect(
-            level=level,
-            mean_us=float(np.exp(np.mean(values))),
-            ratio=float(np.exp(np.mean(values) - base)),
-            configurations=len(values),
-        )
-        for level, values in by_level.items()
-    )

@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outlier rules of the delay study: what waits for the next probe, and what is slower than the kernel's own path.
+"""Configurations that are left out of the groups, and those whose latency is that of survivors.
 
-Source: "Understanding Delays in AF_XDP-based Applications", section on outliers: "latency close to the inter-batch
-interval, or above the kernel ping RTT".
+The rules of the delay study ("Understanding Delays in AF_XDP-based Applications", section on outliers: "latency close
+to the inter-batch interval, or above the kernel ping RTT"), and frames that were lost: whoever loses the slow ones is
+no faster for it.
 """
 
+from collections.abc import Mapping
 from statistics import median
 
+from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.analysis.sweep.table import Configuration, Table
 from xdplab.model import Model
-from xdplab.model.digits import significant
+from xdplab.model.digits import percent, significant
 
 #: From this share of the interval between probes on, a median latency counts as close to it.
 NEAR_INTERVAL = 0.5
+#: Of all configurations together: one that lost more frames than the default by chance is left out.
+_CHANCE = 0.01
 
 
 class Outlier(Model):
-    """A configuration that is left out of the clusters, and why."""
+    """A configuration that is left out of the groups, and why."""
 
     point_id: str
     title: str
@@ -30,20 +35,44 @@ def reference_us(table: Table, forwarder: str) -> float | None:
     return median(values) if values else None
 
 
-def split(table: Table, limit_us: float | None) -> tuple[Table, list[Outlier]]:
+def lossy(table: Table) -> dict[str, str]:
+    """Point id -> why: it lost more than one frame of a thousand, or more than the default by more than chance."""
+    defaults = {factor.name: factor.default for factor in table.factors}
+    default = next((row for row in table.rows if row.levels == defaults), None)
+    found = {}
+    for row in table.rows:
+        if row.loss_ratio > TELLING_LOSS:
+            found[row.point_id] = f"lost more than {percent(TELLING_LOSS)} of the frames"
+        elif default and _loses_more(row, default, _CHANCE / len(table.rows)):
+            found[row.point_id] = "lost more frames than the default configuration"
+    return found
+
+
+def split(table: Table, limit_us: float | None, lost: Mapping[str, str]) -> tuple[Table, list[Outlier]]:
     """The table without its outliers, and the outliers.
 
     Args:
         table: all configurations.
-        limit_us: latency of the kernel's path; None when the study names none, then only the other rule applies.
+        limit_us: latency of the kernel's path; None when the study names none, then that rule does not apply.
+        lost: what `lossy` says.
     """
-    reasons = [_reason(row, table, limit_us) for row in table.rows]
+    reasons = [lost.get(row.point_id) or _reason(row, table, limit_us) for row in table.rows]
     found = [
         Outlier(point_id=row.point_id, title=row.title, value_us=table.value_us(row), reason=reason)
         for row, reason in zip(table.rows, reasons, strict=True)
         if reason
     ]
     return table.only([not reason for reason in reasons]), found
+
+
+def _loses_more(row: Configuration, default: Configuration, chance: float) -> bool:
+    """Whether the frames that both lost are shared out more unevenly than those that they sent."""
+    from scipy.special import bdtrc
+
+    lost, others = (round(each.loss_ratio * each.sent) for each in (row, default))
+    if row is default or not lost:
+        return False
+    return float(bdtrc(lost - 1, lost + others, row.sent / (row.sent + default.sent))) < chance
 
 
 def _reason(row: Configuration, table: Table, limit_us: float | None) -> str:

@@ -18,8 +18,11 @@ from xdplab.model.published import Published, PublishedCluster, PublishedTable, 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep.analyse import SweepAnalysis
 
-#: From this rank correlation of the clusters' means on, their order agrees.
-SAME_ORDER = 0.8
+#: An order agrees, or is the other one, where chance alone gives it less often than this.
+_CHANCE = 0.05
+
+
+Verdict = Literal["agrees", "disagrees", "cannot be said"]
 
 
 class Row(Model):
@@ -40,7 +43,7 @@ class Claim(Model):
 
     statement: str
     ours: str
-    verdict: Literal["agrees", "disagrees", "cannot be said"]
+    verdict: Verdict
 
 
 class Beside(Model):
@@ -187,33 +190,31 @@ def _row(
 
 
 def _order(rows: Sequence[Row]) -> Claim:
-    from scipy.stats import spearmanr
+    from scipy.stats import kendalltau
 
     both = [(row.published.mean_us, row.mean_us) for row in rows if row.mean_us is not None]
     statement = "The clusters, in the order of their means"
     if len(both) < 3:
-        return Claim(
-            statement=statement, ours=f"{len(both)} of {len(rows)} have configurations here", verdict="cannot be said"
-        )
-    rho = float(spearmanr(*zip(*both, strict=True)).statistic)
+        ours = f"{len(both)} of {len(rows)} have configurations here"
+        return Claim(statement=statement, ours=ours, verdict="cannot be said")
+    theirs, mine = zip(*both, strict=True)
+    chances = {way: float(kendalltau(theirs, mine, alternative=way).pvalue) for way in ("greater", "less")}
+    verdict: Verdict = "agrees" if chances["greater"] < _CHANCE else "cannot be said"
     return Claim(
         statement=statement,
-        ours=f"rank correlation {rho:.2f} over {len(both)} clusters",
-        verdict="agrees" if rho >= SAME_ORDER else "disagrees",
+        ours=f"rank correlation {float(kendalltau(theirs, mine).statistic):.2f} over {len(both)} clusters",
+        verdict="disagrees" if chances["less"] < _CHANCE else verdict,
     )
 
 
 def _number(found: "SweepAnalysis", table: PublishedTable, rows: Sequence[Row]) -> Claim:
     statement = f"{table.clusters_in_text} clusters by the text, {len(table.clusters)} by the table"
-    if not any(row.configurations for row in rows):
-        ours = f"{found.clustering.k}, of other settings than theirs"
+    k, theirs = found.clustering.k, {table.clusters_in_text, len(table.clusters)}
+    if k == 1 or not any(row.configurations for row in rows):
+        ours = "none stands apart" if k == 1 else f"{k}, of other settings than theirs"
         return Claim(statement=statement, ours=ours, verdict="cannot be said")
-    theirs = {table.clusters_in_text, len(table.clusters)}
-    return Claim(
-        statement=statement,
-        ours=f"{found.clustering.k}",
-        verdict="agrees" if min(theirs) <= found.clustering.k <= max(theirs) else "disagrees",
-    )
+    agrees = min(theirs) <= k <= max(theirs)
+    return Claim(statement=statement, ours=f"{k}", verdict="agrees" if agrees else "disagrees")
 
 
 def _matters(name: str, importance: Mapping[str, Importance], *, matters: bool) -> Claim:
@@ -227,15 +228,16 @@ def _matters(name: str, importance: Mapping[str, Importance], *, matters: bool) 
 def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
     statement = f"{name} makes it slower"
     ours = importance.get(name)
-    on = next((level for level in ours.levels if is_on(level.level)), None) if ours else None
-    off = next((level for level in ours.levels if is_off(level.level)), None) if ours else None
+    on = next((each for each in ours.levels if is_on(each.level) and each.ratio), None) if ours else None
+    off = next((each for each in ours.levels if is_off(each.level) and each.ratio), None) if ours else None
     if ours is None or on is None or off is None or ours.undecided:
         return _unsaid(statement, ours)
-    ratio = on.mean_us / off.mean_us
+    ratio = (on.ratio or 1.0) / (off.ratio or 1.0)
+    slower = (on.differs or off.differs) and ratio > 1
     return Claim(
         statement=statement,
         ours=f"{ratio:.2f} times the latency without it ({ours.verdict})",
-        verdict="agrees" if ours.matters and ratio > 1 else "disagrees",
+        verdict="agrees" if slower else "disagrees",
     )
 
 

@@ -1,57 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the configurations of a group have in common, in words: `busy_poll and not need_wakeup`.
 
-A shallow tree finds the settings that tell the groups apart; each of its leaves is a conjunction. A conjunction is then
-shortened as long as it covers no more configurations of other groups, and conjunctions that cover nothing of their own
-are dropped. Each rule is checked against all configurations: precision (of those that it covers, the share that is in
-the group) and coverage (of the group, the share that it covers).
+A tree finds the settings that tell the groups apart; each of its leaves is a conjunction of settings with the levels
+that they may have. A conjunction is shortened as long as it covers no more configurations of other groups, and those
+that cover nothing of their own are dropped. Each rule is checked against all configurations: precision (of those that
+it covers, the share that is in the group) and coverage (of the group, the share that it covers). Settings explain the
+groups where trees grown on four fifths of the configurations are right about the rest more often than with the groups
+shuffled.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xdplab.analysis.sweep.table import ABSENT, Factor, Table
+from xdplab.analysis.sweep.table import Factor, Table
 from xdplab.model import Model
 from xdplab.model.study import Scalar
 
 MAX_DEPTH = 6
-#: A deeper tree must be right for this share of the configurations more.
-_WORTH = 0.01
-_FOLDS = 5
+#: A leaf has at least two configurations, and this share of them all: fewer may be in the wrong group.
+_LEAF = 1 / 32
+_FOLDS, _SHUFFLES = 5, 99
 #: Words of a switch.
 _OFF, _ON = (False, 0, "false", "off", "no", "0"), (True, 1, "true", "on", "yes", "1")
 
-
-@dataclass(frozen=True)
-class Question:
-    """A yes-or-no question about one setting: is it at this level (or, for numbers, at least at it)?"""
-
-    factor: Factor
-    level: Scalar
-    at_least: bool
-
-    def answers(self, table: Table) -> np.ndarray:
-        """One truth value per row."""
-        found = [row.levels[self.factor.name] for row in table.rows]
-        return np.array([value >= self.level if self.at_least else value == self.level for value in found])  # type: ignore[operator]
-
-    def text(self, yes: bool) -> str:
-        """In words."""
-        name = self.factor.name
-        if is_switch(self.factor):
-            return name if yes else f"not {name}"
-        if self.at_least:
-            position = self.factor.levels.index(self.level)
-            if position == 1 and not yes:
-                return f"{name} = {self.factor.levels[0]}"
-            if position == len(self.factor.levels) - 1 and yes:
-                return f"{name} = {self.level}"
-            return f"{name} ≥ {self.level}" if yes else f"{name} < {self.level}"
-        if not yes and len(self.factor.levels) == 2:
-            return f"{name} = {next(level for level in self.factor.levels if level != self.level)}"
-        return f"{name} = {self.level}" if yes else f"{name} ≠ {self.level}"
+#: Setting -> the levels that it may have.
+Conjunction = Mapping[str, frozenset[Scalar]]
 
 
 class Rule(Model):
@@ -59,7 +33,7 @@ class Rule(Model):
 
     cluster: int
     text: str
-    #: Each conjunction as literals, e.g. [["busy_poll", "not need_wakeup"]].
+    #: Each conjunction in words, e.g. [["busy_poll", "not need_wakeup"]].
     alternatives: tuple[tuple[str, ...], ...]
     factors: tuple[str, ...]
     precision: float
@@ -71,8 +45,7 @@ class RuleSet(Model):
     """The rules of all groups, and whether settings explain the groups at all."""
 
     rules: tuple[Rule, ...]
-    depth: int
-    #: Share of configurations that a tree grown on others puts into the right group, and what guessing the largest
+    #: Share of configurations that trees grown on others put into the right group, and what guessing the largest
     #: group gives.
     accuracy: float
     baseline: float
@@ -91,158 +64,113 @@ def is_off(level: Scalar) -> bool:
     return level in _OFF
 
 
-def is_switch(factor: Factor) -> bool:
-    """True for a setting that is off or on."""
-    return len(factor.levels) == 2 and any(map(is_on, factor.levels)) and any(map(is_off, factor.levels))
+def words_of(factor: Factor, allowed: frozenset[Scalar]) -> str:
+    """`a`, `not a`, `a = 2`, `a ≥ 2`, `a < 2`, `a ≠ x`, `a = x or y`."""
+    name, levels = factor.name, factor.levels
+    inside = [level for level in levels if level in allowed]
+    outside = [level for level in levels if level not in allowed]
+    if len(levels) == 2 and any(map(is_on, levels)) and any(map(is_off, levels)):
+        return name if is_on(inside[0]) else f"not {name}"
+    if len(inside) == 1:
+        return f"{name} = {inside[0]}"
+    if factor.numeric and inside == list(levels[-len(inside) :]):
+        return f"{name} ≥ {inside[0]}"
+    if factor.numeric and inside == list(levels[: len(inside)]):
+        return f"{name} < {outside[0]}"
+    return f"{name} ≠ {outside[0]}" if len(outside) == 1 else f"{name} = {' or '.join(map(str, inside))}"
 
 
-def questions(table: Table) -> list[Question]:
-    """All questions about all settings: one for a switch, one per level of a word, one per step of a number."""
-    found = []
-    for factor in table.factors:
-        if is_switch(factor):
-            found.append(Question(factor, next(filter(is_on, factor.levels)), at_least=False))
-        elif factor.numeric:
-            found += [Question(factor, level, at_least=True) for level in factor.levels[1:]]
-        else:
-            levels = [level for level in factor.levels if level != ABSENT]
-            asked = levels[1:] if len(factor.levels) == 2 and len(levels) == 2 else levels
-            found += [Question(factor, level, at_least=False) for level in asked]
-    return found
-
-
-def find_rules(table: Table, labels: Sequence[int], seed: int = 0, shuffles: int = 99) -> RuleSet:
+def find_rules(table: Table, labels: Sequence[int], seed: int = 0, shuffles: int = _SHUFFLES) -> RuleSet:
     """Rules for the groups `labels`, one per row of the table, judged beside `shuffles` random groupings."""
+    from sklearn.model_selection import KFold, permutation_test_score
     from sklearn.tree import DecisionTreeClassifier
 
     target = np.asarray(labels)
-    groups = sorted(set(labels))
-    asked = questions(table)
     baseline = float(np.bincount(target).max() / len(target))
-    if len(groups) < 2 or not asked:
-        return RuleSet(rules=(), depth=0, accuracy=baseline, baseline=baseline, p_value=1.0, explained=False)
-    answers = np.column_stack([question.answers(table) for question in asked])
-    rng = np.random.default_rng(seed)
-    folds = rng.permutation(len(target)) % _FOLDS
-    depth, accuracy = _depth(answers, target, folds)
-    # each of them has its own best depth, or the real ones would have had the choice alone
-    shuffled = [_depth(answers, rng.permutation(target), folds)[1] for _ in range(shuffles)]
-    p_value = (1 + sum(each >= accuracy for each in shuffled)) / (1 + shuffles)
-    tree = DecisionTreeClassifier(max_depth=depth, random_state=seed).fit(answers, target)
-    leaves = _leaves(tree)
-    rules = [
-        _rule(group, [path for path, found in leaves if found == group], asked, answers, target) for group in groups
-    ]
-    explained = p_value <= 0.01 and accuracy > baseline
+    if len(set(labels)) < 2 or not table.factors:
+        return RuleSet(rules=(), accuracy=baseline, baseline=baseline, p_value=1.0, explained=False)
+    columns = [column for factor in table.factors for column in _columns(factor)]
+    answers = np.array([[codes[row.levels[factor.name]] for factor, codes in columns] for row in table.rows])
+    leaf = max(2, int(_LEAF * len(target)))
+    tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, min_samples_leaf=leaf, random_state=seed)
+    folds = KFold(_FOLDS, shuffle=True, random_state=seed)
+    accuracy, _, p_value = permutation_test_score(
+        tree, answers, target, cv=folds, n_permutations=shuffles, random_state=seed
+    )
+    leaves = _leaves(tree.fit(answers, target), columns)
     return RuleSet(
-        rules=tuple(rules), depth=depth, accuracy=accuracy, baseline=baseline, p_value=p_value, explained=explained
+        rules=tuple(
+            _rule(n, [path for path, found in leaves if found == n], table, target) for n in sorted(set(labels))
+        ),
+        accuracy=float(accuracy),
+        baseline=baseline,
+        p_value=float(p_value),
+        explained=bool(p_value <= 0.01 and accuracy > baseline),
     )
 
 
-def _depth(answers: np.ndarray, target: np.ndarray, folds: np.ndarray) -> tuple[int, float]:
-    """The shallowest tree that no deeper one beats by `_WORTH` on configurations that it has not seen; its accuracy."""
-    scores = _accuracies(answers, target, folds)
-    depth = int(np.argmax(scores >= scores.max() - _WORTH))
-    return depth + 1, float(scores[depth])
+def _columns(factor: Factor) -> list[tuple[Factor, dict[Scalar, int]]]:
+    """What a tree may ask: a number from which level on, a word at which level."""
+    if factor.numeric or len(factor.levels) == 2:
+        return [(factor, {level: n for n, level in enumerate(factor.levels)})]
+    return [(factor, {level: int(level == one) for level in factor.levels}) for one in factor.levels]
 
 
-def _accuracies(answers: np.ndarray, target: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """Accuracy of trees of depth 1 to `MAX_DEPTH`: the deepest is grown, and the others are its upper parts."""
-    from sklearn.tree import DecisionTreeClassifier
-
-    right = np.zeros(MAX_DEPTH)
-    for fold in range(_FOLDS):
-        test = folds == fold
-        if not test.any() or test.all():
-            continue
-        tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, random_state=0).fit(answers[~test], target[~test])
-        paths = tree.decision_path(answers[test])
-        lengths, majority = np.diff(paths.indptr), tree.classes_[tree.tree_.value[:, 0].argmax(axis=1)]
-        for depth in range(1, MAX_DEPTH + 1):
-            nodes = paths.indices[paths.indptr[:-1] + np.minimum(depth, lengths - 1)]
-            right[depth - 1] += (majority[nodes] == target[test]).sum()
-    return right / len(target)
-
-
-Literals = tuple[tuple[int, bool], ...]
-
-
-def _leaves(tree: object) -> list[tuple[Literals, int]]:
-    """Each leaf as the literals (question, answer) that lead to it, and its group."""
+def _leaves(tree: object, columns: Sequence[tuple[Factor, dict[Scalar, int]]]) -> list[tuple[Conjunction, int]]:
+    """Each leaf as what leads to it, and its group."""
     inner = tree.tree_  # type: ignore[attr-defined]
     classes = tree.classes_  # type: ignore[attr-defined]
-    found: list[tuple[Literals, int]] = []
+    found: list[tuple[Conjunction, int]] = []
 
-    def walk(node: int, path: Literals) -> None:
+    def walk(node: int, path: Conjunction) -> None:
         if inner.children_left[node] == -1:
             found.append((path, int(classes[int(np.argmax(inner.value[node]))])))
             return
-        question = int(inner.feature[node])
-        walk(int(inner.children_left[node]), (*path, (question, False)))
-        walk(int(inner.children_right[node]), (*path, (question, True)))
+        factor, codes = columns[int(inner.feature[node])]
+        left = frozenset(level for level, code in codes.items() if code <= inner.threshold[node])
+        allowed = path.get(factor.name, frozenset(factor.levels))
+        walk(int(inner.children_left[node]), {**path, factor.name: allowed & left})
+        walk(int(inner.children_right[node]), {**path, factor.name: allowed - left})
 
-    walk(0, ())
+    walk(0, {})
     return found
 
 
-def _covered(path: Literals, answers: np.ndarray) -> np.ndarray:
-    met = np.ones(len(answers), dtype=bool)
-    for question, yes in path:
-        met &= answers[:, question] == yes
-    return met
+def _covered(path: Conjunction, table: Table) -> np.ndarray:
+    return np.array([all(row.levels[name] in allowed for name, allowed in path.items()) for row in table.rows])
 
 
-def _rule(group: int, paths: list[Literals], asked: list[Question], answers: np.ndarray, target: np.ndarray) -> Rule:
+def _rule(group: int, paths: Sequence[Conjunction], table: Table, target: np.ndarray) -> Rule:
     inside = target == group
-    short = [_shortened(path, answers, inside) for path in paths]
-    short.sort(key=lambda path: -int((_covered(path, answers) & inside).sum()))
-    kept: list[Literals] = []
-    for path in short:
-        others = [_covered(each, answers) for each in kept]
-        new = _covered(path, answers) & inside
-        for other in others:
-            new &= ~other
-        if new.any():
-            kept.append(path)
+    short = [_shortened(path, table, inside) for path in paths]
+    short.sort(key=lambda path: -int((_covered(path, table) & inside).sum()))
+    kept: list[Conjunction] = []
     covered = np.zeros(len(target), dtype=bool)
-    for path in kept:
-        covered |= _covered(path, answers)
-    words = tuple(tuple(_texts(path, asked)) for path in kept)
+    for path in short:
+        mine = _covered(path, table)
+        if (mine & inside & ~covered).any():
+            kept.append(path)
+            covered |= mine
+    words = tuple(tuple(words_of(f, path[f.name]) for f in table.factors if f.name in path) for path in kept)
     joined = [" and ".join(each) for each in words]
     text = " or ".join(f"({each})" if len(joined) > 1 and " and " in each else each for each in joined)
     return Rule(
         cluster=group,
         text=text or "(no setting tells it from the others)",
         alternatives=words,
-        factors=tuple(sorted({asked[question].factor.name for path in kept for question, _ in path})),
+        factors=tuple(sorted({name for path in kept for name in path})),
         precision=float((covered & inside).sum() / covered.sum()) if covered.any() else 0.0,
         coverage=float((covered & inside).sum() / inside.sum()),
         size=int(inside.sum()),
     )
 
 
-def _shortened(path: Literals, answers: np.ndarray, inside: np.ndarray) -> Literals:
-    """Drop literals, the one that gains most of the group first, while no more of other groups is covered."""
-    wrong = int((_covered(path, answers) & ~inside).sum())
+def _shortened(path: Conjunction, table: Table, inside: np.ndarray) -> Conjunction:
+    """Drop settings, the one that gains most of the group first, while no more of other groups is covered."""
+    wrong = int((_covered(path, table) & ~inside).sum())
     while True:
-        shorter = [tuple(each for each in path if each != literal) for literal in path]
-        harmless = [each for each in shorter if int((_covered(each, answers) & ~inside).sum()) <= wrong]
+        shorter = [{name: levels for name, levels in path.items() if name != left} for left in path]
+        harmless = [each for each in shorter if int((_covered(each, table) & ~inside).sum()) <= wrong]
         if not harmless:
             return path
-        path = max(harmless, key=lambda each: int((_covered(each, answers) & inside).sum()))
-
-
-def _texts(path: Literals, asked: list[Question]) -> list[str]:
-    """Literals in the order of the settings; `a ≥ 2 and a ≥ 4` says no more than its last part."""
-    ordered = sorted(path, key=lambda literal: literal[0])
-    kept = []
-    for index, (question, yes) in enumerate(ordered):
-        same = [
-            (other, said)
-            for number, (other, said) in enumerate(ordered)
-            if number != index and asked[other].factor == asked[question].factor and asked[question].at_least
-        ]
-        stronger = any(said == yes and (other > question if yes else other < question) for other, said in same)
-        if not stronger:
-            kept.append(asked[question].text(yes))
-    return kept
+        path = max(harmless, key=lambda each: int((_covered(each, table) & inside).sum()))

@@ -4,6 +4,7 @@
 Rows of one table share path and traffic: a one-way latency and a round trip, or two loads, never meet.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from xdplab.model.study import Scalar
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.
 ABSENT = "-"
+#: Relative width of a bucket of a histogram of three digits.
+RESOLUTION = 0.002
 #: Statistics that clusters are made of; the study found that minimum and maximum spoil the grouping.
 FEATURES = ("mean_us", "median_us", "std_us", "q1_us", "q3_us")
 
@@ -36,18 +39,20 @@ class Statistics(Model):
     q3_us: float
     min_us: float
     max_us: float
-    #: Of a configuration None where fewer than ten independent samples lie above.
+    #: None where too many frames were lost; of a configuration also where fewer than ten independent samples lie above.
     p99_us: float | None
     p999_us: float | None
     samples: int
 
     @classmethod
-    def of(cls, found: Distribution) -> "Statistics | None":
-        """None without samples."""
+    def of(cls, found: Distribution, loss_ratio: float = 0.0) -> "Statistics | None":
+        """None without samples. Percentiles are ranks of what was sent: a lost frame has infinite latency."""
         mean, std = found.mean_us, found.std_us
         if mean is None or std is None:
             return None
-        q1, median, q3, p99, p999 = (found.percentile_us(percent) or 0.0 for percent in (25, 50, 75, 99, 99.9))
+        ranks = [percent / max(1e-9, 1 - loss_ratio) for percent in (25, 50, 75, 99, 99.9)]
+        q1, median, q3 = (found.percentile_us(min(rank, 100.0)) or 0.0 for rank in ranks[:3])
+        p99, p999 = (found.percentile_us(rank) if rank <= 100 else None for rank in ranks[3:])
         return cls(
             mean_us=mean,
             median_us=median,
@@ -89,8 +94,10 @@ class Configuration(Model):
     statistics: Statistics
     by_repetition: dict[int, Statistics]
     #: Repetitions of which every attempt was disturbed.
-    disturbed: int
+    disturbed: tuple[int, ...]
     loss_ratio: float
+    #: Frames, over all repetitions.
+    sent: int = 0
 
 
 @dataclass(frozen=True)
@@ -109,9 +116,25 @@ class Table:
     unknown: int = 0
 
     def value_us(self, of: Configuration | Statistics) -> float:
-        """That statistic of a configuration or of a repetition, in us, at least 1 ns."""
+        """That statistic of a configuration or of a repetition, in us, at least 1 ns; NaN where it is not known."""
         found = of.statistics if isinstance(of, Configuration) else of
-        return max(float(getattr(found, f"{self.statistic}_us")), 1e-3)
+        value = getattr(found, f"{self.statistic}_us")
+        return math.nan if value is None else max(float(value), 1e-3)
+
+    @property
+    def logs(self) -> np.ndarray:
+        """Logarithm of that statistic, shape (rows, repetitions); NaN where it is not known."""
+        missing = np.full((len(self.rows), len(self.repetitions)), math.nan)
+        for number, row in enumerate(self.rows):
+            for at, repetition in enumerate(self.repetitions):
+                if repetition in row.by_repetition:
+                    missing[number, at] = math.log(self.value_us(row.by_repetition[repetition]))
+        return missing
+
+    @property
+    def repetitions(self) -> tuple[int, ...]:
+        """Their numbers, ascending."""
+        return tuple(sorted({number for row in self.rows for number in row.by_repetition}))
 
     def only(self, keep: Sequence[bool]) -> "Table":
         """The rows that are kept, and the settings that still vary among them."""
@@ -154,10 +177,17 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
         first = points[0]
         interval_us = 1e6 / run.traffic(first).probes_per_s
         statistic = run.study.sweep.statistic if run.study.sweep else "median"
-        kept = tuple(row for row in rows if getattr(row.statistics, f"{statistic}_us") is not None)
+        kept = tuple(row for row in rows if _known(row, f"{statistic}_us"))
         unknown = len(rows) - len(kept)
         found.append(Table(title, first.path.quantity, interval_us, _factors(kept, factors), kept, statistic, unknown))
     return [table for table in found if table.rows or table.unknown]
+
+
+def _known(row: Configuration, name: str) -> bool:
+    return all(
+        any(getattr(each, name) is not None for each in found)
+        for found in ([row.statistics], row.by_repetition.values())
+    )
 
 
 def _group(point: Point) -> str:
@@ -199,20 +229,26 @@ def _ordered(levels: Sequence[Scalar]) -> tuple[Scalar, ...]:
 
 
 def _default(run: RunRecord, name: str, levels: Sequence[Scalar]) -> Scalar:
-    """As the study says, else the level that the study lists first."""
-    defaults = run.study.sweep.defaults if run.study.sweep else {}
-    bare = name.rpartition(".")[2]
-    stated = [level for key, level in defaults.items() if key == name or key.rpartition(".")[2] == bare]
-    found = [level for level in levels if any(same_level(level, each) for each in stated)]
-    return next(iter(found), next(level for level in levels if level != ABSENT))
+    """As the study says, else the level that the study lists first: a design may begin with another one."""
+    study = run.study
+    owner, _, bare = name.rpartition(".")
+    defaults = study.sweep.defaults if study.sweep else {}
+    wanted: list[Scalar] = [level for key, level in defaults.items() if key == name or key.rpartition(".")[2] == bare]
+    options = [each for forwarder, each in study.options.items() if owner in ("", forwarder)]
+    for listed in [study.tester_options] if owner == TESTER else [*options, study.knobs]:
+        wanted += listed.get(bare, ())
+    wanted += [forwarder.name for forwarder in study.forwarders] if name == "forwarder" else []
+    found = (level for want in wanted for level in levels if same_level(level, want))
+    return next(found, next(level for level in levels if level != ABSENT))
 
 
 def _factors(rows: Sequence[Configuration], factors: Sequence[Factor]) -> tuple[Factor, ...]:
     found = []
     for factor in factors:
         seen = [level for level in factor.levels if any(row.levels[factor.name] == level for row in rows)]
-        if len(seen) > 1:
-            default = factor.default if factor.default in seen else seen[0]
+        there = [level for level in seen if level != ABSENT]
+        if len(there) > 1:
+            default = factor.default if factor.default in there else there[0]
             found.append(Factor(name=factor.name, levels=tuple(seen), default=default))
     return tuple(found)
 
@@ -221,14 +257,12 @@ def _row(
     method: Method[Any], point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord]
 ) -> Configuration | None:
     chosen = counted(method, trials)
-    merged = Statistics.of(distribution(chosen))
+    loss_ratio, sent = _loss(chosen)
+    merged = Statistics.of(distribution(chosen), loss_ratio)
     if merged is None:
         return None
     tails = {f"p{name}_us": carried(chosen, at, getattr(merged, f"p{name}_us")) for name, at in _TAILS.items()}
-    repetitions = {trial.repetition: Statistics.of(distribution([trial])) for trial in chosen}
-    results = [trial.result for trial in chosen if trial.result]
-    sent = sum(result.sent for result in results)
-    lost = sum(stream.lost for result in results for stream in result.streams)
+    repetitions = {trial.repetition: Statistics.of(distribution([trial]), _loss([trial])[0]) for trial in chosen}
     tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
     knobs = " ".join(f"{name}={value}" for name, value in {**tester, **point.knobs}.items())
     return Configuration(
@@ -237,6 +271,15 @@ def _row(
         levels=levels,
         statistics=merged.model_copy(update=tails),
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
-        disturbed=sum(trial.status == "disturbed" for trial in chosen if repetitions[trial.repetition] is not None),
-        loss_ratio=lost / sent if sent else 0.0,
+        disturbed=tuple(trial.repetition for trial in chosen if trial.status == "disturbed"),
+        loss_ratio=loss_ratio,
+        sent=sent,
     )
+
+
+def _loss(trials: Sequence[TrialRecord]) -> tuple[float, int]:
+    """Share of the frames that were lost, and how many were sent."""
+    results = [trial.result for trial in trials if trial.result]
+    sent = sum(result.sent for result in results)
+    lost = sum(stream.lost for result in results for stream in result.streams)
+    return (lost / sent if sent else 0.0), sent

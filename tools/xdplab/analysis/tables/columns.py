@@ -9,6 +9,7 @@ from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.met_columns import TOLD_NEW, by_node, met_columns, met_points, new_flow_columns, told_of
 from xdplab.measure import Column, Figure, Method, method_class, method_names
 from xdplab.measure.point import PointSummary
+from xdplab.measure.registry import find_figure
 from xdplab.model.digits import number, percent, ratio
 
 
@@ -237,5 +238,7 @@ def schema_of_rows() -> dict[str, Any]:
     row = found["$defs"][PointSummary.__name__]
     for name in method_names():
         for column in (*own_columns(method_class(name)), *_what_holds(method_class(name))):
-            row["properties"].setdefault(column.key, {"description": column.title})
+            figure = find_figure(column.key)  # of other columns a method may make what it likes
+            kind = {"anyOf": [{"type": "number"}, {"type": "null"}]} if figure else {}
+            row["properties"].setdefault(column.key, {"description": column.title, **kind})
     return {"$defs": found["$defs"], "type": "array", "items": {"$ref": found["$ref"]}}

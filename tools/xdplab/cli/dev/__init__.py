@@ -49,6 +49,21 @@ def bench_of_analysis(
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
 
 
+@dev.command("bench-sweeps")
+def bench_of_sweeps(
+    tables: Annotated[int, typer.Option(min=1, max=100_000, help="tables of each design, noise and effect")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Count how often a sweep names or advises idle settings, and finds a planted effect, by size and noise.
+
+    Example: xdplab dev bench-sweeps --tables 1
+    """
+    from xdplab.cli.dev.bench_sweeps import bench_sweeps, bench_table
+
+    found = bench_sweeps(tables, progress=lambda text: print(text, file=sys.stderr))
+    print(json.dumps([row.model_dump() for row in found], indent=1) if as_json else bench_table(found))
+
+
 @dev.command("false-alarms")
 def false_alarms(
     run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",

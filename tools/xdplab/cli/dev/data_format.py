@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
+from pydantic.fields import FieldInfo
+
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.tables.export import ExportRow
 from xdplab.measure import Method, PointFigures, method_class, method_names
@@ -116,10 +118,15 @@ def models_of(model: type[Model], listed: dict[str, type[Model]] | None = None) 
     if listed.setdefault(model.__name__, model) is not model:
         raise LookupError(f"two models are called {model.__name__}")
     yield model
-    for field in model.model_fields.values():
+    for field in _written(model).values():
         for inner in _inside(field.annotation):
             if listed.get(inner.__name__) is not inner:
                 yield from models_of(inner, listed)
+
+
+def _written(model: type[Model]) -> dict[str, FieldInfo]:
+    """Fields that are in a file."""
+    return {name: field for name, field in model.model_fields.items() if not field.exclude}
 
 
 def _inside(annotation: Any) -> Iterator[type[Model]]:
@@ -148,7 +155,7 @@ def rows(model: type[Model]) -> Iterator[tuple[str, str, str, str]]:
     if "$ref" in schema:  # a model that holds itself
         schema = inner[model.__name__]
     told = described(model)
-    for name, field in model.model_fields.items():
+    for name, field in _written(model).items():
         key = field.alias or name
         found = schema["properties"][key]
         default = "–" if key in schema.get("required", ()) else _default(found)

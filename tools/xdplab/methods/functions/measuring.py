@@ -13,7 +13,7 @@ from xdplab.measure.method import Counted, Session, untested
 from xdplab.methods.functions.cache_misses import cache_misses
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.methods.shared.rates import DRAIN_S, rate_figures
+from xdplab.methods.shared.rates import DRAIN_S, UNDER_WAY_S, rate_figures
 from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.functions import NfTraffic
 
@@ -32,15 +32,14 @@ def traffic_of(point: Point) -> NfTraffic:
 def under_traffic(session: Session, spec: FunctionsSpec) -> None:
     """Flooded by the tester: what came through, and what was dropped."""
     program = _program(session)
-    # what the tester counts, it can tell from the warm-up itself: no second process of it
+    # what the tester counts, it can tell from the warm-up itself: no trial of its own
     with_it = traffic_of(session.point) == "pass-through"
     warmup_s = spec.warmup_s if with_it else 0.0
     asked = TrialSpec(streams=program.streams(), duration_s=spec.duration_s, drain_s=DRAIN_S, warmup_s=warmup_s)
 
     def count() -> Counted:
         if not with_it:
-            # nothing of it is counted: what is under way arrives while this process of the tester ends
-            session.send(asked.model_copy(update={"duration_s": spec.warmup_s, "drain_s": 0.0}))
+            session.send(asked.model_copy(update={"duration_s": spec.warmup_s, "drain_s": UNDER_WAY_S}))
         begin = program.frames_dropped()
         result = session.send(asked)
         received = program.frames_dropped() - begin + result.received

@@ -16,7 +16,7 @@ from xdplab.measure.method import Counted, Session, untested
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import DRAIN_S, MPPS, rate_figures
+from xdplab.methods.shared.rates import DRAIN_S, MPPS, UNDER_WAY_S, rate_figures
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -121,8 +121,7 @@ class Micro(CountingMethod[MicroSpec]):
         """What came back by the tester's count, or what was dropped by the program's."""
         by_the_program = session.point.levels["workload"] == "rxdrop"
         if by_the_program:
-            # nothing of it is counted: what is under way arrives while this process of the tester ends
-            session.send(asked.model_copy(update={"duration_s": self.spec.warmup_s, "drain_s": 0.0}))
+            session.send(asked.model_copy(update={"duration_s": self.spec.warmup_s, "drain_s": UNDER_WAY_S}))
         begin = session.forwarder.frames_received() if by_the_program else 0
         result = session.send(asked)
         received = session.forwarder.frames_received() - begin if by_the_program else result.received

@@ -14,6 +14,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
 from xdplab.methods.rfc2544.back_to_back import back_to_back
+from xdplab.methods.rfc2544.bounds import Bound
 from xdplab.methods.rfc2544.cores import curves, lines
 from xdplab.methods.rfc2544.disruption import recovery, reset
 from xdplab.methods.rfc2544.equal_load import WARMUP_S, at_equal_load, durations
@@ -29,7 +30,7 @@ from xdplab.methods.rfc2544.figures import (
 from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.loss_curve import loss_curve
 from xdplab.methods.rfc2544.scale import scale_of
-from xdplab.methods.rfc2544.search import PRESETS, Bound
+from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.methods.rfc2544.section import rfc2544_section
 from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec
 from xdplab.methods.rfc2544.throughput import throughput

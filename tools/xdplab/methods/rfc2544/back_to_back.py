@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from xdplab.measure.method import Trials
 from xdplab.measure.streams import burst_streams
+from xdplab.methods.rfc2544.bounds import Bound
 from xdplab.methods.rfc2544.scale import scale_of, top_load
-from xdplab.methods.rfc2544.search import Bound
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import TrafficSpec, TrialSpec
 from xdplab.model.trial import LOAD_TOLERANCE

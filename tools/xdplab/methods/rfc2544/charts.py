@@ -15,18 +15,28 @@ def throughput_chart(summaries: Sequence[PointSummary]) -> Chart:
     series = []
     for name in dict.fromkeys(summary.forwarder for summary, _ in sized):
         bounds = {int(s.frame_bytes): throughput.bounds[0] for s, throughput in sized if s.forwarder == name}
-        best = {size: bound.throughput_pps for size, bound in bounds.items() if not bound.contradicted_by}
-        points = sorted((size, rate) for size, rate in best.items() if rate)
-        rates = [[each / 1e6 for each in (rate.median, rate.low, rate.high)] for _, rate in points]
+        known = {
+            size: bound for size, bound in sorted(bounds.items()) if bound.throughput_pps and not bound.contradicted_by
+        }
+        own = {size: bound.throughput_pps for size, bound in known.items() if bound.limited_by == ("forwarder",)}
+        rates = [[each / 1e6 for each in (rate.median, rate.low, rate.high)] for rate in own.values() if rate]
         middle, low, high = ([rate[at] for rate in rates] for at in range(3))
-        series.append(Series(name, [size for size, _ in points], middle, low, high))
+        series += [Series(name, [*own], middle, low, high)] if own else []
+        # who else set it sets no throughput: the forwarder carries that much at least
+        least = {
+            size: bound.throughput_pps.median / 1e6
+            for size, bound in known.items()
+            if size not in own and bound.throughput_pps
+        }
+        series += [Series(f"{name}, at least", [*least], [*least.values()], joined=False)] if least else []
     tops = {int(s.frame_bytes): throughput for s, throughput in sized}
     speed = next((each.line_rate_bps for each in tops.values() if each.line_rate_bps), None)
     limits = {size: speed / ((size + 20) * 8) if speed else each.top_load_pps for size, each in sorted(tops.items())}
     label = "theoretical (line rate)" if speed else "tester's top rate"
     series.append(Series(label, list(limits), [limit / 1e6 for limit in limits.values()]))
     x = Axis("frame size, FCS counted", "bytes")
-    return Chart("throughput by frame size", x, Axis("without loss", "Mpps"), series, "Band: all repeats.")
+    told = "Band: all repeats. Points without a line: lower bounds, set by the tester, the time or the machine."
+    return Chart("throughput by frame size", x, Axis("without loss", "Mpps"), series, told)
 
 
 def loss_chart(summaries: Sequence[PointSummary]) -> Chart:

@@ -4,10 +4,11 @@
 from collections.abc import Iterator, Sequence
 
 from xdplab.analysis.answers.standing import Contender
+from xdplab.forwarders.base import THREADS
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.figures import FORWARDING_RATE, NDR, PDR
-from xdplab.methods.shared.curve import THREADS, Curve, Rung
+from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model import Point, RunRecord
 from xdplab.model.naming import Names
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from MLRsearch import AbstractMeasurer, Config, MeasurementResult, MultipleLossRatioSearch, SearchGoal
 
-from xdplab.methods.rfc2544.search import Bound, BudgetSpent, Preset, Recorder, Step, bound_of
+from xdplab.methods.rfc2544.bounds import Bound, BudgetSpent, Preset, Recorder, Step, bound_of
 
 
 class _Measurer(AbstractMeasurer):  # type: ignore[misc] # the library has no type information

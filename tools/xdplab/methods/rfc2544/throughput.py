@@ -3,8 +3,9 @@
 
 from xdplab.measure.method import Trials
 from xdplab.measure.streams import load_streams
+from xdplab.methods.rfc2544.bounds import Step
 from xdplab.methods.rfc2544.scale import line_rate, top_load
-from xdplab.methods.rfc2544.search import SearchResult, Step, search
+from xdplab.methods.rfc2544.search import SearchResult, search
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import TrafficSpec, TrialResult, TrialSpec
 

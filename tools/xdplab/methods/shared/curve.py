@@ -9,9 +9,6 @@ from xdplab.analysis.answers.standing import Contender
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.measure.comparison import Comparison
 
-#: Options of forwarders that say how many threads forward.
-THREADS = ("pmd_cores", "workers")
-
 
 @dataclass(frozen=True)
 class Rung:

@@ -18,6 +18,8 @@ MPPS = Figure(key="mpps", name="rate", unit="Mpps", better="more", verb="handles
 TOOK_ALL = 0.99
 #: Wait for frames that are under way, in s.
 DRAIN_S = 0.1
+#: Until a program has met what was sent to it before it is counted; nothing of that comes back.
+UNDER_WAY_S = 0.08
 #: Of the frames that a program is given before it is asked again what is in force.
 _FIRST_S = 0.02
 

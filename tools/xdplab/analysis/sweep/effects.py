@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the levels of each setting do to the latency: linear models of its logarithm, with interactions by two.
+
+The unit is the configuration: its figure is the median over its repetitions of the logarithm of the sweep's statistic,
+after what all configurations of a repetition share (a machine that drifts) is taken out. How much repetitions of one
+configuration differ by is no measure of how much configurations do, so it is never the error here. The error is what
+the model leaves between configurations: the model with interactions where that leaves `_PAIRS_DF` degrees of freedom,
+else the one without where that leaves `_ALONE_DF`.
+
+A level is judged against the default level, beside all other settings and the interactions among those (type II), by
+Student's t; an interaction by F. Holm corrects all levels together and all interactions together, and each of the two
+families has half of `ALPHA`: in a table of idle settings, the chance that any of them is named is at most `ALPHA`.
+
+Where a design leaves no error (one setting at a time, saturated designs), each repetition gives one estimate of each
+effect, and these are compared as all repetitions are (`compared`), of five repetitions at least: all settings share the
+default, and where runs have two levels, three or four repetitions of it are often all at one of them. One configuration
+stands for each level there, and whatever it always does is taken for what the level does.
+
+`xdplab dev bench-sweeps` shows how often idle settings are named, and real ones found. The module solves its small
+least-squares problems itself: statsmodels 0.15 gives no answer at all in designs with aliased terms, counts degrees of
+freedom that a nested option has not got, and takes four seconds to import.
+"""
+
+import itertools
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xdplab.analysis.compare import compare_values
+from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Factor, Table
+from xdplab.model import Model
+from xdplab.model.digits import significant
+from xdplab.model.study import Scalar
+
+#: Chance that a table of idle settings names one, where noise is normal; where runs have two levels it is 4 %.
+ALPHA = 0.03
+_PAIRS_DF, _ALONE_DF = 5, 3
+#: Of a design that leaves no error.
+MIN_REPETITIONS = 5
+#: More than this many terms are not looked at: settings alone only.
+_MAX_TERMS = 200
+
+#: Of a level: `ratio`, `low`, `high`, `p`, `differs`.
+_Judged = dict[str, Any]
+_Key = tuple[str, Scalar]
+#: A setting, or two.
+Term = tuple[str, ...]
+
+
+class Effect(Model):
+    """One term: a setting, or two together."""
+
+    factors: Term
+    df: int
+    #: Of the variation of the logarithms between configurations.
+    share: float
+    #: Smallest of its levels, or of the interaction; corrected. None when it is not estimable.
+    p: float | None
+    differs: bool = False
+
+    @property
+    def name(self) -> str:
+        """`a`, or both with a cross between."""
+        return " × ".join(self.factors)
+
+
+class LevelEffect(Model):
+    """Geometric mean of the latencies at a level, and the effect of the level: its ratio to the default level."""
+
+    level: Scalar
+    mean_us: float
+    configurations: int
+    #: Beside all other settings; None when it is not estimable.
+    ratio: float | None = None
+    #: Corrected for all levels of all settings; None when the design leaves no error.
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    differs: bool = False
+
+
+class Anova(Model):
+    """All effects, largest first, and where the error came from."""
+
+    effects: tuple[Effect, ...]
+    #: Setting -> each of its levels.
+    levels: dict[str, tuple[LevelEffect, ...]]
+    error_df: int
+    error_from: str
+    #: Share of the variation of the logarithms that no term explains.
+    residual_share: float
+
+
+def response(table: Table) -> np.ndarray:
+    """One logarithm per configuration, shape (rows,)."""
+    logs = table.logs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a repetition that is nowhere known
+        shared = np.nanmedian(logs - np.nanmedian(logs, axis=1, keepdims=True), axis=0)
+    return np.asarray(np.nanmedian(logs - shared, axis=1))
+
+
+def anova(table: Table) -> Anova:
+    """Of the latencies of a table's configurations."""
+    if not table.factors:
+        return Anova(effects=(), levels={}, error_df=0, error_from="repetitions", residual_share=1.0)
+    y = response(table)
+    blocks = _model(table)
+    (squares, rank), total = _fit(y, blocks.values()), float(((y - y.mean()) ** 2).sum())
+    df, families = len(y) - rank, 1 if len(blocks) == len(table.factors) else 2
+    weights = {key: each for factor in table.factors for key, each in _weights(factor, blocks).items()}
+    added = {term: _added(y, columns, _beside(term, blocks)) for term, columns in blocks.items()}
+    if df >= _ALONE_DF:
+        variance = max(squares / df, math.log1p(RESOLUTION) ** 2)
+        judged, pairs = _by_variance(weights, y, variance, df, families), _interactions(added, variance, df)
+    else:
+        judged, pairs = _by_repetitions(weights, table), {}
+    levels = {factor.name: _levels(table, factor, y, judged) for factor in table.factors}
+    chances: dict[Term, float | None] = {**pairs}
+    for name, own in levels.items():
+        chances[name,] = min((each.p for each in own if each.p is not None), default=None)
+    effects = [
+        Effect(
+            factors=term,
+            df=added[term][1],
+            share=added[term][0] / total if total else 0.0,
+            p=p,
+            differs=any(each.differs for each in levels[term[0]]) if len(term) == 1 else p is not None and p < ALPHA,
+        )
+        for term in blocks
+        for p in [chances.get(term)]
+    ]
+    return Anova(
+        effects=tuple(sorted(effects, key=lambda effect: -effect.share)),
+        levels=levels,
+        error_df=df if df >= _ALONE_DF else len(table.repetitions) - 1,
+        error_from="configurations" if df >= _ALONE_DF else "repetitions",
+        residual_share=squares / total if total else 0.0,
+    )
+
+
+def p_words(p: float) -> str:
+    """`0.034`, or `< 0.0001`."""
+    return "< 0.0001" if p < 1e-4 else significant(p, 2)
+
+
+def _others(factor: Factor) -> list[Scalar]:
+    """The levels that are judged."""
+    return [level for level in factor.levels if level not in (factor.default, ABSENT)]
+
+
+def _model(table: Table) -> dict[Term, np.ndarray]:
+    """The terms that the design has room for, one column per judged level; a row without the option has 0 in each."""
+    alone: dict[Term, np.ndarray] = {
+        (factor.name,): np.array(
+            [[float(row.levels[factor.name] == each) for each in _others(factor)] for row in table.rows]
+        )
+        for factor in table.factors
+    }
+    pairs = {
+        (*one, *other): (alone[one][:, :, None] * alone[other][:, None, :]).reshape(len(table.rows), -1)
+        for one, other in itertools.combinations(alone, 2)
+    }
+    room = len(table.rows) - _PAIRS_DF
+    fits = (
+        len(alone) + len(pairs) <= _MAX_TERMS
+        and _fit(np.zeros(len(table.rows)), [*alone.values(), *pairs.values()])[1] <= room
+    )
+    return {**alone, **pairs} if fits else alone
+
+
+def _beside(term: Term, blocks: Mapping[Term, np.ndarray]) -> list[np.ndarray]:
+    """All other terms that do not contain it."""
+    return [columns for other, columns in blocks.items() if other != term and not set(term) < set(other)]
+
+
+def _added(y: np.ndarray, columns: np.ndarray, beside: Sequence[np.ndarray]) -> tuple[float, int]:
+    """Sum of squares and degrees of freedom of a term beside others."""
+    without, with_it = _fit(y, beside), _fit(y, [*beside, columns])
+    return max(0.0, without[0] - with_it[0]), with_it[1] - without[1]
+
+
+def _weights(factor: Factor, blocks: Mapping[Term, np.ndarray]) -> dict[_Key, np.ndarray]:
+    """How the logarithm of a level's ratio follows from the rows (`weights @ logs`), where it does."""
+    columns = blocks[(factor.name,)]
+    design = np.column_stack([columns, np.ones(len(columns)), *_beside((factor.name,), blocks)])
+    inverse = np.linalg.pinv(design, rcond=1e-9)
+    told = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1) < 1e-6
+    return {(factor.name, level): inverse[n] for n, level in enumerate(_others(factor)) if told[n]}
+
+
+def _by_variance(
+    weights: Mapping[_Key, np.ndarray], y: np.ndarray, variance: float, df: int, families: int
+) -> dict[_Key, _Judged]:
+    """Student's t of each level, Holm over all."""
+    from scipy.special import stdtr, stdtrit
+
+    values = [float(each @ y) for each in weights.values()]
+    errors = [math.sqrt(variance * float((each**2).sum())) for each in weights.values()]
+    raw = [2 * float(stdtr(df, -abs(value) / error)) for value, error in zip(values, errors, strict=True)]
+    found = {}
+    for key, value, error, (p, level) in zip(weights, values, errors, _holm(raw, families), strict=True):
+        half = min(-float(stdtrit(df, level / 2)) * error, 200.0)
+        low, ratio, high = (math.exp(each) for each in (value - half, value, value + half))
+        found[key] = {"ratio": ratio, "low": low, "high": high, "p": p, "differs": p < ALPHA}
+    return found
+
+
+def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_Key, _Judged]:
+    """Each repetition estimates each effect; those in which a row that it rests on was disturbed do not count."""
+    logs = table.logs
+    unusable = np.isnan(logs) | [[number in row.disturbed for number in table.repetitions] for row in table.rows]
+    family = []
+    for each in weights.values():
+        used = np.abs(each) > 1e-9
+        clean = np.flatnonzero(~unusable[used].any(axis=0))
+        family.append([(math.exp(each[used] @ logs[used, at]), 1.0) for at in clean])
+    return {
+        key: {name: getattr(found, name) for name in ("ratio", "low", "high", "differs")} | {"p": found.corrected_p}
+        for key, found in zip(weights, compare_values(family, RESOLUTION), strict=True)
+        if found is not None and found.pairs >= MIN_REPETITIONS
+    }
+
+
+def _interactions(added: Mapping[Term, tuple[float, int]], variance: float, df: int) -> dict[Term, float]:
+    """Probability of every two that are estimable by F, Holm over all of them."""
+    from scipy.special import fdtrc
+
+    told = {term: each for term, each in added.items() if len(term) == 2 and each[1]}
+    raw = [float(fdtrc(own, df, squares / own / variance)) for squares, own in told.values()]
+    return {term: p for term, (p, _) in zip(told, _holm(raw, 2), strict=True)}
+
+
+def _levels(table: Table, factor: Factor, y: np.ndarray, judged: Mapping[_Key, _Judged]) -> tuple[LevelEffect, ...]:
+    result = []
+    for level in factor.levels:
+        values = [value for row, value in zip(table.rows, y, strict=True) if row.levels[factor.name] == level]
+        own = {"ratio": 1.0} if level == factor.default else judged.get((factor.name, level), {})
+        mean_us = math.exp(float(np.mean(values)))
+        result.append(LevelEffect(level=level, mean_us=mean_us, configurations=len(values), **own))
+    return tuple(result)
+
+
+def _fit(y: np.ndarray, blocks: Iterable[np.ndarray]) -> tuple[float, int]:
+    """Residual sum of squares and rank of a least-squares fit with a constant."""
+    design = np.column_stack([np.ones(len(y)), *blocks])
+    coefficients, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-9)
+    return float(((y - design @ coefficients) ** 2).sum()), int(rank)
+
+
+def _holm(values: Sequence[float], families: int) -> list[tuple[float, float]]:
+    """Each p after Holm's step-down over the values and Bonferroni over the families; its level."""
+    adjusted = [(1.0, ALPHA)] * len(values)
+    running, level, failed = 0.0, ALPHA, False
+    for rank, index in enumerate(sorted(range(len(values)), key=lambda index: values[index])):
+        left = (len(values) - rank) * families
+        running = max(running, min(1.0, values[index] * left))
+        if not failed:
+            level, failed = ALPHA / left, running >= ALPHA
+        adjusted[index] = (running, level)
+    return adjusted

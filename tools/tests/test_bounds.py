@@ -196,7 +196,7 @@ def test_runs_that_differ_by_a_third_say_nothing_however_many_repetitions(apart:
     found = compare_apart(sides[1][0], sides[0][0], "p50_us")
     assert found
     assert (found.better, found.alike) == (None, False)
-    assert verdict(found) == "too little to tell; to be sure, measure both in one run"
+    assert verdict(found) == "too little to tell: measure both in one run"
 
 
 def test_runs_that_differ_by_three_times_do() -> None:

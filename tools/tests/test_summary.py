@@ -149,7 +149,7 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     )
     assert "never measured in the same repetition" in sentence(trial(A, 0), trial(B, 1))
     noisy = [trial(B, n, [1000 * us]) for n, us in enumerate((1, 3, 1, 2, 1))]
-    assert "too little to tell: ask for more repetitions" in sentence(
+    assert "too little to tell between fake:seed=1 and fake:seed=2: ask for more repetitions" in sentence(
         *[trial(A, n, [1000 * us]) for n, us in enumerate((2, 1, 3, 1, 2))], *noisy
     )
     record = run_record(A)

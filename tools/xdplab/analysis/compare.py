@@ -43,7 +43,7 @@ BOUNDED_FLOOR = 2.0
 #: slower in one of them, and differ by some percent besides.
 RUNS_APART = 1.5
 #: Shares of a trial between which the one is searched at which a verdict breaks down.
-_SHARES = [share / 100 for share in range(101)]
+_SHARES = [share / 100 for share in range(100)]
 
 
 class Paired(NamedTuple):

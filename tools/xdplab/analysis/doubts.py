@@ -11,7 +11,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.standing import standing
 from xdplab.model.digits import percent, significant
-from xdplab.stats.contamination import MIN_BOUNDED
+from xdplab.stats.contamination import MIN_BOUNDED, away
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
@@ -100,7 +100,7 @@ def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
     """A latency is of the load that was sent; what a disturbed machine kept from leaving is in the disturbed share."""
     asked = fmean(one.offered_pps or one.achieved_pps for one in figures)
     sent = fmean(one.achieved_pps for one in figures)
-    taken = fmean(one.figures[metric].share or 0.0 for one in figures)
+    taken = fmean(away(one.figures[metric].share) for one in figures)
     at, advice = f"{significant(asked / 1e3)} kpps", "ask for less, or repeat on a quieter machine"
     if sent < (MIN_ACHIEVED - taken) * asked:
         yield f"{side.forwarder} was sent {significant(sent / 1e3)} of {at}: {advice}"

@@ -25,6 +25,7 @@ from xdplab.measure.registry import make_method
 from xdplab.measure.standing import measured_of
 from xdplab.model import Point, RunRecord, TrialRecord
 from xdplab.model.naming import unusual
+from xdplab.stats.contamination import away
 
 PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
@@ -271,7 +272,7 @@ def _tester_limited(trial: TrialRecord, share: float | None) -> bool:
     result = trial.result
     if result is None:
         return False
-    short = result.sent < (1 - TESTER_LIMIT_RATIO - (share or 0.0)) * result.intended
+    short = result.sent < (1 - TESTER_LIMIT_RATIO - away(share)) * result.intended
     return bool(result.tester_lost or result.tx_drops or short)
 
 

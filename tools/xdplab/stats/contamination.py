@@ -19,6 +19,11 @@ def contaminated_share(*away: float) -> float:
     return min(1.0, AFTERMATH * sum(away))
 
 
+def away(share: float | None) -> float:
+    """The share of time that a contaminated share comes from."""
+    return (share or 0.0) / AFTERMATH
+
+
 def contaminated(count: int, share: float) -> int:
     """How many of `count` samples a share is, rounded up; at least one sample is taken to be undisturbed."""
     return min(math.ceil(share * count - 1e-9), count - 1)

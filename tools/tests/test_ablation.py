@@ -272,5 +272,5 @@ def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
     found = summarise(run, [*rates(MORE, 1.3e6, 1.31e6, 1.29e6, 1.3e6), *rates(STOCK, 1.0e6, 1.01e6, 0.99e6, 1.0e6)])
     assert found[0].model_dump()["figures"]["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
     told = answer(run, found)
-    assert told.sentence.startswith("more forwards 1.3 times as much as stock (99% interval 1.1")
+    assert told.sentence.startswith("more forwards 1.3 times as much as stock (99 % interval 1.1")
     assert told.details[0].startswith("Forwarding rate at overload")

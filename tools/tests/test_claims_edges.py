@@ -41,7 +41,7 @@ def test_a_verdict_between_runs_says_of_which_run() -> None:
 def test_a_ratio_that_may_not_be_said_is_not_printed_beside_the_reason() -> None:
     run = run_record(OURS, study=LATENCY)
     rows = compare_runs(summarise(run, measured(OURS, 3)), summarise(run, measured(OURS, 30, status="disturbed")))
-    printed = comparison_table("one", "two", rows, {})
+    printed = comparison_table("one", "two", rows, {}, "latency")
     assert "0 clean of 5" in printed
     assert " (0.1) " in printed
     assert "0.1 (" not in printed

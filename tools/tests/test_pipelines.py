@@ -169,6 +169,6 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
         "ovs-afxdp is ahead in 1 of 3 pieces of work, p50 at 0.2 kpps, ovs-afpacket in none; "
         "no measurable difference in 1; nothing can be said of 1."
     )
-    assert "Bridge: ovs-afxdp 3 times as fast (99% interval " in told.text()
+    assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in told.text()
     assert "No measurable difference in nat (" in told.text()
     assert "Nothing is said of meter: 0 clean of 5 paired repetitions" in told.text()

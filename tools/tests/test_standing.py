@@ -41,7 +41,7 @@ def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
     found = told(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
     assert found.said
     assert found.sentence == (
-        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99% interval 1.51 to 2.65), the next."
+        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99 % interval 1.51 to 2.65), the next."
     )
 
 
@@ -92,7 +92,7 @@ def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
         "ask for at least 5 repetitions or repeat on a quieter one"
     )
     assert found.sentence == (
-        "rxdrop: two is ahead with 2 Mpps, 2 times as much as three (99% interval 1.72 to 2.33), the next."
+        "rxdrop: two is ahead with 2 Mpps, 2 times as much as three (99 % interval 1.72 to 2.33), the next."
     )
     assert found.details == (f"Nothing is said of one: {quiet}.", "Failed: l2fwd: two.")
     busy = told([*disturbed, *rates({"two": [2.0] * 4})])
@@ -144,7 +144,7 @@ def test_rates_are_told_for_themselves_and_less_latency_is_ahead() -> None:
     )
     assert list(found.details) == [
         f"stages at {rate} frames per second: one is ahead with 20 µs, p50, 1.5 times as fast as two "
-        f"(99% interval {spread}), the next."
+        f"(99 % interval {spread}), the next."
         for rate, spread in (("128", "1.26 to 1.78"), ("5,000", "1.29 to 1.75"))
     ]
 

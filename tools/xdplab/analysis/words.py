@@ -139,7 +139,7 @@ def _times(found: Comparison) -> tuple[str, str, str]:
         return f"at least {significant(ratio.low or 1)}", "", ""
     if ratio.method == "each-pair":
         return f"at least {significant(ratio.least or 1)}", each, ""
-    return significant(ratio.ratio), "", f" ({ratio.confidence:.0%} interval {interval_spread(ratio)})"
+    return significant(ratio.ratio), "", f" ({100 * ratio.confidence:.0f} % interval {interval_spread(ratio)})"
 
 
 def _least(found: Comparison) -> float:

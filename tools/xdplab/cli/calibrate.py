@@ -65,7 +65,8 @@ class Found(Model):
             f"{self.duration_s:g} s; medians (ranges)\n"
             f"top rate, live frames:       {self.top_pps.text(1e-6)} Mpps\n"
             f"top rate, AF_XDP copy mode:  {self.xsk_top_pps.text(1e-6)} Mpps\n"
-            f"ratio: {interval_text(self.top_over_xsk)} ({self.top_over_xsk.confidence:.0%} interval)\n{columns(rows)}"
+            f"ratio: {interval_text(self.top_over_xsk)} ({100 * self.top_over_xsk.confidence:.0f} % interval)\n"
+            f"{columns(rows)}"
         )
 
 

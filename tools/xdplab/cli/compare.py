@@ -42,7 +42,7 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool) -> None:
             }
         )
         if not as_json:
-            print(comparison_table(reference, name, rows, differences))
+            print(comparison_table(reference, name, rows, differences, record.study.name))
     once = {run[0]: run for run in found}.values()
     trend = trends(sorted(once, key=lambda run: run[1].started))
     if as_json:

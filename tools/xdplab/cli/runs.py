@@ -26,6 +26,7 @@ def show(
     point: Annotated[str | None, typer.Argument(help="id or title of a point: how its numbers came about")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="print CSV on stdout")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="print the answer and the report's table")] = False,
     results: ResultsThere = None,
 ) -> None:
     """Print each point of a run; of one point the way from the frames counted to its numbers.
@@ -34,14 +35,14 @@ def show(
     """
     from xdplab.analysis import answer, summarise
     from xdplab.analysis.tables.columns import rows_of
-    from xdplab.cli.tables import csv_text, summary_table
+    from xdplab.cli.tables import csv_text, markdown_table, summary_table
     from xdplab.measure import make_method
     from xdplab.model import InputError, plain
     from xdplab.results import find_run
 
-    if (point is not None) + as_json + as_csv > 1:
+    if (point is not None) + as_json + as_csv + as_markdown > 1:
         raise InputError(
-            "show: one of POINT, --json and --csv: a point is told as text, and each of the two has them all"
+            "show: one of POINT, --json, --csv and --markdown: a point is shown as text, the others have all"
         )
     folder = find_run(run, results or results_folder())
     record, trials = folder.load(), folder.trials()
@@ -58,6 +59,10 @@ def show(
         return
     if as_csv:
         print(csv_text(method, summaries), end="")
+        return
+    if as_markdown:
+        found = answer(record, summaries, trials)
+        print(f"{found.text()}\n\n{markdown_table(method, [each for each in summaries if each.repetitions], found)}")
         return
     print(summary_table(method, summaries, trials))
     print(answer(record, summaries, trials).text())

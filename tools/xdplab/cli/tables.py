@@ -8,10 +8,11 @@ from typing import Any
 
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
-from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, tables_beside
+from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, tables_beside
+from xdplab.analysis.tables.ratios import ratios_of
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Method, figure
-from xdplab.measure.comparison import Comparison
+from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain
 from xdplab.model.digits import number
@@ -56,6 +57,36 @@ def _rows(cells: Mapping[str, Sequence[str]]) -> list[list[str]]:
     return [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
 
 
+def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: Answer) -> str:
+    """The report's table for a page in Markdown: its columns, each ratio with its interval, how many are clean."""
+    shown = [each for each in own_columns(method) if "html" in each.places]
+    shown = [each for each in shown if any(each.of(point) is not None for point in points)]
+    ratios = {each.key: ratios_of(found, points, each.beside) for each in shown if each.ratio}
+    heads, rows = ["forwarder", "mode"], [[point.forwarder, point.mode] for point in points]
+    for each in shown:
+        heads.append(each.title)
+        for row, point in zip(rows, points, strict=True):
+            below = each.below(point)
+            row.append(f"{each.shown(point)} ({below})" if below else each.shown(point))
+        if found.comparison and each.ratio:
+            heads.append(each.ratio)
+            for row, point in zip(rows, points, strict=True):
+                ratio = ratios[each.key].get(point.point_id)
+                row.append(
+                    ratio_text(ratio)
+                    if ratio
+                    else "reference"
+                    if point.forwarder == found.comparison.reference
+                    else "-"
+                )
+    lines = [
+        [*heads, "repeats"],
+        ["---"] * (len(heads) + 1),
+        *([*row, point.repeats] for row, point in zip(rows, points, strict=True)),
+    ]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
 def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
     """One line per point under the keys of all columns; units are those of the keys."""
     out = io.StringIO()
@@ -85,6 +116,7 @@ def comparison_table(
     run: str,
     rows: Iterable[tuple[PointSummary, PointSummary, Mapping[str, Comparison | None]]],
     differences: Mapping[str, tuple[Any, Any]],
+    study: str,
 ) -> str:
     """Ratios of a run to the reference, then the environment's differences."""
     table = [["forwarder", "figure", "before", "after", "ratio (interval)", "verdict"]]
@@ -104,7 +136,11 @@ def comparison_table(
                 )
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]
     told = ["environment differs:", *changed] if changed else ["environment: the same"]
-    return "\n".join([f"{reference} -> {run}", columns(table), *told])
+    apart = (
+        "Two runs are two machines until one run measures both, interleaved: "
+        f"`xdplab run {study} --set 'forwarders=[A, B]'`, such as `ovs-afxdp` and `ovs-afxdp:build=patched`."
+    )
+    return "\n".join([f"{reference} -> {run}", columns(table), *told, apart])
 
 
 def trend_table(trends: Iterable[tuple[str, str, Sequence[Stretch]]]) -> str:

@@ -155,7 +155,7 @@ class Method(ABC, Generic[SpecT]):
     #: Clauses of trials that are measured beside the one that stands for the point, and have a summary of their own.
     beside: ClassVar[tuple[str, ...]] = ()
     #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
-    #: made anew for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
+    #: repeated for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
     #: such a trial is only marked.
     repeats_whole: ClassVar[bool] = False
     #: True where it needs no load beside the probes, so that a tester which waits for each answer can carry it out.

@@ -78,7 +78,7 @@ class PointSummary(Model):
     clean: int
     #: Trials that were disturbed.
     disturbed: int
-    #: Repetitions that were begun, those made anew included.
+    #: Repetitions that were begun, repeated ones included.
     begun: int
     #: In how many of them a trial failed.
     failed: int

@@ -246,7 +246,7 @@ class TrialRecord(Model):
     schema_version: int = SCHEMA_VERSION
     #: Key of `points` in run.json.
     point_id: str
-    #: From 0 on; those made anew for a disturbed one come after the planned ones.
+    #: From 0 on; those that repeat a disturbed one come after the planned ones.
     repetition: Count
     #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
     #: `figures`: what a method found; `end`: the repetition is over and is not made again on resume.

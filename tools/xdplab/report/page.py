@@ -9,9 +9,10 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from xdplab.analysis.compare import compare_all, unsaid
+from xdplab.analysis.compare import unsaid
 from xdplab.analysis.summary import counted
 from xdplab.analysis.tables.columns import own_columns
+from xdplab.analysis.tables.ratios import ratios_of
 from xdplab.analysis.words import ratio_cell, ratio_spread, verdict
 from xdplab.measure import Column, Method
 from xdplab.measure.comparison import Answer, Comparison
@@ -74,13 +75,7 @@ class Page:
 
     def ratios(self, beside: str = "") -> dict[str, Comparison]:
         """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
-        told = self.answer
-        compared = (told.at_rate and told.comparison) if beside else (told.at_rate or told.comparison)
-        points = [each.beside[beside] for each in self.measured if beside in each.beside] if beside else self.measured
-        if compared is None or not points:
-            return {}
-        reference = next(point for point in points if point.point_id == compared.reference_id)
-        return compare_all(points, reference, compared.metric)
+        return ratios_of(self.answer, self.measured, beside)
 
     def pictures(self) -> Section:
         """Distributions of latency, where there are any."""

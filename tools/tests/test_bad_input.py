@@ -77,7 +77,7 @@ def test_a_run_goes_on_as_it_was_begun(cli: Callable[..., Done], tmp_path: Path,
 @pytest.mark.parametrize("args", [["fake", "--json"], ["fake", "--csv"], ["--json", "--csv"]], ids=" ".join)
 def test_show_does_one_thing(cli: Callable[..., Done], tmp_path: Path, args: list[str]) -> None:
     cli("run", studies.study_file(tmp_path, forwarders="fake", repetitions=1))
-    cli("show", "latest", *args).refused("show: one of POINT, --json and --csv")
+    cli("show", "latest", *args).refused("show: one of POINT, --json, --csv and --markdown")
 
 
 @pytest.mark.parametrize("value", ["[" * 3000, "2024-02-31"], ids=["nested", "no date"])

@@ -42,18 +42,18 @@ def test_changes_are_seen_to_have_happened_and_it_works_behind_them(
 ) -> None:
     found = measured(results, forwarder, *kinds, duration_s=1.2, once_s=2.0)
     assert {name: one.reason for name, one in found.items() if one.failed or not one.by_repetition} == {}
-    values = found["rules"].by_repetition[0].values
-    assert values["installed_per_s"] > 0
-    assert values["removed_per_s"] > 0
+    (one,) = found["rules"].by_repetition
+    assert (one.value("installed_per_s") or 0) > 0
+    assert (one.value("removed_per_s") or 0) > 0
 
 
 def test_new_flows_are_new_connections_of_a_firewall(results: Path) -> None:
     """It has them in its table by its own count, or the point would have failed, and each came through."""
     found = measured(results, "linux-router", "new-flows", pipeline="conntrack", duration_s=0.5)["new-flows"]
     assert found.failed == 0
-    (values,) = (one.values for one in found.by_repetition)
-    assert values["lost_frames"] == 0
-    assert values["new_flows_per_s"] > 0
+    (one,) = found.by_repetition
+    assert one.value("lost_frames") == 0
+    assert (one.value("new_flows_per_s") or 0) > 0
 
 
 def test_a_switch_that_takes_rules_and_has_none_is_found_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_one_socket_is_measured_on_hosts(bench: Bench) -> None:
     method = {"name": "micro", "workloads": ["rxdrop", "l2fwd"], "duration_s": 0.1, "warmup_s": 0.05}
     done = bench.run(forwarders=cases, method=method, traffic={}, path=[])
     assert done.code == 0, done.err
-    found = [(row["status"], row["by_repetition"][0]["values"]["mpps"] > 0) for row in bench.rows()]
+    found = [(row["status"], row["by_repetition"][0]["figures"]["mpps"]["value"] > 0) for row in bench.rows()]
     assert found == [("ok", True)] * 4
     bench.assert_as_before()
 

@@ -64,8 +64,8 @@ def test_a_forwarder_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[s
     assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
     assert (row["path"], row["quantity"], row["repetitions"], row["offered_pps"]) == ("through", "one-way", 1, 5000)
     assert row["samples"] > 10
-    assert 0.05 < row["p50_us"] <= row["p50_us_range"][1] < 1e6
-    assert row["p99_us_all"] is None or row["p50_us"] <= row["p99_us_all"] < 1e6  # short: few frames lie above it
+    assert 0.05 < row["p50_us"] < 1e6
+    assert row["p99_us"] is None or row["p50_us"] <= row["p99_us"] < 1e6  # short: few frames lie above it
 
 
 def test_what_this_machine_cannot_do_is_unsupported_with_the_reason(rows: dict[str, dict[str, Any]]) -> None:

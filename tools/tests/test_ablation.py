@@ -131,7 +131,9 @@ def test_a_doubted_throughput_is_no_bar_beside_the_published_one() -> None:
 
 def test_no_difference_that_was_seen_is_said_with_what_would_have_shown() -> None:
     by_name = {variant.summary.forwarder: variant for variant in ablated().variants}
-    assert by_name["same"].verdict().startswith("no difference seen; what would have shown: NDR ")
+    same = by_name["same"].verdict()
+    assert same.startswith("no difference seen in NDR and p50; what would have shown: NDR ")
+    assert same.endswith("nothing can be said of p99 (4 of the 5 repetitions that an interval needs: ask for more)")
     assert (
         by_name["step"].verdict().startswith("no difference seen")
     )  # each pair by the same half a percent: less than can be seen

@@ -89,7 +89,8 @@ def test_robot_skips_with_the_reason_where_it_cannot_be() -> None:
 def test_the_combined_mode_stands_beside_the_parts_of_it_and_the_published_one() -> None:
     titles = {name: study_titles(name) for name in ("latency", "ovs-figures", "ovs-ablation")}
     for name in ("latency", "ovs-figures"):
-        assert {BESIDE, "ovs-afxdp", "ovs-afpacket", "ovs-dpdk", "xdp"} <= set(titles[name])
+        assert {BESIDE, "ovs-afxdp", "ovs-dpdk", "xdp"} <= set(titles[name])
+    assert "ovs-afpacket:build=patched" in titles["latency"]
     assert {"xdp-flows", "xdp-flows-off", "patched", "no-switch"} <= set(titles["ovs-ablation"])
     _, figure = published_figure("xsknf-measurements/pass-through")
     assert set(figure.forwarders) <= set(titles["ovs-figures"])

@@ -38,10 +38,14 @@ class Variant(Model):
             reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
             return f"cannot be said: {'; '.join(reasons) or 'figures are bounds, or were never measured together'}"
         seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
-        bounds = [_NAMES[metric] for metric, found in known.items() if metric not in able]
-        unknown = f"; not known of {listed(bounds)}, where a figure is a bound" if bounds else ""
-        where = f" in {listed([_NAMES[metric] for metric in able])}" if bounds else ""
-        return f"no difference seen{where}; what would have shown: {seen}{unknown}"
+        others = [
+            f"{_NAMES[metric]} ({found.hindrances[0] if found.hindrances else 'a figure is a bound'})"
+            for metric, found in known.items()
+            if metric not in able
+        ]
+        unknown = f"; nothing can be said of {listed(others)}" if others else ""
+        where = listed([_NAMES[metric] for metric in able])
+        return f"no difference seen in {where}; what would have shown: {seen}{unknown}"
 
 
 class Ablation(Model):

@@ -47,8 +47,8 @@ def test_the_latency_suite_passes_on_the_simulated_testbed(tmp_path: Path, resul
     code, tests = robot(tmp_path, FORWARDERS="fake fake:base_latency_us=9.0")
     assert code == 0
     assert tests["Every Other Forwarder Asked For"] == ("PASS", "")
-    assert tests["OVS on AF_PACKET"][0] == "SKIP"
-    assert "ovs-afpacket was not asked for" in tests["OVS on AF_PACKET"][1]
+    assert tests["OVS on AF_PACKET, with our patches"][0] == "SKIP"
+    assert "ovs-afpacket:build=patched was not asked for" in tests["OVS on AF_PACKET, with our patches"][1]
     assert "PASS" in {status for status, _ in tests.values()}
     assert "FAIL" not in {status for status, _ in tests.values()}
     run = studies.only_run(results)
@@ -161,7 +161,7 @@ def test_the_ovs_comparison_ends_with_both_figures_and_the_ablation(tmp_path: Pa
     assert re.search(more, second, re.DOTALL)
     for words in ("2,000 kpps are offered", "Forwarding rate at overload (RFC 2285"):
         assert words in second
-    assert "no difference seen; what would have shown" in second
+    assert "no difference seen in " in second
 
 
 def test_a_variant_that_cannot_be_measured_is_skipped_and_one_that_fails_fails(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from xdplab.analysis.compare import unsaid
 from xdplab.analysis.summary import counted
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.tables.ratios import ratios_of
-from xdplab.analysis.words import ratio_cell, ratio_spread, verdict
+from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
 from xdplab.measure import Column, Method
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.distribution import Distribution, distribution
@@ -108,7 +108,12 @@ def templates(package: str = "") -> Environment:
     environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
     environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
     environment.filters["share"] = lambda value: "–" if value is None else percent(value) if value else "0"
-    environment.filters |= {"ratio_cell": ratio_cell, "ratio_spread": ratio_spread, "verdict": verdict}
+    environment.filters |= {
+        "interval": interval_text,
+        "ratio_cell": ratio_cell,
+        "ratio_spread": ratio_spread,
+        "verdict": verdict,
+    }
     environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
     environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
     return environment

@@ -83,6 +83,7 @@ class Session:
     """A process that counts what it is asked for."""
 
     asked: dict[str, Any] = {}
+    ends_with_thread = False
 
     def __init__(self, context: TesterContext) -> None:
         self.place = (context.host, context.workdir)

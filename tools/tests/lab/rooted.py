@@ -16,6 +16,8 @@ import yaml
 
 from lab.command import Done, finish, start
 from xdplab.analysis import summarise
+from xdplab.analysis.tables.columns import rows_of
+from xdplab.measure import make_method
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
 
@@ -78,8 +80,8 @@ class Lab:
 
     def rows(self) -> list[dict[str, Any]]:
         """What `show --json` prints of the newest run."""
-        run = self.newest()
-        return [row.model_dump(mode="json") for row in summarise(run.load(), run.trials())]
+        run, record = self.newest(), self.newest().load()
+        return rows_of(make_method(record.study.method), summarise(record, run.trials()))
 
     def newest(self) -> RunFolder:
         """The newest run."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.met_columns import TOLD_NEW, by_node, met_columns, met_points, new_flow_columns, told_of
 from xdplab.measure import Column, Figure, Method, method_class, method_names
+from xdplab.measure.figure import P50, P99, P999
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import find_figure
 from xdplab.model.digits import number, percent, ratio
@@ -217,7 +218,10 @@ def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[st
 
 def data_of(column: Column, point: PointSummary) -> Any:
     """A cell for programs: an infinite latency is no number there; `measured` and the loss say what became of it."""
-    value = column.of(point)
+    return _finite(column.of(point))
+
+
+def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
@@ -227,7 +231,7 @@ def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[st
     columns = columns_of(method, points)
     found = []
     for point in points:
-        row = point.model_dump(mode="json")
+        row = point.model_dump(mode="json") | {each.key: _finite(point.value(each.key)) for each in (P50, P99, P999)}
         found.append(row | {column.key: data_of(column, point) for column in columns if column.key not in row})
     return found
 
@@ -236,6 +240,8 @@ def schema_of_rows() -> dict[str, Any]:
     """JSON Schema of what `rows_of` makes, with the columns of all methods that are installed."""
     found = PointSummary.model_json_schema(mode="serialization")
     row = found["$defs"][PointSummary.__name__]
+    for each in (P50, P99, P999):
+        row["properties"][each.key] = {"description": each.title, "anyOf": [{"type": "number"}, {"type": "null"}]}
     for name in method_names():
         for column in (*own_columns(method_class(name)), *_what_holds(method_class(name))):
             figure = find_figure(column.key)  # of other columns a method may make what it likes

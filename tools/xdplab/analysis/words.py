@@ -172,7 +172,7 @@ def basis_words(found: Comparison) -> list[str]:
 
 def repeats(found: Comparison) -> str:
     """How many pairs it stands on, and whether the first attempts alone say the same."""
-    stands = f"{found.clean} of {found.repetitions} paired repetitions are clean"
+    stands = f"{found.clean} of {found.repetitions} paired repetitions {'is' if found.clean == 1 else 'are'} clean"
     if not found.depends_on_repeats or found.first is None:
         return stands
     first = interval_text(found.first)

@@ -35,7 +35,7 @@ class Answering(OvsHost):
         self.begin, self.answer = begin, answer
 
     def ask_socket(self, path: Path, method: str, *params: Any, timeout_s: float = 30.0) -> Any:
-        if path.name == "db.sock" and params[1]["op"] == self.begin:
+        if path.name == "db.sock" and method == "transact" and params[1]["op"] == self.begin:
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer

@@ -112,7 +112,7 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             "ovsdb-server",
             [self.build.ovsdb_server, database, f"--remote=punix:{self._path('db.sock')}"],
         )
-        self._wait_for("db.sock")
+        self._wait_for_database()
         self._add_bridge(dut)
         self._start("ovs-vswitchd", [self.build.vswitchd, f"unix:{self._path('db.sock')}"], self.daemon_cpus(dut))
         self._wait_until_configured()
@@ -255,15 +255,20 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             env={**folders, **self.daemon_env(self._dut)},
         )
 
-    def _wait_for(self, socket: str) -> None:
+    def _wait_for_database(self) -> None:
+        """Until it answers: its socket is there a moment before anybody listens at it."""
         assert self._dut is not None
-        host, path = self._dut.host, self._path(socket)
+        host, socket = self._dut.host, self._dut.rundir / "db.sock"
 
-        def there() -> bool:
+        def answers() -> bool:
             self._check_alive()
-            return host.exists(path)
+            if not host.exists(socket):
+                return False
+            with contextlib.suppress(XdplabError):
+                return bool(host.ask_socket(socket, "echo", "here", timeout_s=self.start_timeout_s) == ["here"])
+            return False
 
-        wait_until(there, self.start_timeout_s, f"{self.name}: socket {socket}")
+        wait_until(answers, self.start_timeout_s, f"{self.name}: an answer of its database")
 
     def _check_alive(self) -> None:
         ended = self.crashed()

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
-from lab.records import each_figure, point, run_record
+from lab.records import each_figure, point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
 from xdplab.methods.rfc2544 import disruption
+from xdplab.methods.rfc2544.charts import latency_at_load_chart
 from xdplab.methods.rfc2544.figures import rfc2544_figures, throughput_repetitions
 from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import QUICK
@@ -206,3 +207,22 @@ def text_of(trials: list[TrialRecord], **method: Any) -> str:
 
 def plain(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace("&ge;", "≥")
+
+
+def test_a_latency_at_load_of_which_too_much_was_lost_is_infinite_and_shown() -> None:
+    """RFC 2544 §26.2 by rank of what was sent: a tenth lost leaves no p99."""
+    loads = {"throughput_pps": 1000.0, "probe_pps": 50.0, "loads": [{"share": 0.5, "load_pps": 500.0}]}
+    taken = [
+        record(AT, purpose="figures", clause="RFC 2544 26.2", figures=loads),
+        trial(
+            AT,
+            result=result(stream([3000 + n % 1000 for n in range(9000)], sent=10000)),
+            purpose="search",
+            clause="RFC 2544 26.2 at 0.50",
+        ),
+    ]
+    (row,) = rfc2544_figures([found(), *taken]).latency
+    assert (row.p50_us, row.p99_us, row.loss_ratio) == (pytest.approx(3.55, rel=0.01), math.inf, 0.1)
+    assert row.model_dump(mode="json")["p99_us"] is None
+    (point_of,) = summarise(run_record(AT, study={"method": {"name": "rfc2544"}}), [found(), *taken])
+    assert [list(one.y) for one in latency_at_load_chart([point_of]).series] == [[row.p50_us]]

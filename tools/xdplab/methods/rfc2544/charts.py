@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graphs that RFC 2544 asks for: throughput by frame size, frame loss rate by load, latency by load."""
 
+import math
 from collections.abc import Sequence
 
 from xdplab.measure.point import PointSummary
@@ -56,8 +57,9 @@ def latency_at_load_chart(summaries: Sequence[PointSummary]) -> Chart:
         rows = [row for row in Rfc2544Figures.of(summary).latency or () if row.p50_us]
         shares = [100 * row.share for row in rows]
         for word, values in (("p50", [row.p50_us for row in rows]), ("p99", [row.p99_us for row in rows])):
-            if any(values):
-                series.append(Series(f"{_name(summary)}, {word}", shares, values))
+            drawn = [value if value is not None and math.isfinite(value) else None for value in values]
+            if any(drawn):
+                series.append(Series(f"{_name(summary)}, {word}", shares, drawn))
     y = Axis(f"{summaries[0].quantity} latency" if summaries else "latency", "µs", log=True)
     return Chart("latency by load", Axis("load, share of the throughput", "%"), y, series)
 

@@ -2,7 +2,7 @@
 """What RFC 2544 says of a point beside what it is compared by: a model for each clause, medians over repetitions."""
 
 from xdplab.measure.figure import PointFigures
-from xdplab.measure.measured import Spread
+from xdplab.measure.measured import Extended, Spread
 from xdplab.methods.rfc2544.contradiction import Contradiction
 from xdplab.model import Model
 
@@ -60,12 +60,12 @@ class LatencyFound(Model):
     samples: int
     #: Frames lost of those sent.
     loss_ratio: float | None
-    #: Median of all samples.
-    p50_us: float | None
+    #: Median of all samples, by rank of what was sent; infinite (`null`) where that frame was lost, as those below.
+    p50_us: Extended | None
     #: 99th percentile; None where too few independent samples lie above it.
-    p99_us: float | None
+    p99_us: Extended | None
     #: 99.9th percentile, likewise.
-    p999_us: float | None
+    p999_us: Extended | None
 
 
 class LossFound(Model):

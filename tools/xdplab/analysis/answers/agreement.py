@@ -7,6 +7,7 @@ where the rest is small they agree, where it is not, one of them changes what it
 forwarder less often, by sending in bursts).
 """
 
+import math
 from collections.abc import Sequence
 
 from xdplab.analysis.compare import compare_points, difference
@@ -104,6 +105,8 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, pat
     compared = compare_points(theirs, ours)
     if compared is None or ours.p50_us is None or theirs.p50_us is None:
         return None
+    if math.isinf(ours.p50_us) or math.isinf(theirs.p50_us):  # half of the frames were lost
+        return None
     found = difference(theirs, ours, "p50_us", paths)
     apart = found.mean if found else theirs.p50_us - ours.p50_us
     known = found is not None and found.low is not None and found.high is not None
@@ -112,8 +115,8 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, pat
         path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.frame_bytes} bytes, {ours.path}",
         first_p50_us=ours.p50_us,
         second_p50_us=theirs.p50_us,
-        first_jitter_us=None if ours.p99_us is None else ours.p99_us - ours.p50_us,
-        second_jitter_us=None if theirs.p99_us is None else theirs.p99_us - theirs.p50_us,
+        first_jitter_us=_jitter_us(ours),
+        second_jitter_us=_jitter_us(theirs),
         first_loss_ratio=ours.loss_ratio,
         second_loss_ratio=theirs.loss_ratio,
         difference_us=apart,
@@ -121,6 +124,13 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, pat
         rest_us=None if own_us is None else apart - own_us,
         hindrances=compared.hindrances or few,
     )
+
+
+def _jitter_us(side: PointSummary) -> float | None:
+    """p99 less p50; None where it is not known, or that frame was lost."""
+    if side.p99_us is None or side.p50_us is None or math.isinf(side.p99_us):
+        return None
+    return side.p99_us - side.p50_us
 
 
 def _sentences(first: str, second: str, direct: Differing | None, paths: Sequence[Differing]) -> tuple[str, ...]:

@@ -52,20 +52,20 @@ def trial(measured, name, net, watched, seconds, rx, sliced, **more):
     """The result with or without slices."""
     given = {"slices": watched} if sliced else {}
     both = [net.port("a0", rx="none", tx_cpu=CPUS[0]), net.port("c0", rx=rx)]
-    told = xdpgen(config(both, stream(**more), duration_s=seconds, warmup_s=0.1, max_burst=200, **given))
+    printed = xdpgen(config(both, stream(**more), duration_s=seconds, warmup_s=0.1, max_burst=200, **given))
     if sliced and more["pps"]:
-        measured.sizes.setdefault(name, []).append(len(json.dumps(told["slices"])))
-    return told
+        measured.sizes.setdefault(name, []).append(len(json.dumps(printed["slices"])))
+    return printed
 
 
-def p50_ns(told):
+def p50_ns(printed):
     """Mean of the percentiles around it: a clock of a virtual machine has steps of 10 ns."""
-    whole = HdrHistogram.decode(told["streams"][0]["latency"]["hdr"])
+    whole = HdrHistogram.decode(printed["streams"][0]["latency"]["hdr"])
     return statistics.mean(whole.get_value_at_percentile(percent) for percent in range(40, 61))
 
 
-def top_pps(told):
-    return told["streams"][0]["received"] / (told["threads"][0]["ran_ns"] / 1e9)
+def top_pps(printed):
+    return printed["streams"][0]["received"] / (printed["threads"][0]["ran_ns"] / 1e9)
 
 
 def round_of(measured, net, way, watched, asked, number):

@@ -119,6 +119,20 @@ def test_a_clsact_of_another_stays(direct):
         direct.exec("c", "tc", "qdisc", "del", "dev", "c0", "clsact")
 
 
+def test_a_filter_of_another_stays(direct):
+    """In the clsact that a run has made for itself, which stays with it."""
+    own = ["filter", "add", "dev", "c0", "egress", "prio", "7", "protocol", "all", "u32", "match", "u32", "0", "0"]
+    try:
+        with xdpgen_running(long_run(direct, **RECEIVERS[2])) as process:
+            direct.exec("c", "tc", *own)
+            process.terminate()
+            process.wait(10)
+        assert direct.attached("c0") == {"xdp": False, "tcx": 0, "filters": 0, "clsact": True}
+        assert "u32" in direct.exec("c", "tc", "filter", "show", "dev", "c0", "egress")
+    finally:
+        direct.exec("c", "tc", "qdisc", "del", "dev", "c0", "clsact")
+
+
 def test_a_busy_port_is_refused(direct):
     with xdpgen_running(long_run(direct)):
         line = xdpgen(config([direct.port("a0"), direct.port("c0")]), expect=2)

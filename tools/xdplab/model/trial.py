@@ -49,6 +49,8 @@ class TrialSpec(Model):
     warmup_s: float = 0.0
     #: How long late frames are waited for at the most, after the last one has left.
     drain_s: float = 0.2
+    #: The wait ends before that where no frame has arrived for so long; None: never (a tester may not know this).
+    drain_idle_s: float | None = None
 
     @property
     def offered_pps(self) -> float | None:

@@ -87,11 +87,12 @@ class Rfc2544(Method[Rfc2544Spec]):
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
         scale = scale_of(self.spec)
         preset = PRESETS[self.spec.preset]
+        drain_s = scale.drain_idle_s or self.spec.drain_s
         per_clause = {
-            "throughput": [preset.final_trial_s + self.spec.drain_s / 2] * 20,
+            "throughput": [preset.final_trial_s + drain_s / 2] * 20,
             "latency": [scale.at_load_s] * (5 * scale.at_load_repeats),
             "loss-curve": [scale.loss_trial_s] * 8,
-            "back-to-back": [0.1 + self.spec.drain_s / 2] * (16 * scale.burst_repeats),
+            "back-to-back": [0.1 + drain_s / 2] * (16 * scale.burst_repeats),
             "recovery": [scale.recovery_s * 2],
             "reset": [scale.reset_s],
         }

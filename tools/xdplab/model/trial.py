@@ -269,6 +269,8 @@ class TrialRecord(Model):
     repetition_s: float = 0.0
     #: Likewise: how much of that the traffic asked for took, warm-ups included.
     traffic_s: float = 0.0
+    #: Likewise: how much of it the forwarder's own start and stop took, but for a restart within a trial.
+    forwarder_s: float = 0.0
     #: What the tester was asked for; None of records that are no trial.
     asked: TrialSpec | None = None
     #: Load that was asked for, all streams; None: as much as the tester can.

@@ -87,6 +87,7 @@ class PointSession:
         self.disturbed = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
+        self._forwarder_s = 0.0
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -119,8 +120,13 @@ class PointSession:
         finally:
             with deferred():
                 self._clean_up()
-        times = {"repetition_s": round(time.monotonic() - self._began, 3), "traffic_s": round(self._traffic_s, 3)}
-        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **times))
+        times = {
+            "repetition_s": time.monotonic() - self._began,
+            "traffic_s": self._traffic_s,
+            "forwarder_s": self._forwarder_s,
+        }
+        rounded = {name: round(seconds, 3) for name, seconds in times.items()}
+        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **rounded))
 
     def trial(
         self,
@@ -265,7 +271,8 @@ class PointSession:
         if self._links_before is not None and self._dut.ports[0].lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         self._around.enter_context(self._method.around(self))
-        self._start()
+        began_ns = self._start()
+        self._forwarder_s += (time.monotonic_ns() - began_ns) / 1e9
 
     def prove(self) -> None:
         """Frames, and that options are in force."""
@@ -296,8 +303,13 @@ class PointSession:
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
             if self._forwarder.pids():
                 stack.callback(self._wait_for_queues)
-            stack.callback(self._forwarder.stop)
+            stack.callback(self._stop)
             stack.callback(self._tester.rest)
+
+    def _stop(self) -> None:
+        began_s = time.monotonic()
+        self._forwarder.stop()
+        self._forwarder_s += time.monotonic() - began_s
 
     def _wait_for_queues(self) -> None:
         wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if not port.simulated])

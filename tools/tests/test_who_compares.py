@@ -37,7 +37,6 @@ MAKES_INTERVALS = {"apart_interval", "difference_interval", "ratio_interval", "t
 ELSEWHERE = {
     "analysis/compare.py": "it decides",
     "analysis/words.py": "it says what was decided",
-    "cli/dev/": "simulations that judge the rules themselves, by values that they made",
     "analysis/sweep/": "models of a whole table: their chance is a permutation's, and advice asks compare "
     "(test_sweep_planted.py)",
 }

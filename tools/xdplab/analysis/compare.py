@@ -206,19 +206,6 @@ def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     }
 
 
-def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
-    """Comparisons of a point with itself under another label, each over `group` consecutive repetitions."""
-    found = []
-    count = min(len(point.by_repetition), len(twin.by_repetition)) // group
-    for start in range(0, count * group, group):
-        part = {"by_repetition": point.by_repetition[start : start + group]}
-        other = {"by_repetition": twin.by_repetition[start : start + group]}
-        comparison = compare_points(point.model_copy(update=part), twin.model_copy(update=other), metric)
-        if comparison is not None:
-            found.append(comparison)
-    return found
-
-
 def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
     """Over the first attempts alone, however disturbed; None where nothing was repeated."""
     first = [pair for pair in pairs if pair[0].repetition < planned]

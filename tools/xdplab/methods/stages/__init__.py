@@ -8,7 +8,7 @@ from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.xsk_roles import XskRole
+from xdplab.forwarders.xsk import XskRole
 from xdplab.measure.column import Column
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.figure import Figure

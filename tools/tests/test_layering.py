@@ -82,7 +82,7 @@ def module_name(path: Path) -> str:
 
 
 def method_of(module: str) -> str | None:
-    """The method whose folder a module is in, or None: `xdplab.methods.latency.columns`."""
+    """The method whose folder a module is in, or None: `xdplab.methods.latency`."""
     parts = module.split(".")
     inside = len(parts) > 2 and parts[1] == "methods" and (PACKAGE / "methods" / parts[2]).is_dir()
     return parts[2] if inside else None

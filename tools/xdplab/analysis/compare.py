@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from xdplab.analysis.doubts import doubts_of
-from xdplab.measure.comparison import Basis, Comparison, Sense
+from xdplab.measure.comparison import Answer, Basis, Comparison, Sense
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
@@ -315,3 +315,13 @@ def metric_of(ours: PointSummary, theirs: PointSummary, figures: Sequence[Figure
     """The first figure of a method that one of the two has."""
     has = {one.key for side in (ours, theirs) for one in figures if side.searched(one.key)}
     return next((each.key for each in figures if each.key in has), figures[0].key)
+
+
+def ratios_of(answer: Answer, points: Sequence[PointSummary], beside: str = "") -> dict[str, Comparison]:
+    """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
+    compared = (answer.at_rate and answer.comparison) if beside else (answer.at_rate or answer.comparison)
+    sides = [each.beside[beside] for each in points if beside in each.beside] if beside else list(points)
+    if compared is None or not sides:
+        return {}
+    reference = next(point for point in sides if point.point_id == compared.reference_id)
+    return compare_all(sides, reference, compared.metric)

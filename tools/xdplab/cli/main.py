@@ -19,8 +19,7 @@ from xdplab.cli.bundle import bundle, import_
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.lab import lab
-from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show
-from xdplab.cli.site import site
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show, site
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)

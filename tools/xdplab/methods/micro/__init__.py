@@ -10,13 +10,11 @@ from pydantic import Field
 from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.hosts.kernel import link_counters
-from xdplab.measure.column import Column
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session, untested
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import DRAIN_S, MPPS, UNDER_WAY_S, rate_figures
+from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, rate_figures
 from xdplab.model import (
     ForwarderSpec,
     InputError,

@@ -11,9 +11,8 @@ from markupsafe import Markup, escape
 
 from xdplab.report import assets
 from xdplab.report.chart import MAX_POINTS, Axis, Chart, Series
-from xdplab.report.page import templates
+from xdplab.report.page import table, templates
 from xdplab.report.plots import still
-from xdplab.report.tables import table
 
 HOSTILE = "</script><!--<script>alert(1)</script>"
 X, Y = Axis("time", "s"), Axis("latency", "µs")

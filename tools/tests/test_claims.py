@@ -13,7 +13,7 @@ from xdplab.analysis.compare import compare_all
 from xdplab.analysis.runs.apart import compare_runs, what_differs
 from xdplab.analysis.words import ratio_cell, verdict
 from xdplab.measure.point import PointSummary
-from xdplab.methods.latency.columns import LIGHT_LOAD
+from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.model import Disturbance, Path, ThreadUse
 
 

@@ -26,11 +26,11 @@ from xdplab.model import TestbedSpec
 from xdplab.model.published import published_figure
 from xdplab.report import bars, plots, render
 from xdplab.report.bars import rate_plot
-from xdplab.report.charts import distribution_chart
+from xdplab.report.chart import distribution_chart
 from xdplab.report.exports import FORMS
+from xdplab.report.log import describe
 from xdplab.report.page import fixed, kpps
 from xdplab.report.place import Place
-from xdplab.report.words import describe
 from xdplab.results import RunFolder
 from xdplab.robot import library
 

@@ -16,8 +16,7 @@ from xdplab.forwarders.base import ProbeTarget
 from xdplab.measure import make_method
 from xdplab.methods import tracing
 from xdplab.methods.shared.batches import ProbeRecords, traced_figures
-from xdplab.methods.tracing.figures import verdict
-from xdplab.methods.tracing.spec import TracingSpec
+from xdplab.methods.tracing.figures import TracingSpec, verdict
 from xdplab.model import (
     ForwarderSpec,
     InputError,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP forwarders against what real VPPs said: recorded by `xdplab dev record vpp`, played back by `lab.papi`."""
+"""VPP forwarders against what real VPPs said: recorded by `python tools/dev record vpp`, played back by `lab.papi`."""
 
 import re
 from collections import namedtuple
@@ -12,11 +12,11 @@ from lab.papi import DATA, Client, Playback, changed, forwarder_of
 from lab.startup import contradictions
 from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
+from dev.vpp_record import Recorder
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_control import VppControl, papi_stats
 from xdplab.forwarders.vpp_program import rendered
-from xdplab.forwarders.vpp_record import Recorder
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
@@ -50,7 +50,7 @@ def test_the_forwarder_asks_and_ends_as_it_did_with_the_real_program(path: Path,
 
 
 def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old() -> None:
-    from xdplab.cli.dev.record_vpp import SCENARIOS
+    from dev.record_vpp import SCENARIOS
 
     assert {path.stem for path in NEWEST.glob("*.json")} == set(SCENARIOS)
 
@@ -60,7 +60,7 @@ def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.Monke
     client = SimpleNamespace(
         connect=lambda name: None, disconnect=lambda: None, api=SimpleNamespace(show_version=lambda **fields: told)
     )
-    monkeypatch.setattr("xdplab.forwarders.vpp_record.papi_client", lambda address: client)
+    monkeypatch.setattr("dev.vpp_record.papi_client", lambda address: client)
     recorder = Recorder()
     recorder.connect("api", "stats").call("show_version")
     assert recorder.exchange[-1]["answer"] == {"retval": 0, "version": "26.10", "build_directory": ""}

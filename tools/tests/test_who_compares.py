@@ -37,7 +37,6 @@ MAKES_INTERVALS = {"apart_interval", "difference_interval", "ratio_interval", "t
 ELSEWHERE = {
     "analysis/compare.py": "it decides",
     "analysis/words.py": "it says what was decided",
-    "cli/dev/": "simulations that judge the rules themselves, by values that they made",
     "analysis/sweep/": "models of a whole table: their chance is a permutation's, and advice asks compare "
     "(test_sweep_planted.py)",
 }
@@ -61,7 +60,7 @@ WORDS = {
     "methods/breakdown/figures.py:_why_no_breakdown": "that nothing is said",
     "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
     "methods/functions/scaling.py:Scaling.sentence": "by the intervals of Curve.compared, corrected together",
-    "methods/latency/columns.py:": "title of a column whose cells are comparisons",
+    "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "methods/tracing/figures.py:verdict": "that an interval holds its goal; by pairs of trials of one point",
     "report/sweep_plots.py:densities_plot": "title of a chart",

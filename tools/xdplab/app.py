@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import summarise
-from xdplab.analysis.limits import loss_above
+from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.measure import make_method, method_class
 from xdplab.measure.point import PointSummary

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP played back: client and statistics reader of vpp-papi, answering what `xdplab dev record vpp` wrote down."""
+"""VPP played back: client and statistics reader of vpp-papi, answering what `dev record vpp` wrote down."""
 
 import builtins
 import json

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from xdplab.analysis.tables.columns import schema_of_rows
 from xdplab.app import study_files
-from xdplab.cli.dev.data_format import models_of, rows
+from xdplab.cli.fields import models_of, rows
 from xdplab.forwarders.registry import GROUP as FORWARDERS
 from xdplab.knobs import Knob, make_knob
 from xdplab.knobs.registry import GROUP as KNOBS

@@ -6,10 +6,10 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
 from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, tables_beside
-from xdplab.analysis.tables.ratios import ratios_of
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison

@@ -11,9 +11,10 @@ from pydantic import Field
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.ovs_ports import HUGEPAGES_2M
 from xdplab.forwarders.process import Program
+from xdplab.forwarders.xdpsock import frames_redirected, why_not_counted
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids, thread_use
-from xdplab.model import Model
+from xdplab.model import InputError, Model
 from xdplab.model.forwarder import Role
 from xdplab.tools import setup_command
 
@@ -22,6 +23,8 @@ PROGRAM = "/usr/bin/dpdk-testpmd"
 _MEMORY_MIB = "192"
 #: CPU time of a worker that forwards: before, it has run for less than a millisecond.
 _FORWARDING_NS = 3_000_000
+_FCS_BYTES = 4
+_MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
 
 
 class TestpmdOptions(Model):
@@ -57,8 +60,6 @@ class Testpmd(Program[TestpmdOptions]):
 
     def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
         """Those that it has a forwarding mode for."""
-        from xdplab.forwarders.xsk_roles import TestpmdRole  # which is made of this
-
         return TestpmdRole(self.options, role, frame_bytes)
 
     def supported(self, dut: Dut) -> str | None:
@@ -123,3 +124,34 @@ class Testpmd(Program[TestpmdOptions]):
         if self.options.port == "af_xdp":
             return f"net_af_xdp{index},iface={ifname},busy_budget={self.options.busy_budget}"
         return f"net_af_packet{index},iface={ifname},qdisc_bypass=1"
+
+
+class TestpmdRole(Testpmd):
+    """testpmd over net_af_xdp with one port."""
+
+    __test__ = False
+
+    def __init__(self, options: TestpmdOptions, workload: Role, frame_bytes: int) -> None:
+        super().__init__(options)
+        if workload not in _MODES:
+            raise InputError(f"forwarder {self.name}: it cannot do {workload}")
+        self.forward_mode = _MODES[workload]
+        self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
+        self._workload: Role = workload
+        self._host: Any = None
+        self._ifname = ""
+
+    def supported(self, dut: Dut) -> str | None:
+        """What it drops must be counted by the kernel."""
+        return super().supported(dut) or why_not_counted(dut, self._workload)
+
+    def start(self, dut: Dut) -> None:
+        """As testpmd, and wait until its port is open: no frame that comes through proves it here."""
+        self._host, self._ifname = dut.host, dut.ports[0].ifname
+        super().start(dut)
+        if self.options.port == "af_xdp":
+            self._until_socket(dut, 20.0)
+
+    def frames_received(self) -> int:
+        """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""
+        return frames_redirected(self._host, self._ifname)

@@ -47,7 +47,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
     package: ClassVar[str] = "vpp-plugin-core"
     #: The message that makes an interface; a VPP without it has not got the plugin.
     creates: ClassVar[str] = ""
-    #: How a connection is made; `xdplab dev record` and tests put theirs here.
+    #: How a connection is made; `python tools/dev record` and tests put theirs here.
     connect: Callable[[str, str], VppControl] = staticmethod(VppControl)
 
     def __init__(self, options: VppOptionsT) -> None:

@@ -20,6 +20,7 @@ from xdplab.tools import bpf_program, not_built
 
 _HUGEPAGE_BYTES = 2 << 20
 _PORTS = 2
+_ROLES: dict[Role, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "reflect", "stages": "sink"}
 
 
 class XskOptions(SocketOptions):
@@ -144,8 +145,6 @@ class XskForwarder(Program[XskOptions]):
 
     def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
         """All of them."""
-        from xdplab.forwarders.xsk_roles import XskRole  # which is made of this
-
         return XskRole(self.options, role, frame_bytes)
 
     def start_recording(self) -> None:
@@ -230,3 +229,39 @@ class XskForwarder(Program[XskOptions]):
 
     def _events(self) -> list[dict[str, Any]]:
         return json_lines(self._host, self._output)
+
+
+class XskRole(XskForwarder):
+    """`bpf/xsk` with one port: sink, source or reflector."""
+
+    def __init__(self, options: XskOptions, workload: Role, frame_bytes: int) -> None:
+        super().__init__(options)
+        self._workload: Role = workload
+        self._frame_bytes = frame_bytes
+
+    def _configuration(self, dut: Dut) -> dict[str, Any]:
+        asked = {**super()._configuration(dut), "role": _ROLES[self._workload], "trace": None}
+        if self._workload == "l2fwd" and "touch" not in self.options.model_fields_set:
+            asked.pop("touch")  # a reflector swaps addresses unless it is told otherwise
+        if self._workload == "stages":
+            asked["stages"] = True
+        if self._workload == "txonly":
+            port = dut.ports[0]
+            asked["streams"] = [
+                {"id": 0, "kind": "load", "tx_port": 0, "rx_port": 0, "pps": None, "frame_bytes": self._frame_bytes,
+                 "src_mac": port.mac, "dst_mac": "02:00:00:00:00:01", "src_ip": "198.18.0.1", "dst_ip": "198.19.0.1"}
+            ]  # fmt: skip
+        return asked
+
+    def counters(self) -> dict[str, Any]:
+        """Without the histograms of `stages`, which are what is measured."""
+        return {name: value for name, value in super().counters().items() if name != "stages"}
+
+    def stages(self) -> dict[str, Any]:
+        """What it tells of the frames' stages so far."""
+        found: dict[str, Any] = super().counters()["stages"]
+        return found
+
+    def frames_received(self) -> int:
+        """By its own count, up to now."""
+        return int(sum(sock["rx"] for sock in self.counters()["sockets"]))

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
+"""Pictures as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+
+from xdplab.measure.distribution import Distribution
 
 #: Points that a series has at the most: more than a screen has columns for, and a few kB.
 MAX_POINTS = 480
@@ -122,3 +124,38 @@ def _numbers(series: Series) -> dict[str, Any]:
 def _number(value: float | None) -> float | None:
     """Six digits are more than a picture shows."""
     return float(f"{value:.6g}") if value is not None and np.isfinite(value) else None
+
+
+#: Shares above it are drawn: p99.999.
+_LEAST = 1e-5
+_SINGLE = "Where fewer than ten independent samples lie above, it shows single frames and no percentile."
+LATENCY = Axis("latency", "µs", log=True)
+
+
+def distribution_chart(title: str, points: Mapping[str, Distribution], note: str) -> Chart:
+    """Cumulative distribution: latency against the percentile, on an axis on which each nine takes the same room.
+
+    The last step goes to the highest value, at the share that one sample is, and to p99.999 at the most.
+    """
+    series = []
+    for name, found in points.items():
+        latency, above = found.exceedance()
+        if not len(latency):
+            continue
+        shown = above >= _LEAST
+        end = int(np.count_nonzero(shown))  # the first value above which less is left than is drawn
+        x = np.concatenate([latency[:1], latency[shown], np.unique(latency[[min(end, len(latency) - 1), -1]])])
+        least = max(_LEAST, 1 / found.count)
+        y = np.concatenate([[1.0], above[shown], [least] * (len(x) - 1 - end)])
+        series.append(Series(name, x.tolist(), y.tolist(), steps=True))
+    return Chart(title, LATENCY, Axis("percentile (log axis)", "", percentile=True), series, f"{note} {_SINGLE}")
+
+
+def density_chart(title: str, points: Mapping[str, Distribution], note: str) -> Chart:
+    """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
+    series = []
+    for name, found in points.items():
+        if found.count:
+            latency, density = found.density()
+            series.append(Series(name, latency.tolist(), (density / density.max()).tolist()))
+    return Chart(title, LATENCY, Axis("density (peak = 1)", ""), series, note)

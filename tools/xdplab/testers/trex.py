@@ -65,7 +65,7 @@ class Trex(Tester):
     def __init__(self, options: TrexOptions | None = None) -> None:
         self.options = options or TrexOptions()
         #: Where the bridge writes down its exchange with TRex, and whether the server keeps histograms, without which
-        #: nothing is measured (both for `xdplab dev record trex`).
+        #: nothing is measured (both for `python tools/dev record trex`).
         self.record: Path | None = None
         self.histograms = True
         self._server: TrexServer | None = None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.agreement import agreements
-from xdplab.analysis.answers.pairing import named, pairs_of
+from xdplab.analysis.answers.pipelines import named, pairs_of
 from xdplab.analysis.compare import compare_points, metric_of
 from xdplab.analysis.doubts import doubts_of_one, remarks_of_one
 from xdplab.analysis.words import (

@@ -9,8 +9,7 @@ from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.paired import clean_pairs, paired_trials, percentiles
-from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT, clean_pairs, paired_trials, percentiles
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
 from xdplab.stats.interval import MIN_PAIRS, Interval, ratio_interval

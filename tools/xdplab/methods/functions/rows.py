@@ -10,8 +10,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.ranks import RankAgreement, rank_agreements
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import MPPS
+from xdplab.methods.shared.counting import MPPS, CountingMethod
 from xdplab.model.functions import NfMode, NfPoint, NfTraffic
 
 Row = tuple[NfTraffic, NfPoint, Contender]

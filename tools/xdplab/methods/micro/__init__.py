@@ -8,15 +8,13 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column, range_columns
-from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.xsk_roles import frames_sent
-from xdplab.measure.column import Column
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.hosts.kernel import link_counters
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session, untested
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import DRAIN_S, MPPS, UNDER_WAY_S, rate_figures
+from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, rate_figures
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -109,9 +107,9 @@ class Micro(CountingMethod[MicroSpec]):
 
     def _sent(self, session: Session) -> Counted:
         time.sleep(self.spec.warmup_s)
-        count, begin = frames_sent(session.dut), time.monotonic()
+        count, begin = _frames_sent(session.dut), time.monotonic()
         time.sleep(self.spec.duration_s)
-        sent, elapsed_s = frames_sent(session.dut) - count, time.monotonic() - begin
+        sent, elapsed_s = _frames_sent(session.dut) - count, time.monotonic() - begin
         if not sent:
             raise PointFailed("nothing was sent")
         result = untested(elapsed_s)
@@ -142,3 +140,8 @@ class Micro(CountingMethod[MicroSpec]):
         names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
         svg = page.svg(rate_plot(page.measured, MPPS, names))
         return [page.section(self, "report.html.j2", plot=svg, published=self.spec.published)]
+
+
+def _frames_sent(dut: Dut) -> int:
+    """Frames that left the port, by the kernel's count."""
+    return int(link_counters(dut.host, dut.ports[0].ifname)["tx"]["packets"])

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
-from xdplab.measure.column import Column
 from xdplab.measure.figure import P50, P99, Figure, LimitedBy
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load

@@ -8,15 +8,13 @@ from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.xsk_roles import XskRole
-from xdplab.measure.column import Column
+from xdplab.forwarders.xsk import XskRole
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import DRAIN_S, counted_trials
+from xdplab.methods.shared.counting import DRAIN_S, CountingMethod, counted_trials
 from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
 from xdplab.model import (
     ForwarderSpec,
@@ -157,7 +155,7 @@ class Stages(CountingMethod[StagesSpec]):
 
     def sections(self, page: Page) -> list[Section]:
         """A row for each stage, their distributions, and what was published."""
-        from xdplab.report.charts import distribution_chart
+        from xdplab.report.chart import distribution_chart
 
         rows = [point for point in page.measured if StagesFigures.of(point).stages]
         plots = {}

@@ -17,8 +17,15 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.shared.batches import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.shared.probes import attached, recorded_by_perf
 from xdplab.methods.shared.traced import TracedMethod
-from xdplab.methods.tracing.figures import TracingFigures, tracing_answer, tracing_figures, tracing_part
-from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
+from xdplab.methods.tracing.figures import (
+    CLAUSE,
+    TraceWay,
+    TracingFigures,
+    TracingSpec,
+    tracing_answer,
+    tracing_figures,
+    tracing_part,
+)
 from xdplab.model import (
     MethodSpec,
     Point,

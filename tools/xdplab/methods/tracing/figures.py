@@ -1,21 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each way of tracing costs a frame, and whether the traced stages agree with the time stamps in the frames."""
+"""Method `tracing`: its spec, what each way of tracing costs a frame, and whether stages agree with time stamps."""
 
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Literal, get_args
+
+from pydantic import Field, field_validator
 
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.method import Part
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.paired import clean_pairs, paired_trials, percentiles
-from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
-from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
+from xdplab.methods.shared.traced import (
+    ALONE,
+    PROBES_ON_THE_WAY,
+    WITHOUT,
+    TracedSpec,
+    clean_pairs,
+    paired_trials,
+    percentiles,
+)
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
+
+CLAUSE = "tracing"
+TraceWay = Literal["in-band", "bpf", "perf"]
+
+
+class TracingSpec(TracedSpec):
+    """Method `tracing`: what each way of following a frame costs it, beside trials without any.
+
+    `in-band`: the forwarder stamps batches itself; `bpf`: static probes, recorded by `bpf/ovsprobe`; `perf`: static
+    probes, recorded by perf.
+    """
+
+    name: Literal["tracing"]
+    #: Those that are measured.
+    ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
+    #: What a way may cost at p50.
+    goal_us: float = Field(default=0.2, gt=0)
+    #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
+    published: str | None = None
+
+    @field_validator("ways")
+    @classmethod
+    def _different_ways(cls, value: tuple[TraceWay, ...]) -> tuple[TraceWay, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a way is there twice")
+        return value
 
 
 class Untraced(Model):

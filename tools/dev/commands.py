@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import typer
 
 from xdplab import __version__
+from xdplab.cli.main import cli
 
 _ENVIRONMENT = {
     "XDPLAB_RESULTS": "Folder of run folders, instead of `results/` of the checkout or of the current folder.",
@@ -42,11 +43,8 @@ class Command(NamedTuple):
 
 
 def commands() -> list[Command]:
-    """All of them, those of `xdplab dev` last."""
-    from xdplab.cli.main import cli
-
-    found = [_command(words, each) for words, each in _leaves(typer.main.get_command(cli), "xdplab")]
-    return sorted(found, key=lambda each: (each.words.startswith("xdplab dev "), each.words))
+    """All of them, by name."""
+    return sorted(_command(words, each) for words, each in _leaves(typer.main.get_command(cli), "xdplab"))
 
 
 def _leaves(command: Any, words: str) -> Iterator[tuple[str, Any]]:
@@ -93,7 +91,7 @@ def man_page() -> str:
     """xdplab(1) for groff and mandoc."""
     lines = [
         '.\\" SPDX-License-Identifier: Apache-2.0',
-        '.\\" Made by `xdplab dev man`.',
+        '.\\" Made by `python tools/dev man`.',
         f'.TH XDPLAB 1 "" "xdplab {__version__}" "User Commands"',
         ".SH NAME",
         "xdplab \\- what makes a software switch fast on AF_XDP",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev false-alarms --disturbed`: what each rule of comparison says on a machine that takes cores away.
+"""`python tools/dev false-alarms --disturbed`: what each rule of comparison says on a machine that takes cores away.
 
 A study is some pairs of trials of two forwarders whose undisturbed medians differ by a known ratio, or not at all. In
 each trial the machine stalls for a share of the time; frames of a stalled slice, and of part of the next one, are
@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
+from dev.bench_intervals import SHAPES, Shape
 from xdplab.analysis.compare import compare_points
-from xdplab.cli.dev.bench_intervals import SHAPES, Shape
 from xdplab.cli.tables import columns
 from xdplab.measure.distribution import Distribution, Sample
 from xdplab.measure.measured import Measured, RepetitionFigures

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev record vpp`: scenarios on namespaces against a real VPP, each into a JSON file of its own."""
+"""`python tools/dev record vpp`: scenarios on namespaces against a real VPP, each into a JSON file of its own."""
 
 import contextlib
 import json
@@ -14,12 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from xdplab.cli.dev.recording import check_only, embedded_testbed
+from dev.recording import check_only, embedded_testbed
+from dev.vpp_record import Recorder
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp import VppForwarder
 from xdplab.forwarders.vpp_program import find_vpp, installed_version
-from xdplab.forwarders.vpp_record import Recorder
 from xdplab.forwarders.work import VNI
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets

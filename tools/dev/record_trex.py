@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev record trex`: what the bridge asks TRex's client library and what it answers, each scenario a file."""
+"""`dev record trex`: what the bridge asks TRex's client library and what it answers, each scenario a file."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.cli.dev.recording import check_only, embedded_testbed
+from dev.recording import check_only, embedded_testbed
 from xdplab.hosts import LocalHost
 from xdplab.model import Missing, StreamSpec, TestbedSpec, TrialSpec, XdplabError
 from xdplab.runner import interruptible, recover

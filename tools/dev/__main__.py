@@ -1,39 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev`: what judges xdplab itself on simulated data, records programs for its tests, and writes a document.
+"""`python tools/dev`: what judges xdplab itself on simulated data, records programs for its tests, writes documents.
 
-What a command needs is imported in its function, as in `cli.main`.
+No part of the package. What a command needs is imported in its function, as in `xdplab.cli.main`.
 """
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from xdplab.cli.dev.record import record
+from xdplab.cli.main import main
 from xdplab.cli.runs import AsJson, ResultsThere
 from xdplab.tools import results_folder
 
-dev = typer.Typer(no_args_is_help=True, help="For who works on xdplab: benchmarks of it, and recorders for its tests.")
-dev.add_typer(record, name="record")
+cli = typer.Typer(no_args_is_help=True, add_completion=False, help="Benchmarks of xdplab, and recorders for its tests.")
+record = typer.Typer(no_args_is_help=True, help="Record exchanges with a real program, for tests that run without it.")
+cli.add_typer(record, name="record")
+
+Output = Annotated[Path | None, typer.Option("--output", help="folder (default: that of the tests)")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="a scenario; may be repeated")]
+TestbedName = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
 
 
-@dev.command("bench-search")
+@cli.command("bench-search")
 def bench(
     searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
     as_json: AsJson = False,
 ) -> None:
     """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection.
 
-    Example: xdplab dev bench-search --searches 5
+    Example: python tools/dev bench-search --searches 5
     """
-    from xdplab.cli.dev.bench_search import bench_search, bench_table
+    from dev.bench_search import bench_search, bench_table
 
     found = bench_search(searches, lambda text: print(text, file=sys.stderr))
     print(json.dumps(found.model_dump(), indent=1) if as_json else bench_table(found))
 
 
-@dev.command("bench-analysis")
+@cli.command("bench-analysis")
 def bench_of_analysis(
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
     trials: Annotated[int, typer.Option(min=256, max=100_000, help="of the run that is timed")] = 10_000,
@@ -41,30 +47,30 @@ def bench_of_analysis(
 ) -> None:
     """Judge `sweep` on runs simulated from the delay study's tables, and time it.
 
-    Example: xdplab dev bench-analysis --seeds 1 --trials 1000
+    Example: python tools/dev bench-analysis --seeds 1 --trials 1000
     """
-    from xdplab.cli.dev.bench_analysis import bench_analysis, bench_text
+    from dev.bench_analysis import bench_analysis, bench_text
 
     found = bench_analysis(seeds, trials, lambda text: print(text, file=sys.stderr))
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
 
 
-@dev.command("bench-sweeps")
+@cli.command("bench-sweeps")
 def bench_of_sweeps(
     tables: Annotated[int, typer.Option(min=1, max=100_000, help="tables of each design, noise and effect")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Count how often a sweep names or advises idle settings, and finds a planted effect, by size and noise.
 
-    Example: xdplab dev bench-sweeps --tables 1
+    Example: python tools/dev bench-sweeps --tables 1
     """
-    from xdplab.cli.dev.bench_sweeps import bench_sweeps, bench_table
+    from dev.bench_sweeps import bench_sweeps, bench_table
 
     found = bench_sweeps(tables, progress=lambda text: print(text, file=sys.stderr))
     print(json.dumps([row.model_dump() for row in found], indent=1) if as_json else bench_table(found))
 
 
-@dev.command("false-alarms")
+@cli.command("false-alarms")
 def false_alarms(
     run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
     group: Annotated[int, typer.Option(min=3, max=100, help="repetitions per comparison")] = 5,
@@ -80,16 +86,15 @@ def false_alarms(
 ) -> None:
     """Count how often a forwarder is called different from itself, or equal things under simulated noise are.
 
-    Example: xdplab dev false-alarms --simulated 200
+    Example: python tools/dev false-alarms --simulated 200
     """
+    from dev.bench_intervals import bench_intervals, bench_table, self_comparisons
     from xdplab import app
-    from xdplab.analysis.compare import self_comparisons
     from xdplab.analysis.words import ratio_text
-    from xdplab.cli.dev.bench_intervals import bench_intervals, bench_table
     from xdplab.model import InputError
 
     if disturbed:
-        from xdplab.cli.dev.bench_disturbed import bench_disturbed, disturbed_table
+        from dev.bench_disturbed import bench_disturbed, disturbed_table
 
         judged = bench_disturbed(disturbed, pairs, progress=lambda text: print(text, file=sys.stderr))
         print(json.dumps([row.model_dump() for row in judged], indent=1) if as_json else disturbed_table(judged))
@@ -114,23 +119,59 @@ def false_alarms(
         )
 
 
-@dev.command("data-format")
+@cli.command("data-format")
 def format_of_data() -> None:
     """Print docs/data-format.md, made of the models.
 
-    Example: xdplab dev data-format
+    Example: python tools/dev data-format
     """
-    from xdplab.cli.dev.data_format import data_format
+    from dev.data_format import data_format
 
     print(data_format(), end="")
 
 
-@dev.command("man")
+@cli.command("man")
 def man() -> None:
     """Print the man page, made of what the commands say of themselves; the wheel has it.
 
-    Example: xdplab dev man
+    Example: python tools/dev man
     """
-    from xdplab.cli.dev.commands import man_page
+    from dev.commands import man_page
 
     print(man_page(), end="")
+
+
+@record.command()
+def trex(
+    folder: Annotated[str, typer.Option("--trex", help="folder of a release (default: XDPLAB_TREX, else PATH)")] = "",
+    output: Output = None,
+    only: Only = None,
+    testbed: TestbedName = "embedded",
+) -> None:
+    """Record the exchange with a real TRex server on the direct link, errors among them.
+
+    Example: python tools/dev record trex --only version
+    """
+    from dev.record_trex import record_trex
+
+    record_trex(folder, output, only, testbed)
+
+
+@record.command()
+def vpp(
+    program: Annotated[str, typer.Option("--vpp", help="the program (default: XDPLAB_VPP, else on PATH)")] = "",
+    output: Output = None,
+    only: Only = None,
+    testbed: TestbedName = "embedded",
+) -> None:
+    """Record the API exchange and statistics of a real VPP, errors among them.
+
+    Example: python tools/dev record vpp --only too-many-queues
+    """
+    from dev.record_vpp import record_vpp
+
+    record_vpp(program, output, only, testbed)
+
+
+if __name__ == "__main__":
+    main(cli)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of `xdplab dev record` have in common: what is asked before anything is started."""
+"""What the commands of `python tools/dev record` have in common: what is asked before anything is started."""
 
 from collections.abc import Collection
 

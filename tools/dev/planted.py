@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from xdplab.cli.dev.simulate import a_point, a_run, a_trial, lognormal
+from dev.simulate import a_point, a_run, a_trial, lognormal
 from xdplab.model import RunRecord, TrialRecord
 
 DOMINATING, MIDDLE, IDLE = "dominating", "middle", ("idle_a", "idle_b", "idle_c")

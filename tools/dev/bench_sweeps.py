@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev bench-sweeps`: how often an idle setting is named or advised, and a planted effect found."""
+"""`python tools/dev bench-sweeps`: how often an idle setting is named or advised, and a planted effect found."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dev.planted_tables import DESIGNS, PERSISTENT, SHAPES, Design, Noise, planted_table
 from xdplab.analysis.sweep import Table
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.changes import advise
 from xdplab.analysis.sweep.outliers import lossy
-from xdplab.cli.dev.planted_tables import DESIGNS, PERSISTENT, SHAPES, Design, Noise, planted_table
 from xdplab.cli.tables import columns
 from xdplab.model import Model
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev false-alarms --simulated`: how often equal things are called different, and different ones are found.
+"""`dev false-alarms --simulated`: how often equal things are called different, and different ones are found.
 
 Each study is a number of pairs of two sides whose figures have the same geometric mean, under noise of some shape. A
 false alarm is a ratio that is called different; power is the same studies with the first side 10 % or twice above.
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
+from xdplab.analysis.compare import compare_points
 from xdplab.cli.tables import columns
+from xdplab.measure.comparison import Comparison
+from xdplab.measure.point import PointSummary
 from xdplab.model import Model
 from xdplab.stats.interval import ratio_interval
 
@@ -168,3 +171,16 @@ def _read(logs: np.ndarray, grid: np.ndarray, resolution: float) -> list[list[fl
         logs = (np.round(logs / step + grid) - grid) * step
     figures: list[list[float]] = np.exp(logs).tolist()
     return figures
+
+
+def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
+    """Comparisons of a point with itself under another label, each over `group` consecutive repetitions."""
+    found = []
+    count = min(len(point.by_repetition), len(twin.by_repetition)) // group
+    for start in range(0, count * group, group):
+        part = {"by_repetition": point.by_repetition[start : start + group]}
+        other = {"by_repetition": twin.by_repetition[start : start + group]}
+        comparison = compare_points(point.model_copy(update=part), twin.model_copy(update=other), metric)
+        if comparison is not None:
+            found.append(comparison)
+    return found

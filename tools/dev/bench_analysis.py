@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab dev bench-analysis`: is the analysis of a sweep right where the truth is known, and how long does it take?"""
+"""`dev bench-analysis`: is the analysis of a sweep right where the truth is known, and how long does it take?"""
 
 import itertools
 import resource
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from dev.planted import DOMINATING, IDLE, MIDDLE, planted
+from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
 from xdplab.analysis.sweep import analyse_sweep
-from xdplab.cli.dev.planted import DOMINATING, IDLE, MIDDLE, planted
-from xdplab.cli.dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
 from xdplab.cli.tables import columns
 from xdplab.model import Model
 from xdplab.report import write_report

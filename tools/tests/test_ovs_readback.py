@@ -9,7 +9,7 @@ import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, CONFIG, MakeDut, OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders.ovs_readback import afxdp_show, coverage_totals, port_configs, rxq_places
+from xdplab.forwarders.ovs.readback import afxdp_show, coverage_totals, port_configs, rxq_places
 
 
 @pytest.fixture
@@ -108,9 +108,8 @@ def test_a_setting_of_the_daemon_is_proven_by_its_log(log: str, dut: MakeDut) ->
 
 def test_queues_polled_elsewhere_than_the_affinity_says_are_told(dut: MakeDut) -> None:
     assert started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:1").ineffective() is None
-    there = forwarder("ovs-afxdp:rxq_affinity=0:3")
-    there._dut = dut(OvsHost())
-    assert "queue 0 of b0 is polled on CPU 1" in there.ineffective()
+    found = started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:3").ineffective()
+    assert found == "rxq_affinity=0:3 is not in force: queue 0 of b0 is polled on CPU 1"
 
 
 def test_answers_of_the_daemon_are_read() -> None:

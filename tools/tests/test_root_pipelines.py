@@ -13,11 +13,11 @@ from pydantic import TypeAdapter
 
 from xdplab import testbed
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.ovs import VSWITCHD, OvsForwarder
-from xdplab.forwarders.ovs_builds import find_build, missing
-from xdplab.forwarders.ovs_tunnel import TUNNEL
+from xdplab.forwarders.ovs.builds import find_build, missing
+from xdplab.forwarders.ovs.forwarder import VSWITCHD, OvsForwarder
+from xdplab.forwarders.ovs.pipelines import TUNNEL
 from xdplab.forwarders.work import BUCKET_MACS
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import LocalHost
 from xdplab.measure.met import ENDS
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec

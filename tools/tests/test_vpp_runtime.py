@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.forwarders.vpp_runtime import Node, NodeCounts, nodes_told
+from xdplab.forwarders.vpp.runtime import Node, NodeCounts, nodes_told
 
 #: As VPP 26.10 prints it (format_vlib_node_stats of vlib/node_cli.c).
 HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206.72

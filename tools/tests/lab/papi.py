@@ -17,8 +17,8 @@ from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
 from lab.startup import contradictions
 from xdplab.forwarders import Dut, make_forwarder
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp.control import VppControl
+from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.hosts import Completed
 from xdplab.model import CpuLayout, ForwarderSpec, Path as Way
 from xdplab.model.pipeline import PipelineText

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running Open vSwitch tells of itself: parsers of its commands' answers, for the record and for proofs.
+"""What a running Open vSwitch shows of itself: parsers of its commands' answers, for the record and for proofs.
 
 Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patches (JSON),
 `dpif-netdev/pmd-rxq-show`. Statistics of ports are asked over OpenFlow: the column of Interface lags by 5 s.
@@ -10,7 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from xdplab.model import Model
+from xdplab.forwarders.ovs.daemon import Ovs
+from xdplab.model import Model, XdplabError
+
+#: The command of our patches; a build is asked for it like for the key of an option.
+SHOW = "netdev-afxdp/show"
 
 
 class RxqPlace(Model):
@@ -21,6 +25,24 @@ class RxqPlace(Model):
     core: int
 
 
+def ports_shown(ovs: Ovs, *, patched: bool) -> dict[str, dict[str, Any]]:
+    """Port -> what it shows of itself: configuration, status, and `SHOW` where a build has it (`patched`)."""
+    configs = port_configs(ovs.control("dpctl/show"))
+    statuses = {name: ovsdb_map(status) for name, status in ovs.interfaces("status").items()}
+    found: dict[str, dict[str, Any]] = {name: {**configs.get(name, {}), **statuses.get(name, {})} for name in ovs.names}
+    if patched:
+        shown = afxdp_show(ovs.control(SHOW))
+        for name in ovs.names:
+            show = shown.get(name, {})
+            found[name] |= {**busy_polling(found[name], show), "show": show}
+    return found
+
+
+def queues(ovs: Ovs) -> tuple[RxqPlace, ...]:
+    """Of all ports, where each is polled."""
+    return rxq_places(ovs.control("dpif-netdev/pmd-rxq-show"))
+
+
 def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
     """Port -> its configuration, of `dpctl/show`: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`."""
     shown = re.findall(r"^ *port \d+: (\S+) \(([\w-]+): (.*)\)$", dpctl_show, re.MULTILINE)
@@ -28,6 +50,18 @@ def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
         name: {"type": kind, **dict(item.split("=", 1) for item in text.split(", ") if "=" in item)}
         for name, kind, text in shown
     }
+
+
+def missed_lookups(dpctl_show: str) -> int:
+    """Frames that missed every megaflow, of `dpctl/show`: `lookups: hit:12 missed:3 lost:0`.
+
+    Raises:
+        XdplabError: it does not show them.
+    """
+    found = re.search(r"^ *lookups: hit:\d+ missed:(\d+) ", dpctl_show, re.MULTILINE)
+    if found is None:
+        raise XdplabError("dpctl/show has no line of lookups")
+    return int(found[1])
 
 
 def ovsdb_map(value: list[Any]) -> dict[str, str]:

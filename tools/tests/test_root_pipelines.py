@@ -157,7 +157,7 @@ def spoil(forwarder: Forwarder[Any], dut: Dut, fault: tuple[str, ...]) -> None:
         dut.host.run([command, *rest])
     elif command == "set":
         assert isinstance(forwarder, OvsForwarder)
-        forwarder._vsctl(command, *rest)
+        forwarder.instance.vsctl(command, *rest)
     else:
         told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
         subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, f"unix:{dut.rundir}/xdplab0.mgmt", *told], check=True)

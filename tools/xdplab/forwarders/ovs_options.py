@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.ovs_builds import NAMES, OFFLOADING, STOCK
-from xdplab.model import Model
+from xdplab.model import Model, NamesProgram
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ _XDP = "offload-Add-provider-for-XDP"
 class OvsOptions(Model):
     """What every OVS forwarder takes."""
 
-    build: Annotated[str, AfterValidator(_build)] = STOCK
+    build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
     emc_insert_inv_prob: Annotated[
         Annotated[int, Field(ge=0, le=2**32 - 1)] | None,

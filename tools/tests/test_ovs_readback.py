@@ -108,8 +108,7 @@ def test_a_setting_of_the_daemon_is_proven_by_its_log(log: str, dut: MakeDut) ->
 
 def test_queues_polled_elsewhere_than_the_affinity_says_are_told(dut: MakeDut) -> None:
     assert started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:1").ineffective() is None
-    there = forwarder("ovs-afxdp:rxq_affinity=0:3")
-    there._dut = dut(OvsHost())
+    there = started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:3")
     assert "queue 0 of b0 is polled on CPU 1" in there.ineffective()
 
 

@@ -186,6 +186,8 @@ class OvsForwarder(Forwarder[OvsOptionsT]):
             wrong = [f"{port}: {why}" for port, has in where.items() if (why := setting.proven(has, name or ""))]
             if not setting.logged(log):
                 wrong.append("the daemon's log does not say that it took it")
+            if setting.key.proven_by and (why := getattr(self, setting.key.proven_by)()):
+                wrong.append(why)
             if wrong:
                 return f"{setting.field}={setting.text} is not in force: {wrong[0]}"
         return None

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.ovs_builds import NAMES, OFFLOADING, STOCK
-from xdplab.model import Model
+from xdplab.model import Model, NamesProgram
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ class Key:
     hint: str = ""
     #: For settings of the daemon: what it must have written to its log (regular expression; "": nothing, a default).
     log: Callable[[str], str] | None = None
+    #: Where neither port nor log tell it: the method of the forwarder that returns why it is not in force, or None.
+    proven_by: str = ""
+
+    def __post_init__(self) -> None:
+        """An option that nothing proves would be measured under its name without being in force."""
+        ways = (self.column == "options", self.log is not None, bool(self.proven_by))
+        if sum(ways) != 1:
+            raise TypeError(f"{self.names[0]}: one proof is needed: by its port (column options), `log` or `proven_by`")
 
     def told(self) -> str:
         """Where Open vSwitch documents it, and where it is not in force."""
@@ -66,7 +74,7 @@ class Setting:
         return f"{where} is {seen}, not {expected}" + (f" ({self.key.hint})" if self.key.hint else "")
 
     def logged(self, lines: str) -> bool:
-        """Whether the daemon's log says that it took the value."""
+        """Whether the daemon's log says that it took the value, where that is what proves it."""
         return self.key.log is None or re.search(self.key.log(self.text), lines) is not None
 
 
@@ -159,7 +167,7 @@ _XDP = "offload-Add-provider-for-XDP"
 class OvsOptions(Model):
     """What every OVS forwarder takes."""
 
-    build: Annotated[str, AfterValidator(_build)] = STOCK
+    build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
     emc_insert_inv_prob: Annotated[
         Annotated[int, Field(ge=0, le=2**32 - 1)] | None,
@@ -188,7 +196,8 @@ class PmdOptions(OvsOptions):
         Key("Open_vSwitch", ("pmd-sleep-max", "pmd-maxsleep"), log=_sleep_words),
     ] = None
     rxq_affinity: Annotated[
-        Annotated[str, AfterValidator(_affinity)] | None, Key("other_config", ("pmd-rxq-affinity",))
+        Annotated[str, AfterValidator(_affinity)] | None,
+        Key("other_config", ("pmd-rxq-affinity",), proven_by="misplaced"),
     ] = None
     tx_flush_interval_us: Annotated[
         Annotated[int, Field(ge=0, le=1_000_000)] | None,
@@ -271,9 +280,12 @@ class OvsAfxdpOptions(PmdOptions):
         _interface("shared-umem", "Share-the-umem-of-a-group-of-ports"),
     ] = None
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
-    #: Frames of known flows are forwarded by the XDP program; what proves it is counted (`OvsAfxdp.ineffective`).
+    #: Frames of known flows are forwarded by the XDP program; what proves it is counted.
     #: Without `build`, true and false choose the build that can (`OFFLOADING`), so that the two differ in this alone.
-    flow_offload: Annotated[bool | None, Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries")] = None
+    flow_offload: Annotated[
+        bool | None,
+        Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries", proven_by="not_offloaded"),
+    ] = None
     flow_entries: Annotated[
         Annotated[int, Field(ge=64, le=1 << 20)] | None, Key("options", ("xdp-flow-entries",), _XDP)
     ] = None

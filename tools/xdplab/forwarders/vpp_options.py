@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that every VPP forwarder takes, and how many buffers they need."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xdplab.model import Model
+from xdplab.model import Model, NamesProgram
 
 LEAST_BUFFERS, MOST_BUFFERS = 16384, 1_000_000
 
@@ -14,7 +14,7 @@ class VppOptions(Model):
     """What every VPP forwarder takes."""
 
     #: The program; empty: XDPLAB_VPP, else `vpp` on PATH.
-    vpp: str = ""
+    vpp: Annotated[str, NamesProgram()] = ""
     rx_mode: Literal["polling", "interrupt", "adaptive"] = "polling"
     n_rxq: int = Field(default=1, ge=1, le=64)
     #: Worker threads; 0: the main thread forwards, on the forwarder's CPU.

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.process import Program
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
-from xdplab.model import InputError, Model
+from xdplab.model import InputError, Model, NamesProgram
 from xdplab.model.forwarder import Role
 
 _ROLES: dict[Role, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
@@ -25,7 +25,7 @@ class XdpsockOptions(Model):
     """Of xdpsock, where they are comparable with those of `bpf/xsk`."""
 
     #: The program (default: XDPLAB_XDPSOCK, or the one on PATH).
-    path: str = ""
+    path: Annotated[str, NamesProgram()] = ""
     batch: int = Field(default=64, ge=1, le=2048)
     need_wakeup: bool = True
     #: With its own 20 us and the batch as budget.

@@ -31,6 +31,7 @@ from frames import Wire, ports
 from lab import StormError, Switch, at_least, measured, ready, run, wait_for
 from option_loss import spread
 from storm_traffic import FIRST_PORT, headers
+
 from xdplab.forwarders.ovs.pipelines import READS
 
 MASKS = (0, 1, 8, 64)

@@ -4,11 +4,13 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
+from xdplab.forwarders.ovs.forwarder import OvsAfpacket, OvsAfxdp, OvsDpdk
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, cpu_set, keys
 from xdplab.model import CpuLayout, InputError
 
@@ -194,6 +196,24 @@ def test_hugepages_of_the_umems_are_asked_for(dut: MakeDut) -> None:
     assert forwarder("ovs-afxdp:umem_hugepages=2M").required_knobs() == {"hugepages_2m": 64}  # 64 MiB a queue
     small = forwarder("ovs-afxdp:umem_hugepages=2M,umem_frames=1024,umem_frame_size=2048,n_rxq=2")
     assert small.required_knobs() == {"hugepages_2m": 4}
+
+
+@pytest.mark.parametrize("options", [OvsOptions, OvsAfxdpOptions, OvsDpdkOptions])
+def test_each_key_says_what_proves_it(options: type[OvsOptions]) -> None:
+    """Where that is a method, the forwarders of this type have it."""
+    found = [key for info in options.model_fields.values() for key in info.metadata if isinstance(key, OvsKey)]
+    for key in found:
+        assert (key.column == "options") + (key.log is not None) + bool(key.proven_by) == 1, key
+        for kind in [kind for kind in (OvsAfxdp, OvsDpdk, OvsAfpacket) if issubclass(kind.options_model, options)]:
+            assert not key.proven_by or callable(getattr(kind, key.proven_by))
+
+
+@pytest.mark.parametrize("column", ["Open_vSwitch", "other_config"])
+def test_a_key_that_nothing_proves_is_refused(column: Any) -> None:
+    with pytest.raises(TypeError, match="max-idle: one proof is needed"):
+        OvsKey(column, ("max-idle",))
+    with pytest.raises(TypeError, match="one proof"):
+        OvsKey("options", ("n_rxq",), log=str)
 
 
 def test_options_that_all_three_take_have_one_meaning() -> None:

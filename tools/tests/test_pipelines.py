@@ -148,7 +148,7 @@ def test_a_kernel_without_flowtables_says_so_and_one_that_takes_none_too() -> No
     there = replace(asked, host=host, ports=tuple(SimpleNamespace(lasting=False) for _ in asked.ports))  # type: ignore[misc]
     assert (router.supported(there) or "").startswith("flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW")
     assert "meets no access list" in (router.supported(replace(there, pipeline=dut("acl:5").pipeline)) or "")
-    router._instance = _Router(there, flowtable=True)
+    router.instance = _Router(there, flowtable=True)
     assert "not in force" in (router.ineffective() or "")
 
 

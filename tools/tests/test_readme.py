@@ -101,6 +101,7 @@ def test_every_simulation_works(line: str, place: Path) -> None:
     _run(line, place)
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("line", [line for line in OTHERS if line not in SIMULATED])

@@ -59,6 +59,17 @@ def test_a_throughput_below_the_lowest_load_is_zero_and_at_most_that_load() -> N
     assert (ndr.value, ndr.limited_by, ndr.low, ndr.high) == (0.0, "below-minimum", 0.0, 4e3)
 
 
+def test_a_clause_is_a_line_of_a_suite() -> None:
+    reset = record(AT, purpose="figures", clause="RFC 2544 26.6", figures={
+        "load_pps": 2e5, "gap_us": 820e3, "own_us": 1e3, "reset_us": 819e3, "reason": "", "lost": 9, "came_back": True,
+        "resolution_us": 5.0, "trial_s": 4.0,
+    })  # fmt: skip
+    figures = rfc2544_figures([found("tester"), reset])
+    assert figures.clause_text("throughput") == "NDR at least 668 kpps (limited by tester)"
+    assert figures.clause_text("reset") == "819 ms at 200 kpps"
+    assert figures.clause_text("recovery") == ""
+
+
 @pytest.mark.parametrize(
     ("limited_by", "upper_pps", "high"),
     [

@@ -67,7 +67,8 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     only = {key: ["rxdrop"] for key in ("absent", "broken", "busy", "zero", "dpdk", "huge")} | {"packet": ["l2fwd"]}
     method = {"name": "micro", "workloads": ["rxdrop", "txonly", "l2fwd"], "only": only}
     hugepages = Path("/proc/sys/vm/nr_hugepages").read_text(encoding="ascii")
-    done = lab.xdplab("run", study(lab, cases, method, traffic={"frame_bytes": 512}))
+    allow = ["--allow-program", "/nowhere/x", "--allow-program", broken]
+    done = lab.xdplab("run", study(lab, cases, method, traffic={"frame_bytes": 512}), *allow)
     assert (done.code, done.complaints) == (1, []), done.err
     found, trials = newest(lab)
     assert len(found) == 10

@@ -4,6 +4,7 @@
 import re
 import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,27 @@ def test_a_run_measures_one_way_between_namespaces_of_one_kernel_and_leaves_no_t
     assert run.environment.clock == "A (a) and C (c) are network namespaces of one kernel"
     assert run.calibration is not None
     assert set(run.environment.hosts) == {"a", "c"}
+    bench.assert_as_before()
+
+
+def test_a_dry_run_changes_nothing_on_the_hosts_not_even_for_a_moment(bench: Bench) -> None:
+    """The kernel of each host reports every change of a link; a run that follows is seen there."""
+    lab = bench.lab
+    argv = {host: ["ip", "-n", lab.netns(host), "monitor", "link"] for host in "ABC"}
+    monitors = {host: subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for host, words in argv.items()}
+    try:
+        study = bench.study(forwarders=["xdp", "linux-bridge"], knobs={"napi_defer_hard_irqs": [0, 3]})
+        done = xdplab("run", study, "--dry-run", env=bench.env)
+        assert "4 points" in done.out, done.err
+        for alias in ("seen", ""):  # a change of our own, to see that there is somebody who looks
+            lab.on("B", "ip", "link", "set", "b0", "alias", alias)
+    finally:
+        for monitor in monitors.values():
+            monitor.terminate()
+    told = {host: monitor.communicate(timeout=10)[0].splitlines() for host, monitor in monitors.items()}
+    lines = [f"{host}: {line}" for host, each in told.items() for line in each if re.match(r"\d+: ", line)]
+    assert [line for line in lines if not re.match(r"B: \d+: b0@", line)] == []
+    assert len(lines) == 2, lines
     bench.assert_as_before()
 
 

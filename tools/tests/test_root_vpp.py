@@ -59,7 +59,8 @@ def shared_memory() -> set[str]:
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each point from one run of all, with the tester as it is shipped."""
     before = shared_memory()
-    done = shared_lab.run(forwarders=[*MODES, *DPDK, *UNSUPPORTED])
+    allow = ["--allow-program", "/nowhere/vpp"]
+    done = shared_lab.run(options=allow, forwarders=[*MODES, *DPDK, *UNSUPPORTED])
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
     assert shared_memory() == before

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab.papi import DATA, Client, Playback, changed, forwarder_of
+from lab.papi import DATA, RUNTIME_HEAD, Client, Playback, changed, forwarder_of
 from lab.startup import contradictions
 from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
@@ -98,7 +98,7 @@ def test_names_modes_and_counters_are_those_that_vpp_reports(
 def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
     playback = Playback(NEWEST / "afxdp.json")
     playback.recorded.pop("not_asked", None)
-    told = "".join(
+    told = RUNTIME_HEAD + "".join(
         f"{name:<30}{state:^12}{10:>16}{200:>16}{0:>16}{clocks:>16}{'20.00':>16}\n"
         for name, state, clocks in (("af_xdp-input", "polling", "1.50e2"), ("x-tx", "active", "5.00e1"))
     )

@@ -27,6 +27,10 @@ from xdplab.testbed import Port
 DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"
 
 
+#: Of `show runtime`, without a node.
+RUNTIME_HEAD = "Name State Calls Vectors Suspends Packet-Clocks Vectors/Call\n"
+
+
 class Playback:
     """One recording. Every request must be the one that was recorded next."""
 
@@ -39,7 +43,7 @@ class Playback:
 
     def answer(self, kind: str, asked: dict[str, Any]) -> Any:
         if kind == "message" and asked["fields"].get("cmd") in self.recorded.get("not_asked", ()):
-            return {"retval": 0, "reply": ""}  # what the forwarder did not ask yet when this was recorded
+            return {"retval": 0, "reply": RUNTIME_HEAD}  # what the forwarder did not ask yet when this was recorded
         assert self.left, f"{kind} {asked}: the recording is over"
         step = self.left.pop(0)
         assert {kind: asked} == {key: value for key, value in step.items() if key not in ("answer", "raises", "text")}

@@ -59,6 +59,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
     calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
+    allow_program: Annotated[
+        list[str] | None, typer.Option("--allow-program", help="program that the study may name and start as root")
+    ] = None,
     results: Results = None,
 ) -> None:
     """Execute a study and write its report.
@@ -87,7 +90,7 @@ def run(
             "--testbed and --calibrate"
         )
     spec = app.study_of(unfinished) if unfinished else app.read_study(app.find_study(study or ""), changes)
-    prepared = app.prepare(spec)
+    prepared = app.prepare(spec, allow_program or ())
     if dry_run:
         done = completed(unfinished.trials() if unfinished else ())
         print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done))

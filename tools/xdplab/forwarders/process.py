@@ -95,6 +95,11 @@ class InstanceForwarder(Forwarder[OptionsT], Generic[OptionsT, InstanceT]):
             raise PointFailed(f"{self.name}: it does not run")
         return self._instance
 
+    @instance.setter
+    def instance(self, instance: InstanceT) -> None:
+        """Set by `start` before it waits, so that `stop` finds what a failed start has left."""
+        self._instance = instance
+
     def stop(self) -> None:
         """Stop what runs."""
         instance, self._instance = self._instance, None

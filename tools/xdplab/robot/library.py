@@ -82,6 +82,7 @@ class XdplabLibrary:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
+        Programs that options name must be in the variable ALLOW_PROGRAM, one or several with blanks between.
         Testbed `pool` is a free one of pabot's pool. Bad input ends the whole suite; where this machine
         has not got what all of it needs, such as an optional program, it is skipped with what that is.
         """
@@ -93,7 +94,8 @@ class XdplabLibrary:
                 )
                 study = app.with_forwarders(study, only) if only else study
                 results = app.results_folder()
-                folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
+                prepared = app.prepare(study, _allowed_programs())
+                folder, outcome = app.run_study(prepared, RobotListener(), results)
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
         except XdplabError as exc:
@@ -318,6 +320,11 @@ class XdplabLibrary:
 def _passed(point: PointSummary) -> None:
     if point.status not in _MEASURED:
         raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
+
+
+def _allowed_programs() -> list[str]:
+    """Of the command line: `-v ALLOW_PROGRAM:/opt/ovs`, or several with blanks between."""
+    return str(BuiltIn().get_variable_value("${ALLOW_PROGRAM}", "")).split() if log_folder() else []
 
 
 def _log(html: str) -> None:

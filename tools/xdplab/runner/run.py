@@ -150,14 +150,14 @@ class StudyRun:
         return RunOutcome(record, interrupted, error)
 
     def survey(self) -> dict[str, str]:
-        """Point -> why it cannot be measured here; builds the testbed, asks, and takes it down again.
+        """Point -> why it cannot be measured here. Hosts are asked, and nothing on them is changed.
 
         Raises:
             InputError: the testbed is in use, or this user may not build it.
         """
         with interruptible():
             try:
-                self._testbed.up()
+                self._testbed.look()
                 self._leave_out(unsupported(self._plan, self._testbed, self._team))
             finally:
                 with deferred():

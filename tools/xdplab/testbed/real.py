@@ -107,8 +107,8 @@ class HostsTestbed:
         assert isinstance(host, SshHost)
         return host.folder
 
-    def up(self) -> None:
-        """Connect, check that CPUs and ports are free, remember how they are, and make them fit for tests."""
+    def look(self) -> None:
+        """Connect, and check that CPUs and ports are free. Neither is changed; both are held until `down`."""
         self.lock.acquire_unchanged()
         try:
             self._connect()
@@ -118,6 +118,14 @@ class HostsTestbed:
                 link = port_settings.read_link(port.host, port.ifname)
                 port_settings.refuse_if_needed(port.host, port.ifname, link)
                 refuse_wrong(port, given, link, self.spec.queues)
+        except BaseException:
+            self.down()
+            raise
+
+    def up(self) -> None:
+        """`look`, remember how the ports are, and make them fit for tests."""
+        self.look()
+        try:
             before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
             self.lock.remember_boots(*self._hosts.values())
             self.lock.remember(ports=before)

@@ -77,8 +77,8 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
             hold_stdin=True,  # it ends when it reads the end of its standard input
             env={"RUNTIME_DIRECTORY": str(dut.rundir), "LIBXDP_SKIP_DISPATCHER": "1"},
         )
-        self._instance = Process(self.name, "dpdk-testpmd", dut, running, grace_s=5.0)
-        self._instance.until(self._forwards, 20.0, "its forwarding thread")
+        self.instance = Process(self.name, "dpdk-testpmd", dut, running, grace_s=5.0)
+        self.instance.until(self._forwards, 20.0, "its forwarding thread")
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker lcore."""

@@ -92,8 +92,8 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
 
     def start(self, dut: Dut) -> None:
         """The bridge."""
-        self._instance = _Bridge(dut)
-        self._instance.start()
+        self.instance = _Bridge(dut)
+        self.instance.start()
 
     def change(self, kind: str, count: int) -> Change:
         """A port that is added."""

@@ -111,8 +111,8 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
 
     def start(self, dut: Dut) -> None:
         """Routes and rules."""
-        self._instance = _Router(dut, flowtable=self.options.flowtable)
-        self._instance.start()
+        self.instance = _Router(dut, flowtable=self.options.flowtable)
+        self.instance.start()
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""

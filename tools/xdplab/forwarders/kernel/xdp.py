@@ -39,8 +39,8 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
             stdout=output,
             cpus=dut.layout.housekeeping,
         )
-        self._instance = EventProcess(self.name, "xdpfwd", dut, running, output)
-        self._instance.until_ready(5.0)
+        self.instance = EventProcess(self.name, "xdpfwd", dut, running, output)
+        self.instance.until_ready(5.0)
 
     def pids(self) -> tuple[int, ...]:
         """Its frames are forwarded in softirqs, and not by the loader."""

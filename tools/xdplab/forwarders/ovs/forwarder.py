@@ -86,7 +86,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     def start(self, dut: Dut) -> None:
         """Database, daemon, flows; each step is checked."""
-        ovs = self._instance = Ovs(self.name, dut, self.build, self.start_timeout_s)
+        ovs = self.instance = Ovs(self.name, dut, self.build, self.start_timeout_s)
         threads = self.threads(dut.layout)
         wanted = [*self.daemon_settings(dut), *threads.settings, *self._columns(dut.host, "Open_vSwitch")]
         ports = [self.interface(index, dut) for index in range(len(dut.ports))]

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from xdplab.forwarders.dpdk.vdev import VdevOptions
 from xdplab.forwarders.options import Key, declared
 from xdplab.forwarders.ovs.builds import NAMES, OFFLOADING, STOCK
-from xdplab.model import Model
+from xdplab.model import Model, NamesProgram
 from xdplab.model.socket_options import power_of_two
 
 
@@ -34,7 +34,7 @@ class OvsKey(Key):
     hint: str = ""
     #: For settings of the daemon: what it must have written to its log (regular expression; "": nothing, a default).
     log: Callable[[str], str] | None = None
-    #: Where neither port nor log show it: the method of the forwarder that proves it, which `ineffective` asks.
+    #: Where neither port nor log show it: the method of the forwarder that returns why it is not in force, or None.
     proven_by: str = ""
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ _XDP = "offload-Add-provider-for-XDP"
 class OvsOptions(Model):
     """What every OVS forwarder takes."""
 
-    build: Annotated[str, AfterValidator(_build)] = STOCK
+    build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
     emc_insert_inv_prob: Annotated[
         Annotated[int, Field(ge=0, le=2**32 - 1)] | None,

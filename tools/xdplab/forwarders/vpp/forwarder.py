@@ -96,7 +96,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             raise PointFailed(f"{self.name}: {reason}")
-        vpp = self._instance = self._started(program, dut)
+        vpp = self.instance = self._started(program, dut)
         try:
             vpp.wait()
         except PointFailed:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.dpdk.vdev import PortOptions
 from xdplab.forwarders.options import Key
-from xdplab.model import Model
+from xdplab.model import Model, NamesProgram
 from xdplab.model.socket_options import power_of_two
 
 LEAST_BUFFERS, MOST_BUFFERS = 16384, 1_000_000
@@ -22,7 +22,7 @@ class VppOptions(Model):
     """What every VPP forwarder takes."""
 
     #: The program; empty: XDPLAB_VPP, else `vpp` on PATH.
-    vpp: str = ""
+    vpp: Annotated[str, NamesProgram()] = ""
     rx_mode: Literal["polling", "interrupt", "adaptive"] = "polling"
     n_rxq: Annotated[
         Annotated[int, Field(ge=1, le=64)],

@@ -10,16 +10,20 @@ for each port and 256 frames of a call. What a call takes that fetches nothing i
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from xdplab.model import PointFailed
 from xdplab.model.lookups import NODES
 
 _SHOW, _CLEAR = "show runtime", "clear runtime"
-_THREAD = re.compile(r"^Thread \d+ (\S+)", re.MULTILINE)
+_THREAD = re.compile(r"Thread \d+ (\S+) .*")
+#: What stands around the nodes of a thread, beside its head of columns.
+_BESIDE = re.compile(r"-+|Time [\d.]+, .*| +vector rates in .*|\s*")
+_HEAD = ["Name", "State", "Calls", "Vectors", "Suspends", "Packet-Clocks", "Vectors/Call"]
 #: Name and state, both cut to their columns; calls, vectors, suspends, clocks of one of them, vectors of a call: `.19`.
-_NODE = re.compile(r"^(\S.{29})(.{12}) *(\d+) +(\d+) +\d+ +(\d\S*) +[.\d]\S*$", re.MULTILINE)
+_NODE = re.compile(r"(\S.{29})(.{12}) *(\d+) +(\d+) +\d+ +(\d\S*) +[.\d]\S*")
 #: Of the thread of a VPP without workers, which has no head then.
 _ALONE = "vpp_main"
 #: States of nodes that fetch frames; `active` is one that is handed them, all others are processes.
@@ -92,14 +96,34 @@ class NodeCounts:
 
 
 def nodes_told(text: str) -> dict[str, list[Node]]:
-    """Thread -> its nodes, of `show runtime`; names that are the same in 30 letters may be several."""
-    first, *rest = _THREAD.split(text)
-    parts = dict(zip(rest[::2], rest[1::2], strict=True)) if rest else {_ALONE: first}
-    return {thread: list(_nodes(block)) for thread, block in parts.items()}
+    """Thread -> its nodes, of `show runtime`; names that are the same in 30 letters may be several.
+
+    Raises:
+        PointFailed: a line is not understood, or nodes come without their head.
+    """
+    found: dict[str, list[Node]] = {}
+    thread, with_head = _ALONE, False
+    for line in text.splitlines():
+        if named := _THREAD.fullmatch(line):
+            thread, with_head = named[1], False
+        elif line.split() == _HEAD:
+            found[thread], with_head = [], True
+        elif not _BESIDE.fullmatch(line):
+            if not with_head:
+                raise PointFailed(f"VPP: {_SHOW}: no head of columns before {line.strip()!r}")
+            found[thread] += _node(line)
+    if not found:
+        raise PointFailed(f"VPP: {_SHOW}: no thread in {text.strip()!r}")
+    return found
 
 
-def _nodes(block: str) -> Iterator[Node]:
-    for name, state, calls, vectors, clocks in _NODE.findall(block):
-        if (state := state.strip()) == _HANDED or state in _FETCHES:
-            of = int(vectors) or int(calls)
-            yield Node(name.strip(), state in _FETCHES, int(calls), int(vectors), float(clocks) * of)
+def _node(line: str) -> list[Node]:
+    """A process is none: it has no frames."""
+    if not (read := _NODE.fullmatch(line.rstrip())):
+        raise PointFailed(f"VPP: {_SHOW}: line not understood: {line.strip()!r}")
+    name, state, calls, vectors = read[1].strip(), read[2].strip(), int(read[3]), int(read[4])
+    if state in (_HANDED, *_FETCHES):
+        return [Node(name, state != _HANDED, calls, vectors, float(read[5]) * (vectors or calls))]
+    if vectors:
+        raise PointFailed(f"VPP: {_SHOW}: state of a node with frames not understood: {line.strip()!r}")
+    return []

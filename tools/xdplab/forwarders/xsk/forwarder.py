@@ -86,8 +86,8 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
             # its main thread leaves the CPU of the forwarding thread
             cpus=sorted({*dut.layout.housekeeping[:1], dut.layout.forwarder}),
         )
-        self._instance = EventProcess("xsk", "xsk", dut, running, output)
-        self._instance.until_ready(self.ready_s)
+        self.instance = EventProcess("xsk", "xsk", dut, running, output)
+        self.instance.until_ready(self.ready_s)
         idle = self._carries_nothing(dut)
         if idle:
             raise Unsupported(idle)

@@ -17,7 +17,7 @@ from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
-from xdplab.model import InputError, Model, PointFailed
+from xdplab.model import InputError, Model, NamesProgram, PointFailed
 from xdplab.model.forwarder import Role
 
 _ROLES: dict[Role, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
@@ -27,7 +27,7 @@ class XdpsockOptions(Model):
     """Of xdpsock, where they are comparable with those of `bpf/xsk`."""
 
     #: The program (default: XDPLAB_XDPSOCK, or the one on PATH).
-    path: str = ""
+    path: Annotated[str, NamesProgram()] = ""
     batch: Annotated[int, Field(ge=1, le=2048), Key("argument", ("batch-size",))] = 64
     need_wakeup: Annotated[bool, Key("argument", ("no-need-wakeup",), value=operator.not_)] = True
     #: With its own 20 us and the batch as budget.
@@ -82,8 +82,8 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
             cpus=[dut.layout.forwarder],
             env={"LIBXDP_SKIP_DISPATCHER": "1"},
         )
-        self._instance = Process(self.name, "xdpsock", dut, running)
-        self._instance.until_socket(10.0)
+        self.instance = Process(self.name, "xdpsock", dut, running)
+        self.instance.until_socket(10.0)
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its main thread."""

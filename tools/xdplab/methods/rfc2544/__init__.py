@@ -162,7 +162,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             return Part(told, "" if told else "the study's reference was not measured with it")
         points = [point for point in summaries if point.status != "unsupported"]
         reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
-        found = {point.point_id: getattr(Rfc2544Figures.of(point), title) for point in points}
+        found = {point.point_id: Rfc2544Figures.of(point).clause_text(title) for point in points}
         having = [point for point in points if found[point.point_id]]
         lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
         return Part(

@@ -203,7 +203,7 @@ def test_each_key_says_what_proves_it(options: type[OvsOptions]) -> None:
     """Where that is a method, the forwarders of this type have it."""
     found = [key for info in options.model_fields.values() for key in info.metadata if isinstance(key, OvsKey)]
     for key in found:
-        assert (key.column == "options") + (key.log is not None) + bool(key.proven_by) == 1, key
+        assert (key.place == "options") + (key.log is not None) + bool(key.proven_by) == 1, key
         for kind in [kind for kind in (OvsAfxdp, OvsDpdk, OvsAfpacket) if issubclass(kind.options_model, options)]:
             assert not key.proven_by or callable(getattr(kind, key.proven_by))
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pydantic import AfterValidator
+
 from xdplab.model import Model
 
 
@@ -26,6 +28,11 @@ class Key:
     def documented(self) -> str:
         """What `xdplab explain` adds to the field's `#:` line."""
         return ""
+
+
+def when_given(check: Callable[[Any], Any]) -> AfterValidator:
+    """A check of a value that may be left out (None)."""
+    return AfterValidator(lambda value: value if value is None else check(value))
 
 
 KeyT = TypeVar("KeyT", bound=Key)

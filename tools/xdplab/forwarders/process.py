@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
 from xdplab.hosts import Host, Running
@@ -59,21 +59,31 @@ def built(name: str, host: Host) -> str:
     return host.program(program)
 
 
-class Instance(Protocol):
-    """What runs between a forwarder's start and its stop."""
+class Instance:
+    """What runs between a forwarder's start and its stop; here what the kernel does by itself, without a process."""
+
+    def __init__(self, dut: Dut) -> None:
+        self.dut = dut
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Processes that hold its sockets."""
+        return ()
 
     def ended(self) -> str | None:
         """None while it runs, or a sentence saying which process ended how."""
+        return None
 
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of its log."""
+        return ()
 
     def stop(self) -> None:
         """End it and remove what it made; safe after a crash."""
+
+    def link_counters(self) -> dict[str, Any]:
+        """Interface counters of its ports."""
+        return {port.role: link_counters(self.dut.host, port.ifname) for port in self.dut.ports}
 
 
 InstanceT = TypeVar("InstanceT", bound=Instance)
@@ -119,38 +129,14 @@ class InstanceForwarder(Forwarder[OptionsT], Generic[OptionsT, InstanceT]):
         return self._instance.log_tail() if self._instance else ()
 
 
-class InKernel:
-    """An instance that is set up in the kernel: no process, and nothing that could end by itself."""
-
-    def __init__(self, dut: Dut) -> None:
-        self.dut = dut
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """None."""
-        return ()
-
-    def ended(self) -> str | None:
-        """It does not."""
-        return None
-
-    def log_tail(self) -> tuple[str, ...]:
-        """It has none."""
-        return ()
-
-    def counters(self) -> dict[str, Any]:
-        """Interface counters of the ports."""
-        return {port.role: link_counters(self.dut.host, port.ifname) for port in self.dut.ports}
-
-
-class Process:
+class Process(Instance):
     """An instance that is one process."""
 
     def __init__(self, name: str, program: str, dut: Dut, running: Running, grace_s: float = 3.0) -> None:
         """Args: `name` of the forwarder and of its `program`, for messages; `grace_s`: how long it may take to end."""
+        super().__init__(dut)
         self.name = name
         self.program = program
-        self.dut = dut
         self.running = running
         self._grace_s = grace_s
 

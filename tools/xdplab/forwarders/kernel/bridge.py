@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Counting, Dut, NoOptions
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing, add_spare_link, port_change
-from xdplab.forwarders.process import InKernel, InstanceForwarder
+from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
 from xdplab.model import PointFailed, Unsupported
@@ -16,7 +16,7 @@ _BRIDGE = "xdplab0"
 _TUNNEL = "xdplab-vxlan"
 
 
-class _Bridge(InKernel):
+class _Bridge(Instance):
     """One over the ports of a DUT."""
 
     def start(self) -> None:
@@ -117,7 +117,7 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
-        return self.instance.counters()
+        return self.instance.link_counters()
 
     def versions(self, host: Host) -> Mapping[str, str]:
         """The kernel's."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Counting, Dut
 from xdplab.forwarders.changes import SPARE, Change, Changing, Step, counted, spare_addresses
-from xdplab.forwarders.process import InKernel, InstanceForwarder
+from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
 from xdplab.model import MissingProgram, Model
@@ -45,7 +45,7 @@ class RouterOptions(Model):
     flowtable: bool = False
 
 
-class _Router(InKernel):
+class _Router(Instance):
     """Routes and rules over the ports of a DUT."""
 
     def __init__(self, dut: Dut, *, flowtable: bool) -> None:
@@ -127,7 +127,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
-        return self.instance.counters()
+        return self.instance.link_counters()
 
     def rule_count(self) -> tuple[int, int]:
         """Of the access list; the routes that were given are counted where there is none."""

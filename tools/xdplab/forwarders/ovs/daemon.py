@@ -11,7 +11,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs import database, openflow
 from xdplab.forwarders.ovs.builds import Build, empty_database
 from xdplab.forwarders.ovs.lookups import LookupCounts
-from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.process import Instance, how_it_ended, wait_until
 from xdplab.hosts import Running
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import PointFailed, XdplabError
@@ -21,7 +21,7 @@ BRIDGE = "xdplab0"
 _DAEMON, _DATABASE = "ovs-vswitchd", "ovsdb-server"
 
 
-class Ovs:
+class Ovs(Instance):
     """A database and a daemon with one bridge, from their start until `stop`."""
 
     def __init__(self, name: str, dut: Dut, build: Build, timeout_s: float) -> None:
@@ -33,8 +33,8 @@ class Ovs:
             build: whose programs.
             timeout_s: how long each step of its start may take.
         """
+        super().__init__(dut)
         self.name = name
-        self.dut = dut
         self.host = dut.host
         self.build = build
         #: Of its ports, in the order of the DUT's.

@@ -103,7 +103,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         ovs = self.instance
         ports = openflow.port_counters(ovs.exchange(openflow.ASK))
         ports.pop(BRIDGE, None)
-        coverage = readback.coverage_totals(ovs.control("coverage/show"), "afxdp_")
+        coverage = readback.coverage_totals(ovs.control("coverage/show"))
         return {**ports, "coverage": coverage, **ovs.lookups.read(ovs.control)}
 
     def rule_count(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.dpdk.vdev import VdevOptions
-from xdplab.forwarders.options import Key, declared
+from xdplab.forwarders.options import Key, declared, when_given
 from xdplab.forwarders.ovs.builds import NAMES, OFFLOADING, STOCK
 from xdplab.model import Model, NamesProgram
 from xdplab.model.socket_options import power_of_two
@@ -123,7 +123,7 @@ _PAGES = {"none": "4K"}
 #: the first frame before.
 _NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no NAPI id, as veth, cannot busy-poll"
 
-Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(power_of_two)]
+Ring = Annotated[int | None, Field(ge=64, le=32768), when_given(power_of_two)]
 
 #: Names of patches; their numbers differ from series to series.
 _RINGS = "Add-options-for-rings-and-umem-frames"
@@ -138,8 +138,7 @@ class OvsOptions(Model):
     build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
     emc_insert_inv_prob: Annotated[
-        Annotated[int, Field(ge=0, le=2**32 - 1)] | None,
-        OvsKey("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words),
+        int | None, Field(ge=0, le=2**32 - 1), OvsKey("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words)
     ] = None
     #: `ports`: a rule for each port. `flows`: each flow (UDP source port) is a megaflow, in one of `rule_masks` masks.
     #: `misses`: of 1,024 flows `rule_masks` can be offloaded, each in a mask of its own; the others miss these masks.
@@ -160,16 +159,13 @@ class PmdOptions(OvsOptions):
     pmd_cores: Annotated[int, Field(ge=1, le=64)] | None = None
     pmd_cpus: Annotated[str, AfterValidator(_cpus)] | None = None
     pmd_sleep_max_us: Annotated[
-        Annotated[int, Field(ge=0, le=10_000)] | None,
-        OvsKey("Open_vSwitch", ("pmd-sleep-max", "pmd-maxsleep"), log=_sleep_words),
+        int | None, Field(ge=0, le=10_000), OvsKey("Open_vSwitch", ("pmd-sleep-max", "pmd-maxsleep"), log=_sleep_words)
     ] = None
     rxq_affinity: Annotated[
-        Annotated[str, AfterValidator(_affinity)] | None,
-        OvsKey("other_config", ("pmd-rxq-affinity",), proven_by="misplaced"),
+        str | None, when_given(_affinity), OvsKey("other_config", ("pmd-rxq-affinity",), proven_by="misplaced")
     ] = None
     tx_flush_interval_us: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000)] | None,
-        OvsKey("Open_vSwitch", ("tx-flush-interval",), log=_flush_words),
+        int | None, Field(ge=0, le=1_000_000), OvsKey("Open_vSwitch", ("tx-flush-interval",), log=_flush_words)
     ] = None
 
     @model_validator(mode="after")
@@ -194,20 +190,21 @@ class OvsAfxdpOptions(PmdOptions):
     ] = "native"
     n_rxq: Annotated[int, Field(ge=1, le=16), _interface("n_rxq")] = 1
     use_need_wakeup: Annotated[bool | None, _interface("use-need-wakeup")] = None
-    xsk_rx_ring: Annotated[Ring | None, _interface("xsk-rx-ring", _RINGS)] = None
-    xsk_tx_ring: Annotated[Ring | None, _interface("xsk-tx-ring", _RINGS)] = None
-    xsk_fill_ring: Annotated[Ring | None, _interface("xsk-fill-ring", _RINGS)] = None
-    xsk_comp_ring: Annotated[Ring | None, _interface("xsk-comp-ring", _RINGS)] = None
+    xsk_rx_ring: Annotated[Ring, _interface("xsk-rx-ring", _RINGS)] = None
+    xsk_tx_ring: Annotated[Ring, _interface("xsk-tx-ring", _RINGS)] = None
+    xsk_fill_ring: Annotated[Ring, _interface("xsk-fill-ring", _RINGS)] = None
+    xsk_comp_ring: Annotated[Ring, _interface("xsk-comp-ring", _RINGS)] = None
     #: 0: twice the sum of the rings.
     umem_frames: Annotated[
-        Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(power_of_two)] | None,
+        int | None,
+        Field(ge=0, le=1 << 20),
+        when_given(power_of_two),
         _interface("umem-frames", _RINGS, expected=lambda frames: None if frames == "0" else frames),
     ] = None
     umem_frame_size: Annotated[
-        Annotated[int, Field(ge=2048, le=4096), AfterValidator(power_of_two)] | None,
-        _interface("umem-frame-size", _FRAMES),
+        int | None, Field(ge=2048, le=4096), when_given(power_of_two), _interface("umem-frame-size", _FRAMES)
     ] = None
-    umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", _FRAMES)] = None
+    umem_headroom: Annotated[int | None, Field(ge=0, le=1024), _interface("umem-headroom", _FRAMES)] = None
     umem_hugepages: Annotated[
         Literal["none", "2M", "1G"] | None,
         _interface(
@@ -218,7 +215,8 @@ class OvsAfxdpOptions(PmdOptions):
         ),
     ] = None
     busy_poll_us: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        int | None,
+        Field(ge=0, le=1_000_000),
         _interface(
             "busy-poll",
             _BUSY_POLL,
@@ -227,15 +225,14 @@ class OvsAfxdpOptions(PmdOptions):
             hint=_NO_NAPI_ID,
         ),
     ] = None
-    busy_poll_budget: Annotated[
-        Annotated[int, Field(ge=1, le=65535)] | None, _interface("busy-poll-budget", _BUSY_POLL)
-    ] = None
+    busy_poll_budget: Annotated[int | None, Field(ge=1, le=65535), _interface("busy-poll-budget", _BUSY_POLL)] = None
     prefer_busy_poll: Annotated[bool | None, _interface("prefer-busy-poll", _BUSY_POLL)] = None
     rx_wakeup: Annotated[
         Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "Add-option-for-RX-wakeup")
     ] = None
     tx_skb_budget: Annotated[
-        Annotated[int, Field(ge=32, le=32768)] | None,
+        int | None,
+        Field(ge=32, le=32768),
         _interface(
             "tx-skb-budget",
             "Add-option-for-transmit-budget",
@@ -244,7 +241,8 @@ class OvsAfxdpOptions(PmdOptions):
     ] = None
     #: Ports of one group share their UMEM.
     shared_umem: Annotated[
-        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")] | None,
+        str | None,
+        Field(pattern=r"^[A-Za-z0-9_-]{1,32}$"),
         _interface("shared-umem", "Share-the-umem-of-a-group-of-ports"),
     ] = None
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
@@ -255,11 +253,9 @@ class OvsAfxdpOptions(PmdOptions):
         OvsKey("Open_vSwitch", ("hw-offload",), patch=_XDP, mark="xdp-flow-entries", proven_by="not_offloaded"),
     ] = None
     flow_entries: Annotated[
-        Annotated[int, Field(ge=64, le=1 << 20)] | None, OvsKey("options", ("xdp-flow-entries",), patch=_XDP)
+        int | None, Field(ge=64, le=1 << 20), OvsKey("options", ("xdp-flow-entries",), patch=_XDP)
     ] = None
-    flow_masks: Annotated[
-        Annotated[int, Field(ge=1, le=64)] | None, OvsKey("options", ("xdp-flow-masks",), patch=_XDP)
-    ] = None
+    flow_masks: Annotated[int | None, Field(ge=1, le=64), OvsKey("options", ("xdp-flow-masks",), patch=_XDP)] = None
 
     @model_validator(mode="before")
     @classmethod

@@ -6,15 +6,22 @@ Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netd
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from xdplab.forwarders.ovs.daemon import Ovs
-from xdplab.model import Model, XdplabError
+from xdplab.forwarders.scrape import Line
+from xdplab.model import Model, PointFailed
 
 #: The command of our patches; a build is asked for it like for the key of an option.
 SHOW = "netdev-afxdp/show"
+
+#: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`, `port 0: xdplab0 (tap)`.
+_PORT = Line("dpctl/show", r" *port \d+:", r" (?P<name>\S+) \((?P<type>[\w-]+)(: (?P<config>.*))?\)")
+_LOOKUPS = Line("dpctl/show", " *lookups:", r" hit:\d+ missed:(?P<missed>\d+) lost:\d+")
+_THREAD = Line("pmd-rxq-show", "pmd thread", r" numa_id -?\d+ core_id (?P<core>\d+):")
+_QUEUE = Line("pmd-rxq-show", " *port:", r" (?P<port>\S+) +queue-id: +(?P<queue>\d+) .*")
+_EVENT = Line("coverage/show", r"(?P<name>afxdp_\w+)", r" .*total: (?P<total>\d+)")
 
 
 class RxqPlace(Model):
@@ -44,24 +51,17 @@ def queues(ovs: Ovs) -> tuple[RxqPlace, ...]:
 
 
 def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
-    """Port -> its configuration, of `dpctl/show`: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`."""
-    shown = re.findall(r"^ *port \d+: (\S+) \(([\w-]+): (.*)\)$", dpctl_show, re.MULTILINE)
-    return {
-        name: {"type": kind, **dict(item.split("=", 1) for item in text.split(", ") if "=" in item)}
-        for name, kind, text in shown
-    }
+    """Port -> its configuration, of `dpctl/show`."""
+    found = {}
+    for port in _PORT.each(dpctl_show):
+        items = [item.split("=", 1) for item in (port["config"] or "").split(", ") if "=" in item]
+        found[str(port["name"])] = {"type": str(port["type"]), **dict(items)}
+    return found
 
 
 def missed_lookups(dpctl_show: str) -> int:
-    """Frames that missed every megaflow, of `dpctl/show`: `lookups: hit:12 missed:3 lost:0`.
-
-    Raises:
-        XdplabError: it does not show them.
-    """
-    found = re.search(r"^ *lookups: hit:\d+ missed:(\d+) ", dpctl_show, re.MULTILINE)
-    if found is None:
-        raise XdplabError("dpctl/show has no line of lookups")
-    return int(found[1])
+    """Frames that missed every megaflow, of `dpctl/show`."""
+    return int(_LOOKUPS.one(dpctl_show)["missed"] or 0)
 
 
 def ovsdb_map(value: list[Any]) -> dict[str, str]:
@@ -73,12 +73,12 @@ def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
     """Every polled queue, of `dpif-netdev/pmd-rxq-show`."""
     places, core = [], None
     for line in pmd_rxq_show.splitlines():
-        thread = re.match(r"pmd thread numa_id -?\d+ core_id (\d+):", line)
-        queue = re.match(r" *port: (\S+) +queue-id: +(\d+) ", line)
-        if thread:
-            core = int(thread.group(1))
-        elif queue and core is not None:
-            places.append(RxqPlace(port=queue.group(1), queue=int(queue.group(2)), core=core))
+        if thread := _THREAD.read(line):
+            core = thread["core"]
+        elif queue := _QUEUE.read(line):
+            if core is None:
+                raise PointFailed(f"pmd-rxq-show: no thread above {line.strip()!r}")
+            places.append(RxqPlace.model_validate({**queue, "core": core}))
     return tuple(places)
 
 
@@ -104,7 +104,6 @@ def busy_polling(told: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, 
     return {"napi-id": ",".join(map(str, napis)), "busy-poll-active": str(asked and all(napis)).lower()}
 
 
-def coverage_totals(coverage_show: str, prefix: str) -> dict[str, int]:
-    """Event -> times since the daemon's start, of `coverage/show`."""
-    found = re.findall(rf"^({prefix}\w*) .*total: (\d+)$", coverage_show, re.MULTILINE)
-    return {event: int(total) for event, total in found}
+def coverage_totals(coverage_show: str) -> dict[str, int]:
+    """Event of netdev-afxdp -> times since the daemon's start, of `coverage/show`."""
+    return {str(event["name"]): int(event["total"] or 0) for event in _EVENT.each(coverage_show)}

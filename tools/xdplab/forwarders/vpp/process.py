@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import how_it_ended, wait_until
+from xdplab.forwarders.process import Instance, how_it_ended, wait_until
 from xdplab.forwarders.vpp.control import VppAway, VppControl
 from xdplab.forwarders.vpp.program import rendered
 from xdplab.forwarders.vpp.runtime import NodeCounts
@@ -32,7 +32,7 @@ class Interface:
     name: str
 
 
-class Vpp:
+class Vpp(Instance):
     """A VPP that runs from `vpp/startup.conf.j2` in the run directory of `dut`, from its start until `stop`."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Vpp:
         Raises:
             PointFailed: its sockets cannot be where the run directory is.
         """
-        self.dut = dut
+        super().__init__(dut)
         self.interfaces: list[Interface] = []
         self.nodes = NodeCounts()
         self._control: VppControl | None = None

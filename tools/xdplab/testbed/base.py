@@ -127,6 +127,20 @@ class Testbed(Protocol):
             XdplabError: something stays; the state file tells `xdplab restore` what.
         """
 
+    def check_connections(self) -> None:
+        """A trial counts only if every host was there all the time.
+
+        Raises:
+            LinkLost: the connection to one is lost, and what ran there has ended.
+        """
+
+    def reconnect(self) -> list[str]:
+        """Make lost connections again; the names of their hosts.
+
+        Raises:
+            HostLost: one is not reached again, or is not as before.
+        """
+
     def clear_away(self) -> list[str]:
         """Holding the lock, instead of `up`: end and remove what a killed run left; returns what was done.
 
@@ -169,6 +183,13 @@ class OneMachine:
 
     def notes(self) -> list[str]:
         """None."""
+        return []
+
+    def check_connections(self) -> None:
+        """There are none."""
+
+    def reconnect(self) -> list[str]:
+        """There is nothing to lose."""
         return []
 
     def tester_ports(self, path: Path) -> TesterPorts:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from xdplab.forwarders.changes import OF_FLOWS, Change
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.hosts.together import together
+from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
@@ -220,7 +220,7 @@ class Forwarder(ABC, Generic[OptionsT]):
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
     ports = [port for port in dut.ports if not port.simulated]
-    *attached, mode = together(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
+    *attached, mode = run_parallel(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
     xdp = {
         port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
         for port, one in zip(ports, attached, strict=True)

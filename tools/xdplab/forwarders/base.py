@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_c
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.hosts.together import together
+from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
@@ -269,7 +269,7 @@ def no_role(forwarder: Forwarder[Any], role: Role) -> InputError:
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
     ports = [port for port in dut.ports if not port.simulated]
-    *attached, mode = together(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
+    *attached, mode = run_parallel(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
     xdp = {
         port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
         for port, one in zip(ports, attached, strict=True)

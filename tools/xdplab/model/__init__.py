@@ -19,6 +19,7 @@ from xdplab.model.errors import (
     InputError as InputError,
     Interrupted as Interrupted,
     JournalFailed as JournalFailed,
+    LinkLost as LinkLost,
     Missing as Missing,
     MissingProgram as MissingProgram,
     PointFailed as PointFailed,

@@ -17,9 +17,11 @@ from xdplab.knobs import KnobContext
 from xdplab.measure import Counted, Method
 from xdplab.model import (
     DisturbanceRule,
+    HostLost,
     InputError,
     Interrupted,
     JournalFailed,
+    LinkLost,
     PointFailed,
     TrialRecord,
     TrialResult,
@@ -38,6 +40,9 @@ from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
+
+#: How often the connection may be lost while everything is put back.
+_PUT_BACKS = 5
 
 
 class PointSession:
@@ -99,11 +104,18 @@ class PointSession:
         """Where it runs."""
         return self._dut
 
-    def carry_out(self) -> None:
-        """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
+    def carry_out(self, before: str = "") -> None:
+        """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore.
+
+        `before`: why it was begun before and not ended, for the record.
+
+        Raises:
+            LinkLost: the connection to a host was lost. Everything is put back, over a new one; there is no record.
+        """
         status: Literal["ok", "failed", "unsupported"] = "ok"
-        reason = ""
+        reason = before
         tail: tuple[str, ...] = ()
+        link: LinkLost | None = None
         try:
             self._prepare()
             self._method.prove(self)
@@ -115,11 +127,19 @@ class PointSession:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
             raise
+        except LinkLost as exc:
+            link = exc
         except XdplabError as exc:
-            status, reason, tail = "failed", self._with_cause(str(exc)), self._forwarder.log_tail()
+            status, reason = "failed", str(exc)
+            with contextlib.suppress(LinkLost):
+                reason, tail = self._with_cause(reason), self._forwarder.log_tail()
         finally:
             with deferred():
-                self._clean_up()
+                lost = self._clean_up()
+        if lost and status != "ok":  # it failed of that, whatever it says
+            link = LinkLost(f"lost the connection to host {', '.join(lost)}")
+        if link is not None:
+            raise link
         times = {
             "repetition_s": time.monotonic() - self._began,
             "traffic_s": self._traffic_s,
@@ -197,6 +217,7 @@ class PointSession:
         result, figures = take()
         self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
+        self._testbed.check_connections()
         if ended := self._forwarder.crashed():
             raise PointFailed(ended)
         if result.restart_own_ns is not None:
@@ -227,7 +248,7 @@ class PointSession:
 
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
         """A trial in which the forwarder is restarted (RFC 2544 §26.6); the time between stop and start is ours."""
-        failures: list[XdplabError] = []
+        failures: list[BaseException] = []
         own_ns: list[int] = []
 
         def restart() -> None:
@@ -238,7 +259,7 @@ class PointSession:
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start() - stopped_ns)
-            except XdplabError as exc:
+            except BaseException as exc:  # of a thread of its own: it is raised below, by the one that waits
                 failures.append(exc)
 
         timer = threading.Timer(spec.warmup_s + after_s, restart)
@@ -248,9 +269,14 @@ class PointSession:
             watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
             result = self._tester.run(dataclasses.replace(context, still_well=lambda: None, watch=watch), spec)
         finally:
+            timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
             timer.join()
+        if self._tester.simulated and not (own_ns or failures):  # its trial takes no time
+            restart()
         if failures:
-            raise PointFailed(f"restart: {failures[0]}")
+            raise failures[0]
+        if not own_ns:
+            raise PointFailed("restart: the trial ended before it")
         return result.model_copy(update={"restart_own_ns": own_ns[0]})
 
     def _start(self) -> int:
@@ -295,8 +321,26 @@ class PointSession:
             watch=watch_of(self._forwarder, self._dut),
         )
 
-    def _clean_up(self) -> None:
-        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails."""
+    def _clean_up(self) -> list[str]:
+        """Put everything back; the hosts whose connection had to be made again for that."""
+        lost = self._testbed.reconnect()
+        for _ in range(_PUT_BACKS):
+            try:
+                self._put_back(anew=bool(lost))
+            except XdplabError:
+                again = self._testbed.reconnect()
+                if not again:
+                    raise
+                lost += again
+            else:
+                return lost
+        raise HostLost(f"{', '.join(lost)}: the connection is lost each time; `xdplab restore` puts back what is left")
+
+    def _put_back(self, *, anew: bool) -> None:
+        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails.
+
+        `anew`: with a connection, what the tester had running is gone.
+        """
         with contextlib.ExitStack() as stack:
             stack.callback(self._dut.host.remove_folder, self._dut.rundir)
             stack.callback(self._settings.restore)
@@ -306,7 +350,7 @@ class PointSession:
             if self._forwarder.pids():
                 stack.callback(self._wait_for_queues)
             stack.callback(self._stop)
-            stack.callback(self._tester.rest)
+            stack.callback(self._tester.close if anew else self._tester.rest)
 
     def _stop(self) -> None:
         began_s = time.monotonic()

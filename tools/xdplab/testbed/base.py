@@ -135,6 +135,20 @@ class Testbed(Protocol):
             XdplabError: something stays; the state file tells `xdplab restore` what.
         """
 
+    def check_connections(self) -> None:
+        """A trial counts only if every host was there all the time.
+
+        Raises:
+            LinkLost: the connection to one is lost, and what ran there has ended.
+        """
+
+    def reconnect(self) -> list[str]:
+        """Make lost connections again; the names of their hosts.
+
+        Raises:
+            HostLost: one is not reached again, or is not as before.
+        """
+
     def clear_away(self) -> list[str]:
         """Holding the lock, instead of `up`: end and remove what a killed run left; returns what was done.
 
@@ -185,6 +199,13 @@ class OneMachine(ABC):
 
     def notes(self) -> list[str]:
         """None."""
+        return []
+
+    def check_connections(self) -> None:  # noqa: B027 # of this machine there is nothing to check
+        """There are none."""
+
+    def reconnect(self) -> list[str]:
+        """There is nothing to lose."""
         return []
 
     def tester_ports(self, path: Path) -> TesterPorts:

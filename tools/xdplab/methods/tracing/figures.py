@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from xdplab.measure.comparison import Answer
+from xdplab.measure.comparison import MAX_WORDS, Answer
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.method import Part
@@ -234,13 +234,16 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
         return Answer(sentence="No answer: nothing was traced.")
     name, rate = found[0][0], min(one.rate_pps for forwarder, one in found if forwarder == found[0][0])
     rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
-    words = []
-    few = "" if any(one.clean >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
-    for one in rows:
-        words.append(f"{one.way} {one.doubt or f'{_told(one)}, {one.verdict}'}")
-    at = f"{significant(rate / 1000)} kpps"
-    sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
-    return Answer(sentence=sentence, said=not few)
+    said = any(one.clean >= MIN_PAIRS for one in rows)
+    at = f"{significant(rate / 1000)} kpps, goal below {goal_us:g} µs"
+    costs = [f"{one.way} {'not said' if one.doubt else f'{_told(one)}, {one.verdict}'}" for one in rows]
+    whole = f"Tracing {name} costs at p50, {at}: {'; '.join(costs)}."
+    first = whole if len(whole.split()) <= MAX_WORDS else f"What tracing costs {name} at p50, {at}, differs by way."
+    doubts = [f"{one.way}: {one.doubt}." for one in rows if one.doubt]
+    details = [*([] if first == whole else [f"{each}." for each in costs]), *doubts]
+    if said:
+        return Answer(sentence=first, details=tuple(details), said=True)
+    return Answer(sentence=f"No answer for {name} at {at}: too few clean rounds.", details=tuple(doubts))
 
 
 def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:

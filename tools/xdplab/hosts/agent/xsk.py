@@ -1,20 +1,17 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel says of a process's AF_XDP sockets, as JSON: one object per socket.
+"""What the kernel says of a process's AF_XDP sockets.
 
 Borrows the sockets of another process with pidfd_getfd(2) and asks them: zero-copy flag (XDP_OPTIONS), the six
-XDP_STATISTICS counters, SO_INCOMING_NAPI_ID and the busy-poll options. So the mode in use is
-read, never assumed, for any program, also one that prints nothing. Needs ptrace permission on it (root).
-
-Standard library only: it is also run on remote hosts.  Usage: xsk_probe.py PID...
+XDP_STATISTICS counters, SO_INCOMING_NAPI_ID and the busy-poll options. So the mode in use is read, never assumed, for
+any program, also one that prints nothing. Needs ptrace permission on it (root).
 """
 
+from __future__ import annotations
+
 import ctypes
-import json
 import os
 import socket
 import struct
-import sys
 from typing import Any
 
 AF_XDP, SOL_XDP = 44, 283
@@ -26,14 +23,14 @@ STATISTICS = ("rx_dropped", "rx_invalid_descs", "tx_invalid_descs", "rx_ring_ful
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _option(sock: socket.socket, level: int, name: int) -> "int | None":
+def _option(sock: socket.socket, level: int, name: int) -> int | None:
     try:
         return sock.getsockopt(level, name)
     except OSError:
         return None
 
 
-def _facts(sock: socket.socket) -> "dict[str, Any]":
+def _facts(sock: socket.socket) -> dict[str, Any]:
     raw = sock.getsockopt(SOL_XDP, XDP_STATISTICS, 8 * len(STATISTICS))
     values = struct.unpack(f"={len(raw) // 8}Q", raw)
     options = _option(sock, SOL_XDP, XDP_OPTIONS)
@@ -42,11 +39,11 @@ def _facts(sock: socket.socket) -> "dict[str, Any]":
         "napi_id": _option(sock, socket.SOL_SOCKET, SO_INCOMING_NAPI_ID),
         "prefer_busy_poll": _option(sock, socket.SOL_SOCKET, SO_PREFER_BUSY_POLL),
         "busy_poll_us": _option(sock, socket.SOL_SOCKET, SO_BUSY_POLL),
-        "statistics": dict(zip(STATISTICS, values, strict=False)),
+        "statistics": dict(zip(STATISTICS, values)),  # noqa: B905 - Python 3.9 on hosts
     }
 
 
-def sockets_of(pid: int) -> "list[dict[str, Any]]":
+def sockets_of(pid: int) -> list[dict[str, Any]]:
     """The AF_XDP sockets of a process.
 
     Raises:
@@ -71,10 +68,3 @@ def sockets_of(pid: int) -> "list[dict[str, Any]]":
     finally:
         os.close(pidfd)
     return found
-
-
-if __name__ == "__main__":
-    try:
-        print(json.dumps([sock for pid in sys.argv[1:] for sock in sockets_of(int(pid))]))
-    except OSError as exc:
-        sys.exit(f"xsk_probe: {exc.strerror}")

@@ -5,14 +5,14 @@ import threading
 
 import pytest
 
-from xdplab.hosts.together import together
+from xdplab.hosts.parallel import run_parallel
 from xdplab.model import XdplabError
 
 
 def test_all_are_asked_at_once_and_answered_in_order() -> None:
     everybody = threading.Barrier(3, timeout=30)  # broken unless all three are there together
-    assert together(*(lambda n=n: (n, everybody.wait() >= 0) for n in range(3))) == [(n, True) for n in range(3)]
-    assert together(lambda: "alone") == ["alone"]
+    assert run_parallel(*(lambda n=n: (n, everybody.wait() >= 0) for n in range(3))) == [(n, True) for n in range(3)]
+    assert run_parallel(lambda: "alone") == ["alone"]
 
 
 @pytest.mark.parametrize("wrong", range(3))
@@ -25,5 +25,5 @@ def test_an_error_is_raised_once_all_have_answered(wrong: int) -> None:
 
     answered: list[int] = []
     with pytest.raises(XdplabError, match=f"{wrong} fails"):
-        together(*(lambda n=n: ask(n) for n in range(3)))
+        run_parallel(*(lambda n=n: ask(n) for n in range(3)))
     assert sorted(answered) == sorted({0, 1, 2} - {wrong})

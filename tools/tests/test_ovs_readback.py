@@ -123,7 +123,7 @@ def test_answers_of_the_daemon_are_read() -> None:
         "xdp-mode": "native",
         "xdp-mode-in-use": "native",
     }
-    assert set(configs) == {"b0", "b1"}
+    assert set(configs) == {"b0", "b1", "ovs-netdev", "xdplab0"}
     places = rxq_places(ovs_host.RXQ_SHOW)
     assert [(place.port, place.queue, place.core) for place in places] == [("b0", 0, 1), ("b1", 0, 1)]
     assert coverage_totals(ovs_host.COVERAGE) == {"afxdp_cq_empty": 17}

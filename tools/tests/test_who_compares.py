@@ -78,7 +78,8 @@ WORDS = {
     "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "methods/tracing/figures.py:verdict": "that an interval holds its goal; by pairs of trials of one point",
-    "report/sweep_plots.py:densities_plot": "title of a chart",
+    "report/sweep.py:_densities": "title of a chart",
+    "report/sweep.py:_importance": "legend and note of a chart, by the verdicts of Importance.matters",
 }
 #: Function -> why it may put figures side by side.
 ORDERS = {

@@ -18,8 +18,8 @@ from dev.recording import check_only, embedded_testbed
 from dev.vpp_record import Recorder
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.process import wait_until
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_program import find_vpp, installed_version
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.forwarders.work import VNI
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from xdplab.forwarders.vpp_control import VppControl, papi_client, papi_stats, plain
+from xdplab.forwarders.vpp.control import VppControl, papi_client, papi_stats, plain
 
 
 class Recorder:

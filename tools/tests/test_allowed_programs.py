@@ -13,7 +13,7 @@ from robot.libraries.BuiltIn import BuiltIn
 
 from xdplab import app
 from xdplab.forwarders.fake import Box, FakeForwarder
-from xdplab.forwarders.ovs_builds import NAMES
+from xdplab.forwarders.ovs.builds import NAMES
 from xdplab.model import InputError, NamesProgram, plugins
 from xdplab.model.programs import named_programs
 from xdplab.robot import XdplabLibrary

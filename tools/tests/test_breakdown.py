@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
-from xdplab.forwarders.base import ProbeTarget
+from xdplab.forwarders.base import ProbeTarget, probes_of
 from xdplab.measure import make_method
 from xdplab.methods import breakdown as method
 from xdplab.methods.breakdown import BreakdownSpec
@@ -218,7 +218,7 @@ def test_a_forwarder_without_probes_is_unsupported() -> None:
     from xdplab.model import ForwarderSpec
 
     with pytest.raises(Unsupported, match="fake: it has no probes"):
-        make_forwarder(ForwarderSpec(name="fake")).probes(None)  # type: ignore[arg-type]
+        probes_of(make_forwarder(ForwarderSpec(name="fake")), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 7])

@@ -15,7 +15,7 @@ from xdplab.analysis.tables.columns import met_cells
 from xdplab.analysis.tables.export import export_rows
 from xdplab.analysis.trace import way_of
 from xdplab.cli.tables import csv_text, summary_table
-from xdplab.forwarders.ovs_lookups import LookupCounts, threads_told
+from xdplab.forwarders.ovs.lookups import LookupCounts, threads_told
 from xdplab.measure import make_method
 from xdplab.measure.met import ENDS
 from xdplab.model import InputError, Point, PointFailed, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec

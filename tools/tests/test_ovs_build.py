@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lab.command import load_program
 
-from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
+from xdplab.forwarders.ovs.builds import OFFLOADING, how_to_make
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "ovs" / "build"

@@ -14,7 +14,7 @@ from lab.command import finish, wait_for
 from lab.rooted import BUSY_POLLING, Lab
 
 from xdplab.analysis import summarise
-from xdplab.forwarders.xdpsock import XdpsockOptions
+from xdplab.forwarders.xsk.xdpsock import XdpsockOptions
 from xdplab.hosts import LocalHost
 from xdplab.hosts.agent import xsk
 from xdplab.hosts.kernel import xsk_sockets

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lab.rooted import BUSY_POLLING, Lab, hugepages
 
-from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.forwarders.ovs.builds import find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.tools import project_root
 

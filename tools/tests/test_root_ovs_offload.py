@@ -10,7 +10,7 @@ import pytest
 from lab.command import BIN
 from lab.rooted import Lab
 
-from xdplab.forwarders.ovs_builds import OFFLOADING, find_build, missing
+from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.tools import project_root
 

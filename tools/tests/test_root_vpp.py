@@ -15,8 +15,8 @@ from lab.command import BIN
 from lab.rooted import Lab
 
 from xdplab.forwarders import Dut, make_forwarder
-from xdplab.forwarders.vpp import Interface, VppForwarder
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp.control import VppControl
+from xdplab.forwarders.vpp.forwarder import Interface, VppForwarder
 from xdplab.model import ForwarderSpec, Path as Way, Point, PointFailed, TestbedSpec, Unsupported
 from xdplab.runner.place import dut_of
 from xdplab.runner.work_proof import WorkProof

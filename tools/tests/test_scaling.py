@@ -14,7 +14,7 @@ from lab import micro_records as micro
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.forwarders import Dut
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.methods.functions import Functions
 from xdplab.methods.functions.rows import rows_of
 from xdplab.methods.functions.scaling import Scaling, scalings

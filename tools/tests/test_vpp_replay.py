@@ -14,9 +14,9 @@ from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
 from dev.vpp_record import Recorder
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_control import VppControl, papi_stats
-from xdplab.forwarders.vpp_program import rendered
+from xdplab.forwarders.vpp.control import VppControl, papi_stats
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.program import rendered
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
@@ -242,7 +242,7 @@ def test_a_socket_that_is_not_listened_on_yet_is_tried_again(tmp_path: Path) -> 
 
 
 def test_trying_again_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xdplab.forwarders.vpp_process._LISTEN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("xdplab.forwarders.vpp.process._LISTEN_TIMEOUT_S", 0.1)
     playback = Playback(NEWEST / "afxdp.json")
     forwarder = forwarder_of(playback)
     forwarder.connect = NotYet(playback, 1_000_000).connect

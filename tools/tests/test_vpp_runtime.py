@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.forwarders.vpp_runtime import Node, NodeCounts, nodes_told
+from xdplab.forwarders.vpp.runtime import Node, NodeCounts, nodes_told
 from xdplab.model import PointFailed
 
 RECORDED = sorted((Path(__file__).parent / "data" / "vpp" / "26.10").glob("*.json"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import queue_napis
 from xdplab.model import CpuLayout, Path as Way, Unsupported
@@ -35,7 +35,7 @@ class Machine(LocalHost):
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("xdplab.forwarders.xsk.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
 
     def run(napis: dict[str, int | None], mode: str = "native", zero_copy: bool = True, **options: Any) -> None:
         sock = {"ifname": "p0", "queue": 0, "zero_copy": zero_copy, "busy_poll_active": bool(options)}

@@ -16,9 +16,22 @@ from xdplab.analysis import answer, compare_points, summarise
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.base import (
+    Counting,
+    Explaining,
+    NewFlows,
+    OnePort,
+    Probed,
+    ProbeTarget,
+    Receiving,
+    RuleCounting,
+    RuleHits,
+    Stamping,
+)
+from xdplab.forwarders.changes import Change, Changing, Step
 from xdplab.forwarders.fake import Box, FakeForwarder
-from xdplab.forwarders.process import how_it_ended
+from xdplab.forwarders.options import Key, arguments
+from xdplab.forwarders.process import InstanceForwarder, Process, how_it_ended
 from xdplab.knobs import Knob, KnobContext
 from xdplab.measure import Column, Counted, Figure, Method, PointFigures, Session, make_method
 from xdplab.measure.comparison import Answer, Comparison
@@ -55,15 +68,20 @@ __all__ = [
     "Answer",
     "Box",
     "Change",
+    "Changing",
     "Column",
     "Comparison",
     "Counted",
+    "Counting",
     "Distribution",
     "Dut",
+    "Explaining",
     "FakeForwarder",
     "Figure",
     "Forwarder",
     "InputError",
+    "InstanceForwarder",
+    "Key",
     "Knob",
     "KnobContext",
     "LatencySummary",
@@ -74,14 +92,23 @@ __all__ = [
     "Missing",
     "Model",
     "NamesProgram",
+    "NewFlows",
+    "OnePort",
     "Point",
     "PointFailed",
     "PointFigures",
     "PointSummary",
+    "ProbeTarget",
+    "Probed",
+    "Process",
+    "Receiving",
     "RepetitionFigures",
+    "RuleCounting",
+    "RuleHits",
     "Run",
     "RunRecord",
     "Session",
+    "Stamping",
     "Step",
     "StreamResult",
     "StreamSpec",
@@ -94,6 +121,7 @@ __all__ = [
     "TrialSpec",
     "Unsupported",
     "XdplabError",
+    "arguments",
     "compare_points",
     "distribution",
     "doubts_of_one",

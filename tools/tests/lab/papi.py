@@ -17,8 +17,8 @@ from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
 from lab.startup import contradictions
 from xdplab.forwarders import Dut, make_forwarder
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp.control import VppControl
+from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.hosts import Completed
 from xdplab.model import CpuLayout, ForwarderSpec, Path as Way
 from xdplab.model.pipeline import PipelineText
@@ -149,8 +149,11 @@ class PlayedHost:
             "ip": ("", int(argv[-1] in recorded["missing"])),
             "ethtool": ("driver: veth\n", 0),
             "find": ("", 0),
-        }.get(argv[0], (json.dumps(recorded["xsk"]), 0))
+        }[argv[0]]
         return Completed(tuple(argv), code, out, "")
+
+    def xsk_sockets(self, pid: int) -> list[dict[str, Any]]:
+        return list(self._playback.recorded["xsk"])
 
     def program(self, path: Path) -> str:
         return str(path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from xdplab.forwarders.ovs_ports import LEFT, OFFLOADED
+from xdplab.forwarders.ovs.offload import LEFT, OFFLOADED
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.model.lookups import LOOKUPS, NODES, NodeWork, ThreadLookups

@@ -31,7 +31,7 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
     versions = {name: version(name) for name in _PACKAGES}
     versions |= testers
     for point in plan.points:
-        versions |= plan.method.forwarder(point).versions_asked_for(host)
+        versions |= plan.method.forwarder(point).versions(host)
     return Environment(
         kernel=text_of(machine, "/proc/sys/kernel/osrelease"),
         kernel_version=text_of(machine, "/proc/sys/kernel/version").strip(),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.base import mode_in_use, sockets_in_use
+from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.kernel import link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
@@ -211,7 +211,8 @@ class PointSession:
         self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
-        counters = self._forwarder.growing(self._forwarder.counters()) if self._forwarder.cumulative else None
+        counting = self._forwarder if isinstance(self._forwarder, Counting) else None
+        counters = counting.growing(counting.counters()) if counting else None
         before = snapshot(self._forwarder, self._dut)
         result, figures = take()
         self._traffic_s += spec.warmup_s + spec.duration_s
@@ -221,6 +222,7 @@ class PointSession:
             raise PointFailed(ended)
         if result.restart_own_ns is not None:
             counters = None  # some of them began anew meanwhile, and nothing says which
+        now = counting.counters() if counting else {}
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
@@ -239,8 +241,8 @@ class PointSession:
             mode=mode,
             threads=use.threads,
             softirq_cpus=use.softirqs,
-            counters=(now := self._forwarder.counters()),
-            counted=added(counters, self._forwarder.growing(now)) if counters is not None else {},
+            counters=now,
+            counted=added(counters, counting.growing(now)) if counting and counters is not None else {},
             knobs=self._settings.read_back(),
         )
 

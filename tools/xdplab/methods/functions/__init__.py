@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from xdplab.analysis.answers.standing import Contender
 from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Part, Session
 from xdplab.measure.page import Column, Page, Section

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import Host
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session, untested

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.forwarders.base import frames_received, in_role
 from xdplab.hosts.kernel import link_counters
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session, untested
@@ -90,7 +91,7 @@ class Micro(CountingMethod[MicroSpec]):
     def forwarder(self, point: Point) -> Forwarder[Any]:
         """The program in its role."""
         role: Any = point.levels["workload"]
-        return make_forwarder(point.forwarder).in_role(role, point.traffic.smallest)
+        return in_role(make_forwarder(point.forwarder), role, point.traffic.smallest)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """One trial."""
@@ -120,9 +121,9 @@ class Micro(CountingMethod[MicroSpec]):
         by_the_program = session.point.levels["workload"] == "rxdrop"
         if by_the_program:
             session.send(asked.model_copy(update={"duration_s": self.spec.warmup_s, "drain_s": UNDER_WAY_S}))
-        begin = session.forwarder.frames_received() if by_the_program else 0
+        begin = frames_received(session.forwarder) if by_the_program else 0
         result = session.send(asked)
-        received = session.forwarder.frames_received() - begin if by_the_program else result.received
+        received = frames_received(session.forwarder) - begin if by_the_program else result.received
         if not received:
             raise PointFailed("nothing was received")
         return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.xsk import XskRole
+from xdplab.forwarders.base import in_role
+from xdplab.forwarders.xsk.forwarder import XskRole
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session
@@ -105,7 +106,7 @@ class Stages(CountingMethod[StagesSpec]):
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
         """The program as a sink that tells stages."""
-        return make_forwarder(point.forwarder).in_role("stages", point.traffic.smallest)
+        return in_role(make_forwarder(point.forwarder), "stages", point.traffic.smallest)
 
     def prove(self, session: Session) -> None:
         """Every frame is measured: what is in force is asked when all is over."""

@@ -1,108 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of the OVS forwarders: each with its range, its key in the database, and how it is seen to be in force.
 
-The models are the table: a field's annotation holds one `Key`. None means that OVS is not told, so its default holds.
+The models are the table: a field's annotation holds one `OvsKey`. None: OVS gets no value, so its default holds.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from xdplab.forwarders.ovs_builds import NAMES, OFFLOADING, STOCK
+from xdplab.forwarders.dpdk.vdev import VdevOptions
+from xdplab.forwarders.options import Key, declared, when_given
+from xdplab.forwarders.ovs.builds import NAMES, OFFLOADING, STOCK
 from xdplab.model import Model, NamesProgram
+from xdplab.model.socket_options import power_of_two
 
 
 @dataclass(frozen=True)
-class Key:
-    """Where OVS keeps an option, and what proves that it took effect."""
+class OvsKey(Key):
+    """Where OVS keeps an option (`place`: a column), and what proves that it took effect."""
 
-    #: Column and keys: the first key that a build knows is used (names change between versions).
-    column: Literal["options", "other_config", "Open_vSwitch"]
-    names: tuple[str, ...]
     #: Patch that brings it, by the name that it has in each of our series; "": OVS has it.
     patch: str = ""
     #: A key that comes with it, where OVS has had the key itself for other purposes; "": the key tells.
     mark: str = ""
-    #: Keys of the port's configuration or status of which the first told must tell the value; none: its own name.
+    #: Keys of the port's configuration or status of which the first shown must have the value; none: its own name.
     proof: tuple[str, ...] = ()
-    #: What that key must tell (None: anything); default: the value as it was written.
+    #: What that key must show (None: anything); default: the value as it was written.
     expected: Callable[[str], str | None] = str
     #: What to know when it does not.
     hint: str = ""
     #: For settings of the daemon: what it must have written to its log (regular expression; "": nothing, a default).
     log: Callable[[str], str] | None = None
-    #: Where neither port nor log tell it: the method of the forwarder that returns why it is not in force, or None.
+    #: Where neither port nor log show it: the method of the forwarder that returns why it is not in force, or None.
     proven_by: str = ""
 
     def __post_init__(self) -> None:
         """An option that nothing proves would be measured under its name without being in force."""
-        ways = (self.column == "options", self.log is not None, bool(self.proven_by))
+        ways = (self.place == "options", self.log is not None, bool(self.proven_by))
         if sum(ways) != 1:
-            raise TypeError(f"{self.names[0]}: one proof is needed: by its port (column options), `log` or `proven_by`")
+            raise TypeError(f"{self.names[0]}: one proof is needed: by its port (options), `log` or `proven_by`")
 
-    def told(self) -> str:
+    def documented(self) -> str:
         """Where Open vSwitch documents it, and where it is not in force."""
         brought = f", with patch {self.patch}" if self.patch else ""
-        return f"Open vSwitch's {self.column}:{' or '.join(self.names)}{brought}{self.hint and f' ({self.hint})'}."
+        return f"Open vSwitch's {self.place}:{' or '.join(self.names)}{brought}{self.hint and f' ({self.hint})'}."
 
-
-@dataclass(frozen=True)
-class Setting:
-    """An option that a study gives a value to."""
-
-    field: str
-    key: Key
-    value: Any
-
-    @property
-    def text(self) -> str:
-        """The value as OVS writes it."""
-        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
-
-    def proven(self, told: Mapping[str, str], name: str) -> str | None:
-        """None when what a port tells of itself agrees, else what it tells instead."""
-        expected = self.key.expected(self.text)
-        where = next((key for key in self.key.proof if key in told), (*self.key.proof, name)[0])
-        seen = told.get(where)
+    def wrong(self, text: str, shown: Mapping[str, str], name: str) -> str | None:
+        """None when what a port shows of itself agrees with the value, else what it shows instead."""
+        expected = self.expected(text)
+        where = next((key for key in self.proof if key in shown), (*self.proof, name)[0])
+        seen = shown.get(where)
         if seen == expected or expected is None:
             return None
         if seen is None:
             return f"the port does not tell {where}"
-        return f"{where} is {seen}, not {expected}" + (f" ({self.key.hint})" if self.key.hint else "")
+        return f"{where} is {seen}, not {expected}" + (f" ({self.hint})" if self.hint else "")
 
-    def logged(self, lines: str) -> bool:
+    def logged(self, text: str, lines: str) -> bool:
         """Whether the daemon's log says that it took the value, where that is what proves it."""
-        return self.key.log is None or re.search(self.key.log(self.text), lines) is not None
-
-
-def settings(options: Model) -> Iterator[Setting]:
-    """The options that have a key and a value, in the order of the model."""
-    for field, info in type(options).model_fields.items():
-        value = getattr(options, field)
-        for key in info.metadata:
-            if isinstance(key, Key) and value is not None:
-                yield Setting(field, key, value)
+        return self.log is None or re.search(self.log(text), lines) is not None
 
 
 def keys(model: type[Model]) -> frozenset[str]:
     """All keys that a model may write."""
-    return frozenset(
-        name for info in model.model_fields.values() for key in info.metadata if isinstance(key, Key)
-        for name in key.names
-    )  # fmt: skip
+    return frozenset(name for _, key in declared(model, OvsKey) for name in key.names)
 
 
-def _interface(name: str, patch: str = "", **proof: Any) -> Key:
-    return Key("options", (name,), patch and f"netdev-afxdp-{patch}", **proof)
-
-
-def _power_of_two(value: int) -> int:
-    if value & (value - 1):
-        raise ValueError("a power of two is expected")
-    return value
+def _interface(name: str, patch: str = "", **proof: Any) -> OvsKey:
+    return OvsKey("options", (name,), patch=patch and f"netdev-afxdp-{patch}", **proof)
 
 
 def _build(value: str) -> str:
@@ -155,7 +123,7 @@ _PAGES = {"none": "4K"}
 #: the first frame before.
 _NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no NAPI id, as veth, cannot busy-poll"
 
-Ring = Annotated[int, Field(ge=64, le=32768), AfterValidator(_power_of_two)]
+Ring = Annotated[int | None, Field(ge=64, le=32768), when_given(power_of_two)]
 
 #: Names of patches; their numbers differ from series to series.
 _RINGS = "Add-options-for-rings-and-umem-frames"
@@ -170,13 +138,12 @@ class OvsOptions(Model):
     build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
     emc_insert_inv_prob: Annotated[
-        Annotated[int, Field(ge=0, le=2**32 - 1)] | None,
-        Key("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words),
+        int | None, Field(ge=0, le=2**32 - 1), OvsKey("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words)
     ] = None
     #: `ports`: a rule for each port. `flows`: each flow (UDP source port) is a megaflow, in one of `rule_masks` masks.
     #: `misses`: of 1,024 flows `rule_masks` can be offloaded, each in a mask of its own; the others miss these masks.
     rules: Literal["ports", "flows", "misses"] = "ports"
-    rule_masks: Annotated[int, Field(ge=1, le=64), AfterValidator(_power_of_two)] = 1
+    rule_masks: Annotated[int, Field(ge=1, le=64), AfterValidator(power_of_two)] = 1
 
     @model_validator(mode="after")
     def _masks_of_flows(self) -> "OvsOptions":
@@ -192,16 +159,13 @@ class PmdOptions(OvsOptions):
     pmd_cores: Annotated[int, Field(ge=1, le=64)] | None = None
     pmd_cpus: Annotated[str, AfterValidator(_cpus)] | None = None
     pmd_sleep_max_us: Annotated[
-        Annotated[int, Field(ge=0, le=10_000)] | None,
-        Key("Open_vSwitch", ("pmd-sleep-max", "pmd-maxsleep"), log=_sleep_words),
+        int | None, Field(ge=0, le=10_000), OvsKey("Open_vSwitch", ("pmd-sleep-max", "pmd-maxsleep"), log=_sleep_words)
     ] = None
     rxq_affinity: Annotated[
-        Annotated[str, AfterValidator(_affinity)] | None,
-        Key("other_config", ("pmd-rxq-affinity",), proven_by="misplaced"),
+        str | None, when_given(_affinity), OvsKey("other_config", ("pmd-rxq-affinity",), proven_by="misplaced")
     ] = None
     tx_flush_interval_us: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000)] | None,
-        Key("Open_vSwitch", ("tx-flush-interval",), log=_flush_words),
+        int | None, Field(ge=0, le=1_000_000), OvsKey("Open_vSwitch", ("tx-flush-interval",), log=_flush_words)
     ] = None
 
     @model_validator(mode="after")
@@ -226,20 +190,21 @@ class OvsAfxdpOptions(PmdOptions):
     ] = "native"
     n_rxq: Annotated[int, Field(ge=1, le=16), _interface("n_rxq")] = 1
     use_need_wakeup: Annotated[bool | None, _interface("use-need-wakeup")] = None
-    xsk_rx_ring: Annotated[Ring | None, _interface("xsk-rx-ring", _RINGS)] = None
-    xsk_tx_ring: Annotated[Ring | None, _interface("xsk-tx-ring", _RINGS)] = None
-    xsk_fill_ring: Annotated[Ring | None, _interface("xsk-fill-ring", _RINGS)] = None
-    xsk_comp_ring: Annotated[Ring | None, _interface("xsk-comp-ring", _RINGS)] = None
+    xsk_rx_ring: Annotated[Ring, _interface("xsk-rx-ring", _RINGS)] = None
+    xsk_tx_ring: Annotated[Ring, _interface("xsk-tx-ring", _RINGS)] = None
+    xsk_fill_ring: Annotated[Ring, _interface("xsk-fill-ring", _RINGS)] = None
+    xsk_comp_ring: Annotated[Ring, _interface("xsk-comp-ring", _RINGS)] = None
     #: 0: twice the sum of the rings.
     umem_frames: Annotated[
-        Annotated[int, Field(ge=0, le=1 << 20), AfterValidator(_power_of_two)] | None,
+        int | None,
+        Field(ge=0, le=1 << 20),
+        when_given(power_of_two),
         _interface("umem-frames", _RINGS, expected=lambda frames: None if frames == "0" else frames),
     ] = None
     umem_frame_size: Annotated[
-        Annotated[int, Field(ge=2048, le=4096), AfterValidator(_power_of_two)] | None,
-        _interface("umem-frame-size", _FRAMES),
+        int | None, Field(ge=2048, le=4096), when_given(power_of_two), _interface("umem-frame-size", _FRAMES)
     ] = None
-    umem_headroom: Annotated[Annotated[int, Field(ge=0, le=1024)] | None, _interface("umem-headroom", _FRAMES)] = None
+    umem_headroom: Annotated[int | None, Field(ge=0, le=1024), _interface("umem-headroom", _FRAMES)] = None
     umem_hugepages: Annotated[
         Literal["none", "2M", "1G"] | None,
         _interface(
@@ -250,7 +215,8 @@ class OvsAfxdpOptions(PmdOptions):
         ),
     ] = None
     busy_poll_us: Annotated[
-        Annotated[int, Field(ge=0, le=1_000_000)] | None,
+        int | None,
+        Field(ge=0, le=1_000_000),
         _interface(
             "busy-poll",
             _BUSY_POLL,
@@ -259,15 +225,14 @@ class OvsAfxdpOptions(PmdOptions):
             hint=_NO_NAPI_ID,
         ),
     ] = None
-    busy_poll_budget: Annotated[
-        Annotated[int, Field(ge=1, le=65535)] | None, _interface("busy-poll-budget", _BUSY_POLL)
-    ] = None
+    busy_poll_budget: Annotated[int | None, Field(ge=1, le=65535), _interface("busy-poll-budget", _BUSY_POLL)] = None
     prefer_busy_poll: Annotated[bool | None, _interface("prefer-busy-poll", _BUSY_POLL)] = None
     rx_wakeup: Annotated[
         Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "Add-option-for-RX-wakeup")
     ] = None
     tx_skb_budget: Annotated[
-        Annotated[int, Field(ge=32, le=32768)] | None,
+        int | None,
+        Field(ge=32, le=32768),
         _interface(
             "tx-skb-budget",
             "Add-option-for-transmit-budget",
@@ -276,7 +241,8 @@ class OvsAfxdpOptions(PmdOptions):
     ] = None
     #: Ports of one group share their UMEM.
     shared_umem: Annotated[
-        Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")] | None,
+        str | None,
+        Field(pattern=r"^[A-Za-z0-9_-]{1,32}$"),
         _interface("shared-umem", "Share-the-umem-of-a-group-of-ports"),
     ] = None
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
@@ -284,12 +250,12 @@ class OvsAfxdpOptions(PmdOptions):
     #: Without `build`, true and false choose the build that can (`OFFLOADING`), so that the two differ in this alone.
     flow_offload: Annotated[
         bool | None,
-        Key("Open_vSwitch", ("hw-offload",), _XDP, mark="xdp-flow-entries", proven_by="not_offloaded"),
+        OvsKey("Open_vSwitch", ("hw-offload",), patch=_XDP, mark="xdp-flow-entries", proven_by="not_offloaded"),
     ] = None
     flow_entries: Annotated[
-        Annotated[int, Field(ge=64, le=1 << 20)] | None, Key("options", ("xdp-flow-entries",), _XDP)
+        int | None, Field(ge=64, le=1 << 20), OvsKey("options", ("xdp-flow-entries",), patch=_XDP)
     ] = None
-    flow_masks: Annotated[Annotated[int, Field(ge=1, le=64)] | None, Key("options", ("xdp-flow-masks",), _XDP)] = None
+    flow_masks: Annotated[int | None, Field(ge=1, le=64), OvsKey("options", ("xdp-flow-masks",), patch=_XDP)] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -318,10 +284,7 @@ class OvsAfxdpOptions(PmdOptions):
         return frames * int(self.umem_frame_size or 4096)
 
 
-class OvsDpdkOptions(PmdOptions):
+class OvsDpdkOptions(VdevOptions, PmdOptions):
     """Ports of OVS-DPDK: which vdev, and on which pages."""
 
-    port: Literal["af_xdp", "af_packet"] = "af_xdp"
-    hugepages: bool = False
-    busy_budget: int = Field(default=64, ge=0, le=65535)
     n_rxq_desc: int = Field(default=2048, ge=64, le=4096)

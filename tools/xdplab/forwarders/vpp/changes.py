@@ -5,76 +5,70 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from ipaddress import IPv4Address
-from typing import Any, ClassVar
+from typing import Any
 
-from xdplab.forwarders import vpp_pipelines
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.changes import (
-    SPARE_LINKS,
-    Change,
-    Step,
-    add_spare_link,
-    counted,
-    port_change,
-    spare_addresses,
-)
-from xdplab.forwarders.vpp import Interface, VppForwarder, VppOptionsT
-from xdplab.forwarders.vpp_control import VppControl, VppRefused
+from xdplab.forwarders.changes import Change, Step, add_spare_link, counted, port_change, spare_addresses
+from xdplab.forwarders.vpp import pipelines
+from xdplab.forwarders.vpp.control import VppControl, VppRefused
+from xdplab.forwarders.vpp.process import Interface, Vpp
 from xdplab.forwarders.work import sides
 
 #: Routes of a round: to remove one of 1,000 took VPP 26.10 6 ms, one of 25 1 ms; rounds follow one another in a trial.
 _OF_A_ROUND = 25
 
 
-class VppChanging(VppForwarder[VppOptionsT]):
-    """The changes of all VPP forwarders; `dpdk` makes its interfaces when VPP starts."""
+class VppChanges:
+    """The changes of a VPP."""
 
-    changes: ClassVar[tuple[str, ...]] = ("rule-stream", "hit-rule")
-    own_links: ClassVar[tuple[str, ...]] = SPARE_LINKS
-
-    def cannot_change(self, kind: str, dut: Dut) -> str | None:
-        """There is a rule that the traffic meets where it is routed."""
-        if kind == "hit-rule" and dut.pipeline.kind != "route":
-            return f"change hit-rule: pipeline {dut.pipeline} has no route in {self.name}"
-        return super().cannot_change(kind, dut)
+    def __init__(
+        self,
+        vpp: Vpp,
+        attach: Callable[[VppControl, Dut], list[int]],
+        detach: Callable[[VppControl, Interface], None],
+    ) -> None:
+        """Args: the VPP, and how an interface of it is made and removed (`VppForwarder`)."""
+        self._vpp = vpp
+        self._control = vpp.control
+        self._attach = attach
+        self._detach = detach
 
     def change(self, kind: str, count: int) -> Change:
         """Routes in a message each, the routes in use, or an interface."""
-        control, dut = self._control, self._dut
-        assert control is not None
-        assert dut is not None
         if kind == "port-added":
-            return self._port(control, dut)
+            return self._port()
         if kind == "hit-rule":
-            return self._same_routes(control, dut)
+            return self._same_routes()
+        control = self._control
         routes = [f"{IPv4Address(each)}/32" for each in spare_addresses(min(count, _OF_A_ROUND))]
 
-        def told(add: bool) -> None:
+        def to(add: bool) -> None:
             for route in routes:
-                vpp_pipelines.drop(control, route, add=add)
+                pipelines.drop(control, route, add=add)
 
         def there() -> int:
             return sum(_there(control, route) for route in {routes[0], routes[-1]})
 
         asked = len({routes[0], routes[-1]})
         steps = [
-            Step(name, len(routes), partial(told, add), counted("of the first and the last route", left, there))
+            Step(name, len(routes), partial(to, add), counted("of the first and the last route", left, there))
             for name, add, left in (("installed", True, asked), ("removed", False, 0))
         ]
 
         def undo() -> None:
             if there():
-                told(False)
+                to(False)
 
         return Change(steps, undo, often=True)
 
-    def _same_routes(self, control: VppControl, dut: Dut) -> Change:
+    def _same_routes(self) -> Change:
         """Each replaced by one over the same neighbour that differs in its preference alone."""
-        both = list(zip(sides(dut), [each.index for each in self._interfaces], strict=True))
+        control, indexes = self._control, [each.index for each in self._vpp.interfaces]
+        both = list(zip(sides(self._vpp.dut), indexes, strict=True))
 
         def to(preference: int) -> None:
             for side, index in both:
-                vpp_pipelines.route(control, side, index, preference)
+                pipelines.route(control, side, index, preference)
 
         def seen(preference: int) -> Callable[[], int]:
             return lambda: sum(_preference(control, str(side.network)) == preference for side, _ in both)
@@ -85,17 +79,18 @@ class VppChanging(VppForwarder[VppOptionsT]):
         ]
         return Change(steps, lambda: to(0), often=True)
 
-    def _port(self, control: VppControl, dut: Dut) -> Change:
+    def _port(self) -> Change:
+        control, dut = self._control, self._vpp.dut
         spare = add_spare_link(dut.host, dut.ports[0])
         made: list[Interface] = []
 
         def add() -> None:
-            (index,) = self.attach(control, replace(dut, ports=(spare,)))
-            made.append(Interface(spare.ifname, index, self._read(index)["interface_name"]))
+            (index,) = self._attach(control, replace(dut, ports=(spare,)))
+            made.append(Interface(spare.ifname, index, self._vpp.row(index)["interface_name"]))
 
         def remove() -> None:
             while made:
-                self.detach(control, made.pop())
+                self._detach(control, made.pop())
 
         def there() -> int:
             return len(control.dump("sw_interface_dump")) - before

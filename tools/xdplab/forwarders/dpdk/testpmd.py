@@ -4,14 +4,15 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.ovs_ports import HUGEPAGES_2M
-from xdplab.forwarders.process import Program
-from xdplab.forwarders.xdpsock import frames_redirected, why_not_counted
+from xdplab.forwarders.dpdk.vdev import VdevOptions
+from xdplab.forwarders.options import Key, arguments
+from xdplab.forwarders.process import InstanceForwarder, Process
+from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids, thread_use
 from xdplab.model import InputError, Model
@@ -27,36 +28,27 @@ _FCS_BYTES = 4
 _MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
 
 
-class TestpmdOptions(Model):
+class TestpmdOptions(VdevOptions):
     """Which vdev, on which pages, and its burst."""
 
     __test__ = False
 
-    port: Literal["af_xdp", "af_packet"] = "af_xdp"
-    hugepages: bool = False
-    busy_budget: int = Field(default=64, ge=0, le=65535)
-    burst: int = Field(default=32, ge=1, le=512)
+    burst: Annotated[int, Field(ge=1, le=512), Key("argument", ("burst",))] = 32
 
 
-class Testpmd(Program[TestpmdOptions]):
+class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
     """`dpdk-testpmd --forward-mode=io` between two net_af_xdp or net_af_packet devices."""
 
     __test__ = False
     name: ClassVar[str] = "testpmd"
-    program: ClassVar[str] = "dpdk-testpmd"
-    grace_s: ClassVar[float] = 5.0
     options_model: ClassVar[type[Model]] = TestpmdOptions
     #: What it does with frames, and arguments that go with it.
     forward_mode: str = "io"
     extra: Sequence[str] = ()
 
-    def __init__(self, options: TestpmdOptions) -> None:
-        super().__init__(options)
-        self._dut: Dut | None = None
-
     def required_knobs(self) -> dict[str, int]:
-        """Hugepages are reserved and given back by the run."""
-        return {"hugepages_2m": HUGEPAGES_2M} if self.options.hugepages else {}
+        """Hugepages."""
+        return self.options.required_knobs()
 
     def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
         """Those that it has a forwarding mode for."""
@@ -70,35 +62,37 @@ class Testpmd(Program[TestpmdOptions]):
 
     def start(self, dut: Dut) -> None:
         """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
-        self._dut = dut
         main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx
         memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", _MEMORY_MIB]
-        devices = [f"--vdev={self._device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
+        devices = [f"--vdev={self.options.device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
         eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-pci", "--no-telemetry"]
-        forwarding = [f"--forward-mode={self.forward_mode}", "--auto-start", f"--burst={self.options.burst}"]
+        forwarding = [f"--forward-mode={self.forward_mode}", "--auto-start", *arguments(self.options)]
         # what it uses of its memory its pool has touched and the kernel pins (XDP_UMEM_REG); to lock all of it, and the
         # libraries, takes 0.1 s at its start
         forwarding += ["--total-num-mbufs=32768", "--no-mlockall", *self.extra]
-        self._running = dut.host.start(
+        running = dut.host.start(
             [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],
             log=dut.rundir / "testpmd.log",
             cpus=sorted({main, dut.layout.forwarder}),
             hold_stdin=True,  # it ends when it reads the end of its standard input
             env={"RUNTIME_DIRECTORY": str(dut.rundir), "LIBXDP_SKIP_DISPATCHER": "1"},
         )
-
-        self._until(self._forwards, 20.0, "its forwarding thread")
+        self.instance = Process(self.name, "dpdk-testpmd", dut, running, grace_s=5.0)
+        self.instance.until(self._forwards, 20.0, "its forwarding thread")
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker lcore."""
-        return {tid: self.pids()[0] for tid in self._lcore()}
+        dut = self.instance.dut
+        name = re.compile(rf"(rte|lcore)-worker-{dut.layout.forwarder}")
+        return {
+            tid: pid for pid in self.pids() for tid, each in thread_ids(dut.host, pid).items() if name.fullmatch(each)
+        }
 
     def mode(self) -> dict[str, Any]:
-        """For net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
-        return {"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}
+        """Which device a port is."""
+        return self.options.label()
 
-    @classmethod
-    def versions(cls, host: Host) -> Mapping[str, str]:
+    def versions(self, host: Host) -> Mapping[str, str]:
         """DPDK's version."""
         done = host.run([PROGRAM, "--version"], check=False) if host.exists(PROGRAM) else None
         match = re.search(r"DPDK ([\w.~+-]+)", done.stdout + done.stderr) if done else None
@@ -106,24 +100,8 @@ class Testpmd(Program[TestpmdOptions]):
 
     def _forwards(self) -> bool:
         """Its worker sleeps until all ports are up, and then polls them without end."""
-        assert self._dut is not None
-        host = self._dut.host
+        host = self.instance.dut.host
         return any(thread_use(host, pid, tid).ran_ns > _FORWARDING_NS for tid, pid in self.forwarding_threads().items())
-
-    def _lcore(self) -> dict[int, str]:
-        assert self._dut is not None
-        pattern = re.compile(rf"^(rte-worker-{self._dut.layout.forwarder}|lcore-worker-{self._dut.layout.forwarder})$")
-        return {
-            tid: name
-            for pid in self.pids()
-            for tid, name in thread_ids(self._dut.host, pid).items()
-            if pattern.match(name)
-        }
-
-    def _device(self, index: int, ifname: str) -> str:
-        if self.options.port == "af_xdp":
-            return f"net_af_xdp{index},iface={ifname},busy_budget={self.options.busy_budget}"
-        return f"net_af_packet{index},iface={ifname},qdisc_bypass=1"
 
 
 class TestpmdRole(Testpmd):
@@ -138,8 +116,6 @@ class TestpmdRole(Testpmd):
         self.forward_mode = _MODES[workload]
         self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
         self._workload: Role = workload
-        self._host: Any = None
-        self._ifname = ""
 
     def supported(self, dut: Dut) -> str | None:
         """What it drops must be counted by the kernel."""
@@ -147,11 +123,10 @@ class TestpmdRole(Testpmd):
 
     def start(self, dut: Dut) -> None:
         """As testpmd, and wait until its port is open: no frame that comes through proves it here."""
-        self._host, self._ifname = dut.host, dut.ports[0].ifname
         super().start(dut)
         if self.options.port == "af_xdp":
-            self._until_socket(dut, 20.0)
+            self.instance.until_socket(20.0)
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""
-        return frames_redirected(self._host, self._ifname)
+        return frames_redirected(self.instance.dut)

@@ -59,26 +59,11 @@ def find_build(name: str, stock_daemon: str) -> Build:
         stock_daemon: Debian's daemon of this kind of forwarder (it keeps one with DPDK beside the plain one).
     """
     if name == STOCK:
-        return Build(
-            name=name,
-            vswitchd=stock_daemon,
-            ovsdb_server="/usr/sbin/ovsdb-server",
-            ovsdb_tool="ovsdb-tool",
-            vsctl="ovs-vsctl",
-            ofctl="ovs-ofctl",
-            schema="/usr/share/openvswitch/vswitch.ovsschema",
-        )
-    folder = FilePath(name) if name.startswith("/") else cache() / _CACHED[name][0]
-    return Build(
-        name=name,
-        vswitchd=str(folder / "ovs-vswitchd"),
-        ovsdb_server=str(folder / "ovsdb-server"),
-        ovsdb_tool=str(folder / "ovsdb-tool"),
-        vsctl=str(folder / "ovs-vsctl"),
-        ofctl=str(folder / "ovs-ofctl"),
-        schema=str(folder / "vswitch.ovsschema"),
-        folder=str(folder),
-    )
+        schema = "/usr/share/openvswitch/vswitch.ovsschema"
+        return Build(name, stock_daemon, "/usr/sbin/ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", schema)
+    folder = name if name.startswith("/") else str(cache() / _CACHED[name][0])
+    programs = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", "vswitch.ovsschema")
+    return Build(name, *(f"{folder}/{program}" for program in programs), folder=folder)  # type: ignore[misc]
 
 
 def cache() -> FilePath:

@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines in OpenFlow 1.5, in the words of ovs-ofctl (ovs-actions(7), ovs-fields(7))."""
+"""Pipelines in OpenFlow 1.5, in the words of ovs-ofctl (ovs-actions(7), ovs-fields(7)).
 
-from collections.abc import Callable, Iterator
+A megaflow holds what was looked at to find its actions. A rule that moves a field into a register has looked at it, and
+the datapath does nothing for that: so one rule makes as many megaflows as there are values, in a mask of our choice
+(options `rules`, `rule_masks`).
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.ovs_openflow import ask_rules, rule_counts
-from xdplab.forwarders.ovs_options import OvsOptions
-from xdplab.forwarders.ovs_rules import rules
-from xdplab.forwarders.ovs_tunnel import TUNNEL
+from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
+from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
+from xdplab.forwarders.ovs.options import OvsOptions
 from xdplab.forwarders.work import (
     BUCKET_MACS,
     METER_PPS,
     NAT_ADDRESS,
     TRAP,
     VLAN,
+    VNI,
     VXLAN_PORT,
     Side,
     acl_rules,
@@ -25,6 +30,30 @@ from xdplab.model import Pipeline, Unsupported
 
 #: Cookie of the rules that the traffic of the tester's side meets, and of those that the answers meet.
 FORTH, BACK = 1, 2
+#: Name of the tunnel's port.
+TUNNEL = "xdplab-vxlan"
+#: Of the network that both ends are in: Open vSwitch takes a route's source address from there.
+_BITS = 30
+#: Of a UDP source port: which group of flows a frame is of. Testers count flows up from port 10000
+#: (`headers_of`), whose frames are of the first group.
+_GROUP_BITS, _FIRST = 0x3FF, 10_000 & 0x3FF
+_GROUPS = 64
+#: What the rule of a group reads, for each bit of its number; no two groups read the same.
+READS = (
+    "NXM_OF_ETH_SRC[0..31]->NXM_NX_REG1[]",
+    "NXM_OF_ETH_DST[0..31]->NXM_NX_REG1[]",
+    "NXM_OF_ETH_SRC[32..47]->NXM_NX_REG1[0..15]",
+    "NXM_OF_ETH_DST[32..47]->NXM_NX_REG1[0..15]",
+    "NXM_OF_UDP_DST[]->NXM_NX_REG1[0..15]",
+    "NXM_NX_IP_TTL[]->NXM_NX_REG1[0..7]",
+)
+#: What tells a tester's flows apart, so that each is a megaflow of its own.
+_FLOW = (
+    "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]",
+    "move:NXM_OF_IP_DST[]->NXM_NX_REG0[]",
+    "move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15]",
+)
+_WHOLE_FRAME = 65535
 
 
 @dataclass(frozen=True)
@@ -94,9 +123,25 @@ def _tables(pipeline: Pipeline, here: Side, there: Side, ports: tuple[str, str])
     raise AssertionError(pipeline)
 
 
-def rule_hits(speak: Callable[[bytes], bytes], made: Tables) -> dict[str, int]:
-    """`Forwarder.rule_hits` of a bridge; `speak`: what it answers over OpenFlow."""
-    told = rule_counts(speak(ask_rules(FORTH, BACK)))
+def set_up(ovs: Ovs, made: Tables) -> None:
+    """Give them to a bridge.
+
+    Raises:
+        XdplabError: it refuses something.
+    """
+    if ovs.dut.pipeline.kind == "vxlan":
+        _open_tunnel(ovs)
+    for meter in made.meters:
+        ovs.ofctl("add-meter", meter)
+    for group in made.groups:
+        ovs.ofctl("add-group", group)
+    ovs.add_flows(made.flows)
+
+
+def rule_hits(ovs: Ovs, made: Tables) -> dict[str, int]:
+    """By cookie and meter, once the datapath's counts have been taken over (`revalidator/wait`)."""
+    ovs.control("revalidator/wait")
+    told = rule_counts(ovs.exchange(ask_rules(FORTH, BACK)))
     (_, forth), (_, back) = told.rules
     return {"forth": forth, "back": back, **({"meter": told.metered} if made.meters else {})}
 
@@ -153,3 +198,40 @@ def _stateful(pipeline: Pipeline, ways: Ways, name: dict[int, str]) -> Iterator[
             yield f"table=1,cookie={cookie},in_port={port},ip,ct_state=+trk+new-inv,actions={commit}"
         yield f"table=1,cookie={cookie},in_port={port},ip,ct_state=+trk+est-inv,actions=goto_table:2"
     yield from _routes(pipeline, ways, name, table=2)
+
+
+def rules(here: str, there: str, options: OvsOptions) -> list[str]:
+    """What comes in by one port leaves by the other (or by the same), in the words of ovs-ofctl."""
+    back = here == there
+    output = "in_port" if back else f"output:{there}"
+    if options.rules == "ports":
+        return [f"in_port={here},actions={output}"]
+    found = []
+    for number in range(_GROUPS if options.rules == "flows" else options.rule_masks):
+        mask = number % options.rule_masks
+        reads = [f"move:{field}" for bit, field in enumerate(READS) if mask >> bit & 1]
+        bits = _GROUPS - 1 if options.rules == "flows" else _GROUP_BITS
+        match = f"priority=10,in_port={here},udp,tp_src={(_FIRST + number) & bits:#x}/{bits:#x}"
+        found.append(f"{match},actions={','.join([*reads, *_FLOW, output])}")
+    if options.rules == "flows":
+        return [*found, f"priority=0,in_port={here},actions={output}"]
+    # to cut nothing off is an action that no offload knows, and costs no copy
+    port = "in_port" if back else there
+    return [*found, f"priority=0,in_port={here},actions=output(port={port},max_len={_WHOLE_FRAME})"]
+
+
+def _open_tunnel(ovs: Ovs) -> None:
+    """From the bridge's own address to the tester's port there, with its route and neighbour.
+
+    Source: Documentation/howto/userspace-tunneling.rst of Open vSwitch.
+    """
+    _, there = sides(ovs.dut)
+    ovs.vsctl(
+        *("set", "bridge", BRIDGE, f'other_config:hwaddr="{there.mac}"', "--", "add-port", BRIDGE, TUNNEL, "--"),
+        *("set", "Interface", TUNNEL, "type=vxlan", f"options:key={VNI}"),
+        *(f"options:remote_ip={there.next_hop}", f"options:local_ip={there.address}"),
+    )
+    ovs.host.run(["ip", "address", "add", f"{there.address}/{_BITS}", "dev", BRIDGE])
+    ovs.host.run(["ip", "link", "set", BRIDGE, "up"])
+    ovs.control("ovs/route/add", f"{there.next_hop}/32", BRIDGE)
+    ovs.control("tnl/neigh/set", BRIDGE, there.next_hop, there.peer_mac)

@@ -4,7 +4,7 @@
 from typing import Any
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp.control import VppControl
 from xdplab.forwarders.work import NAT_ADDRESS, AclRule, acl_rules, sides
 from xdplab.model import PointFailed
 

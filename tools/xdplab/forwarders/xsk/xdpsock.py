@@ -2,6 +2,7 @@
 """xdpsock of the bpf-examples project, with which the source documents measured: one port, where it is installed."""
 
 import hashlib
+import operator
 import os
 import re
 import shutil
@@ -12,10 +13,11 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.process import Program
+from xdplab.forwarders.options import Key, arguments
+from xdplab.forwarders.process import InstanceForwarder, Process
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
-from xdplab.model import InputError, Model, NamesProgram
+from xdplab.model import InputError, Model, NamesProgram, PointFailed
 from xdplab.model.forwarder import Role
 
 _ROLES: dict[Role, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
@@ -26,12 +28,12 @@ class XdpsockOptions(Model):
 
     #: The program (default: XDPLAB_XDPSOCK, or the one on PATH).
     path: Annotated[str, NamesProgram()] = ""
-    batch: int = Field(default=64, ge=1, le=2048)
-    need_wakeup: bool = True
+    batch: Annotated[int, Field(ge=1, le=2048), Key("argument", ("batch-size",))] = 64
+    need_wakeup: Annotated[bool, Key("argument", ("no-need-wakeup",), value=operator.not_)] = True
     #: With its own 20 us and the batch as budget.
-    busy_poll: bool = False
+    busy_poll: Annotated[bool, Key("argument", ("busy-poll",))] = False
     #: Sleep in poll() without work.
-    poll: bool = False
+    poll: Annotated[bool, Key("argument", ("poll",))] = False
 
     @property
     def program(self) -> Path | None:
@@ -40,11 +42,10 @@ class XdpsockOptions(Model):
         return Path(found) if found else None
 
 
-class XdpsockRole(Program[XdpsockOptions]):
+class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
     """`xdpsock --rxdrop`, `--txonly` or `--l2fwd` at queue 0; zero-copy where the driver has it."""
 
     name: ClassVar[str] = "xdpsock"
-    program: ClassVar[str] = "xdpsock"
     options_model: ClassVar[type[Model]] = XdpsockOptions
 
     def __init__(self, options: XdpsockOptions, workload: Role = "l2fwd", frame_bytes: int = 64) -> None:
@@ -53,7 +54,6 @@ class XdpsockRole(Program[XdpsockOptions]):
             raise InputError(f"forwarder {self.name}: it cannot do {workload}")
         self._workload: Role = workload
         self._frame_bytes = frame_bytes
-        self._dut: Dut | None = None
 
     def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
         """Those that it has an option for."""
@@ -71,22 +71,19 @@ class XdpsockRole(Program[XdpsockOptions]):
 
     def start(self, dut: Dut) -> None:
         """On the forwarder's CPU; it is ready when the port has its program and its socket."""
-        assert self.options.program is not None
-        self._dut = dut
-        ifname = dut.ports[0].ifname
-        options = [f"--batch-size={self.options.batch}", f"--tx-pkt-size={self._frame_bytes}"]
-        given = {"--no-need-wakeup": not self.options.need_wakeup, "--busy-poll": self.options.busy_poll,
-                 "--poll": self.options.poll}  # fmt: skip
-        options += [name for name, wanted in given.items() if wanted]
-        port = [f"--interface={ifname}", "--queue=0", "--xdp-native", "--quiet"]
-        self._running = dut.host.start(
-            [dut.host.program(self.options.program), _ROLES[self._workload], *port, *options],
+        program = self.options.program
+        if program is None:
+            raise PointFailed("xdpsock: it is not there any more")
+        port = [f"--interface={dut.ports[0].ifname}", "--queue=0", "--xdp-native", "--quiet"]
+        options = [*arguments(self.options), f"--tx-pkt-size={self._frame_bytes}"]
+        running = dut.host.start(
+            [dut.host.program(program), _ROLES[self._workload], *port, *options],
             log=dut.rundir / "xdpsock.log",
             cpus=[dut.layout.forwarder],
             env={"LIBXDP_SKIP_DISPATCHER": "1"},
         )
-
-        self._until_socket(dut, 10.0)
+        self.instance = Process(self.name, "xdpsock", dut, running)
+        self.instance.until_socket(10.0)
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its main thread."""
@@ -94,13 +91,11 @@ class XdpsockRole(Program[XdpsockOptions]):
 
     def frames_received(self) -> int:
         """By the kernel's count of frames that XDP gave to its socket."""
-        assert self._dut is not None
-        return frames_redirected(self._dut.host, self._dut.ports[0].ifname)
+        return frames_redirected(self.instance.dut)
 
-    @classmethod
-    def versions(cls, host: Host) -> Mapping[str, str]:
+    def versions(self, host: Host) -> Mapping[str, str]:
         """It tells none: the hash of the file."""
-        program = XdpsockOptions().program
+        program = self.options.program
         if program is None:
             return {"xdpsock": "not installed"}
         return {"xdpsock": f"sha256 {hashlib.sha256(program.read_bytes()).hexdigest()[:16]}"}
@@ -114,7 +109,7 @@ def why_not_counted(dut: Dut, workload: Role) -> str | None:
     return f"rxdrop: only veth is known to count what XDP gave to a socket; {ifname} has another driver"
 
 
-def frames_redirected(host: Host, ifname: str) -> int:
-    """Frames that the XDP program of a veth redirected, into sockets too."""
-    shown = host.run(["ethtool", "-S", ifname]).stdout
+def frames_redirected(dut: Dut) -> int:
+    """Frames that the XDP program of a DUT's only port, a veth, redirected, into sockets too."""
+    shown = dut.host.run(["ethtool", "-S", dut.ports[0].ifname]).stdout
     return sum(int(count) for count in re.findall(r"rx_queue_\d+_xdp_redirect: (\d+)", shown))

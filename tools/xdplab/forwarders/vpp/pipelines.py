@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from xdplab.forwarders import vpp_filters
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp import filters
+from xdplab.forwarders.vpp.control import VppControl
 from xdplab.forwarders.work import METER_PPS, TRAP, VLAN, VNI, VXLAN_PORT, Side, prefixes, sides
 from xdplab.model import PointFailed, Unsupported
 
@@ -69,7 +69,7 @@ def set_up(control: VppControl, dut: Dut, indexes: list[int]) -> None:
             _mirror(control, indexes)
         case "route" | "acl" | "conntrack" | "nat":
             _route(control, dut, indexes)
-            vpp_filters.set_up(control, dut, indexes)
+            filters.set_up(control, dut, indexes)
         case _:
             cross_connect(control, indexes)
 
@@ -257,7 +257,7 @@ def commands(dut: Dut, names: list[str]) -> list[str]:
             for side, name in both:
                 lines += _reaches(side, name)
                 lines += [f"ip route add {each} via {side.next_hop} {name}" for each in prefixes(dut.pipeline, side)]
-            return [*lines, f"ip route add {TRAP} via drop", *vpp_filters.commands(dut, names)]
+            return [*lines, f"ip route add {TRAP} via drop", *filters.commands(dut, names)]
     return _connects(names)
 
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.forwarders.base import Dut, Forwarder, ProbeTarget
-from xdplab.forwarders.process import Program, json_lines, wait_until
+from xdplab.forwarders.base import Counting, Dut, Forwarder, ProbeTarget
+from xdplab.forwarders.process import EventProcess, InstanceForwarder, built, why_not_built
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.model.socket_options import LATER, SocketOptions
-from xdplab.tools import bpf_program, not_built
+from xdplab.tools import bpf_program
 
 _HUGEPAGE_BYTES = 2 << 20
 _PORTS = 2
@@ -50,21 +50,13 @@ def _napi(number: int | None) -> str:
     return "unnumbered" if number is None else str(number)
 
 
-class XskForwarder(Program[XskOptions]):
+class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
     """`bpf/xsk`, role `forward`; role `reflect` on `hairpin`."""
 
     name: ClassVar[str] = "xsk"
-    program: ClassVar[str] = "xsk"
     options_model: ClassVar[type[Model]] = XskOptions
-    cumulative: ClassVar[bool] = True
     #: How long it may take to open everything.
     ready_s: ClassVar[float] = 10.0
-
-    def __init__(self, options: XskOptions) -> None:
-        super().__init__(options)
-        self._host: Any = None
-        self._output: Any = None
-        self._trace: Any = None
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages are reserved and given back by the run."""
@@ -74,9 +66,9 @@ class XskForwarder(Program[XskOptions]):
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be built; zero-copy needs a driver that has it, a budget for sending a kernel."""
-        if bpf_program("xsk") is None:
-            return not_built("xsk")
-        without = why_no_tx_skb_budget(dut.host) if self.options.wants_tx_skb_budget else None
+        without = why_not_built("xsk")
+        if without is None and self.options.wants_tx_skb_budget:
+            without = why_no_tx_skb_budget(dut.host)
         if without:
             return without
         if self.options.bind == "zero-copy":
@@ -85,17 +77,17 @@ class XskForwarder(Program[XskOptions]):
 
     def start(self, dut: Dut) -> None:
         """Open the sockets and wait for the ready line, which tells what is in use."""
-        self._host, self._output, self._trace = dut.host, dut.rundir / "xsk.out", dut.rundir / "xsk.trace"
-        self._running = dut.host.start(
-            [self._program(dut.host), "-"],
+        output = dut.rundir / "xsk.out"
+        running = dut.host.start(
+            [built("xsk", dut.host), "-"],
             stdin=json.dumps(self._configuration(dut)),
-            stdout=self._output,
+            stdout=output,
             log=dut.rundir / "xsk.log",
             # its main thread leaves the CPU of the forwarding thread
             cpus=sorted({*dut.layout.housekeeping[:1], dut.layout.forwarder}),
         )
-
-        self._until(lambda: bool(self._events()), self.ready_s, "its ready line")
+        self.instance = EventProcess("xsk", "xsk", dut, running, output)
+        self.instance.until_ready(self.ready_s)
         idle = self._carries_nothing(dut)
         if idle:
             raise Unsupported(idle)
@@ -106,12 +98,16 @@ class XskForwarder(Program[XskOptions]):
 
     def _sockets(self) -> list[dict[str, Any]]:
         """As the ready line tells of them, with what frames have brought since."""
-        ready, now = self._events()[0]["sockets"], self.counters()["sockets"]
+        ready, now = self._ready()["sockets"], self.counters()["sockets"]
         return [{**sock, **{key: of_now[key] for key in LATER}} for sock, of_now in zip(ready, now, strict=True)]
+
+    def _ready(self) -> dict[str, Any]:
+        """Its ready line."""
+        return self.instance.events()[0]
 
     def _carries_nothing(self, dut: Dut) -> str | None:
         """Why zero-copy sockets would be silent although the kernel took every setting."""
-        ready = self._events()[0]
+        ready = self._ready()
         modes = {port["ifname"]: port["xdp_mode"] for port in ready["ports"]}
         for sock in (each for each in ready["sockets"] if each["zero_copy"]):
             ifname, queue = sock["ifname"], sock["queue"]
@@ -133,7 +129,7 @@ class XskForwarder(Program[XskOptions]):
 
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker, as the ready line names it."""
-        return {thread["tid"]: pid for pid in self.pids() for thread in self._events()[0]["threads"]}
+        return {thread["tid"]: pid for pid in self.pids() for thread in self._ready()["threads"]}
 
     def probes(self, dut: Dut) -> ProbeTarget:
         """Those of its one worker."""
@@ -141,7 +137,7 @@ class XskForwarder(Program[XskOptions]):
             raise Unsupported(f"{self.name}: its probes are followed from an XDP redirect; AF_PACKET has none")
         ((tid, pid),) = self.forwarding_threads().items()
         ifname = dut.ports[0].ifname if self.options.trace_every == 1 else None
-        return ProbeTarget(self._program(dut.host), pid, tid, ifname, "xsk")
+        return ProbeTarget(built("xsk", dut.host), pid, tid, ifname, "xsk")
 
     def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
         """All of them."""
@@ -154,7 +150,7 @@ class XskForwarder(Program[XskOptions]):
     def end_recording(self) -> dict[str, Any]:
         """What it wrote."""
         self._switch_recording()
-        found: dict[str, Any] = json.loads(self._host.read(str(self._trace)))
+        found: dict[str, Any] = json.loads(self.instance.dut.host.read(_trace(self.instance.dut)))
         return found
 
     def _switch_recording(self) -> None:
@@ -163,20 +159,13 @@ class XskForwarder(Program[XskOptions]):
         Raises:
             PointFailed: it did not answer, or could not.
         """
-        if self._running is None:
-            raise PointFailed("xsk: it does not run")
-        before = len(self._events())
-        self._running.signal(signal.SIGUSR2)
-        wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 3.0, "xsk: its trace")
-        told = self._events()[-1]
+        told = self.instance.ask(signal.SIGUSR2, 3.0, "its trace")
         if told["event"] != "trace" or told["error"]:
             raise PointFailed(f"xsk: its trace: {self.crashed() or told.get('error')}")
 
     def mode(self) -> dict[str, Any]:
         """What it read back from the kernel."""
-        if self._running is None:
-            return {}
-        ready = {key: value for key, value in self._events()[0].items() if key not in ("event", "threads")}
+        ready = {key: value for key, value in self._ready().items() if key not in ("event", "threads")}
         ready["sockets"] = self._sockets()
         if self.options.backend == "af_packet":
             return {"application": ready, "label": f"af_packet v{self.options.packet_version}"}
@@ -184,12 +173,7 @@ class XskForwarder(Program[XskOptions]):
 
     def counters(self) -> dict[str, Any]:
         """Frames by socket, system calls, and the kernel's counters."""
-        if self._running is None:
-            return {}
-        before = len(self._events())
-        self._running.signal(signal.SIGUSR1)
-        wait_until(lambda: len(self._events()) > before or self.crashed() is not None, 1.0, "xsk: its counters")
-        return self._events()[-1]
+        return self.instance.ask(signal.SIGUSR1, 1.0, "its counters")
 
     def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
         """Sockets by `IFNAME queue QUEUE number NUMBER`, workers by number."""
@@ -201,13 +185,9 @@ class XskForwarder(Program[XskOptions]):
         workers = {str(number): row for number, row in enumerate(counters.get("workers", ()))}
         return {"sockets": sockets, "workers": workers}
 
-    @classmethod
-    def versions(cls, host: Host) -> Mapping[str, str]:
+    def versions(self, host: Host) -> Mapping[str, str]:
         """The project's own program."""
-        program = bpf_program("xsk")
-        if program is None:
-            return {"xsk": "not built"}
-        return {"xsk": str(json.loads(host.run([host.program(program), "--version"]).stdout)["version"])}
+        return xsk_version(host)
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:
         options = self.options.model_dump()
@@ -216,19 +196,23 @@ class XskForwarder(Program[XskOptions]):
             "xdp_mode": options.pop("mode"),
             **options,
             **pinned,
-            "trace": str(self._trace),
+            "trace": _trace(dut),
             "role": "reflect" if dut.hairpin else "forward",
             "ports": [{"ifname": port.ifname} for port in dut.ports],
         }
 
-    @staticmethod
-    def _program(host: Host) -> str:
-        program = bpf_program("xsk")
-        assert program is not None  # else it is not supported
-        return host.program(program)
 
-    def _events(self) -> list[dict[str, Any]]:
-        return json_lines(self._host, self._output)
+def xsk_version(host: Host) -> dict[str, str]:
+    """Of `bpf/xsk`."""
+    program = bpf_program("xsk")
+    if program is None:
+        return {"xsk": "not built"}
+    return {"xsk": str(json.loads(host.run([host.program(program), "--version"]).stdout)["version"])}
+
+
+def _trace(dut: Dut) -> str:
+    """Where it writes what it has stamped."""
+    return str(dut.rundir / "xsk.trace")
 
 
 class XskRole(XskForwarder):

@@ -8,11 +8,11 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
-from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.changes import SPARE, Change, Step, counted, spare_addresses
+from xdplab.forwarders.base import Counting, Dut
+from xdplab.forwarders.changes import SPARE, Change, Changing, Step, counted, spare_addresses
+from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import link_counters
 from xdplab.model import MissingProgram, Model
 from xdplab.model.pipeline import ROUTED
 
@@ -45,33 +45,27 @@ class RouterOptions(Model):
     flowtable: bool = False
 
 
-class LinuxRouter(Forwarder[RouterOptions]):
-    """Routes of a namespace, in softirq context."""
+class _Router(Instance):
+    """Routes and rules over the ports of a DUT."""
 
-    name: ClassVar[str] = "linux-router"
-    options_model: ClassVar[type[Model]] = RouterOptions
-    pipelines: ClassVar[tuple[str, ...]] = ROUTED
-    changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")
-
-    def __init__(self, options: RouterOptions) -> None:
-        super().__init__(options)
-        self._dut: Dut | None = None
+    def __init__(self, dut: Dut, *, flowtable: bool) -> None:
+        super().__init__(dut)
+        self._flowtable = flowtable
+        #: Files of /proc/sys -> what they had.
         self._found: dict[str, str] = {}
 
-    def supported(self, dut: Dut) -> str | None:
-        """In a namespace of the run, which goes with all that is set there."""
-        if any(port.lasting for port in dut.ports):
-            return "linux-router sets routes and rules of a whole host, which only a namespace of the run loses again"
-        if not self._takes_nft(dut):
-            return None
-        if self.options.flowtable and dut.pipeline.kind == "acl":
-            return "flowtable=true: a connection that is known meets no access list any more"
-        return _no_nft(dut.host, f"pipeline {dut.pipeline.kind}") or self._no_flowtable(dut)
+    @property
+    def takes_nft(self) -> bool:
+        """Whether rules of nftables are part of it."""
+        return self.dut.pipeline.kind != "route" or self._flowtable
 
-    def start(self, dut: Dut) -> None:
+    def rules(self) -> list[str]:
+        """Lines of its table."""
+        return list(_rules(self.dut, *sides(self.dut), flowtable=self._flowtable))
+
+    def start(self) -> None:
         """Addresses, neighbours, routes, rules."""
-        self._dut = dut
-        both = sides(dut)
+        dut, both = self.dut, sides(self.dut)
         for side in both:
             for key, value in _SYSCTLS.items():
                 path = f"/proc/sys/net/ipv4/conf/{side.ifname}/{key}"
@@ -79,24 +73,46 @@ class LinuxRouter(Forwarder[RouterOptions]):
                 dut.host.write(path, value)
         routes = [line for side in both for line in _routes(dut, side)]
         dut.host.run(["ip", "-batch", "-"], stdin="\n".join([*routes, f"route add blackhole {TRAP}"]) + "\n")
-        rules = "\n".join(_rules(dut, *both, flowtable=self.options.flowtable))
+        rules = "\n".join(self.rules())
         if rules:
             dut.host.run(["nft", "-f", "-"], stdin=f"table ip {_TABLE} {{\n{rules}\n}}\n", timeout_s=120.0)
 
     def stop(self) -> None:
         """Rules and routes."""
-        if self._dut is None:
-            return
-        dut, self._dut = self._dut, None
-        if self._takes_nft(dut):
-            dut.host.run(["nft", "delete", "table", "ip", _TABLE], check=False)
-        dut.host.run(["ip", "route", "delete", "blackhole", str(TRAP)], check=False)
-        for side in sides(dut):
-            dut.host.run(["ip", "route", "flush", "dev", side.ifname], check=False)
-            dut.host.run(["ip", "address", "flush", "dev", side.ifname], check=False)
-            dut.host.run(["ip", "neigh", "flush", "dev", side.ifname, "nud", "permanent"], check=False)
+        host = self.dut.host
+        if self.takes_nft:
+            host.run(["nft", "delete", "table", "ip", _TABLE], check=False)
+        host.run(["ip", "route", "delete", "blackhole", str(TRAP)], check=False)
+        for side in sides(self.dut):
+            host.run(["ip", "route", "flush", "dev", side.ifname], check=False)
+            host.run(["ip", "address", "flush", "dev", side.ifname], check=False)
+            host.run(["ip", "neigh", "flush", "dev", side.ifname, "nud", "permanent"], check=False)
         for path, value in self._found.items():
-            dut.host.write(path, value)
+            host.write(path, value)
+
+
+class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing):
+    """Routes of a namespace, in softirq context."""
+
+    name: ClassVar[str] = "linux-router"
+    options_model: ClassVar[type[Model]] = RouterOptions
+    pipelines: ClassVar[tuple[str, ...]] = ROUTED
+    changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")
+
+    def supported(self, dut: Dut) -> str | None:
+        """In a namespace of the run, which goes with all that is set there."""
+        if any(port.lasting for port in dut.ports):
+            return "linux-router sets routes and rules of a whole host, which only a namespace of the run loses again"
+        if not _Router(dut, flowtable=self.options.flowtable).takes_nft:
+            return None
+        if self.options.flowtable and dut.pipeline.kind == "acl":
+            return "flowtable=true: a connection that is known meets no access list any more"
+        return _no_nft(dut.host, f"pipeline {dut.pipeline.kind}") or self._no_flowtable(dut)
+
+    def start(self, dut: Dut) -> None:
+        """Routes and rules."""
+        self.instance = _Router(dut, flowtable=self.options.flowtable)
+        self.instance.start()
 
     def mode(self) -> dict[str, Any]:
         """It forwards skbs."""
@@ -104,32 +120,30 @@ class LinuxRouter(Forwarder[RouterOptions]):
 
     def ineffective(self) -> str | None:
         """A flowtable must have taken a connection of the traffic."""
-        if not self.options.flowtable or self._dut is None:
+        if not self.options.flowtable:
             return None
-        told = self._dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
+        told = self.instance.dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
         return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if told.returncode else None
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
-        return {port.role: link_counters(self._dut.host, port.ifname) for port in self._dut.ports} if self._dut else {}
+        return self.instance.link_counters()
 
-    def rule_count(self) -> tuple[int, int] | None:
+    def rule_count(self) -> tuple[int, int]:
         """Of the access list; the routes that were given are counted where there is none."""
-        if self._dut is None:
-            return None
-        host, both = self._dut.host, sides(self._dut)
-        if self._dut.pipeline.kind == "route":
-            told = host.run(["ip", "-4", "route", "show", "scope", "global"], timeout_s=120.0).stdout
-            return told.count(" via "), sum(1 for side in both for _ in prefixes(self._dut.pipeline, side))
-        told = host.run(["nft", "list", "chain", "ip", _TABLE, "forward"], timeout_s=120.0).stdout
-        given = _rules(self._dut, *both, flowtable=self.options.flowtable)
-        return told.count(" accept\n"), sum(line.endswith(" accept") for line in given)
+        dut = self.instance.dut
+        if dut.pipeline.kind == "route":
+            told = dut.host.run(["ip", "-4", "route", "show", "scope", "global"], timeout_s=120.0).stdout
+            return told.count(" via "), sum(1 for side in sides(dut) for _ in prefixes(dut.pipeline, side))
+        told = dut.host.run(["nft", "list", "chain", "ip", _TABLE, "forward"], timeout_s=120.0).stdout
+        return told.count(" accept\n"), sum(line.endswith(" accept") for line in self.instance.rules())
 
     def rule_hits(self) -> dict[str, int]:
         """By named counters; routes have none, and a connection in a flowtable meets no rule."""
-        if self._dut is None or self._dut.pipeline.kind == "route" or self.options.flowtable:
+        dut = self.instance.dut
+        if dut.pipeline.kind == "route" or self.options.flowtable:
             return {}
-        told = json.loads(self._dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
+        told = json.loads(dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
         found = {each["counter"]["name"]: each["counter"]["packets"] for each in told["nftables"] if "counter" in each}
         return {name: found[name] for name in _COUNTERS}
 
@@ -137,17 +151,15 @@ class LinuxRouter(Forwarder[RouterOptions]):
         """Rules in one transaction are those of nftables."""
         return super().cannot_change(kind, dut) or (_no_nft(dut.host, f"change {kind}") if kind == "rules" else None)
 
-    def flows_met(self) -> int | None:
+    def flows_met(self) -> int:
         """Connections that are known."""
-        assert self._dut is not None
-        return int(self._dut.host.read("/proc/sys/net/netfilter/nf_conntrack_count"))
+        return int(self.instance.dut.host.read("/proc/sys/net/netfilter/nf_conntrack_count"))
 
     def change(self, kind: str, count: int) -> Change:
         """Rules of nftables behind one for their network, routes one after another, or the routes in use."""
-        assert self._dut is not None
-        host, numbers = self._dut.host, list(spare_addresses(count))
+        host, numbers = self.instance.dut.host, list(spare_addresses(count))
         if kind == "hit-rule":
-            return self._same_routes(self._dut)
+            return self._same_routes(self.instance.dut)
         if kind == "rules":
             rules = "\n".join(f"add rule ip {_SPARE_TABLE} spare ip saddr {IPv4Address(each)} drop" for each in numbers)
 
@@ -188,17 +200,13 @@ class LinuxRouter(Forwarder[RouterOptions]):
         found = [Step(n, len(networks), partial(to, p), counted("new routes", left, theirs)) for n, p, left in ways]
         return Change(found, lambda: to("boot"), often=True)
 
-    def _takes_nft(self, dut: Dut) -> bool:
-        return dut.pipeline.kind != "route" or self.options.flowtable
-
     def _no_flowtable(self, dut: Dut) -> str | None:
         table = f"table ip {_TABLE} {{\n{_FLOWTABLE.format(devices='lo')}\n}}\n"
         if self.options.flowtable and dut.host.run(["nft", "--check", "-f", "-"], stdin=table, check=False).returncode:
             return "flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW_TABLE)"
         return None
 
-    @classmethod
-    def versions(cls, host: Host) -> Mapping[str, str]:
+    def versions(self, host: Host) -> Mapping[str, str]:
         """Of what sets it up."""
         try:
             return {"nft": host.run(["nft", "--version"]).stdout.split()[1]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP in a run directory of its own; what it does with frames is set by `vpp_pipelines`.
+"""VPP in a run directory of its own; what it does with frames is set by `pipelines`.
 
 VPP is an optional program, found by the option `vpp`, by XDPLAB_VPP or on PATH. It is started from the template
 `vpp/startup.conf.j2` and then driven through its API; each change is read back before the next.
@@ -7,44 +7,39 @@ VPP is an optional program, found by the option `vpp`, by XDPLAB_VPP or on PATH.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from xdplab.forwarders import vpp_filters, vpp_pipelines
-from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.vpp_control import VppControl, VppRefused
-from xdplab.forwarders.vpp_options import VppOptions
-from xdplab.forwarders.vpp_process import VppProcess
-from xdplab.forwarders.vpp_program import OLDEST, find_vpp, installed_version, numbers, rendered
-from xdplab.forwarders.vpp_runtime import NodeCounts
+from xdplab.forwarders.base import Counting, Dut
+from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
+from xdplab.forwarders.process import InstanceForwarder
+from xdplab.forwarders.vpp import filters, pipelines
+from xdplab.forwarders.vpp.changes import VppChanges
+from xdplab.forwarders.vpp.control import VppControl, VppRefused
+from xdplab.forwarders.vpp.options import VppOptions
+from xdplab.forwarders.vpp.pipelines import PIPELINES
+from xdplab.forwarders.vpp.process import Interface, Vpp
+from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, rendered
 from xdplab.hosts import Host, SshHost
 from xdplab.model import PointFailed, Unsupported
 
 #: vl_api_rx_mode_t of vnet/interface_types.api.
 _RX_MODES = {"polling": 1, "interrupt": 2, "adaptive": 3}
 _ADMIN_UP, _LINK_UP = 1, 2
-
-
-@dataclass(frozen=True)
-class Interface:
-    """A port inside VPP."""
-
-    ifname: str
-    index: int
-    name: str
-
+#: FD.io's Debian package of VPP and most plugins.
+_PACKAGE = "vpp-plugin-core"
 
 VppOptionsT = TypeVar("VppOptionsT", bound=VppOptions)
 
 
-class VppForwarder(Forwarder[VppOptionsT]):
+class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
     """What all VPP forwarders share; a subclass says how a port becomes an interface."""
 
-    cumulative: ClassVar[bool] = True
-    pipelines: ClassVar[tuple[str, ...]] = vpp_pipelines.PIPELINES
+    pipelines: ClassVar[tuple[str, ...]] = PIPELINES
+    changes: ClassVar[tuple[str, ...]] = ("rule-stream", "hit-rule")
+    own_links: ClassVar[tuple[str, ...]] = SPARE_LINKS
     #: The plugin that makes the interfaces, and FD.io's Debian package that it comes in.
     plugin: ClassVar[str]
-    package: ClassVar[str] = "vpp-plugin-core"
+    package: ClassVar[str] = _PACKAGE
     #: The message that makes an interface; a VPP without it has not got the plugin.
     creates: ClassVar[str] = ""
     #: How a connection is made; `python tools/dev record` and tests put theirs here.
@@ -52,12 +47,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def __init__(self, options: VppOptionsT) -> None:
         super().__init__(options)
-        self._dut: Dut | None = None
-        self._process: VppProcess | None = None
-        self._control: VppControl | None = None
-        self._interfaces: list[Interface] = []
         self._mode: dict[str, Any] = {}
-        self._nodes = NodeCounts()
 
     @abstractmethod
     def attach(self, control: VppControl, dut: Dut) -> list[int]:
@@ -102,37 +92,37 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return None
 
     def start(self, dut: Dut) -> None:
-        """Process, API, interfaces, cross-connect; each is read back."""
-        self._dut, self._nodes = dut, NodeCounts()
+        """Process, API, interfaces, pipeline; each is read back."""
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             raise PointFailed(f"{self.name}: {reason}")
-        self._process = self._started(program, dut)
+        vpp = self.instance = self._started(program, dut)
         try:
-            self._process.wait()
+            vpp.wait()
         except PointFailed:
-            if self.complaint(f"unknown input `{self.plugin} "):
+            if vpp.complaint(f"unknown input `{self.plugin} "):
                 raise Unsupported(f"this VPP has no {self.plugin} plugin (FD.io's package {self.package})") from None
             raise
-        self._control = self._process.connected(self.connect)
-        version = str(self._control.call("show_version")["version"])
+        vpp.connect(self.connect)
+        control = vpp.control
+        version = str(control.call("show_version")["version"])
         if numbers(version) < OLDEST:
             raise Unsupported(
                 f"VPP {version} is older than {OLDEST[0]}.{OLDEST[1]:02}; "
                 f"install a newer {self.package}, or name one with the option vpp=PATH"
             )
-        if self.creates and not self._control.has(self.creates):
+        if self.creates and not control.has(self.creates):
             raise Unsupported(f"VPP {version} has no {self.plugin} plugin (FD.io's package {self.package})")
-        self.require(self._control, version)
-        vpp_pipelines.require(self._control, dut.pipeline.kind, version, VppForwarder.package)
-        indexes = self.attach(self._control, dut)
-        self._interfaces = [
-            Interface(port.ifname, index, self._read(index)["interface_name"])
+        self.require(control, version)
+        pipelines.require(control, dut.pipeline.kind, version, _PACKAGE)
+        indexes = self.attach(control, dut)
+        vpp.interfaces = [
+            Interface(port.ifname, index, vpp.row(index)["interface_name"])
             for port, index in zip(dut.ports, indexes, strict=True)
         ]
-        for interface in self._interfaces:
+        for interface in vpp.interfaces:
             self._set_up(interface)
-        vpp_pipelines.set_up(self._control, dut, [each.index for each in self._interfaces])
+        pipelines.set_up(control, dut, indexes)
         self._mode = {"version": version, "interfaces": self._read_back(), "cli": self._commands()}
 
     def require(self, control: VppControl, version: str) -> None:
@@ -142,36 +132,9 @@ class VppForwarder(Forwarder[VppOptionsT]):
             Unsupported: it has not got it.
         """
 
-    def stop(self) -> None:
-        """Interfaces first, so that XDP programs go with them, then the process, then its shared memory."""
-        control, self._control = self._control, None
-        if control is not None:
-            if self.crashed() is None:
-                try:
-                    for interface in self._interfaces:
-                        self.detach(control, interface)
-                except (PointFailed, Unsupported):
-                    pass  # the process ends now; the run takes off and verifies what it left on the ports
-            control.close()
-        self._interfaces = []
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    def crashed(self) -> str | None:
-        """Whether VPP ended."""
-        return self._process.ended() if self._process else None
-
-    def pids(self) -> tuple[int, ...]:
-        """The one process."""
-        return (self._process.pid,) if self._process else ()
-
     def forwarding_threads(self) -> dict[int, int]:
         """The workers, or the main thread when there are none."""
-        if self._process is None:
-            return {}
-        name = r"vpp_wk_\d+" if self.options.workers else "vpp_main"
-        return dict.fromkeys(self._process.threads(name), self._process.pid)
+        return self.instance.threads(r"vpp_wk_\d+" if self.options.workers else "vpp_main")
 
     def mode(self) -> dict[str, Any]:
         """What VPP said of itself and its interfaces when it had been set up, and the CLI commands that do the same."""
@@ -179,37 +142,36 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def counters(self) -> dict[str, Any]:
         """Packets in and out of each interface and what went wrong, by the statistics segment; what nodes cost."""
-        assert self._control is not None
-        self._control.call("control_ping")  # the segment can be read for long after VPP has died
-        found: dict[str, Any] = {each.name: self._control.interface_statistics(each.index) for each in self._interfaces}
-        return {**found, "errors": self._control.errors(), **self._nodes.read(self._control.cli)}
+        vpp, control = self.instance, self.instance.control
+        control.call("control_ping")  # the segment can be read for long after VPP has died
+        found: dict[str, Any] = {each.name: control.interface_statistics(each.index) for each in vpp.interfaces}
+        return {**found, "errors": control.errors(), **vpp.nodes.read(control.cli)}
 
     def rule_hits(self) -> dict[str, int]:
         """Of access lists, and of the policer."""
-        assert self._control is not None
-        assert self._dut is not None
-        if self._dut.pipeline.kind == "meter":
-            return vpp_pipelines.metered(self._control)
-        return vpp_filters.rule_hits(self._control, self._dut)
+        control, dut = self.instance.control, self.instance.dut
+        return pipelines.metered(control) if dut.pipeline.kind == "meter" else filters.rule_hits(control, dut)
 
-    def log_tail(self) -> tuple[str, ...]:
-        """Its last lines."""
-        return self._process.log_tail() if self._process else ()
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """There is a rule that the traffic meets where it is routed."""
+        if kind == "hit-rule" and dut.pipeline.kind != "route":
+            return f"change hit-rule: pipeline {dut.pipeline} has no route in {self.name}"
+        return super().cannot_change(kind, dut)
 
-    @classmethod
-    def versions(cls, host: Host) -> Mapping[str, str]:
-        """Version of the VPP that is found without an option."""
-        return _version_of("", host)
+    def change(self, kind: str, count: int) -> Change:
+        """By its API."""
+        return VppChanges(self.instance, self.attach, self.detach).change(kind, count)
 
-    def versions_asked_for(self, host: Host) -> Mapping[str, str]:
-        """Version of the VPP that the option names."""
-        return _version_of(self.options.vpp, host)
+    def versions(self, host: Host) -> Mapping[str, str]:
+        """Version of the VPP that the option names, or that is found without it."""
+        program, _ = find_vpp(host, self.options.vpp, _PACKAGE)
+        return {f"vpp {self.options.vpp}".rstrip(): installed_version(host, program) if program else "not installed"}
 
     def complaint(self, word: str) -> str:
         """What VPP's log says about it, for an error code that does not."""
-        return self._process.complaint(word) if self._process else ""
+        return self.instance.complaint(word)
 
-    def _started(self, program: str, dut: Dut) -> VppProcess:
+    def _started(self, program: str, dut: Dut) -> Vpp:
         main = dut.layout.housekeeping[0] if self.options.workers else dut.layout.forwarder
         workers = self._worker_cpus(dut)[: self.options.workers]
         variables = {
@@ -217,11 +179,11 @@ class VppForwarder(Forwarder[VppOptionsT]):
             "page_size": self.options.page_size,
             "main_cpu": main,
             "worker_cpus": workers,
-            "plugins": [self.plugin, *vpp_pipelines.plugins(dut.pipeline.kind)],
+            "plugins": [self.plugin, *pipelines.plugins(dut.pipeline.kind)],
             "vdevs": [],
             **self.startup(dut),
         }
-        return VppProcess(dut, program, sorted({main, *workers}), variables)
+        return Vpp(dut, program, sorted({main, *workers}), variables, self.detach)
 
     def _worker_cpus(self, dut: Dut) -> list[int]:
         """The forwarder's CPU, then those that neither the tester nor VPP's main thread uses."""
@@ -230,10 +192,9 @@ class VppForwarder(Forwarder[VppOptionsT]):
 
     def _set_up(self, interface: Interface) -> None:
         """Admin state and receive mode, queues spread over the workers."""
-        control = self._control
-        assert control is not None
+        vpp, control = self.instance, self.instance.control
         control.call("sw_interface_set_flags", sw_if_index=interface.index, flags=_ADMIN_UP)
-        flags = self._read(interface.index)["flags"]
+        flags = vpp.row(interface.index)["flags"]
         if not flags & _ADMIN_UP:
             raise PointFailed(f"{self.name}: {interface.name} was set up and is down")
         wanted = _RX_MODES[self.options.rx_mode]
@@ -241,7 +202,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
             control.call("sw_interface_set_rx_mode", sw_if_index=interface.index, queue_id_valid=False, mode=wanted)
         except VppRefused as exc:
             raise Unsupported(f"rx_mode={self.options.rx_mode}: {exc}; {self.complaint('mode')}") from None
-        for queue in self._queues(interface) if self.options.workers > 1 else ():
+        for queue in vpp.queues(interface) if self.options.workers > 1 else ():
             worker = queue["queue_id"] % self.options.workers
             control.call(
                 "sw_interface_set_rx_placement",
@@ -250,37 +211,24 @@ class VppForwarder(Forwarder[VppOptionsT]):
                 worker_id=worker,
                 is_main=False,
             )
-        queues = self._queues(interface)
+        queues = vpp.queues(interface)
         if len(queues) != self.options.n_rxq:
             raise Unsupported(f"n_rxq={self.options.n_rxq}: VPP made {len(queues)} queues on {interface.ifname}")
         if {queue["mode"] for queue in queues} != {wanted}:
             raise Unsupported(f"rx_mode={self.options.rx_mode}: VPP took it and did not switch: {queues}")
 
-    def _read(self, index: int) -> dict[str, Any]:
-        """VPP's own row of an interface."""
-        assert self._control is not None
-        rows = self._control.dump("sw_interface_dump", sw_if_index=index)
-        found = [row for row in rows if row["sw_if_index"] == index]
-        if not found:
-            raise PointFailed(f"{self.name}: VPP made interface {index} and does not know it")
-        return found[0]
-
-    def _queues(self, interface: Interface) -> list[dict[str, Any]]:
-        assert self._control is not None
-        return self._control.dump("sw_interface_rx_placement_dump", sw_if_index=interface.index)
-
     def _read_back(self) -> list[dict[str, Any]]:
         """Per interface: name, device, link, where each queue is received how, and what VPP prints of it."""
-        assert self._control is not None
+        vpp = self.instance
         names = {number: name for name, number in _RX_MODES.items()}
         found = []
-        for interface in self._interfaces:
-            row = self._read(interface.index)
-            hardware = self._control.cli(f"show hardware-interfaces {interface.name}")
+        for interface in vpp.interfaces:
+            row = vpp.row(interface.index)
+            hardware = vpp.control.cli(f"show hardware-interfaces {interface.name}")
             self.confirm(interface, hardware)
             queues = [
                 {"queue": each["queue_id"], "worker": each["worker_id"], "mode": names[each["mode"]]}
-                for each in self._queues(interface)
+                for each in vpp.queues(interface)
             ]
             found.append(
                 {
@@ -295,12 +243,7 @@ class VppForwarder(Forwarder[VppOptionsT]):
         return found
 
     def _commands(self) -> list[str]:
-        rows = [{"ifname": each.ifname, "name": each.name} for each in self._interfaces]
+        vpp = self.instance
+        rows = [{"ifname": each.ifname, "name": each.name} for each in vpp.interfaces]
         made = rendered("forward.cli.j2", plugin=self.plugin, interfaces=rows, options=self.options).split("\n")
-        assert self._dut is not None
-        return [*made, *vpp_pipelines.commands(self._dut, [each.name for each in self._interfaces])]
-
-
-def _version_of(option: str, host: Host) -> dict[str, str]:
-    program, _ = find_vpp(host, option, VppForwarder.package)
-    return {f"vpp {option}".rstrip(): installed_version(host, program) if program else "not installed"}
+        return [*made, *pipelines.commands(vpp.dut, [each.name for each in vpp.interfaces])]

@@ -1,53 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """The VPP forwarders: one program, three ways for frames to get in and out."""
 
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import AfterValidator, Field
+from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.vpp import Interface
-from xdplab.forwarders.vpp_changes import VppChanging
-from xdplab.forwarders.vpp_control import VppControl, VppRefused
-from xdplab.forwarders.vpp_options import VppOptions
-from xdplab.forwarders.vpp_program import numbers
+from xdplab.forwarders.options import fields
+from xdplab.forwarders.vpp.control import VppControl, VppRefused
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.options import (
+    AF_PACKET,
+    AF_XDP,
+    STARTUP,
+    VppAfpacketOptions,
+    VppAfxdpOptions,
+    VppDpdkOptions,
+)
+from xdplab.forwarders.vpp.process import Interface
+from xdplab.forwarders.vpp.program import numbers
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xsk_sockets
 from xdplab.model import Model, PointFailed, Unsupported
-from xdplab.model.socket_options import power_of_two
 
-_MODES = {"auto": 0, "copy": 1, "zero-copy": 2}
 _NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
 #: Before it the wake-up call of a receive queue failed at once, which costs with zero-copy (VPP commit 421964a8d1e).
 _WAKES_RX = (25, 10)
 _INVALID_VALUE, _NO_SOCKET = -7, -12
 
 
-RingSize = Annotated[int, Field(ge=256, le=32768), AfterValidator(power_of_two)]
-
-
-class VppAfxdpOptions(VppOptions):
-    """What `af_xdp_create_v3` takes."""
-
-    zero_copy: Literal["auto", "copy", "zero-copy"] = "auto"
-    rx_queue_size: RingSize = 512
-    tx_queue_size: RingSize = 512
-    multi_buffer: bool = False
-
-    @property
-    def ring_size(self) -> int:
-        """A buffer for each descriptor."""
-        return self.rx_queue_size
-
-
-class VppAfxdp(VppChanging[VppAfxdpOptions]):
+class VppAfxdp(VppForwarder[VppAfxdpOptions]):
     """VPP with interfaces of its af_xdp plugin, polled by a worker on the forwarder's CPU."""
 
     name: ClassVar[str] = "vpp-afxdp"
     options_model: ClassVar[type[Model]] = VppAfxdpOptions
-    changes: ClassVar[tuple[str, ...]] = (*VppChanging.changes, "port-added")
+    changes: ClassVar[tuple[str, ...]] = (*VppForwarder.changes, "port-added")
     plugin: ClassVar[str] = "af_xdp"
-    creates: ClassVar[str] = "af_xdp_create_v3"
+    creates: ClassVar[str] = AF_XDP
 
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
@@ -73,15 +60,7 @@ class VppAfxdp(VppChanging[VppAfxdpOptions]):
         indexes = []
         for port in dut.ports:
             try:
-                reply = control.call(
-                    "af_xdp_create_v3",
-                    host_if=port.ifname,
-                    rxq_num=options.n_rxq,
-                    rxq_size=options.rx_queue_size,
-                    txq_size=options.tx_queue_size,
-                    mode=_MODES[options.zero_copy],
-                    flags=wanted,
-                )
+                reply = control.call(AF_XDP, host_if=port.ifname, flags=wanted, **fields(options, AF_XDP))
             except VppRefused as exc:
                 raise self._refusal(exc, dut.host, port.ifname) from None
             indexes.append(int(reply["sw_if_index"]))
@@ -113,22 +92,11 @@ class VppAfxdp(VppChanging[VppAfxdpOptions]):
     def _refuse_slow_zero_copy(version: str) -> None:
         if numbers(version) < _WAKES_RX:
             raise Unsupported(
-                f"zero-copy: in VPP {version} the wake-up of a receive queue fails at once; it is mended from 25.10 on"
+                f"zero-copy: in VPP {version} the wake-up of a receive queue fails at once; it is fixed from 25.10 on"
             )
 
 
-class VppAfpacketOptions(VppOptions):
-    """What `af_packet_create_v3` takes. VPP's own default is to take interrupts on a ring of TPACKET_V3."""
-
-    rx_mode: Literal["polling", "interrupt", "adaptive"] = "interrupt"
-    tpacket: int = Field(default=3, ge=2, le=3)
-    qdisc_bypass: bool = True
-    #: Frames of a block of the receive and transmit rings; 0: VPP's default (32 with TPACKET_V3, else 1024).
-    rx_frames: int = Field(default=0, ge=0, le=65536)
-    tx_frames: int = Field(default=0, ge=0, le=65536)
-
-
-class VppAfpacket(VppChanging[VppAfpacketOptions]):
+class VppAfpacket(VppForwarder[VppAfpacketOptions]):
     """VPP with host interfaces: mapped rings of AF_PACKET.
 
     They are not deleted at the end but go with the process: deleting one takes the kernel's link down
@@ -138,7 +106,7 @@ class VppAfpacket(VppChanging[VppAfpacketOptions]):
     name: ClassVar[str] = "vpp-afpacket"
     options_model: ClassVar[type[Model]] = VppAfpacketOptions
     plugin: ClassVar[str] = "af_packet"
-    creates: ClassVar[str] = "af_packet_create_v3"
+    creates: ClassVar[str] = AF_PACKET
 
     def attach(self, control: VppControl, dut: Dut) -> list[int]:
         """A host interface on each port, without checksum and segmentation offloads."""
@@ -148,18 +116,12 @@ class VppAfpacket(VppChanging[VppAfpacketOptions]):
         flags |= known["AF_PACKET_API_FLAG_VERSION_2"] if options.tpacket == 2 else 0
         indexes = []
         for port in dut.ports:
+            asked = {
+                "mode": control.members("vl_api_af_packet_mode_t")["AF_PACKET_API_MODE_ETHERNET"],
+                "use_random_hw_addr": True, "host_if_name": port.ifname, "flags": flags, "num_tx_queues": 1,
+            }  # fmt: skip
             try:
-                reply = control.call(
-                    "af_packet_create_v3",
-                    mode=control.members("vl_api_af_packet_mode_t")["AF_PACKET_API_MODE_ETHERNET"],
-                    use_random_hw_addr=True,
-                    host_if_name=port.ifname,
-                    rx_frames_per_block=options.rx_frames,
-                    tx_frames_per_block=options.tx_frames,
-                    flags=flags,
-                    num_rx_queues=options.n_rxq,
-                    num_tx_queues=1,
-                )
+                reply = control.call(AF_PACKET, **asked, **fields(options, AF_PACKET))
             except VppRefused as exc:
                 raise PointFailed(f"{self.name}: {port.ifname}: {exc}: {self.complaint('packet')}") from None
             indexes.append(int(reply["sw_if_index"]))
@@ -175,21 +137,7 @@ class VppAfpacket(VppChanging[VppAfpacketOptions]):
         return {"label": f"af_packet v{self.options.tpacket}", **super().mode()}
 
 
-class VppDpdkOptions(VppOptions):
-    """Ports of VPP's dpdk plugin: which vdev, and its rings."""
-
-    port: Literal["af_xdp", "af_packet"] = "af_xdp"
-    busy_budget: int = Field(default=64, ge=0, le=65535)
-    rx_queue_size: RingSize = 1024
-    tx_queue_size: RingSize = 1024
-
-    @property
-    def ring_size(self) -> int:
-        """A buffer for each descriptor."""
-        return self.rx_queue_size
-
-
-class VppDpdk(VppChanging[VppDpdkOptions]):
+class VppDpdk(VppForwarder[VppDpdkOptions]):
     """VPP with DPDK's virtual devices net_af_xdp or net_af_packet, where its dpdk plugin was built with them."""
 
     name: ClassVar[str] = "vpp-dpdk"
@@ -200,10 +148,8 @@ class VppDpdk(VppChanging[VppDpdkOptions]):
     def startup(self, dut: Dut) -> dict[str, Any]:
         """The virtual devices; the plugin makes interfaces of them when VPP starts."""
         return {
-            "vdevs": [self._device(index, port.ifname) for index, port in enumerate(dut.ports)],
-            "queues": self.options.n_rxq,
-            "rx_desc": self.options.rx_queue_size,
-            "tx_desc": self.options.tx_queue_size,
+            "vdevs": [self.options.device(index, port.ifname) for index, port in enumerate(dut.ports)],
+            **fields(self.options, STARTUP),
         }
 
     def attach(self, control: VppControl, dut: Dut) -> list[int]:
@@ -221,13 +167,8 @@ class VppDpdk(VppChanging[VppDpdkOptions]):
         return [by_mac[port.mac] for port in dut.ports]
 
     def mode(self) -> dict[str, Any]:
-        """For net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
-        return {**({"label": "dpdk af_packet"} if self.options.port == "af_packet" else {}), **super().mode()}
-
-    def _device(self, index: int, ifname: str) -> str:
-        if self.options.port == "af_xdp":
-            return f"net_af_xdp{index},iface={ifname},busy_budget={self.options.busy_budget}"
-        return f"net_af_packet{index},iface={ifname},qdisc_bypass=1"
+        """Which device a port is."""
+        return {**self.options.label(), **super().mode()}
 
 
 def driver(host: Host, ifname: str) -> str:

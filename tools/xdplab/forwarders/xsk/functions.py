@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.work import prefixes, sides
-from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import Model, StreamSpec, validated
 from xdplab.model.functions import MODE_OPTIONS, NfFunction, NfPoint, NfTraffic
@@ -154,7 +154,7 @@ class XskFunctions(XskForwarder):
 
     def rule_count(self) -> tuple[int, int] | None:
         """Routes that the kernel has taken, where it routes."""
-        tables = self._events()[0]["nf"]["xdp"] if self._routes else None
+        tables = self._ready()["nf"]["xdp"] if self._routes else None
         return (int(tables["routes"]), self._routes) if tables else None
 
     def _functions(self, dut: Dut) -> dict[str, Any]:

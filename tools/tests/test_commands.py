@@ -141,7 +141,7 @@ def check(line: str, *, whole: bool) -> None:
         options = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "suites/pytest").glob("*.py"))
         assert all((ROOT / file).is_file() for file in files), files
         assert all(word.partition("=")[0] in options for word in words if word.startswith("--")), words
-    elif first.endswith("bin/python"):
+    elif first == "python" or first.endswith("bin/python"):
         program(words[0], words[1:])
     elif "/" in first and first not in SYSTEM:
         program(first, words)

@@ -65,7 +65,6 @@ WORDS = {
     "analysis/tables/export.py:_named": "name of a field: which way of a figure is good",
     "cli/check.py:": "kind of a line of doctor",
     "cli/check.py:check": "the same",
-    "cli/dev/bench_analysis.py:bench_text": "how often a rule was wrong in simulated tables",
     "cli/doctor_host.py:_advice": "the same",
     "cli/doctor_hosts.py:direct_link": "the same",
     "cli/doctor_ports.py:_numa": "the same",
@@ -78,7 +77,8 @@ WORDS = {
     "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "methods/tracing/figures.py:verdict": "that an interval holds its goal; by pairs of trials of one point",
-    "report/sweep_plots.py:densities_plot": "title of a chart",
+    "report/sweep.py:_densities": "title of a chart",
+    "report/sweep.py:_importance": "legend and note of a chart, by the verdicts of Importance.matters",
 }
 #: Function -> why it may put figures side by side.
 ORDERS = {
@@ -92,7 +92,6 @@ ORDERS = {
 }
 #: Function -> why it may make an interval.
 INTERVALS = {
-    "cli/dev/bench_intervals.py:_called": "of simulated values, for judging the rule itself",
     "cli/calibrate.py:measure_tester": "two ways to send of one tester, without a forwarder",
     "methods/breakdown/figures.py:_at_rate": "trials of one process in turns, with probes and without",
     "methods/tracing/figures.py:_at_rate": "trials of one process in turns, traced and not",

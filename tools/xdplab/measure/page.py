@@ -100,6 +100,3 @@ class Page(Protocol):
 
     def chart(self, found: Any) -> Section:
         """A chart (`xdplab.report.chart`)."""
-
-    def svg(self, text: str) -> Markup:
-        """A picture of ours as it is."""

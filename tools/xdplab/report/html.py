@@ -19,6 +19,7 @@ from xdplab.measure.met import offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
+from xdplab.report.bars import ratio_chart, throughput_chart
 from xdplab.report.chart import distribution_chart
 from xdplab.report.course import course_charts, rows_of, strips
 from xdplab.report.page import Page, templates
@@ -125,12 +126,12 @@ def _direct_plot(run: RunRecord) -> Markup | None:
 def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:
     """Each published figure that the study names, with ours beside it."""
     found = [reproduction(*published_figure(reference), run, summaries) for reference in run.study.reproduces]
-    if not found:
-        return []
-    from xdplab.report.bars import ratio_plot, throughput_bars
-
     return [
-        {"found": one, "throughput": Page.svg(throughput_bars(one)), "ratio": Page.svg(ratio_plot(one))}
+        {
+            "found": one,
+            "throughput": Page.chart(throughput_chart(one)),
+            "ratio": Page.chart(ratios) if (ratios := ratio_chart(one)) else "",
+        }
         for one in found
     ]
 

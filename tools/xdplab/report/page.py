@@ -25,7 +25,7 @@ from xdplab.model.digits import number, percent, ratio, significant
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.assets import text
-from xdplab.report.chart import Chart, density_chart, distribution_chart
+from xdplab.report.chart import Chart, density_chart, distribution_chart, repetition_chart
 from xdplab.report.place import Place
 
 #: HTML that may stand in the page as it is.
@@ -89,12 +89,7 @@ class Page:
         from xdplab.report.plots import still  # matplotlib: 0.3 s
 
         macros: Any = templates().get_template("head.html.j2").module
-        return Markup(macros.chart(found, Page.svg(still(found))))  # noqa: S704 - it escapes
-
-    @staticmethod
-    def svg(text: str) -> Markup:
-        """A picture of ours: matplotlib escapes its texts."""
-        return Markup(text)  # noqa: S704
+        return Markup(macros.chart(found, Markup(still(found))))  # noqa: S704 - both escape
 
 
 def templates(package: str = "") -> Environment:
@@ -129,8 +124,6 @@ def latency_plots(
     method: Method[Any], measured: Sequence[PointSummary], trials: Sequence[TrialRecord]
 ) -> list[dict[str, Any]]:
     """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
-    from xdplab.report.plots import repetition_plot  # matplotlib: 0.3 s
-
     plots = []
     for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
         group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
@@ -144,7 +137,7 @@ def latency_plots(
                 "density": Page.chart(
                     density_chart("kernel density of latency", curves, "Kernel density over log latency.")
                 ),
-                "repetitions": Page.svg(repetition_plot(group)),
+                "repetitions": Page.chart(repetition_chart(group)),
             }
         )
     return plots

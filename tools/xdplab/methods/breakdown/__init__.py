@@ -63,7 +63,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
         broken = [summary for summary in page.measured if BreakdownFigures.of(summary).breakdown]
         if not broken:
             return []
-        from xdplab.methods.breakdown.plots import breakdown_plot  # matplotlib takes 0.3 s to import
+        from xdplab.methods.breakdown.chart import breakdown_chart  # a run is shown without the report
 
-        plots = {name: page.svg(breakdown_plot(broken, name)) for name in ("p50", "p99")}
-        return [page.section(self, "report.html.j2", broken=broken, breakdown_plots=plots, stage_words=STAGES)]
+        charts = {name: page.chart(breakdown_chart(broken, name)) for name in ("p50", "p99")}
+        return [page.section(self, "report.html.j2", broken=broken, charts=charts, stage_words=STAGES)]

@@ -124,6 +124,7 @@ def test_answers_of_the_daemon_are_read() -> None:
         "xdp-mode-in-use": "native",
     }
     assert set(configs) == {"b0", "b1", "ovs-netdev", "xdplab0"}
+    assert port_configs("  port 1: b1-640f\n") == {"b1-640f": {}}
     places = rxq_places(ovs_host.RXQ_SHOW)
     assert [(place.port, place.queue, place.core) for place in places] == [("b0", 0, 1), ("b1", 0, 1)]
     assert coverage_totals(ovs_host.COVERAGE) == {"afxdp_cq_empty": 17}

@@ -16,8 +16,8 @@ from xdplab.model import Model, PointFailed
 #: The command of our patches; a build is asked for it like for the key of an option.
 SHOW = "netdev-afxdp/show"
 
-#: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`, `port 0: xdplab0 (tap)`.
-_PORT = Line("dpctl/show", r" *port \d+:", r" (?P<name>\S+) \((?P<type>[\w-]+)(: (?P<config>.*))?\)")
+#: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`, `port 0: xdplab0 (tap)`; of a system port `port 2: b1`.
+_PORT = Line("dpctl/show", r" *port \d+:", r" (?P<name>\S+)( \((?P<type>[\w-]+)(: (?P<config>.*))?\))?")
 _LOOKUPS = Line("dpctl/show", " *lookups:", r" hit:\d+ missed:(?P<missed>\d+) lost:\d+")
 _THREAD = Line("pmd-rxq-show", "pmd thread", r" numa_id -?\d+ core_id (?P<core>\d+):")
 _QUEUE = Line("pmd-rxq-show", " *port:", r" (?P<port>\S+) +queue-id: +(?P<queue>\d+) .*")
@@ -55,7 +55,7 @@ def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
     found = {}
     for port in _PORT.each(dpctl_show):
         items = [item.split("=", 1) for item in (port["config"] or "").split(", ") if "=" in item]
-        found[str(port["name"])] = {"type": str(port["type"]), **dict(items)}
+        found[str(port["name"])] = {**({"type": port["type"]} if port["type"] else {}), **dict(items)}
     return found
 
 

@@ -31,11 +31,11 @@ from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
 from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
+from xdplab.runner.refusals import refusals
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
-from xdplab.runner.unsupported import unsupported
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
@@ -162,7 +162,7 @@ class StudyRun:
         with interruptible():
             try:
                 self._testbed.look()
-                self._leave_out(unsupported(self._plan, self._testbed, self._team))
+                self._leave_out(refusals(self._plan, self._testbed, self._team))
             finally:
                 with deferred():
                     self._testbed.down()
@@ -179,7 +179,7 @@ class StudyRun:
                 )
         versions = self._team.versions()
         environment = capture_environment(self._testbed, versions, self._plan)
-        self._leave_out(unsupported(self._plan, self._testbed, self._team))
+        self._leave_out(refusals(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if _of_the_machine(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))

@@ -33,9 +33,10 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, remove_links
-from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of, watch_of
+from xdplab.runner.place import dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
+from xdplab.runner.refusals import refusal
 from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Testbed
@@ -288,8 +289,7 @@ class PointSession:
         return began_ns
 
     def _prepare(self) -> None:
-        reason = self._settings.unsupported() or cannot(self._forwarder, self._dut)
-        reason = reason or self._method.unsupported(self.point, self._dut, self.client)
+        reason = refusal(self.point, self._method, self._forwarder, self._settings, self._dut, self.client)
         if reason:
             raise Unsupported(reason)
         self._testbed.tester_host.make_folder(self._workdir)

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each point's knobs, forwarder and tester are asked before traffic, so that reasons come first and cost nothing."""
+"""What cannot be measured here, and why: this place asks every part of a point.
+
+A survey (`xdplab run --dry-run`) and a run ask before any traffic, so that reasons come first and cost nothing; a
+repetition asks again when it begins.
+"""
 
 from typing import Any
 
+from xdplab.forwarders import Dut, Forwarder
 from xdplab.knobs import KnobContext
+from xdplab.measure import Method
 from xdplab.model import Path, Point
-from xdplab.runner.place import cannot, dut_of, ports_of
+from xdplab.runner.place import dut_of, ports_of
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
 from xdplab.runner.team import Team
-from xdplab.testbed import Testbed
+from xdplab.testbed import Port, Testbed
 
 
-def unsupported(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
+def refusals(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
     """Point -> why it cannot be measured here. A sweep asks the same of many points: each question is asked once."""
     asked: dict[tuple[Any, ...], str | None] = {}
     found: dict[str, str] = {}
@@ -23,6 +29,20 @@ def unsupported(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
         if reason:
             found[point.id] = reason
     return found
+
+
+def refusal(
+    point: Point, method: Method[Any], forwarder: Forwarder[Any], settings: Settings, dut: Dut, client: Port
+) -> str | None:
+    """None, or what of a repetition cannot be: a knob, the forwarder, or what the method needs beside."""
+    return settings.unsupported() or _of_work(point, method, forwarder, dut, client)
+
+
+def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: Dut, client: Port) -> str | None:
+    """The forwarder does not do the pipeline, or cannot run here; or the method lacks something."""
+    if dut.pipeline.kind not in forwarder.pipelines:
+        return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
+    return forwarder.supported(dut) or method.unsupported(point, dut, client)
 
 
 def _no_tester(point: Point, team: Team, asked: dict[tuple[Any, ...], str | None]) -> str | None:
@@ -64,5 +84,5 @@ def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, .
     if question not in asked:
         dut = dut_of(testbed, point, layout)
         client = testbed.tester_ports(point.path).first
-        asked[question] = cannot(forwarder, dut) or plan.method.unsupported(point, dut, client)
+        asked[question] = _of_work(point, plan.method, forwarder, dut, client)
     return asked[question]

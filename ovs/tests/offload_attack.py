@@ -65,6 +65,10 @@ class Lab:
         """A counter of the XDP program of a port."""
         return int(self.switch.show()[port]["xdp-flows"][counter])
 
+    def asked_kernel(self) -> int:
+        """Netlink messages that the daemon has sent."""
+        return int(self.switch.appctl("coverage/read-counter", "netlink_sent"))
+
     def offload(self) -> None:
         """Returns when the flow of `send` is in XDP."""
         before = self.in_xdp("d0", "packets")
@@ -132,6 +136,10 @@ def refused(build: Path) -> str:
         if came < sent - POLL:
             raise StormError(f"refused: of {sent} frames {came} arrived")
         wait_for(lambda: lab.counted() - before == came, f"refused: {came} arrived, {lab.counted() - before} counted")
+        before = lab.asked_kernel()
+        time.sleep(5)
+        if (asked := lab.asked_kernel() - before) > 12:
+            raise StormError(f"refused: the kernel was asked {asked} times in 5 s, and nothing had changed")
         return f"{came} of {sent} frames arrived, and were counted"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 
+from dev.__main__ import cli as dev
 from xdplab import app
 from xdplab.cli.changes import changes_of
 from xdplab.cli.main import cli
@@ -141,6 +142,8 @@ def check(line: str, *, whole: bool) -> None:
         options = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "suites/pytest").glob("*.py"))
         assert all((ROOT / file).is_file() for file in files), files
         assert all(word.partition("=")[0] in options for word in words if word.startswith("--")), words
+    elif words[:1] == ["tools/dev"]:
+        typed(typer.main.get_command(dev), words[1:], whole=whole)
     elif first == "python" or first.endswith("bin/python"):
         program(words[0], words[1:])
     elif "/" in first and first not in SYSTEM:

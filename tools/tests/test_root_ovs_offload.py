@@ -160,6 +160,14 @@ def test_a_build_that_offloads_nothing_does_not_pass() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
+@pytest.mark.parametrize("build", BUILDS)
+def test_devices_that_refuse_small_peers_and_crowds_take_no_frames_of_others(build: str) -> None:
+    done = run("offload_attack.py", "--build", folder(build))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["refused", "mtu", "crowd"]
+
+
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("build", "offload"), [("patched", False), *((build, True) for build in BUILDS)])
 def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
     changes = ["80"] if offload else ["15", "--no-offload"]

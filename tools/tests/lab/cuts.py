@@ -3,7 +3,7 @@
 """A study over SSH whose connections are cut at random moments: a repetition that was cut is taken again once, and
 nothing may stay changed.
 
-    cuts.py [--repetitions 25] [--cuts 50] [--seed 1]      25 repetitions of four points are 100 trials
+    cuts.py [--repetitions 25] [--cuts 50] [--seed 1] [--each-s 4]      25 repetitions of four points are 100 trials
 
 Each host is reached through a relay of ours, which aborts its connections (RST), or lets them hang without a sound
 until the other side gives up on them. Needs root.
@@ -226,7 +226,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=25)
     parser.add_argument("--cuts", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each-s", type=float, default=1.0)
+    parser.add_argument("--each-s", type=float, default=4.0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="xdplab-cuts-") as folder:
         found = run(Path(folder), repetitions=given.repetitions, cuts=given.cuts, seed=given.seed, each_s=given.each_s)

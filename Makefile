@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
-.PHONY: help latency test docs wheel ssh-suites nic-test pool provision undo report setup clean
+.PHONY: help latency test test-all ovs-check docs wheel ssh-suites nic-test pool provision undo report setup clean
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -9,9 +9,18 @@ latency: setup # sets the machine up, measures every forwarder, writes results/l
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"
 
-test: export WITH_BROWSER := 1
-test: setup # all tests and checks
+test: setup # tests and checks of what a change can break: some ten minutes
 	ci/check
+
+test-all: export WITH_BROWSER := 1
+test-all: setup # all tests and checks, as before a release, which takes hours
+	ci/check --all
+	$(MAKE) ovs-check nic-test
+
+ovs-check: # Open vSwitch: each patch compiled by gcc and clang, on both versions, then its own tests; before a release, 2 hours
+	for base in 3.1.0 4.0.0; do for compiler in gcc "clang --no-usdt"; do \
+		ovs/build --check-each --series xdp --base $$base --compiler $$compiler || exit; \
+	done; ovs/check --series xdp --base $$base && ovs/check --series xdp --base $$base --hw-offload --no-unit || exit; done
 
 docs: setup # build/docs/index.html: the documents as pages, with a reference made of the code
 	.venv/bin/mkdocs build

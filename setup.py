@@ -50,7 +50,7 @@ class InstallManPage(Distribution().get_command_class("install_data")):
     def run(self) -> None:
         """Into `share/man/man1` of the environment."""
         sys.path.insert(0, str(ROOT / "tools"))
-        from xdplab.cli.dev.commands import man_page
+        from dev.commands import man_page
 
         page = Path(self.install_dir, "share", "man", "man1", "xdplab.1")
         page.parent.mkdir(parents=True, exist_ok=True)

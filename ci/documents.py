@@ -8,7 +8,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from xdplab.cli.dev.commands import reference
+from dev.commands import reference
 from xdplab.cli.parts import by_kind, schemas
 from xdplab.tools import project_root
 

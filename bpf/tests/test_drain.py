@@ -17,9 +17,9 @@ DURATION_S = FRAMES / PPS
 
 
 @contextlib.contextmanager
-def trial(net, tester, drain_s):
+def trial(net, tester, drain_s, **more):
     """A trial from a0 to c0 that has begun; yields what gives its stream."""
-    timing = {"warmup_s": 0, "duration_s": DURATION_S, "drain_s": drain_s, "max_burst": 1_000_000}
+    timing = {"warmup_s": 0, "duration_s": DURATION_S, "drain_s": drain_s, "max_burst": 1_000_000, **more}
     if tester == "xdpgen":
         with xdpgen_running(config([net.port("a0"), net.port("c0")], stream(pps=PPS), **timing), wait_s=0) as process:
             yield lambda: only(json.loads(process.communicate(timeout=30)[0]))
@@ -69,6 +69,30 @@ def test_nothing_is_waited_for_when_all_are_here(direct, tester):
         got = result()
     assert counts(got) == clean(FRAMES)
     assert time.monotonic() - begin < drain_s
+
+
+def test_the_drain_ends_when_nothing_arrives_any_more(middle, tmp_path):
+    """Frames are lost, and no other is on its way."""
+    with middle.forwarder(tmp_path, drop=[3, FRAMES - 1]):
+        begin = time.monotonic()
+        with trial(middle, "xdpgen", 10.0, drain_idle_s=0.3) as result:
+            got = result()
+        took_s = time.monotonic() - begin
+    assert (got["sent"], got["lost"]) == (FRAMES, 2)
+    assert took_s < DURATION_S + 10.0
+
+
+def test_frames_that_come_within_the_idle_time_are_waited_for(middle):
+    """The forwarder stands still for a while that is shorter than the idle time."""
+    with xsk(middle, "b", "forward", "b0", "b1", wait="poll") as forwarder:
+        with trial(middle, "xdpgen", 10.0, drain_idle_s=3.0) as result:
+            wait_for_frames(forwarder, "rx", 100)
+            forwarder.process.send_signal(signal.SIGSTOP)
+            time.sleep((FRAMES - 100) / PPS + 0.8)
+            forwarder.process.send_signal(signal.SIGCONT)
+            got = result()
+        forwarder.finish()
+    assert counts(got) == clean(FRAMES)
 
 
 def test_a_second_signal_ends_the_drain(middle, tmp_path):

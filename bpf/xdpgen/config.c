@@ -48,6 +48,7 @@ static const struct field document_fields[] = {
 	{ TIMING(duration_s), .type = FIELD_NUMBER, .min = 0.001,
 	  .max = 864000 },
 	{ CFG(drain_s), .type = FIELD_NUMBER, .max = 3600 },
+	{ CFG(drain_idle_s), .type = FIELD_NUMBER, .max = 3600 },
 	{ CFG(batch), .type = FIELD_INT, .max = 256 },
 	{ TIMING(max_burst), .type = FIELD_INT, .max = 1000000 },
 	{ TIMING(late_ns), .type = FIELD_INT, .max = NSEC_PER_SEC },

@@ -51,7 +51,8 @@ struct config {
 	__u32 num_columns;
 	struct gen_timing timing;
 	double drain_s;
-	long long batch; /* 0 = automatic */
+	double drain_idle_s; /* 0 = the drain is waited out */
+	long long batch;     /* 0 = automatic */
 	int sender;
 	bool progress;
 	bool flow_figures;

@@ -173,10 +173,14 @@ void run_close(struct run *run)
 	run->cfg.columns = NULL;
 }
 
-/* Each frame that was sent: duplicates do not make up for it. */
-static bool all_arrived(const struct run *run)
+/*
+ * Whether each frame that was sent is here; duplicates do not make up for it.
+ * @received is increased by those that are.
+ */
+static bool all_arrived(const struct run *run, __u64 *received)
 {
 	struct rx_counters c;
+	bool all = true;
 	int i, j;
 
 	for (i = 0; i < run->num_senders; i++) {
@@ -188,26 +192,39 @@ static bool all_arrived(const struct run *run)
 
 			receiver_read(&run->receivers[cfg->rx_port], cfg->id,
 				      &c, NULL);
-			if (c.arrived.received < sender_sent(s, GEN_TRIAL, j))
-				return false;
+			*received += c.arrived.received;
+			all &= c.arrived.received >=
+			       sender_sent(s, GEN_TRIAL, j);
 		}
 	}
-	return true;
+	return all;
 }
 
 /*
- * Whoever held frames back, for however long, has until @drain_s are over:
- * what is missing then is lost.
+ * Frames that were held back, for however long, are waited for until @drain_s
+ * are over, or until none has arrived for @drain_idle_s: what is missing then
+ * is lost.  Idle time is counted in looks, which a machine that stands still
+ * does not take.
  */
 static void drain(struct run *run)
 {
 	__u64 deadline = run->stop_ns + (__u64)(run->cfg.drain_s * 1e9);
+	__u64 most = run->cfg.drain_idle_s * 1e9 / DRAIN_LOOK_NS;
+	__u64 received = 0, before, idle = 0;
 
-	while (!all_arrived(run) && now_ns() < deadline)
+	for (;;) {
+		before = received;
+		received = 0;
+		if (all_arrived(run, &received) || now_ns() >= deadline)
+			return;
+		idle = received == before ? idle + 1 : 0;
+		if (run->cfg.drain_idle_s && idle >= most)
+			return;
 		if (watch_pause(DRAIN_LOOK_NS)) {
 			run->interrupted = true;
-			break;
+			return;
 		}
+	}
 }
 
 static __u64 count_races(const struct run *run)

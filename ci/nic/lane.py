@@ -15,7 +15,7 @@ from nic.errors import Hang, MissingPart
 from nic.kernels import KERNELS
 from nic.outcome import Outcome, merged, read_outcome
 from nic.qemu import Card
-from xdplab.forwarders.ovs_builds import cache as ovs_builds
+from xdplab.forwarders.ovs.builds import cache as ovs_builds
 from xdplab.tools import bpf_program, project_root
 
 #: Of the guests' own guard; a guest takes one to three minutes on two cores of 2026 that have nothing else to do.

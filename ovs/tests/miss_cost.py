@@ -32,7 +32,7 @@ from lab import StormError, Switch, at_least, measured, ready, run, wait_for
 from option_loss import spread
 from storm_traffic import FIRST_PORT, headers
 
-from xdplab.forwarders.ovs_rules import READS
+from xdplab.forwarders.ovs.pipelines import READS
 
 MASKS = (0, 1, 8, 64)
 MISS = 1000  # a flow that is not offloaded

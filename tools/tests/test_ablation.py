@@ -10,8 +10,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.app import prepare, with_forwarders
 from xdplab.measure.point import PointSummary
-from xdplab.methods.rfc2544.ablation import Ablation, ablation
-from xdplab.methods.rfc2544.calls import per_frame
+from xdplab.methods.rfc2544.ablation import Ablation, ablation, per_frame
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
 from xdplab.model.published import published_figure
 from xdplab.report import render

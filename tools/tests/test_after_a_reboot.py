@@ -53,7 +53,7 @@ class Played:
         self.facts: dict[str, Any] = {}
 
     def open(self) -> None:
-        self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3]}
+        self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3], "ended": []}
 
     def close(self) -> None:
         pass
@@ -64,6 +64,12 @@ class Played:
 
     def hold_cpus(self, cpus: Sequence[int]) -> None:
         pass
+
+    def reconnect(self) -> bool:
+        return False
+
+    def xdp(self, ifname: str) -> None:
+        return None
 
     def read(self, path: str) -> str:
         return "1" if path.endswith("/carrier") else self._machine.files[path]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from xdplab.cli.inventory import inventory
-from xdplab.forwarders.ovs_builds import OFFLOADING
+from xdplab.forwarders.ovs.builds import OFFLOADING
 from xdplab.model import InputError, TestbedSpec
 from xdplab.testbed import read_testbed
 from xdplab.tools import project_root

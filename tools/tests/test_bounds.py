@@ -15,7 +15,7 @@ from robot.api import SkipExecution
 
 from xdplab.analysis import compare_points, summarise
 from xdplab.analysis.compare import compare_apart
-from xdplab.analysis.limits import loss_above
+from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.runs.trend import stretches
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.analysis.words import verdict

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
-from xdplab.forwarders.base import ProbeTarget
+from xdplab.forwarders.base import ProbeTarget, probes_of
 from xdplab.measure import make_method
 from xdplab.methods import breakdown as method
 from xdplab.methods.breakdown import BreakdownSpec
@@ -190,9 +190,9 @@ def test_where_frames_share_a_batch_no_cost_is_taken_off(session: FakeSession, m
     assert {(one["probe_cost_us"], one["typical_less_us"]) for one in summary.model_dump()["figures"]["breakdown"]} == {
         (None, None)
     }
-    said = answer(run_record(session.at, study={"method": SPEC}), [summary]).sentence
+    said = answer(run_record(session.at, study={"method": SPEC}), [summary]).text()
     assert said.startswith("No answer: at no rate was a frame alone in its batch")
-    assert "at 10 kpps one held 3 frames; lower rates_pps" in said
+    assert "At 10 kpps a batch held 3 frames: lower rates_pps" in said
 
 
 def test_no_answer_says_what_was_wrong(session: FakeSession) -> None:
@@ -201,10 +201,10 @@ def test_no_answer_says_what_was_wrong(session: FakeSession) -> None:
     (summary,) = summarise(run, session.records)
     without = {"typical_less_us": None, "probe_cost_us": None}
     noisy = [one.model_copy(update=without) for one in BreakdownFigures.of(summary).breakdown]
-    said = answer(run, [summary.model_copy(update={"figures": BreakdownFigures(breakdown=noisy)})]).sentence
+    said = answer(run, [summary.model_copy(update={"figures": BreakdownFigures(breakdown=noisy)})]).text()
     assert "took no longer with the probes than without" in said
     refused = summary.model_copy(update={"figures": BreakdownFigures(), "reason": "it has none: build it"})
-    assert answer(run, [refused]).sentence == "No answer: fake: it has none: build it."
+    assert answer(run, [refused]).text() == "No answer: nothing was traced.\n  fake: it has none: build it."
 
 
 def test_rates_above_the_room_for_records_are_thinned() -> None:
@@ -218,7 +218,7 @@ def test_a_forwarder_without_probes_is_unsupported() -> None:
     from xdplab.model import ForwarderSpec
 
     with pytest.raises(Unsupported, match="fake: it has no probes"):
-        make_forwarder(ForwarderSpec(name="fake")).probes(None)  # type: ignore[arg-type]
+        probes_of(make_forwarder(ForwarderSpec(name="fake")), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 7])
@@ -235,4 +235,5 @@ def test_stages_of_a_disturbed_machine_are_no_answer(session: FakeSession) -> No
     run = run_record(session.at, study={"method": SPEC})
     found = answer(run, summarise(run, noisy))
     assert not found.said
-    assert found.sentence.startswith("No answer: 0 clean of 3 pairs of trials, 3 are needed. fake, median frame at ")
+    assert found.sentence == "No answer: 0 clean of 3 pairs of trials, 3 are needed."
+    assert found.details[0].startswith("fake, median frame at ")

@@ -14,8 +14,8 @@ from lab.ovs_host import ALL_KEYS, CONFIG, OvsHost
 from lab.records import result, stream
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.ovs_readback import busy_polling
-from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.ovs.readback import busy_polling
+from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.measure import make_method
 from xdplab.model import CpuLayout, Path as Way, StudySpec, Unsupported, validated
@@ -44,7 +44,7 @@ class Machine(LocalHost):
 
 @pytest.fixture
 def forwarder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr("xdplab.forwarders.xsk.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
     made = XskForwarder(XskOptions(busy_poll_us=20))
 
     def start(napi: int) -> XskForwarder:

@@ -10,10 +10,9 @@ from lab.tags import Tags
 from markupsafe import Markup, escape
 
 from xdplab.report import assets
-from xdplab.report.chart import MAX_POINTS, Axis, Chart, Series
-from xdplab.report.page import templates
+from xdplab.report.chart import MAX_POINTS, Axis, Chart, InRow, Series, row_chart
+from xdplab.report.page import table, templates
 from xdplab.report.plots import still
-from xdplab.report.tables import table
 
 HOSTILE = "</script><!--<script>alert(1)</script>"
 X, Y = Axis("time", "s"), Axis("latency", "µs")
@@ -52,7 +51,7 @@ def test_names_and_missing_values_end_no_element() -> None:
     text = chart.json()
     assert not set("<>&") & set(text)
     assert json.loads(text)["series"] == [
-        {"name": HOSTILE, "joined": True, "steps": False, "x": [1, 2, 3], "y": [1, None, None]}
+        {"name": HOSTILE, "joined": True, "steps": False, "bars": False, "x": [1, 2, 3], "y": [1, None, None]}
     ]
     assert "<script" not in still(chart)
 
@@ -81,3 +80,22 @@ def test_each_cell_knows_its_heading() -> None:
     assert found.of("table", "class") == ["narrow"]
     assert "Two &amp; three" in table(rows, "Two & three")
     assert (" data-sort" in table(rows, "", sort=True), " data-sort" in table(rows, "")) == (True, False)
+
+
+def test_rows_stand_in_their_order_and_bars_have_ends() -> None:
+    places = {"a": [InRow(0, 2.0, 1.0, 3.0), InRow(1, 5.0)], "b": [InRow(1, 4.0, 0.0, 4.0)], "none": []}
+    chart = row_chart("rows", ["first", "second"], X, places, bars={"b"})
+    told = json.loads(chart.json())
+    assert told["y"]["names"] == ["second", "first"]  # from the bottom
+    assert [(each["name"], each["y"], each["low"], each["bars"]) for each in told["series"]] == [
+        ("a", [1, 0], [1, None], False),
+        ("b", [0], [0], True),
+    ]
+    assert {">first<", ">second<"} <= set(re.findall(r">\w+<", still(chart)))
+
+
+def test_series_of_one_name_have_one_colour() -> None:
+    curves = [Series(name, [1.0, 2.0], [1.0, 2.0]) for name in ("a", "b", "a")]
+    chart = Chart("t", X, Y, curves)
+    assert chart.numbers == {"a": 0, "b": 1}
+    assert still(chart).count(">a<") == 1

@@ -18,7 +18,7 @@ from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
 from xdplab.measure import Measured
 from xdplab.measure.comparison import Answer
-from xdplab.methods.latency.columns import LIGHT_LOAD
+from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.methods.rfc2544.contradiction import Contradiction
 from xdplab.methods.rfc2544.figures import rfc2544_figures
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord

@@ -2,33 +2,44 @@
 """Processes and sockets that are spoken to, on this machine and by a host's agent: the same words, the same errors."""
 
 import json
+import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from test_agent import Session, folder  # noqa: F401 - a fixture
 
 from xdplab.hosts import Host, LocalHost, SshHost
-from xdplab.model import MissingProgram, XdplabError
+from xdplab.hosts.ssh_link import AgentError
+from xdplab.model import HostSpec, MissingProgram, XdplabError
 
 
 class AgentHost(SshHost):
     """A host whose agent runs here, without SSH between."""
 
     def __init__(self, agent: Session) -> None:
-        self._name, self._agent = "B", agent
+        super().__init__("B", HostSpec(address="192.0.2.1"), "c/t")
+        self._link = Link(agent)  # type: ignore[assignment]
 
-    def ask(self, op: str, **asked: Any) -> Any:
-        self._agent.send(op=op, **asked)
-        reply = self._agent.reply()
+
+class Link:
+    """In the place of `AgentLink`."""
+
+    def __init__(self, agent: Any) -> None:
+        self.agent = agent
+
+    async def request(self, op: str, args: Any, given: Any) -> Any:
+        self.agent.line({"id": 1, "op": op, "args": args, "given": given}, default=str)
+        reply = self.agent.reply()
         if "ok" in reply:
             return reply["ok"]
-        raise (MissingProgram if reply["kind"] == "missing" else XdplabError)(f"B: {reply['error']}")
+        raise AgentError(reply["error"], reply["kind"])
 
 
 @pytest.fixture(params=["here", "agent"])
@@ -156,16 +167,47 @@ def test_nobody_listens(host: Host, tmp_path: Path) -> None:
         host.ask_socket(tmp_path / "file", "exit")
 
 
-@pytest.mark.parametrize("told", [7, "line", {"line": "x"}, [1], "no hex", None])
-def test_an_agent_that_answers_something_else_is_told_of(told: Any, log: Path) -> None:
-    class Odd(AgentHost):
-        def ask(self, op: str, **asked: Any) -> Any:
-            return told
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        ("exchange_hex", 7), ("exchange_hex", "no hex"), ("exchange_hex", None), ("receive", ["x"]), ("receive", 7),
+        ("wait_process", "soon"), ("execute", [0, ""]), ("execute", {"returncode": "0"}), ("names", "abc"),
+        ("links", {"p0": [1500]}), ("xdp", ["native", "one", "x"]), ("take_cpus", [1]), ("read", None),
+    ],
+)  # fmt: skip
+def test_an_agent_that_answers_something_else_is_reported(op: str, told: Any, log: Path) -> None:
+    host = AgentHost(SimpleNamespace(line=lambda *_, **__: None, reply=lambda: {"ok": told}))  # type: ignore[arg-type]
+    asks: dict[str, Callable[[], Any]] = {
+        "exchange_hex": lambda: host.exchange(log, b"", b""), "receive": lambda: host.receive(1, 1.0),
+        "wait_process": lambda: host.wait_process(1, 0), "execute": lambda: host.run(["x"]),
+        "names": lambda: host.names("/"), "links": host.links, "xdp": lambda: host.xdp("p0"),
+        "take_cpus": lambda: host.hold_cpus([1]), "read": lambda: host.read("/x"),
+    }  # fmt: skip
+    with pytest.raises(XdplabError, match=f"^B: the agent's answer to {op} cannot be understood$"):
+        asks[op]()
 
-    host = Odd.__new__(Odd)
-    host._name = "B"
-    with pytest.raises(XdplabError, match=r"^B: the agent's answer to exchange cannot be understood$"):
-        host.exchange(log, b"", b"")
-    if told is not None:  # nothing came yet
-        with pytest.raises(XdplabError, match=r"^B: the agent's answer to receive cannot be understood$"):
-            host.converse(["x"], log=log).receive(1)
+
+def test_the_same_words_for_the_same_failures(host: Host, tmp_path: Path) -> None:
+    for failing, words in (
+        (lambda: host.run(["false"]), "B: false: exit code 1"),
+        (lambda: host.run(["sleep", "9"], timeout_s=0.1), "B: sleep 9: timed out after 0.1 s"),
+        (lambda: host.read("/absent"), "B: /absent: No such file or directory"),
+        (lambda: host.names("/absent"), "B: /absent: No such file or directory"),
+        (lambda: host.write("/sys/absent", "1"), "B: /sys/absent: (No such file or directory|Permission denied) writ"),
+        (lambda: host.xdp("nothere"), "B: XDP program of nothere: No such device"),
+        (lambda: host.xsk_sockets(2**22 + 1), "B: AF_XDP sockets of process 4194305: No such process"),
+    ):
+        with pytest.raises(XdplabError, match=words):
+            failing()
+    with pytest.raises(MissingProgram, match="B: program 'no-such-program' not found"):
+        host.run(["no-such-program"])
+    with pytest.raises(MissingProgram, match="B: program 'no-such-program' not found"):
+        host.start(["no-such-program"], log=tmp_path / "log")
+
+
+def test_what_the_kernel_says_is_of_one_type_everywhere(host: Host) -> None:
+    assert host.links()["lo"].mtu == 65536
+    assert host.links()["lo"].counters["rx"].keys() >= {"packets", "bytes"}
+    assert host.xdp("lo") is None
+    assert host.queue_napis("lo", 0) == {"rx": None, "tx": None}
+    assert host.xsk_sockets(os.getpid()) == []

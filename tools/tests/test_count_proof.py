@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from xdplab.model import PointFailed, TrialSpec
 from xdplab.model.pipeline import PipelineText
-from xdplab.runner.count_proof import prove_counts, prove_rules
+from xdplab.runner.work_proof import prove_counts, prove_rules
 
 #: Frames sent, and come out, of one direction.
 Went = tuple[int, int]

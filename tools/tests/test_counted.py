@@ -10,11 +10,14 @@ import pytest
 from lab import studies
 from lab.command import Done
 
+from xdplab.forwarders.base import Counting
 from xdplab.forwarders.fake import FakeForwarder
-from xdplab.forwarders.kernel import LinuxBridge, XdpForwarder
-from xdplab.forwarders.ovs import OvsForwarder
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.kernel.bridge import LinuxBridge
+from xdplab.forwarders.kernel.router import LinuxRouter
+from xdplab.forwarders.kernel.xdp import XdpForwarder
+from xdplab.forwarders.ovs.forwarder import OvsForwarder
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.model import TrialResult, TrialSpec
 from xdplab.runner.counted import added
 from xdplab.runner.session import PointSession
@@ -40,8 +43,9 @@ def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
     def counters(_: FakeForwarder) -> dict[str, Any]:
         return {"b0": {"rx_pkts": 1000 * next(readings), "rx_drop": 812}}
 
-    monkeypatch.setattr(FakeForwarder, "cumulative", cumulative)
-    monkeypatch.setattr(FakeForwarder, "counters", counters)
+    growing = (lambda self, counters: counters) if cumulative else (lambda self, counters: {})
+    monkeypatch.setattr(FakeForwarder, "counters", counters, raising=False)
+    monkeypatch.setattr(FakeForwarder, "growing", growing, raising=False)
     assert cli("run", studies.study_file(tmp_path)).code == 0
     measured = [trial for trial in studies.only_run(results).trials() if trial.result is not None]
     assert measured
@@ -60,8 +64,8 @@ def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
         frames["rx"] = 4000
         return self.send(spec).model_copy(update={"restart_own_ns": 1})
 
-    monkeypatch.setattr(FakeForwarder, "cumulative", True)
-    monkeypatch.setattr(FakeForwarder, "counters", lambda self: {"thread": dict(frames)})
+    monkeypatch.setattr(FakeForwarder, "counters", lambda self: {"thread": dict(frames)}, raising=False)
+    monkeypatch.setattr(FakeForwarder, "growing", lambda self, counters: counters, raising=False)
     monkeypatch.setattr(FakeForwarder, "start", lambda self, dut: frames.update(rx=1000))
     monkeypatch.setattr(PointSession, "_run_with_restart", run)
     method = {"name": "rfc2544", "clauses": ["throughput", "reset"], "preset": "quick", "budget_s": 5}
@@ -73,8 +77,8 @@ def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
 
 
 def test_switches_whose_counters_outlast_a_trial_say_so() -> None:
-    counting = (OvsForwarder, VppForwarder, LinuxBridge, XdpForwarder, XskForwarder)
-    assert [each for each in counting if not each.cumulative] == []
+    counting = (OvsForwarder, VppForwarder, LinuxBridge, LinuxRouter, XdpForwarder, XskForwarder)
+    assert [each for each in counting if not issubclass(each, Counting)] == []
 
 
 def test_sockets_of_xsk_keep_their_names_and_their_numbers_are_of_the_trial() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from lab import studies
 
+from dev.data_format import data_format, own_methods
 from xdplab import api
 from xdplab.analysis.tables.columns import own_columns
-from xdplab.cli.dev.data_format import data_format, own_methods
 from xdplab.measure import method_class, method_names
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model
@@ -33,7 +33,7 @@ def text_of(document: str) -> str:
 
 
 def test_the_data_format_is_what_the_models_say() -> None:
-    """Else: xdplab dev data-format > docs/data-format.md."""
+    """Else: python tools/dev data-format > docs/data-format.md."""
     assert text_of("docs/data-format.md") == data_format()
 
 
@@ -55,7 +55,7 @@ def test_a_field_is_described_by_the_lines_above_it_and_else_as_in_its_base() ->
 
 
 def test_a_field_without_a_description_is_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xdplab.cli.dev.data_format.RunRecord", Made)
+    monkeypatch.setattr("dev.data_format.RunRecord", Made)
     with pytest.raises(LookupError, match=r"Made\.undescribed: no line"):
         data_format()
 

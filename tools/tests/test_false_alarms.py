@@ -11,7 +11,7 @@ from lab import studies
 from lab.command import Done
 from scipy.special import stdtrit
 
-from xdplab.cli.dev.bench_intervals import PAIRS, SHAPES, Row, Shape, bench_intervals
+from dev.bench_intervals import PAIRS, SHAPES, Row, Shape, bench_intervals
 from xdplab.stats.interval import ratio_interval
 
 

@@ -14,7 +14,7 @@ from lab.command import Done
 from lab.markup import without_our_scripts
 from lab.studies import study, study_file
 
-from xdplab.hosts.ssh_link import _checked
+from xdplab.hosts.ssh_link import checked_facts
 from xdplab.model import ForwarderSpec, HostSpec, InputError, PortSpec, TestbedSpec, plain, validated
 from xdplab.report.html import render
 from xdplab.results import new_run
@@ -247,13 +247,13 @@ def test_a_run_cannot_be_named_out_of_its_folder(tmp_path: Path) -> None:
 
 
 FACTS: dict[str, Any] = {
-    "agent": "1",
     "pid": 7,
     "uid": 0,
     "boot_id": "b",
     "netns": "net:[1]",
     "python": "/usr/bin/python3",
     "cpus": [0, 1],
+    "ended": [],
 }
 
 
@@ -271,12 +271,12 @@ FACTS: dict[str, Any] = {
     ],
 )
 def test_a_host_that_lies_about_numbers_is_refused(lie: dict[str, Any]) -> None:
-    assert _checked(FACTS, "b")["pid"] == 7
+    assert checked_facts(FACTS, "b")["pid"] == 7
     with pytest.raises(InputError, match="greeting"):
-        _checked({**FACTS, **lie}, "b")
+        checked_facts({**FACTS, **lie}, "b")
     with pytest.raises(InputError, match="greeting"):
-        _checked([FACTS], "b")
+        checked_facts([FACTS], "b")
 
 
 def test_what_a_host_found_running_is_shown_plainly() -> None:
-    assert _checked({**FACTS, "ended": ["\x1b[2J" + "x" * 100]}, "b")["ended"] == ["\\x1b[2J" + "x" * 33]
+    assert checked_facts({**FACTS, "ended": ["\x1b[2J" + "x" * 100]}, "b")["ended"] == ["\\x1b[2J" + "x" * 33]

@@ -29,16 +29,14 @@ def loaded(heavy: set[str], *argv: str) -> list[str]:
     return [name for name in done.stderr.strip().split(",") if name]
 
 
-@pytest.mark.parametrize(
-    "argv", [["version"], ["--help"], ["run", "--help"], ["dev", "--help"], ["dev", "record", "--help"]], ids=" ".join
-)
+@pytest.mark.parametrize("argv", [["version"], ["--help"], ["run", "--help"], ["lab", "--help"]], ids=" ".join)
 def test_help_and_version_load_no_library_but_that_of_the_command_line(argv: list[str]) -> None:
     assert loaded(_EVERYTHING, *argv) == []
 
 
 def test_a_run_is_shown_without_the_libraries_that_draw_and_classify() -> None:
     """Nor is what other methods need, or other hosts."""
-    others = {"xdplab.methods.micro", "xdplab.forwarders.testpmd", "asyncio"}
+    others = {"xdplab.methods.micro", "xdplab.forwarders.dpdk.testpmd", "asyncio"}
     assert loaded({*_PLOTS, *others, "jinja2", "xdplab.runner", "xdplab.report"}, "show", str(STORED)) == []
 
 

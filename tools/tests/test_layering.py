@@ -34,17 +34,10 @@ ORDER = [
 #: Leaves: of those before them they need these only.
 NEEDS_ONLY = {"stats": {"model"}, "methods": set[str]()}
 FRONT_ENDS = {"cli", "robot"}
-#: A benchmark of the search of a method.
-MAY_KNOW_A_METHOD = {"cli/dev/bench_search.py"}
 #: What methods put into `PointSummary.figures`.
 FIGURES_OF_POINTS = ("tracing", "breakdown", "stages", "function", "throughput", "loss_curve", "cache_misses")
 #: Modules of the package itself, below all others: they import nothing of it.
 GROUND = {"tools", "__init__"}
-#: Circles of imports that are left, by their modules below `xdplab`. Issue 33 empties the list; nothing is added to it.
-CIRCLES = [
-    {"cli.dev", "cli.dev.commands", "cli.main"},
-    {"forwarders.testpmd", "forwarders.xsk", "forwarders.xsk_roles"},
-]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -89,7 +82,7 @@ def module_name(path: Path) -> str:
 
 
 def method_of(module: str) -> str | None:
-    """The method whose folder a module is in, or None: `xdplab.methods.latency.columns`."""
+    """The method whose folder a module is in, or None: `xdplab.methods.latency`."""
     parts = module.split(".")
     inside = len(parts) > 2 and parts[1] == "methods" and (PACKAGE / "methods" / parts[2]).is_dir()
     return parts[2] if inside else None
@@ -123,8 +116,7 @@ def allowed(package: str) -> set[str]:
 
 
 def wrong(path: Path) -> set[str]:
-    known = {"methods/NAME"} if path.relative_to(PACKAGE).as_posix() in MAY_KNOW_A_METHOD else set()
-    return imported(path) - allowed(home(path)) - known
+    return imported(path) - allowed(home(path))
 
 
 def test_a_module_imports_only_from_those_to_its_left() -> None:
@@ -153,11 +145,7 @@ def reach(module: str, imports: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 def test_no_module_imports_one_that_imports_it() -> None:
-    found = circles({module_name(path): imported_modules(path) - {module_name(path)} for path in MODULES})
-    named = [{module.removeprefix("xdplab.") for module in circle} for circle in found]
-    assert sorted(map(sorted, named)) == sorted(map(sorted, CIRCLES))
-    clean = ("stats", "measure", "analysis", "report", "methods")
-    assert [one for circle in CIRCLES for one in circle if one.split(".")[0] in clean] == []
+    assert circles({module_name(path): imported_modules(path) - {module_name(path)} for path in MODULES}) == []
 
 
 def test_a_circle_is_seen_however_long_it_is() -> None:

@@ -96,7 +96,7 @@ def test_bad_input_through_robot_is_one_line_and_ends_the_run(
 def test_an_interruption_while_libraries_are_loaded_is_no_traceback(tmp_path: Path) -> None:
     """As it comes at any of the imports: each is made to raise it in turn, the first ones and the slow ones."""
     study = studies.study_file(tmp_path)
-    for late in ("typer", "xdplab.cli.dev", "xdplab.cli.main", "pydantic", "numpy", "xdplab.app"):
+    for late in ("typer", "xdplab.cli.lab", "xdplab.cli.main", "pydantic", "numpy", "xdplab.app"):
         code = f"""
 import sys
 class Late:

@@ -22,7 +22,7 @@ from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method
-from xdplab.methods.shared.rates import UNDER_WAY_S
+from xdplab.methods.shared.counting import UNDER_WAY_S
 from xdplab.model import InputError, StudySpec, TrialSpec, validated
 from xdplab.report import render
 from xdplab.runner import session

@@ -58,12 +58,14 @@ def test_there_are_twenty_and_what_they_replace_is_still_there() -> None:
     assert all(mutant["text"] != mutant["replacement"] for mutant in MUTANTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", REPLAYS)
 def test_a_copy_with_nothing_broken_passes(program: str, tmp_path: Path) -> None:
     done = replayed(program, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant["breaks"])
 def test_the_replays_notice(mutant: dict[str, Any], tmp_path: Path) -> None:
     done = replayed(mutant["program"], tmp_path, mutant)

@@ -10,7 +10,7 @@ from robot.api import SkipExecution, TestSuite as Suite
 from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.trace import way_of
-from xdplab.measure.offload import Offloaded, offloaded
+from xdplab.measure.met import Offloaded, offloaded
 from xdplab.model import Point, TrialRecord
 from xdplab.model.published import published_figure, span
 from xdplab.report import render

@@ -15,9 +15,9 @@ def end(repetition_s: float, traffic_s: float, repetition: int = 0, **fields: ob
 
 
 def test_dead_time_is_what_a_repetition_took_beside_its_traffic() -> None:
-    found = overhead([trial(point(), 0, [1]), end(3.0, 2.0), end(2.5, 2.0, 1), end(4.0, 2.0, 2)])
+    found = overhead([trial(point(), 0, [1]), end(3.0, 2.0, forwarder_s=0.75), end(2.5, 2.0, 1), end(4.0, 2.0, 2)])
     assert found is not None
-    assert (found.repetitions, found.median_s) == (3, 1.0)
+    assert (found.repetitions, found.median_s, found.own_median_s) == (3, 1.0, 0.5)
     assert found.per_trial_s == pytest.approx(3.5)  # three repetitions, one trial
     assert found.p90_s == pytest.approx(1.8)
     assert found.traffic_share == pytest.approx(6.0 / 9.5)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lab.command import load_program
 
-from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
+from xdplab.forwarders.ovs.builds import OFFLOADING, how_to_make
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "ovs" / "build"
@@ -97,6 +97,34 @@ def built(cache: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, PROGRAM, "--cache", cache, *argv], capture_output=True, text=True, timeout=60, check=False
     )
+
+
+def test_each_patch_is_compiled_alone_or_those_since_one(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    class Recorder:
+        def compile(self, plan: Any, *_: str) -> None:
+            counts.append(len(plan.patches))
+
+    patches = [tmp_path / "0001-fix.patch", tmp_path / "0002-rings.patch", tmp_path / "0003-frames.patch"]
+    each = plan(ovs_build, source, *patches)
+    ovs_build.compile_each(each, Recorder())
+    assert counts == [0, 1, 2, 3]
+    counts.clear()
+    ovs_build.compile_each(each, Recorder(), "rings")
+    assert counts == [1, 2, 3]
+    with pytest.raises(SystemExit):
+        ovs_build.parse(["--since", "rings"])
+
+
+def test_testsuites_stay_newer_than_what_they_are_made_of(ovs_build: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    names = ["tests/testsuite", "tests/fuzz-regression-list.at", "package.m4", "configure.ac", "tests/automake.mk"]
+    for name in names:
+        (tmp_path / name).touch()
+    ovs_build.keep_testsuites(tmp_path)
+    made, listed, package, *inputs = [(tmp_path / name).stat().st_mtime_ns for name in names]
+    assert max(inputs) <= package <= listed <= made
 
 
 def test_cached_build_is_fast_and_linked(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:

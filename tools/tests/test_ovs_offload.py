@@ -10,9 +10,9 @@ from lab.ovs_host import ALL_KEYS, OFFLOAD, STOCK_KEYS, OvsHost, dut_maker, forw
 
 from xdplab import app
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.ovs_builds import OFFLOADING, how_to_make
-from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions
-from xdplab.forwarders.ovs_rules import rules
+from xdplab.forwarders.ovs.builds import OFFLOADING, how_to_make
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsKey
+from xdplab.forwarders.ovs.pipelines import rules
 from xdplab.forwarders.registry import make_forwarder
 from xdplab.hosts import LocalHost
 from xdplab.model import (
@@ -46,7 +46,7 @@ def test_its_options_have_their_keys_and_their_series() -> None:
         field: key
         for field, info in OvsAfxdpOptions.model_fields.items()
         for key in info.metadata
-        if isinstance(key, Key) and key.patch == "offload-Add-provider-for-XDP"
+        if isinstance(key, OvsKey) and key.patch == "offload-Add-provider-for-XDP"
     }
     assert {field: key.names for field, key in table.items()} == {field: (key,) for field, (key, _) in OFFLOAD.items()}
 
@@ -148,7 +148,7 @@ def test_where_frames_begin_on_one_side_only_its_port_must_have_met_flows(
     host = OvsHost(ALL_KEYS)
     host.offloaded = {"b0": 9, "b1": 0}
     made = started(host, tmp_path)
-    made._dut = replace(made._dut, pipeline=Pipeline.model_validate({"kind": kind}))
+    made.instance.dut = replace(made.instance.dut, pipeline=Pipeline.model_validate({"kind": kind}))
     assert (made.ineffective() is None) == effective
 
 

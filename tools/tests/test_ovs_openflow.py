@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from lab.ovs_host import PORTS
 
-from xdplab.forwarders.ovs_openflow import ASK, END, port_counters
+from xdplab.forwarders.ovs.openflow import ASK, END, port_counters
 from xdplab.model import XdplabError
 
 INTERNAL = {f"rx_{key}": 0 for key in ("pkts", "bytes", "drop", "errs", "frame", "over", "crc")} | {

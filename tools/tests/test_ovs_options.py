@@ -4,12 +4,14 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders.ovs_options import Key, OvsAfxdpOptions, OvsDpdkOptions, OvsOptions, cpu_set, keys
+from xdplab.forwarders.ovs.forwarder import OvsAfpacket, OvsAfxdp, OvsDpdk
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, cpu_set, keys
 from xdplab.model import CpuLayout, InputError
 
 SERIES = Path(__file__).resolve().parents[2] / "ovs/patches"
@@ -37,7 +39,7 @@ def test_every_option_of_the_series_is_there_under_its_key() -> None:
         field: key
         for field, info in OvsAfxdpOptions.model_fields.items()
         for key in info.metadata
-        if isinstance(key, Key)
+        if isinstance(key, OvsKey)
     }
     assert {field: key.names for field, key in table.items() if key.patch} == {
         field: (key,) for field, (key, _) in (PATCHED | OFFLOAD).items()
@@ -60,7 +62,7 @@ def test_the_patch_that_a_message_names_is_the_one_of_the_series_that_brings_the
 
 def patch_of(option: str) -> str:
     """The patch that messages name with an option."""
-    return next(key.patch for key in OvsAfxdpOptions.model_fields[option].metadata if isinstance(key, Key))
+    return next(key.patch for key in OvsAfxdpOptions.model_fields[option].metadata if isinstance(key, OvsKey))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut)
     assert programs == {f"/opt/ovs/{name}" for name in names}
     assert ["/opt/ovs/ovsdb-tool", "create", f"{there.rundir}/conf.db", "/opt/ovs/vswitch.ovsschema"] in host.runs
     assert told["build"]["key"] == "0123456789abcdef"
-    ((name, version),) = made.versions_asked_for(host).items()
+    ((name, version),) = made.versions(host).items()
     assert name.endswith("(/opt/ovs)")
     assert version.startswith("Open vSwitch 3.1.0; DPDK 22.11.11; key 0123456789abcdef; base 3.1.0; series patched; ")
     assert "patches 0001-fixes.patch@aaaaaaaaaaaa 0002-rings.patch@bbbbbbbbbbbb" in version
@@ -186,7 +188,7 @@ def test_pmd_threads_take_cpus_that_neither_tester_nor_napi_uses(dut: MakeDut) -
     assert "CPU 1/3 here" in forwarder("ovs-dpdk:pmd_cpus=1+2").supported(dut(OvsHost(), wide))
     two = forwarder("ovs-afxdp:pmd_cores=2")
     assert two.supported(dut(OvsHost(), wide)) is None
-    assert two.daemon_settings(dut(OvsHost(), wide)) == ["pmd-cpu-mask=0xa"]
+    assert two.threads(wide).settings == ["pmd-cpu-mask=0xa"]
 
 
 def test_hugepages_of_the_umems_are_asked_for(dut: MakeDut) -> None:
@@ -194,6 +196,24 @@ def test_hugepages_of_the_umems_are_asked_for(dut: MakeDut) -> None:
     assert forwarder("ovs-afxdp:umem_hugepages=2M").required_knobs() == {"hugepages_2m": 64}  # 64 MiB a queue
     small = forwarder("ovs-afxdp:umem_hugepages=2M,umem_frames=1024,umem_frame_size=2048,n_rxq=2")
     assert small.required_knobs() == {"hugepages_2m": 4}
+
+
+@pytest.mark.parametrize("options", [OvsOptions, OvsAfxdpOptions, OvsDpdkOptions])
+def test_each_key_says_what_proves_it(options: type[OvsOptions]) -> None:
+    """Where that is a method, the forwarders of this type have it."""
+    found = [key for info in options.model_fields.values() for key in info.metadata if isinstance(key, OvsKey)]
+    for key in found:
+        assert (key.place == "options") + (key.log is not None) + bool(key.proven_by) == 1, key
+        for kind in [kind for kind in (OvsAfxdp, OvsDpdk, OvsAfpacket) if issubclass(kind.options_model, options)]:
+            assert not key.proven_by or callable(getattr(kind, key.proven_by))
+
+
+@pytest.mark.parametrize("column", ["Open_vSwitch", "other_config"])
+def test_a_key_that_nothing_proves_is_refused(column: Any) -> None:
+    with pytest.raises(TypeError, match="max-idle: one proof is needed"):
+        OvsKey(column, ("max-idle",))
+    with pytest.raises(TypeError, match="one proof"):
+        OvsKey("options", ("n_rxq",), log=str)
 
 
 def test_options_that_all_three_take_have_one_meaning() -> None:

@@ -2,6 +2,7 @@
 """What a running Open vSwitch tells of itself, and how that proves or disproves its options."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, CONFIG, MakeDut, OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders.ovs_readback import afxdp_show, coverage_totals, port_configs, rxq_places
+from xdplab.forwarders.ovs.readback import afxdp_show, coverage_totals, missed_lookups, port_configs, rxq_places
+from xdplab.model import PointFailed
 
 
 @pytest.fixture
@@ -108,9 +110,8 @@ def test_a_setting_of_the_daemon_is_proven_by_its_log(log: str, dut: MakeDut) ->
 
 def test_queues_polled_elsewhere_than_the_affinity_says_are_told(dut: MakeDut) -> None:
     assert started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:1").ineffective() is None
-    there = forwarder("ovs-afxdp:rxq_affinity=0:3")
-    there._dut = dut(OvsHost())
-    assert "queue 0 of b0 is polled on CPU 1" in there.ineffective()
+    found = started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:3").ineffective()
+    assert found == "rxq_affinity=0:3 is not in force: queue 0 of b0 is polled on CPU 1"
 
 
 def test_answers_of_the_daemon_are_read() -> None:
@@ -122,8 +123,26 @@ def test_answers_of_the_daemon_are_read() -> None:
         "xdp-mode": "native",
         "xdp-mode-in-use": "native",
     }
-    assert set(configs) == {"b0", "b1"}
+    assert set(configs) == {"b0", "b1", "ovs-netdev", "xdplab0"}
+    assert port_configs("  port 1: b1-640f\n") == {"b1-640f": {}}
     places = rxq_places(ovs_host.RXQ_SHOW)
     assert [(place.port, place.queue, place.core) for place in places] == [("b0", 0, 1), ("b1", 0, 1)]
-    assert coverage_totals(ovs_host.COVERAGE, "afxdp_") == {"afxdp_cq_empty": 17}
+    assert coverage_totals(ovs_host.COVERAGE) == {"afxdp_cq_empty": 17}
     assert afxdp_show("not JSON") == {}
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        (port_configs, "  port 2: b0 afxdp: n_rxq=1"),
+        (rxq_places, "pmd thread numa_id 0 core_id 1:\n  port: b0 queue 0"),
+        (rxq_places, "  port: b0                queue-id:  0 (enabled)   pmd usage:  0 %"),
+        (missed_lookups, "  flows: 3"),
+        (missed_lookups, "  lookups: hit:1 lost:0"),
+        (coverage_totals, "afxdp_cq_empty  0.0/sec"),
+    ],
+)
+def test_a_line_that_lacks_a_field_fails(reader: Callable[[str], Any], text: str) -> None:
+    """It must not read as a port, a queue or an event that is not there."""
+    with pytest.raises(PointFailed):
+        reader(text)

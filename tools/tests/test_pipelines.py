@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders import work
-from xdplab.forwarders.linux_router import LinuxRouter, RouterOptions, _rules
-from xdplab.forwarders.ovs_options import OvsOptions
-from xdplab.forwarders.ovs_pipelines import tables
+from xdplab.forwarders.kernel.router import LinuxRouter, RouterOptions, _Router, _rules
+from xdplab.forwarders.ovs.options import OvsOptions
+from xdplab.forwarders.ovs.pipelines import tables
 from xdplab.model import InputError, Pipeline, StreamSpec, Unsupported
 from xdplab.model.pipeline import KINDS
 from xdplab.runner import make_plan
@@ -148,7 +148,7 @@ def test_a_kernel_without_flowtables_says_so_and_one_that_takes_none_too() -> No
     there = replace(asked, host=host, ports=tuple(SimpleNamespace(lasting=False) for _ in asked.ports))  # type: ignore[misc]
     assert (router.supported(there) or "").startswith("flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW")
     assert "meets no access list" in (router.supported(replace(there, pipeline=dut("acl:5").pipeline)) or "")
-    router._dut = there
+    router.instance = _Router(there, flowtable=True)
     assert "not in force" in (router.ineffective() or "")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xdplab.analysis.runs.pooled import shared_points
 from xdplab.cli.merge import read_runs
-from xdplab.report.pooled import write_pooled_report
+from xdplab.report.site import write_pooled_report
 
 STORED = Path(__file__).parent / "data" / "stored"
 

@@ -69,7 +69,8 @@ def test_suites_and_commands_are_shown() -> None:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for all: later commands read the results of earlier ones."""
     folder = tmp_path_factory.mktemp("readme")
-    (folder / "suites").symlink_to(ROOT / "suites")
+    for name in ("suites", "tools"):
+        (folder / name).symlink_to(ROOT / name)
     return folder
 
 
@@ -91,7 +92,7 @@ SLOW_MEDIUM = {
 }
 
 #: Of these no frame is sent: they need no root, and run beside the tests that do.
-SIMULATED = [line for line in OTHERS if line.startswith("xdplab dev ")]
+SIMULATED = [line for line in OTHERS if line.startswith("python tools/dev ")]
 
 
 @pytest.mark.timeout(240)
@@ -100,6 +101,7 @@ def test_every_simulation_works(line: str, place: Path) -> None:
     _run(line, place)
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("line", [line for line in OTHERS if line not in SIMULATED])

@@ -20,7 +20,11 @@ DATA = Path(__file__).parent / "data"
 STORED = {"latency": DATA / "stored-run"} | {
     name: DATA / "stored" / name for name in ("rfc2544", "tracing", "breakdown")
 }
-pytestmark = [pytest.mark.skipif(not PROGRAM, reason="no Chromium on this machine"), pytest.mark.xdist_group("browser")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PROGRAM, reason="no Chromium on this machine"),
+    pytest.mark.xdist_group("browser"),
+]
 
 #: What is wrong with the boxes of a page, in words.
 MEASURE = """(() => {

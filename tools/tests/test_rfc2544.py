@@ -10,7 +10,7 @@ import pytest
 from lab import studies
 from lab.command import Done
 
-from xdplab.cli.dev.bench_search import SimulatedSession, bench_buffer, steady
+from dev.bench_search import SimulatedSession, bench_buffer, steady
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.methods.rfc2544 import Rfc2544, disruption
 from xdplab.methods.rfc2544.back_to_back import back_to_back

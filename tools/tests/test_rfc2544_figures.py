@@ -59,6 +59,17 @@ def test_a_throughput_below_the_lowest_load_is_zero_and_at_most_that_load() -> N
     assert (ndr.value, ndr.limited_by, ndr.low, ndr.high) == (0.0, "below-minimum", 0.0, 4e3)
 
 
+def test_a_clause_is_a_line_of_a_suite() -> None:
+    reset = record(AT, purpose="figures", clause="RFC 2544 26.6", figures={
+        "load_pps": 2e5, "gap_us": 820e3, "own_us": 1e3, "reset_us": 819e3, "reason": "", "lost": 9, "came_back": True,
+        "resolution_us": 5.0, "trial_s": 4.0,
+    })  # fmt: skip
+    figures = rfc2544_figures([found("tester"), reset])
+    assert figures.clause_text("throughput") == "NDR at least 668 kpps (limited by tester)"
+    assert figures.clause_text("reset") == "819 ms at 200 kpps"
+    assert figures.clause_text("recovery") == ""
+
+
 @pytest.mark.parametrize(
     ("limited_by", "upper_pps", "high"),
     [
@@ -165,11 +176,17 @@ def test_a_search_with_tolerated_loss_does_not_comply() -> None:
     assert "Complies with §26.1" not in page
 
 
-@pytest.mark.parametrize(("drain_s", "said"), [(2.0, False), (0.1, True)])
-def test_the_report_says_what_of_the_rests_is_not_kept(drain_s: float, said: bool) -> None:
-    page = text_of([found()], drain_s=drain_s)
-    assert "Deviates from §23: the next trial begins without a rest of 5 s" in page
-    assert ("late frames are waited for 0.1 s at the most (2 s asked)" in page) == said
+@pytest.mark.parametrize(
+    ("preset", "drain_s", "said"),
+    [
+        ("rfc2544", 2.0, "."),
+        ("rfc2544", 0.1, ", and late frames are waited for 0.1 s at the most (2 s asked)."),
+        ("quick", 2.0, ", and late frames are waited for 2.0 s at the most, or until none has arrived for 0.2 s (2 s"),
+    ],
+)
+def test_the_report_says_what_of_the_rests_is_not_kept(preset: str, drain_s: float, said: str) -> None:
+    page = text_of([found()], preset=preset, drain_s=drain_s)
+    assert f"Deviates from §23: the next trial begins without a rest of 5 s{said}" in page
 
 
 def test_frames_are_waited_for_as_long_as_the_rfc_asks() -> None:

@@ -22,7 +22,7 @@ from lab.sshlab import SshLab
 
 from xdplab.tools import project_root
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 ANSIBLE = project_root() / "ci" / "ansible"

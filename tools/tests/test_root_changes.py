@@ -13,7 +13,7 @@ from lab import studies
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.cli.progress import ConsoleListener
-from xdplab.forwarders.ovs_changes import OvsChanging
+from xdplab.forwarders.ovs.changes import OvsChanges
 from xdplab.methods.changes import carry_out
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
@@ -57,7 +57,7 @@ def test_new_flows_are_new_connections_of_a_firewall(results: Path) -> None:
 
 
 def test_a_switch_that_takes_rules_and_has_none_is_found_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OvsChanging, "_told_to", lambda self, asked: lambda: None)
+    monkeypatch.setattr(OvsChanges, "sender", lambda self, asked: lambda: None)
     monkeypatch.setattr(carry_out, "_SEEN_S", 0.1)
     found = measured(results, "ovs-afpacket", "rules", duration_s=0.5)
     assert "the change was taken and did not happen: 0 rules are there, not 200" in found["rules"].reason

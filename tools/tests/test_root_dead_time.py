@@ -28,7 +28,7 @@ PROGRAMS = {
     "linux-bridge": ["ip", "ip", "ip"],
 }
 #: Of a started program's command line: what starts it there.
-_BEFORE = (("taskset", 3), ("setpriv", 3), ("ip netns exec", 4))
+_BEFORE = (("taskset", 3), ("setpriv", 3))
 
 
 class Watch:
@@ -76,7 +76,7 @@ def watch() -> Watch:
 
 
 def test_the_program_behind_what_starts_it_is_named() -> None:
-    argv = ["taskset", "--cpu-list", "0", "ip", "netns", "exec", "xdplab-1-B", "/usr/sbin/ovsdb-server", "conf.db"]
+    argv = ["taskset", "--cpu-list", "0", "setpriv", "--pdeathsig", "TERM", "/usr/sbin/ovsdb-server", "conf.db"]
     assert [_program(argv), _program(["ip", "link", "show"])] == ["ovsdb-server", "ip"]
 
 

@@ -30,6 +30,7 @@ def struck(lab: Lab, moment: dict[str, Any], number: str, **changes: Any) -> Any
     return lab.run({"target": "self", "signal": number, **moment}, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "number"), [(UP, "SIGINT"), (CALIBRATION, "SIGTERM")], ids=["testbed up-SIGINT", "calibration-SIGTERM"]
 )
@@ -62,6 +63,7 @@ def test_a_signal_in_a_run_keeps_the_trials_and_puts_everything_back(
     done.refused(f"ended by {number}", code=130)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [
@@ -79,6 +81,7 @@ def test_down_after_kill_9_leaves_nothing(lab: Lab, moment: dict[str, Any]) -> N
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
     before = hugepages()
     done = struck(lab, {**TRIAL, "call": 1}, "SIGKILL", forwarders=["testpmd:hugepages=true"])
@@ -110,6 +113,7 @@ def test_a_run_killed_in_a_trial_is_resumed_to_its_end(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_search_killed_in_a_trial_is_resumed_without_repeating_one(lab: Lab) -> None:
     method = {"name": "rfc2544", "preset": "quick", "clauses": ["throughput"], "loss_ratios": [0.0]}
     method |= {"budget_s": 2, "drain_s": 0.1}

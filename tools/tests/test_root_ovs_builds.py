@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lab.rooted import BUSY_POLLING, Lab, hugepages
 
-from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.forwarders.ovs.builds import find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.tools import project_root
 
@@ -102,6 +102,7 @@ def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
     """Some of what `ovs/README.md` gives the command for."""
@@ -114,6 +115,7 @@ def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
     assert "no frame lost" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("plant", "words"),
@@ -134,6 +136,7 @@ def test_a_storm_of_pipeline_changes_finds_what_is_planted_and_nothing_else(plan
     assert words in (done.stderr if plant else done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_what_a_change_of_one_option_loses_is_counted_to_the_frame() -> None:
     """At 1,000 frames a second the rings bridge a quarter of a second of a loaded machine; a new socket does not."""

@@ -10,7 +10,7 @@ import pytest
 from lab.command import BIN
 from lab.rooted import Lab
 
-from xdplab.forwarders.ovs_builds import OFFLOADING, find_build, missing
+from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.tools import project_root
 
@@ -92,6 +92,7 @@ def test_a_build_without_the_offload_is_unsupported(build: str, lab: Lab) -> Non
     assert "has no xdp-flow-entries; patch offload-Add-provider-for-XDP" in row["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("plant", [None, "port", "bytes", "count"])
 def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: str | None) -> None:
@@ -124,6 +125,7 @@ def test_new_flows_are_installed_with_and_without_offload() -> None:
     assert all(value > 0 for name, found in rows.items() for value in found if name != "lost")
 
 
+@pytest.mark.slow
 def test_the_cost_of_a_miss_is_told_for_each_number_of_masks() -> None:
     done = run("miss_cost.py", "--build", folder(OFFLOADING), "--frames", "1000", "--repetitions", "1")
     assert done.returncode == 0, done.stderr
@@ -132,6 +134,7 @@ def test_the_cost_of_a_miss_is_told_for_each_number_of_masks() -> None:
     assert all(value > 0 for value in rows.values())
 
 
+@pytest.mark.slow
 def test_the_rate_over_queues_is_of_offloaded_frames() -> None:
     argv = ("--repetitions", "1", "--seconds", "0.2")
     done = run("offload_queues.py", "--build", folder(OFFLOADING), *argv)
@@ -155,6 +158,15 @@ def test_a_build_that_offloads_nothing_does_not_pass() -> None:
     assert "nothing was offloaded" in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("build", BUILDS)
+def test_devices_that_refuse_small_peers_and_crowds_take_no_frames_of_others(build: str) -> None:
+    done = run("offload_attack.py", "--build", folder(build))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["refused", "mtu", "crowd"]
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("build", "offload"), [("patched", False), *((build, True) for build in BUILDS)])
 def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
@@ -165,6 +177,7 @@ def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: 
     assert "none twice, none by a port not named, none in another shape" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("build", BUILDS)
 def test_a_storm_of_pipelines_passes_with_flows_in_xdp(build: str) -> None:
@@ -174,6 +187,7 @@ def test_a_storm_of_pipelines_passes_with_flows_in_xdp(build: str) -> None:
     assert "of the last frames in XDP" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "words"), [("stale", "after its flow"), ("twice", "came twice"), ("shape", "that should look like")]
 )

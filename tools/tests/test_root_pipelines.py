@@ -13,11 +13,11 @@ from pydantic import TypeAdapter
 
 from xdplab import testbed
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.ovs import VSWITCHD, OvsForwarder
-from xdplab.forwarders.ovs_builds import find_build, missing
-from xdplab.forwarders.ovs_tunnel import TUNNEL
+from xdplab.forwarders.ovs.builds import find_build, missing
+from xdplab.forwarders.ovs.forwarder import VSWITCHD, OvsForwarder
+from xdplab.forwarders.ovs.pipelines import TUNNEL
 from xdplab.forwarders.work import BUCKET_MACS
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import LocalHost
 from xdplab.measure.met import ENDS
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
@@ -157,7 +157,7 @@ def spoil(forwarder: Forwarder[Any], dut: Dut, fault: tuple[str, ...]) -> None:
         dut.host.run([command, *rest])
     elif command == "set":
         assert isinstance(forwarder, OvsForwarder)
-        forwarder._vsctl(command, *rest)
+        forwarder.instance.vsctl(command, *rest)
     else:
         told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
         subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, f"unix:{dut.rundir}/xdplab0.mgmt", *told], check=True)

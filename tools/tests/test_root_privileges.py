@@ -19,6 +19,8 @@ from xdplab.tools import bpf_program, project_root
 pytestmark = pytest.mark.root
 
 PROBES = Path(hosts.__file__).parent
+#: What the agent asks the kernel, by itself.
+_AGENT = (sys.executable, "-c", "import sys; from xdplab.hosts.agent import netlink, xsk; print(eval(sys.argv[1]))")
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +101,16 @@ def xdpfwd(netns: str, capabilities: set[str]) -> bool:
     return ready
 
 
-def xsk_probe(netns: str, capabilities: set[str]) -> bool:
+def xsk_sockets(netns: str, capabilities: set[str]) -> bool:
     with subprocess.Popen(["sleep", "20"]) as other:
-        argv = limited(netns, capabilities, sys.executable, "-I", "-S", str(PROBES / "xsk_probe.py"), str(other.pid))
+        argv = limited(netns, capabilities, *_AGENT, f"xsk.sockets_of({other.pid})")
         done = subprocess.run(argv, capture_output=True)
         other.kill()
     return done.returncode == 0
 
 
-def netdev_probe(netns: str, capabilities: set[str]) -> bool:
-    argv = limited(netns, capabilities, sys.executable, "-I", "-S", str(PROBES / "netdev_probe.py"), "p0")
+def netlink(netns: str, capabilities: set[str]) -> bool:
+    argv = limited(netns, capabilities, *_AGENT, 'netlink.features("p0")')
     return "basic" in subprocess.run(argv, capture_output=True, text=True).stdout
 
 
@@ -122,8 +124,8 @@ PROGRAMS: dict[str, Callable[[str, set[str]], bool]] = {
     "xdpgen (AF_XDP sender)": xdpgen("xsk", False),
     "xdpgen with ports": xdpgen("live", True),
     "xdpfwd": xdpfwd,
-    "xsk_probe.py": xsk_probe,
-    "netdev_probe.py": netdev_probe,
+    "xsk.py": xsk_sockets,
+    "netlink.py": netlink,
     "cable_probe.py": cable_probe,
 }
 

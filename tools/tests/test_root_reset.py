@@ -14,7 +14,7 @@ from lab import studies
 
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
-from xdplab.forwarders.kernel import XdpForwarder
+from xdplab.forwarders.kernel.xdp import XdpForwarder
 from xdplab.runner import session
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]

@@ -4,8 +4,11 @@
 import re
 import shlex
 import signal
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -43,6 +46,27 @@ def test_a_run_measures_one_way_between_namespaces_of_one_kernel_and_leaves_no_t
     assert run.environment.clock == "A (a) and C (c) are network namespaces of one kernel"
     assert run.calibration is not None
     assert set(run.environment.hosts) == {"a", "c"}
+    bench.assert_as_before()
+
+
+def test_a_dry_run_changes_nothing_on_the_hosts_not_even_for_a_moment(bench: Bench) -> None:
+    """The kernel of each host reports every change of a link; a run that follows is seen there."""
+    lab = bench.lab
+    argv = {host: ["ip", "-n", lab.netns(host), "monitor", "link"] for host in "ABC"}
+    monitors = {host: subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for host, words in argv.items()}
+    try:
+        study = bench.study(forwarders=["xdp", "linux-bridge"], knobs={"napi_defer_hard_irqs": [0, 3]})
+        done = xdplab("run", study, "--dry-run", env=bench.env)
+        assert "4 points" in done.out, done.err
+        for alias in ("seen", ""):  # a change of our own, to see that there is somebody who looks
+            lab.on("B", "ip", "link", "set", "b0", "alias", alias)
+    finally:
+        for monitor in monitors.values():
+            monitor.terminate()
+    told = {host: monitor.communicate(timeout=10)[0].splitlines() for host, monitor in monitors.items()}
+    lines = [f"{host}: {line}" for host, each in told.items() for line in each if re.match(r"\d+: ", line)]
+    assert [line for line in lines if not re.match(r"B: \d+: b0@", line)] == []
+    assert len(lines) == 2, lines
     bench.assert_as_before()
 
 
@@ -173,12 +197,55 @@ def test_a_host_that_stays_away_ends_the_run_and_is_put_back_later(bench: Bench)
     bench.assert_as_before()
 
 
-def test_connections_cut_at_random_moments_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("host", "given"),
+    [
+        ("B", {"forwarders": ["ovs-afxdp"], "knobs": {"threaded_napi": [1]}}),
+        ("A", {}),
+        ("C", {"path": ["reflect"], "tester": "xsk-ping"}),
+    ],
+)
+def test_a_connection_that_is_lost_in_a_trial_costs_that_repetition_which_is_taken_again(
+    bench: Bench, host: str, given: dict[str, Any]
+) -> None:
+    bench.lab.testbed.write_text(yaml.safe_dump({**bench.lab.spec(), "one_way": host != "C"}), encoding="utf-8")
+    latest = bench.folder / "results" / "latest"
+    before = latest.resolve()
+    process = start("run", bench.study(method={"name": "latency", "duration_s": 3}, **given), env=bench.env)
+    wait_for(lambda: latest.resolve() != before and (latest / "run.json").exists(), "the end of the calibration", 60)
+    time.sleep(2.0)  # within the trial
+    bench.lab.stop_sshd(host)
+    bench.lab.start_sshd(host)
+    done = finish(process, 100)
+    assert done.code == 0, done.err
+    lost = f"lost the connection to host {host.lower()}"
+    assert f"repetition 1: {lost}; the repetition will be repeated once" in " ".join(done.err.split())
+    (row,) = bench.rows()
+    assert (row["status"], row["failed"], row["loss_ratio"]) == ("ok", 0, 0)
+    ends = [trial for trial in bench.last_run().trials() if trial.purpose == "end"]
+    assert [(trial.status, trial.reason) for trial in ends] == [("ok", f"{lost}; repeated once")]
+    bench.assert_as_before()
+
+
+def test_a_connection_that_is_lost_while_the_tester_is_calibrated_costs_the_calibration(bench: Bench) -> None:
+    process = start("run", bench.study(), env=bench.env)
+    wait_for(lambda: any("xdpgen" in each for each in running(bench.lab)), "the calibration", 60)
+    bench.lab.stop_sshd("A")
+    bench.lab.start_sshd("A")
+    done = finish(process, 100)
+    assert done.code == 0, done.err
+    assert "lost the connection to host a; the calibration will be repeated once" in " ".join(done.err.split())
+    bench.assert_as_before()
+
+
+def test_connections_cut_at_random_moments_leave_nothing_changed(tmp_path: Path) -> None:
     """`tools/tests/lab/cuts.py` is the same with 100 trials and at least 50 cuts."""
     found = run_with_cuts(tmp_path, repetitions=1, cuts=4, seed=1, each_s=0.8, at_most=6)
-    assert found.done.code == 0, found.done.err
-    assert (found.measured, found.changed) == (4, [])
-    assert "made again" in found.done.err
+    assert found.done.code == int(found.cut_twice > 0), found.done.err
+    assert (found.measured + found.cut_twice >= 4, found.changed) == (True, [])
+    ends = [(trial.point_id, trial.repetition) for trial in found.trials if trial.purpose == "end"]
+    assert len(ends) == len(set(ends)) == 4
+    assert "the repetition will be repeated once" in " ".join(found.done.err.split())
 
 
 def test_a_jump_host_is_gone_through(bench: Bench) -> None:

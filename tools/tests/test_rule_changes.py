@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from xdplab.forwarders import ovs_openflow
 from xdplab.forwarders.changes import Change, Step
-from xdplab.forwarders.ovs_changes import no_further_queue
+from xdplab.forwarders.ovs import openflow
+from xdplab.forwarders.ovs.changes import no_further_queue
 from xdplab.measure.method import Counted
 from xdplab.methods.changes import carry_out
 from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
@@ -31,12 +31,12 @@ def test_a_queue_is_added_where_the_port_has_one_more_in_its_namespace(queues: i
 
 
 def test_rules_in_openflow_are_what_the_specification_says() -> None:
-    (hello, rule, barrier) = split(ovs_openflow.rule_changes("add", [0x64400001], cookie=5, priority=9, bundle=False))
-    assert (hello[1], rule[1], barrier) == (0, 14, ovs_openflow.END[:1] + b"\x14" + ovs_openflow.END[2:])
+    (hello, rule, barrier) = split(openflow.rule_changes("add", [0x64400001], cookie=5, priority=9, bundle=False))
+    assert (hello[1], rule[1], barrier) == (0, 14, openflow.END[:1] + b"\x14" + openflow.END[2:])
     assert len(rule) == 8 + 40 + 24
     assert struct.unpack_from(">Q8xBB4xH", rule, 8) == (5, 0, 0, 9)
     assert rule[48:66] == bytes.fromhex("0001 0012 80000a02 0800 80001804 64400001")
-    whole = split(ovs_openflow.rule_changes("delete", [1, 2], cookie=5, priority=9, bundle=True))
+    whole = split(openflow.rule_changes("delete", [1, 2], cookie=5, priority=9, bundle=True))
     assert [message[1] for message in whole] == [0, 33, 34, 34, 33, 20]
     assert whole[2][16:18] == b"\x06\x0e"
     assert whole[2][16 + 25] == 4  # OFPFC_DELETE_STRICT
@@ -52,19 +52,19 @@ def test_how_many_rules_there_are_is_read_and_a_refusal_is_told() -> None:
         )
 
     meter = struct.pack(">IH6xIQQII", 1, 40, 2, 77, 0, 0, 0)
-    both = rules(1234, 7) + rules(0, 0) + reply(9, meter + meter) + ovs_openflow.END
-    assert ovs_openflow.rule_counts(both) == ovs_openflow.RuleCounts([(1234, 7), (0, 0)], 154)
-    assert ovs_openflow.rules_there(lambda _: rules(5, 0) + ovs_openflow.END) == 5
-    refused = struct.pack(">BBHIHH", 6, 1, 12, 2, 5, 1) + ovs_openflow.END
+    both = rules(1234, 7) + rules(0, 0) + reply(9, meter + meter) + openflow.END
+    assert openflow.rule_counts(both) == openflow.RuleCounts([(1234, 7), (0, 0)], 154)
+    assert openflow.rules_there(lambda _: rules(5, 0) + openflow.END) == 5
+    refused = struct.pack(">BBHIHH", 6, 1, 12, 2, 5, 1) + openflow.END
     with pytest.raises(XdplabError, match="the bridge refuses it: type 5, code 1"):
-        ovs_openflow.rule_counts(refused)
-    for told in (ovs_openflow.END, rules(5, 0)[:30] + ovs_openflow.END):
+        openflow.rule_counts(refused)
+    for told in (openflow.END, rules(5, 0)[:30] + openflow.END):
         with pytest.raises(XdplabError, match="cannot be understood"):
-            ovs_openflow.rule_counts(told)
+            openflow.rule_counts(told)
 
 
 def test_rules_are_asked_for_by_their_cookie_and_all_together() -> None:
-    _, mine, every, meters, _ = split(ovs_openflow.ask_rules(5, None))
+    _, mine, every, meters, _ = split(openflow.ask_rules(5, None))
     assert [struct.unpack_from(">H", each, 8) for each in (mine, every, meters)] == [(2,), (2,), (9,)]
     assert [struct.unpack_from(">QQ", each, 32) for each in (mine, every)] == [(5, 2**64 - 1), (0, 0)]
 
@@ -83,11 +83,15 @@ class Late:
 
     dut = SimpleNamespace(ports=[SimpleNamespace(simulated=False)])
     client = SimpleNamespace(host=None)
+    name, changes = "late", ("port-added",)
 
     def __init__(self, takes_s: list[float], late_s: list[float]) -> None:
         self.takes_s, self.late_s = takes_s, late_s
         self.forwarder = self
         self.undone = self.journaled = 0
+
+    def cannot_change(self, kind: str, dut: Any) -> None:
+        """It can."""
 
     def change(self, kind: str, count: int) -> Change:
         """It tells how long it took, and is read back."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.cli.dev.bench_search import bench_search, bench_table, search_on, steady
+from dev.bench_search import bench_search, bench_table, search_on, steady
 from xdplab.methods.rfc2544.mlr import so_far
 from xdplab.methods.rfc2544.search import PRESETS, Measure, Step, search
 from xdplab.methods.rfc2544.spec import PresetName

@@ -16,7 +16,7 @@ from lab.records import environment, point, run_record, trial
 from lab.tags import Tags
 
 from xdplab.analysis import summarise
-from xdplab.analysis.runs.environments import environments
+from xdplab.analysis.runs.apart import environments
 from xdplab.analysis.runs.trend import all_trends
 from xdplab.model import ForwarderSpec, RunRecord, TrialRecord
 from xdplab.report import assets, site

@@ -10,9 +10,9 @@ import pytest
 
 from xdplab.hosts import ssh_link
 from xdplab.hosts.ssh_link import AgentLink
-from xdplab.model import HostLost, HostSpec, InputError
+from xdplab.model import HostSpec, InputError, LinkLost
 
-FACTS = {"agent": "i", "pid": 1, "uid": 0, "boot_id": "b", "netns": "n", "python": "p", "cpus": [0]}
+FACTS = {"pid": 1, "uid": 0, "boot_id": "b", "netns": "n", "python": "p", "cpus": [0], "ended": []}
 HELLO = json.dumps(FACTS).encode() + b"\n"
 
 
@@ -28,6 +28,12 @@ class Login:
 
     def write(self, data: bytes) -> None:
         self.heard.append(data)
+
+    def write_eof(self) -> None:
+        self.stdout.feed_eof()
+
+    async def wait_closed(self) -> None:
+        pass
 
     def abort(self) -> None:
         self.stdout.feed_eof()
@@ -70,12 +76,32 @@ def test_a_line_that_is_no_reply_ends_the_waiting(said: bytes, monkeypatch: pyte
         login = Login(HELLO)
         made = link(login, monkeypatch)
         await made.open()
-        asked = asyncio.create_task(made.request("exists", path="/"))
+        asked = asyncio.create_task(made.request("exists", ["/"], {}))
         await asyncio.sleep(0)
         login.stdout.feed_data(said)
-        for wait in (asked, made.request("exists", path="/")):
-            with pytest.raises(HostLost, match="came instead of a reply of the agent; `xdplab restore`"):
+        for wait in (asked, made.request("exists", ["/"], {})):
+            with pytest.raises(LinkLost, match="came instead of an answer of the agent"):
                 await wait
+        await made.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))
+
+
+def test_a_lost_connection_ends_what_was_asked_and_all_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked twice: nobody knows whether it was carried out."""
+
+    async def scenario() -> None:
+        login = Login(HELLO)
+        made = link(login, monkeypatch)
+        await made.open()
+        asked = asyncio.create_task(made.request("write", ["/x", "1"], {}))
+        await asyncio.sleep(0)
+        login.abort()
+        for wait in (asked, made.request("exists", ["/"], {}), made.put("x", b"")):
+            with pytest.raises(LinkLost, match=r"^lost the connection to host dut$"):
+                await wait
+        assert not made.is_open
+        assert len([line for line in login.heard if b"write" in line]) == 1
         await made.close()
 
     asyncio.run(asyncio.wait_for(scenario(), 5))

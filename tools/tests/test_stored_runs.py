@@ -16,9 +16,11 @@ import pytest
 from lab.command import Done
 from robot.api import SkipExecution
 
-from xdplab.analysis import summarise
+from xdplab.analysis import answer, summarise
 from xdplab.measure import method_class, method_names
+from xdplab.measure.comparison import MAX_WORDS
 from xdplab.model import InputError, plugins
+from xdplab.report import write_report
 from xdplab.results import RunFolder
 from xdplab.robot import library
 
@@ -41,6 +43,24 @@ def test_each_method_has_one() -> None:
     assert {*METHODS, "latency"} == named  # latency: test_stored_run.py
     assert set(WORDS) == set(METHODS)
     assert all(sum(file.stat().st_size for file in (STORED / name).iterdir()) < 200_000 for name in METHODS)
+
+
+@pytest.mark.parametrize("folder", [*(STORED / name for name in METHODS), STORED.parent / "stored-run"])
+def test_the_headline_is_one_sentence_of_thirty_words_and_no_column_says_nothing(folder: Path, tmp_path: Path) -> None:
+    run, trials = RunFolder(folder).load(), RunFolder(folder).trials()
+    found = answer(run, summarise(run, trials), trials)
+    assert len(found.sentence.split()) <= MAX_WORDS
+    assert not re.search(r"[a-z)]\. [A-Z]", found.sentence)
+    write_report(tmp_path / "report.html", run, trials)
+    html = re.sub(r"<details.*?</details>", "", (tmp_path / "report.html").read_text(encoding="utf-8"), flags=re.DOTALL)
+    for table in re.findall(r"<table.*?</table>", html, re.DOTALL):
+        rows = [
+            re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+        ]
+        widest = max(map(len, rows), default=0)
+        columns = [*zip(*(row for row in rows if len(row) == widest), strict=True)]
+        texts = [{re.sub(r"<.*?>", "", cell).strip() for cell in column} for column in columns if len(column) > 1]
+        assert not [text for text in texts if text <= {"not said", "–", "-"}], table[:300]
 
 
 @pytest.fixture
@@ -88,7 +108,7 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
 @pytest.mark.parametrize(
     ("name", "part", "said"),
     [
-        ("rfc2544", ("throughput",), "bounds"),
+        ("rfc2544", ("throughput",), "NDR 1,240 kpps (limited by forwarder)"),
         ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
         ("tracing", ("perf",), "too disturbed to say"),
         ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),

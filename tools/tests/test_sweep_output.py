@@ -9,7 +9,7 @@ import pytest
 from lab import records, studies
 from lab.command import Done
 
-from xdplab.cli.dev.simulate import simulate
+from dev.simulate import simulate
 from xdplab.results import RunFolder
 
 PUBLISHED = ("understanding-delays-afxdp/mlx5", "understanding-delays-afxdp/i40e")

@@ -10,15 +10,15 @@ from robot.api import SkipExecution
 from test_sweep_parts import factorial, table
 from threadpoolctl import threadpool_limits
 
+from dev.bench_sweeps import judge
+from dev.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
+from dev.planted_tables import DESIGNS, SHAPES
 from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.importance import EFFECT
 from xdplab.analysis.sweep.rules import find_rules
 from xdplab.analysis.sweep.table import tables
-from xdplab.cli.dev.bench_sweeps import judge
-from xdplab.cli.dev.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
-from xdplab.cli.dev.planted_tables import DESIGNS, SHAPES
 from xdplab.robot.library import XdplabLibrary
 
 

@@ -3,9 +3,9 @@
 
 import pytest
 
+from dev.bench_analysis import recover
+from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, cluster_of, simulate
 from xdplab.analysis.sweep import analyse_sweep
-from xdplab.cli.dev.bench_analysis import recover
-from xdplab.cli.dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, cluster_of, simulate
 from xdplab.model.published import published_table
 
 

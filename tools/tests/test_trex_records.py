@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges with a real TRex server (`xdplab dev record trex`), played back: all of ours runs, TRex does not."""
+"""Exchanges with a real TRex server (`python tools/dev record trex`), played back: all of ours runs, TRex does not."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from lab.replayed_trex import RECORDS, about, replayed
 
-from xdplab.cli.dev.record_trex import SCENARIOS
+from dev.record_trex import SCENARIOS
 from xdplab.model import InputError, PointFailed, XdplabError
 
 #: What a scenario in which something goes wrong must end with, and whether it ends the run or the point.

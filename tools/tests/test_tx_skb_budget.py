@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.model import CpuLayout, Path as Way
 from xdplab.model.socket_options import SocketOptions
@@ -30,8 +30,8 @@ class Kernel(LocalHost):
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("forwarders", "testers"):
-        monkeypatch.setattr(f"xdplab.{module}.xsk.bpf_program", lambda name: Path("/bin/true"))
+    for module in ("forwarders.process", "testers.xsk"):
+        monkeypatch.setattr(f"xdplab.{module}.bpf_program", lambda name: Path("/bin/true"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lab.papi import DATA, Playback, changed, forwarder_of
 
-from xdplab.forwarders.vpp_pipelines import commands
+from xdplab.forwarders.vpp.pipelines import commands
 from xdplab.model import Path as Way, PointFailed, Unsupported
 
 NEWEST = DATA / "26.10"

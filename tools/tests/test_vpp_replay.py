@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP forwarders against what real VPPs said: recorded by `xdplab dev record vpp`, played back by `lab.papi`."""
+"""VPP forwarders against what real VPPs said: recorded by `python tools/dev record vpp`, played back by `lab.papi`."""
 
 import re
 from collections import namedtuple
@@ -8,15 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab.papi import DATA, Client, Playback, changed, forwarder_of
+from lab.papi import DATA, RUNTIME_HEAD, Client, Playback, changed, forwarder_of
 from lab.startup import contradictions
 from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
+from dev.vpp_record import Recorder
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_control import VppControl, papi_stats
-from xdplab.forwarders.vpp_program import rendered
-from xdplab.forwarders.vpp_record import Recorder
+from xdplab.forwarders.vpp.control import VppControl, papi_stats
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.program import rendered
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json"))
@@ -50,7 +50,7 @@ def test_the_forwarder_asks_and_ends_as_it_did_with_the_real_program(path: Path,
 
 
 def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old() -> None:
-    from xdplab.cli.dev.record_vpp import SCENARIOS
+    from dev.record_vpp import SCENARIOS
 
     assert {path.stem for path in NEWEST.glob("*.json")} == set(SCENARIOS)
 
@@ -60,7 +60,7 @@ def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.Monke
     client = SimpleNamespace(
         connect=lambda name: None, disconnect=lambda: None, api=SimpleNamespace(show_version=lambda **fields: told)
     )
-    monkeypatch.setattr("xdplab.forwarders.vpp_record.papi_client", lambda address: client)
+    monkeypatch.setattr("dev.vpp_record.papi_client", lambda address: client)
     recorder = Recorder()
     recorder.connect("api", "stats").call("show_version")
     assert recorder.exchange[-1]["answer"] == {"retval": 0, "version": "26.10", "build_directory": ""}
@@ -98,7 +98,7 @@ def test_names_modes_and_counters_are_those_that_vpp_reports(
 def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
     playback = Playback(NEWEST / "afxdp.json")
     playback.recorded.pop("not_asked", None)
-    told = "".join(
+    told = RUNTIME_HEAD + "".join(
         f"{name:<30}{state:^12}{10:>16}{200:>16}{0:>16}{clocks:>16}{'20.00':>16}\n"
         for name, state, clocks in (("af_xdp-input", "polling", "1.50e2"), ("x-tx", "active", "5.00e1"))
     )
@@ -242,7 +242,7 @@ def test_a_socket_that_is_not_listened_on_yet_is_tried_again(tmp_path: Path) -> 
 
 
 def test_trying_again_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xdplab.forwarders.vpp_process._LISTEN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("xdplab.forwarders.vpp.process._LISTEN_TIMEOUT_S", 0.1)
     playback = Playback(NEWEST / "afxdp.json")
     forwarder = forwarder_of(playback)
     forwarder.connect = NotYet(playback, 1_000_000).connect

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nodes of VPP cost: `show runtime` read, cleared and summed; polling without frames told apart."""
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from xdplab.forwarders.vpp_runtime import Node, NodeCounts, nodes_told
+from xdplab.forwarders.vpp.runtime import Node, NodeCounts, nodes_told
+from xdplab.model import PointFailed
 
+RECORDED = sorted((Path(__file__).parent / "data" / "vpp" / "26.10").glob("*.json"))
 #: As VPP 26.10 prints it (format_vlib_node_stats of vlib/node_cli.c).
 HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206.72
   vector rates in 2.1338e5, out 2.1338e5, drop 0.0000e0, punt 0.0000e0
@@ -70,6 +75,7 @@ def test_nodes_of_each_thread_are_read_and_processes_are_none() -> None:
 def test_nodes_of_a_busy_vpp_are_read_as_it_printed_them() -> None:
     """VPP v26.10-rc0 over AF_XDP, 1.5 million frames offered in a second; less than a frame a call has no zero."""
     text = """Time 1.4, 10.000000 sec internal node vector rate 7.06 loops/sec 7646679.80
+             Name                 State         Calls          Vectors        Suspends     Packet-Clocks   Vectors/Call
 af_xdp-input                     polling           3514652          651992               0          3.54e2             .19
 b1-0877/1-tx                     active               2602          651992               0          3.95e3          250.57
 ethernet-input                   active               2602          651992               0          7.07e1          250.57
@@ -125,3 +131,45 @@ def test_where_nobody_has_seen_an_empty_call_many_of_them_leave_it_open(calls: i
     for found in (first, second):  # from then on, for no difference can be told of it
         assert ("idle" in found["vpp_wk_0"]["af_xdp-input"]) == known
         assert found["vpp_wk_0"]["bri0-tx"]["idle"] == 0
+
+
+def shown(recorded: Path) -> list[str]:
+    """What VPP answered `show runtime` with."""
+    strings = re.findall(r'"(?:[^"\\]|\\.)*"', recorded.read_text(encoding="utf-8"))
+    return [json.loads(each) for each in strings if "internal node vector rate" in each]
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.stem)
+def test_every_line_of_recorded_exchanges_is_understood(recorded: Path) -> None:
+    for text in shown(recorded):
+        found = nodes_told(text)
+        assert set(found) == set(re.findall(r"^Thread \d+ (\S+)", text, re.MULTILINE) or ["vpp_main"])
+        with_frames = re.findall(r"^.{42} *\d+ +[1-9]\d* ", text, re.MULTILINE)
+        assert sum(bool(node.vectors) for nodes in found.values() for node in nodes) == len(with_frames)
+
+
+def test_some_exchange_has_frames() -> None:
+    texts = [text for recorded in RECORDED for text in shown(recorded)]
+    assert any(node.vectors for text in texts for nodes in nodes_told(text).values() for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("1.23e2", "123 cycles", "line not understood: 'af_xdp-input .*123 cycles"),
+        ("polling", "yielding", "state of a node with frames not understood: 'af_xdp-input"),
+        ("Packet-Clocks", "Cycles", "no head of columns before 'Name"),
+        ("Thread 1 vpp_wk_0 (lcore 1)", "Worker vpp_wk_0", "not understood: 'Worker vpp_wk_0'"),
+    ],
+)
+def test_what_is_not_understood_fails_the_point(before: str, after: str, words: str) -> None:
+    text = worker(2000, 1000, 123, 100).replace("1.23e+02", "1.23e2")
+    assert before in text
+    with pytest.raises(PointFailed, match=f"^VPP: show runtime: .*{words}"):
+        nodes_told(text.replace(before, after))
+
+
+@pytest.mark.parametrize("text", ["", "unknown input `runtime'"])
+def test_an_answer_without_nodes_is_no_answer(text: str) -> None:
+    with pytest.raises(PointFailed, match=r"^VPP: show runtime: no "):
+        nodes_told(text)

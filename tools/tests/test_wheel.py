@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from lab.command import NOBODY
 
+from dev.commands import man_page
 from xdplab import __version__, tools
-from xdplab.cli.dev.commands import man_page
 from xdplab.tools import project_root
 
 ROOT = project_root()

@@ -10,6 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import jinja2
+import pytest
+from jinja2 import nodes
+
 from xdplab.tools import project_root
 
 PACKAGE = project_root() / "tools" / "xdplab"
@@ -37,9 +41,6 @@ MAKES_INTERVALS = {"apart_interval", "difference_interval", "ratio_interval", "t
 ELSEWHERE = {
     "analysis/compare.py": "it decides",
     "analysis/words.py": "it says what was decided",
-    "cli/dev/": "simulations that judge the rules themselves, by values that they made",
-    "analysis/sweep/": "models of a whole table: their chance is a permutation's, and advice asks compare "
-    "(test_sweep_planted.py)",
 }
 #: Function -> why it may say such a word without a decision.
 WORDS = {
@@ -47,6 +48,18 @@ WORDS = {
     "analysis/answers/standing.py:": "that nothing is said",
     "analysis/runs/trend.py:": "two names of a step, which stands where the order of the runs is not chance (_chance)",
     "analysis/runs/trend.py:stretches": "the same",
+    "analysis/sweep/analyse.py:_losses": "that lossy configurations are left out",
+    "analysis/sweep/analyse.py:_what_matters": "puts the verdicts of Importance into a sentence",
+    "analysis/sweep/analyse.py:sweep_sentence": "that nothing is said",
+    "analysis/sweep/clusters.py:cluster": "what number of groups the criterion is near to",
+    "analysis/sweep/importance.py:": "kinds of a verdict",
+    "analysis/sweep/importance.py:Importance.undecided": "the same",
+    "analysis/sweep/importance.py:Importance.verdict": "by corrected intervals of a table (test_sweep_planted.py)",
+    "analysis/sweep/published.py:": "kinds of a verdict",
+    "analysis/sweep/published.py:_matters": "by the verdict of Importance",
+    "analysis/sweep/published.py:_number": "a count of groups beside a count",
+    "analysis/sweep/published.py:_order": "by the chance of a rank correlation",
+    "analysis/sweep/published.py:_worse": "by levels that differ from the default (Importance)",
     "analysis/tables/columns.py:": "title of a column whose cells are comparisons",
     "analysis/tables/columns.py:figure_column": "the same",
     "analysis/tables/export.py:_named": "name of a field: which way of a figure is good",
@@ -61,15 +74,17 @@ WORDS = {
     "methods/breakdown/figures.py:_why_no_breakdown": "that nothing is said",
     "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
     "methods/functions/scaling.py:Scaling.sentence": "by the intervals of Curve.compared, corrected together",
-    "methods/latency/columns.py:": "title of a column whose cells are comparisons",
+    "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "methods/tracing/figures.py:verdict": "that an interval holds its goal; by pairs of trials of one point",
-    "report/sweep_plots.py:densities_plot": "title of a chart",
+    "report/sweep.py:_densities": "title of a chart",
+    "report/sweep.py:_importance": "legend and note of a chart, by the verdicts of Importance.matters",
 }
 #: Function -> why it may put figures side by side.
 ORDERS = {
     "analysis/answers/agreement.py:_through": "shown beside the hindrance, where too few pairs are clean",
     "analysis/answers/standing.py:_fit": "whom compare compares with all others",
+    "analysis/sweep/clusters.py:_smallest_gap": "coordinates of groups of configurations",
     "analysis/runs/pooled.py:SharedPoint.spread": "of one point over machines: nobody is ahead",
     "methods/functions/scaling.py:Scaling._needed": "what a core more has to bring, which its interval is held against",
     "methods/rfc2544/contradiction.py:worst": "trials of one point",
@@ -80,6 +95,17 @@ INTERVALS = {
     "cli/calibrate.py:measure_tester": "two ways to send of one tester, without a forwarder",
     "methods/breakdown/figures.py:_at_rate": "trials of one process in turns, with probes and without",
     "methods/tracing/figures.py:_at_rate": "trials of one process in turns, traced and not",
+}
+
+#: Template -> why its own words, those that no expression brings, may have a verdict in them.
+TEMPLATES = {
+    "methods/breakdown/report.html.j2": "title of a column whose cells are comparisons",
+    "methods/rfc2544/ablation.html.j2": "the same, and how they are to be read",
+    "methods/rfc2544/report.html.j2": "the same, and how fast bursts leave",
+    "methods/tracing/report.html.j2": "a question, whose table is not judged",
+    "report/agreement.html.j2": "title of a table whose cells are comparisons",
+    "report/site.html.j2": "title of the groups that jumpavg finds",
+    "report/sweep.html.j2": "words around Importance and Advice, and as measured, which it says",
 }
 
 
@@ -217,6 +243,46 @@ def test_who_puts_figures_of_points_side_by_side_is_compare() -> None:
 def test_who_makes_an_interval_of_two_points_is_compare() -> None:
     assert makes_intervals((PACKAGE / DECIDES).read_text(encoding="utf-8"))
     assert unexplained({path: makes_intervals(source) for path, source in sources().items()}, INTERVALS) == {}
+
+
+def words_of_template(text: str) -> list[str]:
+    """What a template says by itself, not by an expression."""
+    own = re.sub(r"\{#.*?#\}|\{\{.*?\}\}|\{%.*?%\}|<[^>]*>", " ", text, flags=re.DOTALL)
+    return sorted({found.group(0) for found in VERDICT.finditer(own)})
+
+
+def figures_in_template(text: str) -> list[str]:
+    """Expressions of a template with figures of two in an order, a ratio or a difference."""
+    tree = jinja2.Environment(autoescape=True).parse(re.sub(r"\{%-? *(import|include)[^%]*%\}", "", text))
+    sides = [(each.left, each.right) for each in tree.find_all((nodes.Div, nodes.Sub))]
+    sides += [(each.expr, one.expr) for each in tree.find_all(nodes.Compare) for one in each.ops if one.op[0] in "gl"]
+    read = [[of_figure(side) for side in both] for both in sides]
+    return [" and ".join(sorted(left | right)) for left, right in read if left and right and left != right]
+
+
+def of_figure(node: nodes.Node) -> set[str]:
+    every = [*node.find_all(nodes.Getattr), *([node] if isinstance(node, nodes.Getattr) else [])]
+    return {str(each.node) for each in every if each.attr in FIGURES}
+
+
+def test_templates_say_no_verdict_of_their_own_and_compare_no_figures() -> None:
+    texts = {of_source(path): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.j2")}
+    assert len(texts) > 20
+    said = {path: found for path, text in texts.items() if (found := words_of_template(text))}
+    assert {path: found for path, found in said.items() if path not in TEMPLATES} == {}
+    assert set(TEMPLATES) <= set(said), "is there no more"
+    compared = {path: figures_in_template(text) for path, text in texts.items()}
+    assert {path: found for path, found in compared.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ a.p50_us / b.p50_us }}", "{{ a.rate - b.rate }}", "{% if a.value > b.value %}x{% endif %}"]
+)
+def test_a_template_that_compares_is_seen(text: str) -> None:
+    assert figures_in_template(text)
+    assert not figures_in_template(text.replace("b.", "a."))
+    assert words_of_template("<b>{{ one }}</b> is faster") == ["is faster"]
+    assert words_of_template("{{ verdict('is faster') }} {# best #}") == []
 
 
 def test_what_stands_elsewhere_is_there() -> None:

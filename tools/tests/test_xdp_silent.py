@@ -10,7 +10,7 @@ from lab.answering import answering
 from lab.records import result, stream
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.kernel import XdpForwarder, XdpOptions
+from xdplab.forwarders.kernel.xdp import XdpForwarder, XdpOptions
 from xdplab.hosts import LocalHost
 from xdplab.model import CpuLayout, Path as Way, PointFailed
 from xdplab.runner import proof
@@ -30,7 +30,7 @@ class Machine(LocalHost):
 
 @pytest.mark.parametrize("words", ["", WORDS])
 def test_what_the_program_says_is_in_the_reason(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xdplab.forwarders.kernel.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
     monkeypatch.setattr(proof, "_PROOF_TIMEOUT_S", 0.0)
     monkeypatch.setattr(Machine, "words", words)
     made = XdpForwarder(XdpOptions())

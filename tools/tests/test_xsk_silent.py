@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.xsk import XskForwarder, XskOptions
+from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import queue_napis
 from xdplab.model import CpuLayout, Path as Way, Unsupported
@@ -28,14 +28,14 @@ class Machine(LocalHost):
         more["stdin"] = None
         return super().start(["sh", "-c", 'cat "$0"; exec sleep 20', str(self._ready)], **more)
 
-    def run(self, argv: Any, **more: Any) -> Any:
-        assert argv[-3:] == ["--queue", "0", "p0"]
-        return super().run(["echo", json.dumps({"p0": self._napis})])
+    def queue_napis(self, ifname: str, queue: int) -> dict[str, int | None]:
+        assert (ifname, queue) == ("p0", 0)
+        return self._napis
 
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("xdplab.forwarders.xsk.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
 
     def run(napis: dict[str, int | None], mode: str = "native", zero_copy: bool = True, **options: Any) -> None:
         sock = {"ifname": "p0", "queue": 0, "zero_copy": zero_copy, "busy_poll_active": bool(options)}

@@ -5,7 +5,7 @@ A plug-in subclasses `Forwarder`, `Tester`, `Knob` or `Method` and names its cla
 package (`xdplab.forwarders`, `.testers`, `.knobs`, `.methods`); a gate or a notebook calls `load` or `measure`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,22 @@ from xdplab.analysis import answer, compare_points, summarise
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.base import (
+    Counting,
+    Explaining,
+    NewFlows,
+    OnePort,
+    Probed,
+    ProbeTarget,
+    Receiving,
+    RuleCounting,
+    RuleHits,
+    Stamping,
+)
+from xdplab.forwarders.changes import Change, Changing, Step
 from xdplab.forwarders.fake import Box, FakeForwarder
-from xdplab.forwarders.process import how_it_ended
+from xdplab.forwarders.options import Key, arguments
+from xdplab.forwarders.process import InstanceForwarder, Process, how_it_ended
 from xdplab.knobs import Knob, KnobContext
 from xdplab.measure import Column, Counted, Figure, Method, PointFigures, Session, make_method
 from xdplab.measure.comparison import Answer, Comparison
@@ -32,6 +45,7 @@ from xdplab.model import (
     MethodSpec,
     Missing,
     Model,
+    NamesProgram,
     Point,
     PointFailed,
     RunRecord,
@@ -54,15 +68,20 @@ __all__ = [
     "Answer",
     "Box",
     "Change",
+    "Changing",
     "Column",
     "Comparison",
     "Counted",
+    "Counting",
     "Distribution",
     "Dut",
+    "Explaining",
     "FakeForwarder",
     "Figure",
     "Forwarder",
     "InputError",
+    "InstanceForwarder",
+    "Key",
     "Knob",
     "KnobContext",
     "LatencySummary",
@@ -72,14 +91,24 @@ __all__ = [
     "MethodSpec",
     "Missing",
     "Model",
+    "NamesProgram",
+    "NewFlows",
+    "OnePort",
     "Point",
     "PointFailed",
     "PointFigures",
     "PointSummary",
+    "ProbeTarget",
+    "Probed",
+    "Process",
+    "Receiving",
     "RepetitionFigures",
+    "RuleCounting",
+    "RuleHits",
     "Run",
     "RunRecord",
     "Session",
+    "Stamping",
     "Step",
     "StreamResult",
     "StreamSpec",
@@ -92,6 +121,7 @@ __all__ = [
     "TrialSpec",
     "Unsupported",
     "XdplabError",
+    "arguments",
     "compare_points",
     "distribution",
     "doubts_of_one",
@@ -152,24 +182,31 @@ def load(name: str | Path = "latest", results: Path | None = None) -> Run:
     return _run(find_run(str(name), results or app.results_folder()))
 
 
-def points(study: StudySpec) -> Sequence[Point]:
-    """What a study comes to; nothing is run.
+def points(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Sequence[Point]:
+    """What a study comes to; nothing is run. `allowed_programs`: as for `measure`.
 
     Raises:
         InputError: something in it cannot be.
     """
-    return app.prepare(study).plan.points
+    return app.prepare(study, allowed_programs).plan.points
 
 
-def measure(study: StudySpec | Path, changes: dict[str, Any] | None = None, listener: Listener | None = None) -> Run:
+def measure(
+    study: StudySpec | Path,
+    changes: dict[str, Any] | None = None,
+    listener: Listener | None = None,
+    allowed_programs: Iterable[str] = (),
+) -> Run:
     """Execute a study into a new run folder, with some of its keys replaced.
+
+    `allowed_programs`: what its options may name and start as root (`xdplab run --allow-program`).
 
     Raises:
         InputError: it is bad, or nothing could be measured.
         Missing: this machine has not got what all of it needs.
     """
     spec = study if isinstance(study, StudySpec) else app.read_study(study, changes)
-    folder, outcome = app.run_study(app.prepare(spec), listener or Listener(), app.results_folder())
+    folder, outcome = app.run_study(app.prepare(spec, allowed_programs), listener or Listener(), app.results_folder())
     return _run(folder, outcome)
 
 

@@ -2,18 +2,19 @@
 """What both front ends do: read a study, run it, read it again, draw the report."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xdplab.analysis import summarise
-from xdplab.analysis.limits import loss_above
+from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.measure import make_method, method_class
 from xdplab.measure.point import PointSummary
-from xdplab.model import InputError, Missing, StudySpec, TestbedSpec, XdplabError, validated
+from xdplab.model import InputError, Missing, Model, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.errors import meant
+from xdplab.model.programs import refuse_programs
 from xdplab.report import write_report
 from xdplab.results import RunFolder, find_run, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
@@ -108,18 +109,30 @@ def with_forwarders(study: StudySpec, titles: Sequence[str]) -> StudySpec:
     return study.model_copy(update={"forwarders": tuple(there[title] for title in titles)})
 
 
-def prepare(study: StudySpec) -> Prepared:
+def prepare(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Prepared:
     """Check a study against its testbed and tester.
 
+    `allowed_programs`: what may be started as root beside the programs of the distribution and our own builds.
+
     Raises:
-        InputError: something in it cannot be, or a part is missing.
+        InputError: something in it cannot be, a part is missing, or it names a program that is not allowed.
     """
     study.check_references()
     testbed = read_testbed(study.testbed, testbeds_folder())
     study = study.on(testbed)
     testers = tuple(make_tester(name) for name in study.all_testers)
     plan = make_plan(study, testbed, *testers)
+    refuse_programs(_options(plan, testers), allowed_programs)
     return Prepared(study, testbed, testers, plan)
+
+
+def _options(plan: Plan, testers: Iterable[Tester]) -> Iterator[tuple[str, Model]]:
+    """Who has which options, of everything that the study may start."""
+    for point in {point.forwarder.model_dump_json(): point for point in plan.points}.values():
+        yield f"forwarder {point.forwarder.name}", plan.method.forwarder(point).options
+    for tester in testers:
+        if isinstance(options := getattr(tester, "options", None), Model):
+            yield f"tester {tester.name}", options
 
 
 def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:

@@ -13,8 +13,7 @@ from typing import Any
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.process import wait_until
-from xdplab.forwarders.xsk import XskOptions
-from xdplab.forwarders.xsk_roles import XskRole
+from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.knobs import KnobContext

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """AF_XDP on the drivers themselves: native XDP, zero-copy, wake-ups, busy polling, and what goes wrong in silence."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nic.guest.cards import FRAMES, HOST, Calls, Pair, applied, exchange, forwarder, refusal, sound_exchange
-from xdplab import hosts
 from xdplab.forwarders.base import mode_in_use, mode_name
 from xdplab.hosts.kernel import queue_napis
 from xdplab.model import Unsupported
@@ -26,8 +23,7 @@ COPYING = "__dev_direct_xmit"
 
 
 def able(ifname: str) -> list[str]:
-    probe = Path(hosts.__file__).with_name("netdev_probe.py")
-    return list(json.loads(HOST.run([HOST.python, "-I", "-S", str(probe), ifname]).stdout)[ifname])
+    return list(HOST.xdp_features(ifname) or ())
 
 
 def test_native_xdp_carries_frames(either: Pair, fact: Fact) -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from xdplab.analysis import summarise
 from xdplab.cli import main
-from xdplab.forwarders.ovs_builds import find_build, missing
+from xdplab.forwarders.ovs.builds import find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.results import RunFolder
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders import Dut, make_forwarder
+from xdplab.hosts.agent.netlink import Link
 from xdplab.hosts.base import Completed
 from xdplab.model import CpuLayout, ForwarderSpec, Path as Way, XdplabError
 from xdplab.testbed import Port
@@ -150,7 +151,7 @@ class OvsHost:
         self.show = '"netdev-afxdp/show" is not a valid command'
         self.offloaded = {"b0": 0, "b1": 0}
         self.refused: tuple[str, ...] = ()
-        self.files: dict[str, str] = {f"/sys/class/net/{port}/mtu": "1500" for port in ("b0", "b1")}
+        self.files: dict[str, str] = {}
         self.runs: list[list[str]] = []
         #: Rows that were put into the database.
         self.inserted: list[tuple[str, dict[str, Any]]] = []
@@ -206,6 +207,9 @@ class OvsHost:
 
     def exchange(self, path: Path, data: bytes, until: bytes, *, timeout_s: float = 30.0) -> bytes:
         return offloading(self.offloaded) if any(self.offloaded.values()) else PORTS
+
+    def links(self) -> dict[str, Link]:
+        return {port: Link(1500, {}) for port in ("b0", "b1")}
 
     def exists(self, path: str | Path) -> bool:
         return Path(path).exists()

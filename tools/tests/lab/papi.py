@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP played back: client and statistics reader of vpp-papi, answering what `xdplab dev record vpp` wrote down."""
+"""VPP played back: client and statistics reader of vpp-papi, answering what `dev record vpp` wrote down."""
 
 import builtins
 import json
@@ -17,14 +17,18 @@ from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
 from lab.startup import contradictions
 from xdplab.forwarders import Dut, make_forwarder
-from xdplab.forwarders.vpp import VppForwarder
-from xdplab.forwarders.vpp_control import VppControl
+from xdplab.forwarders.vpp.control import VppControl
+from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.hosts import Completed
 from xdplab.model import CpuLayout, ForwarderSpec, Path as Way
 from xdplab.model.pipeline import PipelineText
 from xdplab.testbed import Port
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"
+
+
+#: Of `show runtime`, without a node.
+RUNTIME_HEAD = "Name State Calls Vectors Suspends Packet-Clocks Vectors/Call\n"
 
 
 class Playback:
@@ -39,7 +43,7 @@ class Playback:
 
     def answer(self, kind: str, asked: dict[str, Any]) -> Any:
         if kind == "message" and asked["fields"].get("cmd") in self.recorded.get("not_asked", ()):
-            return {"retval": 0, "reply": ""}  # what the forwarder did not ask yet when this was recorded
+            return {"retval": 0, "reply": RUNTIME_HEAD}  # what the forwarder did not ask yet when this was recorded
         assert self.left, f"{kind} {asked}: the recording is over"
         step = self.left.pop(0)
         assert {kind: asked} == {key: value for key, value in step.items() if key not in ("answer", "raises", "text")}
@@ -145,8 +149,11 @@ class PlayedHost:
             "ip": ("", int(argv[-1] in recorded["missing"])),
             "ethtool": ("driver: veth\n", 0),
             "find": ("", 0),
-        }.get(argv[0], (json.dumps(recorded["xsk"]), 0))
+        }[argv[0]]
         return Completed(tuple(argv), code, out, "")
+
+    def xsk_sockets(self, pid: int) -> list[dict[str, Any]]:
+        return list(self._playback.recorded["xsk"])
 
     def program(self, path: Path) -> str:
         return str(path)

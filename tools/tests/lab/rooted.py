@@ -69,10 +69,16 @@ class Lab:
         """`xdplab` to its end."""
         return finish(self.start(*args, wrap=wrap, **env), 170)
 
-    def run(self, sabotage: dict[str, Any] | None = None, env: dict[str, str] | None = None, **changes: Any) -> Done:
-        """Run a study, perhaps sabotaged."""
+    def run(
+        self,
+        sabotage: dict[str, Any] | None = None,
+        env: dict[str, str] | None = None,
+        options: Sequence[str] = (),
+        **changes: Any,
+    ) -> Done:
+        """Run a study with `options` of the command line, perhaps sabotaged."""
         extra = {**(env or {}), **({"LAB_SABOTAGE": json.dumps(sabotage)} if sabotage else {})}
-        return self.xdplab("run", self.study(**changes), **extra)
+        return self.xdplab("run", self.study(**changes), *options, **extra)
 
     def down(self) -> Done:
         """What a user types after kill -9."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from xdplab.analysis.doubts import doubts_of
-from xdplab.measure.comparison import Basis, Comparison, Sense
+from xdplab.measure.comparison import Answer, Basis, Comparison, Sense
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
@@ -206,19 +206,6 @@ def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     }
 
 
-def self_comparisons(point: PointSummary, twin: PointSummary, group: int, metric: str = "p50_us") -> list[Comparison]:
-    """Comparisons of a point with itself under another label, each over `group` consecutive repetitions."""
-    found = []
-    count = min(len(point.by_repetition), len(twin.by_repetition)) // group
-    for start in range(0, count * group, group):
-        part = {"by_repetition": point.by_repetition[start : start + group]}
-        other = {"by_repetition": twin.by_repetition[start : start + group]}
-        comparison = compare_points(point.model_copy(update=part), twin.model_copy(update=other), metric)
-        if comparison is not None:
-            found.append(comparison)
-    return found
-
-
 def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
     """Over the first attempts alone, however disturbed; None where nothing was repeated."""
     first = [pair for pair in pairs if pair[0].repetition < planned]
@@ -328,3 +315,13 @@ def metric_of(ours: PointSummary, theirs: PointSummary, figures: Sequence[Figure
     """The first figure of a method that one of the two has."""
     has = {one.key for side in (ours, theirs) for one in figures if side.searched(one.key)}
     return next((each.key for each in figures if each.key in has), figures[0].key)
+
+
+def ratios_of(answer: Answer, points: Sequence[PointSummary], beside: str = "") -> dict[str, Comparison]:
+    """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
+    compared = (answer.at_rate and answer.comparison) if beside else (answer.at_rate or answer.comparison)
+    sides = [each.beside[beside] for each in points if beside in each.beside] if beside else list(points)
+    if compared is None or not sides:
+        return {}
+    reference = next(point for point in sides if point.point_id == compared.reference_id)
+    return compare_all(sides, reference, compared.metric)

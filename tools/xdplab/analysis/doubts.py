@@ -10,7 +10,7 @@ from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.standing import standing
-from xdplab.model.digits import percent, significant
+from xdplab.model.digits import percent, ratio, significant
 from xdplab.stats.contamination import MIN_BOUNDED, away
 
 #: Below this share of the load that was asked for, a latency is of another load.
@@ -114,3 +114,24 @@ def doubtful(one: RepetitionFigures, metric: str) -> bool:
     if found is None or not found.clean or not found.exact or found.limited_by != "forwarder":
         return True
     return figure(metric).at_load and one.achieved_pps < MIN_ACHIEVED * (one.offered_pps or 0.0)
+
+
+#: Of N frames of which none was lost, a loss below 3/N is shown at 95 % (rule of three).
+_RULE_OF_THREE = 3.0
+
+
+def loss_above(point: PointSummary, limit: float | None) -> str:
+    """Why the loss of a measured point is not shown to be within a limit; empty where it is, or there is none."""
+    if limit is None or not point.repetitions:
+        return ""
+    if point.loss_ratio is None:
+        return f"{point.forwarder}: its loss is not known, and the study allows {ratio(limit)}"
+    if point.loss_ratio > limit:
+        return f"{point.forwarder}: loss ratio {ratio(point.loss_ratio)}, the study allows {ratio(limit)}"
+    shown = min(1.0, _RULE_OF_THREE / point.sent) if point.sent else 1.0
+    if not point.loss_ratio and 0 < limit < shown:
+        return (
+            f"{point.forwarder}: none of {point.sent:,} frames was lost, which shows a loss ratio below {ratio(shown)} "
+            f"and not {ratio(limit)}: send more"
+        )
+    return ""

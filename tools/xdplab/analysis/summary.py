@@ -13,13 +13,11 @@ from typing import Any
 
 from xdplab.forwarders.base import mode_name
 from xdplab.measure.distribution import Distribution, Sample, carried, distribution, sample_of, timed
-from xdplab.measure.disturbed import disturbed_share
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
-from xdplab.measure.flows import flows_of
-from xdplab.measure.measured import Measured, RepetitionFigures, known_median
+from xdplab.measure.flows import flows_of, new_flows_of
+from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
 from xdplab.measure.met import met_of
 from xdplab.measure.method import Method
-from xdplab.measure.new_flows import new_flows_of
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.standing import measured_of

@@ -11,8 +11,7 @@ from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Figure, make_method
 from xdplab.measure.comparison import Answer
 from xdplab.measure.measured import RepetitionFigures
-from xdplab.measure.met import met_of
-from xdplab.measure.offload import offloaded
+from xdplab.measure.met import met_of, offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.measure.standing import standing
 from xdplab.model import InputError, RunRecord, TrialRecord

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from xdplab.cli.check import Check, check
 from xdplab.cli.doctor_host import hugepages, kernel, offloading_ovs, tap, trex, vpp
 from xdplab.cli.doctor_hosts import hosts_checks
-from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
-from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed import TestbedLock, usable_cpus

@@ -4,10 +4,10 @@
 import time
 
 from xdplab.cli.check import Check, check
-from xdplab.forwarders.ovs_builds import OFFLOADING, build_facts, find_build, missing
-from xdplab.forwarders.ovs_ports import OvsAfxdp, OvsDpdk
-from xdplab.forwarders.testpmd import PROGRAM as TESTPMD
-from xdplab.forwarders.vpp_program import find_vpp, installed_version
+from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.ovs.builds import OFFLOADING, build_facts, find_build, missing
+from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
+from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
 from xdplab.model import XdplabError

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the doctor asks of each port of a testbed: driver, XDP, queues, NUMA node, and the cables between them."""
 
-import json
 import re
-from pathlib import Path
 
-from xdplab import hosts
 from xdplab.cli.check import Check, check
 from xdplab.hosts import Host
 from xdplab.hosts.cables import who_hears
@@ -14,7 +11,6 @@ from xdplab.model import InputError, PortSpec
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings
 
-_PROBES = Path(hosts.__file__).parent
 #: Drivers whose sockets get the NAPI id that busy polling needs on kernels from 6.13 on (net/xdp/xsk.c, xsk_bind).
 _BUSY_POLLING = ("virtio_net", "igb", "igc", "ice", "mlx5_core")
 
@@ -93,13 +89,12 @@ def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
 
 def _features(host: Host, ifname: str) -> list[Check]:
     """What the kernel says that the driver can do."""
-    told = json.loads(host.run([host.python, "-I", "-S", host.program(_PROBES / "netdev_probe.py"), ifname]).stdout)
+    able = host.xdp_features(ifname)
     driver = port_settings.driver(host, ifname)
     release = host.read("/proc/sys/kernel/osrelease")
-    if told is None:
+    if able is None:
         text = f"{driver} on {release}: unknown, the kernel tells it from 6.3 on; a run with xdp_mode=native shows it"
         return [check(f"{ifname} XDP", False, text, "boot a newer kernel", required=False, host=host.name)]
-    able = told[ifname]
     native = {"basic", "redirect"} <= set(able)
     busy = version_of(release) < (6, 13) or driver in _BUSY_POLLING
     checks = {

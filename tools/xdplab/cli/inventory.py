@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from xdplab.forwarders.ovs_builds import cache
+from xdplab.forwarders.ovs.builds import cache
 from xdplab.model import HostSpec, InputError, SshAddress, TestbedSpec
 
 #: Host keys are checked, nobody is asked for a password, and nothing is read from the user's ssh_config.

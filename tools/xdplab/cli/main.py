@@ -16,16 +16,13 @@ import typer
 
 from xdplab import __version__
 from xdplab.cli.bundle import bundle, import_
-from xdplab.cli.dev import dev
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.lab import lab
-from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show
-from xdplab.cli.site import site
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show, site
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
-cli.add_typer(dev, name="dev")
 cli.add_typer(lab, name="lab")
 for command in (merge, show, compare, report, export, bundle, import_, site, list_, explain, where, schema):
     cli.command(command.__name__.rstrip("_"))(command)
@@ -62,6 +59,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
     calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
+    allow_program: Annotated[
+        list[str] | None, typer.Option("--allow-program", help="program that the study may name and start as root")
+    ] = None,
     results: Results = None,
 ) -> None:
     """Execute a study and write its report.
@@ -90,7 +90,7 @@ def run(
             "--testbed and --calibrate"
         )
     spec = app.study_of(unfinished) if unfinished else app.read_study(app.find_study(study or ""), changes)
-    prepared = app.prepare(spec)
+    prepared = app.prepare(spec, allow_program or ())
     if dry_run:
         done = completed(unfinished.trials() if unfinished else ())
         print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done))
@@ -257,10 +257,12 @@ def version() -> None:
     print(__version__)
 
 
-def main() -> None:
+def main(commands: typer.Typer = cli) -> None:
     """Entry point: a known error is one line and its exit code."""
     try:
-        code = cli(standalone_mode=False) or 0  # what `typer.Exit` carried comes back; typer makes it 130 of Ctrl-C
+        code = (
+            commands(standalone_mode=False) or 0
+        )  # what `typer.Exit` carried comes back; typer makes it 130 of Ctrl-C
         sys.exit(_complain("interrupted", 130) if code == 130 else code)
     except typer.Exit as exc:
         sys.exit(exc.exit_code)

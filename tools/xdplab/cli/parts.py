@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from xdplab.analysis.tables.columns import schema_of_rows
 from xdplab.app import study_files
-from xdplab.cli.dev.data_format import models_of, rows
+from xdplab.cli.fields import models_of, rows
+from xdplab.forwarders.options import Key
 from xdplab.forwarders.registry import GROUP as FORWARDERS
 from xdplab.knobs import Knob, make_knob
 from xdplab.knobs.registry import GROUP as KNOBS
@@ -163,7 +164,7 @@ def _options(model: type[Model] | None, use: str) -> Iterator[str]:
     for number, each in enumerate(models_of(model)):
         lines = [f"{each.__name__}:" if number else f"options ({use}):"]
         for key, kind, default, text in rows(each):
-            beside = [told() for it in each.model_fields[key].metadata if callable(told := getattr(it, "told", None))]
+            beside = [it.documented() for it in each.model_fields[key].metadata if isinstance(it, Key)]
             said = " ".join(filter(None, [text, *beside]))
             of = f"  {key}: {_plain(kind)}" + (f"; default {_plain(default)}" if default != "–" else "; must be given")
             lines += [of, *textwrap.wrap(said, _WIDTH, break_on_hyphens=False, **_INDENT)]

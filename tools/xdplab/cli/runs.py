@@ -92,7 +92,7 @@ def compare(
 
     Example: xdplab compare RUN latest
     """
-    from xdplab.cli.compare import compare_named
+    from xdplab.cli.merge import compare_named
 
     compare_named(runs, results or results_folder(), as_json)
 
@@ -108,3 +108,25 @@ def merge(
     from xdplab.cli.merge import merge_runs
 
     merge_runs(runs or (), results or results_folder())
+
+
+def site(
+    folder: Annotated[Path, typer.Argument(help="where the site is written", metavar="DIR")],
+    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
+    results: ResultsThere = None,
+) -> None:
+    """Make a static site of runs: search, distributions over one another, trends, environments, each run's report.
+
+    DIR/index.html opens from disk; it needs no network and no server.
+
+    Example: xdplab site site latest
+    """
+    from xdplab.cli.merge import read_runs
+    from xdplab.model import plain
+    from xdplab.report.site import write_site
+
+    found, left_out = read_runs("site", runs or (), results or results_folder())
+    page, not_drawn = write_site(folder, found, left_out)
+    for name, reason in {**left_out, **not_drawn}.items():
+        print(plain(f"not in it: {name}: {reason}"))
+    print(f"{len(found) - len(not_drawn)} runs: {page}")

@@ -6,10 +6,10 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
 from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, tables_beside
-from xdplab.analysis.tables.ratios import ratios_of
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison
@@ -99,7 +99,8 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
 
 def dead_time(dead: Overhead) -> str:
     """One line."""
-    spread = f"median {dead.median_s:.2f} s, p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
+    own = f"{dead.own_median_s:.2f} s without the forwarders' own start and stop"
+    spread = f"median {dead.median_s:.2f} s ({own}), p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
     return f"dead time of a repetition: {spread}; {dead.traffic_share:.0%} of their time was traffic"
 
 

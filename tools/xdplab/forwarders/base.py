@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forwarder is: one class with options, start, read-back and stop."""
+"""What a forwarder is: one class with options, start, read-back and stop, and what it may be able to do beside.
+
+The abilities are protocols: a forwarder has one when it has its methods. Who needs one asks by `isinstance`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from xdplab.forwarders.changes import OF_FLOWS, Change
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.hosts.together import together
+from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
@@ -75,12 +77,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     redirects: bool = False
     #: Links it makes on its host, for removing them when it was killed.
     own_links: ClassVar[tuple[str, ...]] = ()
-    #: True when every number of `growing` only grows: the record then also has what each trial added to it.
-    cumulative: ClassVar[bool] = False
     #: Pipelines that it can do.
     pipelines: ClassVar[tuple[str, ...]] = (CROSS.kind,)
-    #: Changes under load that it can carry out, of `changes.KINDS`; every one can be restarted.
-    changes: ClassVar[tuple[str, ...]] = ()
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
 
@@ -112,15 +110,11 @@ class Forwarder(ABC, Generic[OptionsT]):
         """Stop and remove everything `start` made; safe to call twice and after a crash."""
 
     def ineffective(self) -> str | None:
-        """Asked once frames come through: None, or which option was taken without a word and is not in force, and why.
+        """Asked once frames come through: None, or which option was accepted silently and is not in force, and why.
 
         Such a point is `unsupported`: it must not be measured under a name that is not true.
         """
         return None
-
-    def why_silent(self) -> str:
-        """Asked when no frame came through: what it knows of the cause, in a sentence that is appended; "": nothing."""
-        return ""
 
     def crashed(self) -> str | None:
         """None while it is well, or a sentence saying which process ended how."""
@@ -131,96 +125,151 @@ class Forwarder(ABC, Generic[OptionsT]):
         return ()
 
     def forwarding_threads(self) -> dict[int, int]:
-        """Thread id -> process id of the threads that move frames."""
+        """Thread id -> process id of the threads that move frames; none where the kernel's softirqs do."""
         return {}
-
-    def probes(self, dut: Dut) -> ProbeTarget:
-        """Where its own probes are.
-
-        Raises:
-            Unsupported: it has none, or this set-up cannot be told apart by them.
-        """
-        raise Unsupported(f"{self.name}: it has no probes that tell where a frame's time goes")
-
-    def in_role(self, role: Role, frame_bytes: int) -> "Forwarder[Any]":
-        """The same program with one port, for a micro-benchmark.
-
-        Raises:
-            InputError: it cannot do that.
-        """
-        raise InputError(f"forwarder {self.name}: it cannot do {role}: it has no such part with one port")
-
-    def frames_received(self) -> int:
-        """By its own count, up to now; of a program with one port."""
-        raise NotImplementedError
-
-    def start_recording(self) -> None:
-        """Begin to stamp batches by its own means.
-
-        Raises:
-            Unsupported: it has none.
-        """
-        raise Unsupported(f"{self.name}: it does not stamp batches itself")
-
-    def end_recording(self) -> dict[str, Any]:
-        """End it; what was recorded, as `bpf/ovsprobe` prints it."""
-        raise Unsupported(f"{self.name}: it does not stamp batches itself")
 
     def mode(self) -> dict[str, Any]:
         """The mode in use, as the program reports it; the kernel's view is added by `mode_in_use`."""
         return {}
 
-    def counters(self) -> dict[str, Any]:
-        """The program's own counters, for the record."""
-        return {}
-
-    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
-        """What of `counters` only grows, by name at any depth; of a `cumulative` forwarder."""
-        return counters
-
     def log_tail(self) -> tuple[str, ...]:
         """The last lines of its log."""
         return ()
 
+    def versions(self, host: Host) -> Mapping[str, str]:
+        """Program -> version of those that its options choose, or why one is missing."""
+        return {}
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """It has counters of its own."""
+
+    def counters(self) -> dict[str, Any]:
+        """All of them, for the record."""
+
+    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+        """What of `counters` only grows, by name at any depth: the record also has what each trial added to it."""
+        return counters
+
+
+@runtime_checkable
+class RuleCounting(Protocol):
+    """It tells how many rules it has."""
+
     def rule_count(self) -> tuple[int, int] | None:
-        """Rules that it has now, and those that its pipeline takes; None: it does not tell."""
-        return None
+        """Rules that it has now, and those that its pipeline takes; None: this pipeline has none."""
+
+
+@runtime_checkable
+class RuleHits(Protocol):
+    """It counts what its rules match."""
 
     def rule_hits(self) -> dict[str, int]:
-        """Frames of the traffic that met its pipeline's rules, up to now: `forth`, `back`, and both by the `meter`."""
-        return {}
+        """Frames of the traffic that matched its pipeline's rules, up to now: `forth`, `back`, and both by `meter`."""
 
-    def cannot_change(self, kind: str, dut: Dut) -> str | None:
-        """None, or why it cannot carry out a change under load on this machine."""
-        if kind in (*self.changes, "restart"):
-            return None
-        if kind == "new-flows":
-            why = f"change new-flows: {self.name} looks at no flow in pipeline {dut.pipeline}, only in "
-            return None if dut.pipeline.kind in OF_FLOWS else why + " and ".join(OF_FLOWS)
-        return f"{self.name}: change {kind}: it can do {', '.join((*self.changes, 'restart'))}"
 
-    def change(self, kind: str, count: int) -> Change:
-        """Get ready for a change of a kind that it can, with so many rules where it is of rules; it runs."""
-        raise NotImplementedError
+@runtime_checkable
+class NewFlows(Protocol):
+    """It counts flows that are new to it."""
 
     def flows_met(self) -> int | None:
-        """Flows that were new to it, up to now; None: it does not tell."""
-        return None
+        """Flows that were new to it, up to now; None: this pipeline looks at none."""
 
-    @classmethod
-    def versions(cls, host: Host) -> Mapping[str, str]:
-        """Program -> version, or why it is missing."""
-        return {}
 
-    def versions_asked_for(self, host: Host) -> Mapping[str, str]:
-        """The same for the programs that this one's options choose, where they choose between several."""
-        return self.versions(host)
+@runtime_checkable
+class Explaining(Protocol):
+    """It knows why no frame comes through."""
+
+    def why_silent(self) -> str:
+        """Asked when no frame came through: what it knows of the cause, in a sentence that is appended; "": nothing."""
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """It has user-space probes."""
+
+    def probes(self, dut: Dut) -> ProbeTarget:
+        """Where they are.
+
+        Raises:
+            Unsupported: this set-up cannot be followed by them.
+        """
+
+
+@runtime_checkable
+class Stamping(Protocol):
+    """It stamps batches by its own means."""
+
+    def start_recording(self) -> None:
+        """Begin."""
+
+    def end_recording(self) -> dict[str, Any]:
+        """End it; what was recorded, as `bpf/ovsprobe` prints it."""
+
+
+@runtime_checkable
+class OnePort(Protocol):
+    """The same program runs with one port, for a micro-benchmark."""
+
+    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+        """That program.
+
+        Raises:
+            InputError: it cannot do that.
+        """
+
+
+@runtime_checkable
+class Receiving(Protocol):
+    """A program with one port that counts what it receives."""
+
+    def frames_received(self) -> int:
+        """By its own count, up to now."""
+
+
+def in_role(forwarder: Forwarder[Any], role: Role, frame_bytes: int) -> Forwarder[Any]:
+    """A forwarder's program with one port.
+
+    Raises:
+        InputError: it has none for that.
+    """
+    if isinstance(forwarder, OnePort):
+        return forwarder.in_role(role, frame_bytes)
+    raise no_role(forwarder, role)
+
+
+def frames_received(program: Forwarder[Any]) -> int:
+    """Of a program with one port, by its own count.
+
+    Raises:
+        Unsupported: it has none.
+    """
+    if isinstance(program, Receiving):
+        return program.frames_received()
+    raise Unsupported(f"{program.name}: it does not count what it receives")
+
+
+def probes_of(forwarder: Forwarder[Any], dut: Dut) -> ProbeTarget:
+    """Where a forwarder's own probes are.
+
+    Raises:
+        Unsupported: it has none, or this set-up cannot be followed by them.
+    """
+    if isinstance(forwarder, Probed):
+        return forwarder.probes(dut)
+    raise Unsupported(f"{forwarder.name}: it has no probes that tell where a frame's time goes")
+
+
+def no_role(forwarder: Forwarder[Any], role: Role) -> InputError:
+    """The error of a program that has no such role."""
+    return InputError(f"forwarder {forwarder.name}: it cannot do {role}: it has no such part with one port")
 
 
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
     ports = [port for port in dut.ports if not port.simulated]
-    *attached, mode = together(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
+    *attached, mode = run_parallel(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
     xdp = {
         port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
         for port, one in zip(ports, attached, strict=True)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forwarder may be told while frames run through it (method `changes`)."""
+"""Changes that a forwarder carries out while frames run through it (method `changes`)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
+from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.hosts import Host
 from xdplab.testbed import Port
 
@@ -25,7 +26,7 @@ SPARE_LINKS = ("xdplab-p", "xdplab-q")
 class Step:
     """A part of a change that is timed by itself."""
 
-    #: What is so behind it: `installed`, `removed`, `replaced`, `added`.
+    #: What is so after it: `installed`, `removed`, `replaced`, `added`.
     name: str
     #: How many rules, ports, queues.
     count: int
@@ -43,6 +44,38 @@ class Change:
     undo: Callable[[], None] = lambda: None
     #: It may be done over and over while frames run.
     often: bool = False
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """A forwarder that carries out changes beside a restart, which every one can."""
+
+    name: ClassVar[str]
+    #: Of `KINDS`.
+    changes: ClassVar[tuple[str, ...]]
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """None, or why it cannot carry out a change under load on this machine."""
+        return _why_not(self.name, self.changes, kind, dut)
+
+    def change(self, kind: str, count: int) -> Change:
+        """Prepare a change of a kind that it can, with so many rules where it is of rules; it runs."""
+
+
+def cannot_change(forwarder: Forwarder[Any], kind: str, dut: Dut) -> str | None:
+    """None, or why a forwarder cannot carry out a change under load on this machine."""
+    if isinstance(forwarder, Changing):
+        return forwarder.cannot_change(kind, dut)
+    return _why_not(forwarder.name, (), kind, dut)
+
+
+def _why_not(name: str, changes: tuple[str, ...], kind: str, dut: Dut) -> str | None:
+    if kind in (*changes, "restart"):
+        return None
+    if kind == "new-flows":
+        why = f"change new-flows: {name} looks at no flow in pipeline {dut.pipeline}, only in "
+        return None if dut.pipeline.kind in OF_FLOWS else why + " and ".join(OF_FLOWS)
+    return f"{name}: change {kind}: it can do {', '.join((*changes, 'restart'))}"
 
 
 def spare_addresses(count: int) -> Iterator[int]:

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.changes import Change, Step, counted
+from xdplab.forwarders.base import Dut, Forwarder, no_role
+from xdplab.forwarders.changes import Change, Changing, Step, counted
 from xdplab.model import Model, PointFailed
 from xdplab.model.forwarder import Role
 
@@ -57,7 +57,7 @@ class Box(Model):
     unsupported_reason: str = ""
 
 
-class FakeForwarder(Forwarder[Box]):
+class FakeForwarder(Forwarder[Box], Changing):
     """Forwards nothing; the fake tester asks it for its box."""
 
     name: ClassVar[str] = "fake"
@@ -89,7 +89,7 @@ class FakeForwarder(Forwarder[Box]):
     def in_role(self, role: Role, frame_bytes: int) -> "FakeForwarder":
         """It forwards nothing: with one port it is the same."""
         if role not in ("rxdrop", "l2fwd"):
-            return super().in_role(role, frame_bytes)  # type: ignore[return-value] # it raises
+            raise no_role(self, role)
         return self
 
     def change(self, kind: str, count: int) -> Change:
@@ -105,8 +105,8 @@ class FakeForwarder(Forwarder[Box]):
             return number * self.box.change_us / 1e6
 
         steps = (("installed", number), ("removed", 0))
-        told = [Step(n, number, partial(act, w), counted("rules", w, lambda: self._rules)) for n, w in steps]
-        return Change(told)
+        done = [Step(n, number, partial(act, w), counted("rules", w, lambda: self._rules)) for n, w in steps]
+        return Change(done)
 
     def flows_met(self) -> int:
         """As if each frame were of a new one."""

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a condition, reading what a process tells, saying how it ended: for all forwarders that are programs."""
+"""What runs between a forwarder's start and its stop; waiting for a condition, reading output, saying how it ended."""
 
 import json
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
 from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.model import PointFailed
+from xdplab.hosts.kernel import link_counters, xdp_attachment, xsk_sockets
+from xdplab.model import PointFailed, Unsupported
+from xdplab.tools import bpf_program, not_built
 
 POLL_S = 0.005
 
@@ -41,48 +42,122 @@ def how_it_ended(name: str, process: Running) -> str | None:
     return f"{name} ended with exit code {code}"
 
 
-def json_lines(host: Host, output: Path) -> list[dict[str, Any]]:
-    """The objects that a program has written so far, one a line; half a last line is left for the next look."""
-    found = []
-    for line in host.read(str(output)).splitlines() if host.exists(output) else ():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            break
-    return found
+def why_not_built(name: str) -> str | None:
+    """None, or why a program of `bpf/` is not there and what builds it."""
+    return None if bpf_program(name) else not_built(name)
 
 
-class Program(Forwarder[OptionsT]):
-    """A forwarder that is one process, which its `start` puts into `_running`."""
+def built(name: str, host: Host) -> str:
+    """Path of a program of `bpf/` on a host.
 
-    #: What says how it ended.
-    program: ClassVar[str]
-    #: How long it may take to end.
-    grace_s: ClassVar[float] = 3.0
+    Raises:
+        Unsupported: it is not built.
+    """
+    program = bpf_program(name)
+    if program is None:
+        raise Unsupported(not_built(name))
+    return host.program(program)
 
-    def __init__(self, options: OptionsT) -> None:
-        super().__init__(options)
-        self._running: Running | None = None
+
+class Instance:
+    """What runs between a forwarder's start and its stop; here what the kernel does by itself, without a process."""
+
+    def __init__(self, dut: Dut) -> None:
+        self.dut = dut
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Processes that hold its sockets."""
+        return ()
+
+    def ended(self) -> str | None:
+        """None while it runs, or a sentence saying which process ended how."""
+        return None
+
+    def log_tail(self) -> tuple[str, ...]:
+        """The last lines of its log."""
+        return ()
 
     def stop(self) -> None:
-        """SIGTERM: it takes back what it has attached."""
-        if self._running is not None:
-            self._running.stop(self.grace_s)
-            self._running = None
+        """End it and remove what it made; safe after a crash."""
+
+    def link_counters(self) -> dict[str, Any]:
+        """Interface counters of its ports."""
+        return {port.role: link_counters(self.dut.host, port.ifname) for port in self.dut.ports}
+
+
+InstanceT = TypeVar("InstanceT", bound=Instance)
+
+
+class InstanceForwarder(Forwarder[OptionsT], Generic[OptionsT, InstanceT]):
+    """A forwarder whose `start` makes an instance, which exists only while it runs."""
+
+    _instance: InstanceT | None = None
+
+    @property
+    def instance(self) -> InstanceT:
+        """What runs.
+
+        Raises:
+            PointFailed: nothing does.
+        """
+        if self._instance is None:
+            raise PointFailed(f"{self.name}: it does not run")
+        return self._instance
+
+    @instance.setter
+    def instance(self, instance: InstanceT) -> None:
+        """Set by `start` before it waits, so that `stop` finds what a failed start has left."""
+        self._instance = instance
+
+    def stop(self) -> None:
+        """Stop what runs."""
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            instance.stop()
 
     def crashed(self) -> str | None:
-        """Whether it ended."""
-        return how_it_ended(self.program, self._running) if self._running else None
+        """Whether a process of it ended."""
+        return self._instance.ended() if self._instance else None
 
     def pids(self) -> tuple[int, ...]:
-        """The one process."""
-        return (self._running.pid,) if self._running else ()
+        """Its processes."""
+        return self._instance.pids if self._instance else ()
 
     def log_tail(self) -> tuple[str, ...]:
         """Its last lines."""
-        return self._running.log_tail() if self._running else ()
+        return self._instance.log_tail() if self._instance else ()
 
-    def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+
+class Process(Instance):
+    """An instance that is one process."""
+
+    def __init__(self, name: str, program: str, dut: Dut, running: Running, grace_s: float = 3.0) -> None:
+        """Args: `name` of the forwarder and of its `program`, for messages; `grace_s`: how long it may take to end."""
+        super().__init__(dut)
+        self.name = name
+        self.program = program
+        self.running = running
+        self._grace_s = grace_s
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The one process."""
+        return (self.running.pid,)
+
+    def ended(self) -> str | None:
+        """Whether it ended."""
+        return how_it_ended(self.program, self.running)
+
+    def log_tail(self) -> tuple[str, ...]:
+        """Its last lines."""
+        return self.running.log_tail()
+
+    def stop(self) -> None:
+        """SIGTERM: it takes back what it has attached."""
+        self.running.stop(self._grace_s)
+
+    def until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         """Waits for a condition.
 
         Raises:
@@ -90,20 +165,56 @@ class Program(Forwarder[OptionsT]):
         """
 
         def holds() -> bool:
-            ended = self.crashed()
+            ended = self.ended()
             if ended:
                 raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
             return condition()
 
         wait_until(holds, timeout_s, f"{self.name}: {what}")
 
-    def _until_socket(self, dut: Dut, timeout_s: float) -> None:
-        """Until the port has its XDP program and the process a socket there, where no frame that comes proves it."""
-        ifname = dut.ports[0].ifname
-        self._until(
-            lambda: (
-                xdp_attachment(dut.host, ifname) is not None and any(xsk_sockets(dut.host, pid) for pid in self.pids())
-            ),
+    def until_socket(self, timeout_s: float) -> None:
+        """Until its port has an XDP program and it has a socket there: no frame that comes proves it."""
+        host, ifname = self.dut.host, self.dut.ports[0].ifname
+        self.until(
+            lambda: xdp_attachment(host, ifname) is not None and any(xsk_sockets(host, pid) for pid in self.pids),
             timeout_s,
             f"an AF_XDP socket on {ifname}",
         )
+
+
+class EventProcess(Process):
+    """A program of `bpf/`: it writes events as JSON, one a line, when it is ready and when it is asked."""
+
+    def __init__(self, name: str, program: str, dut: Dut, running: Running, output: Path) -> None:
+        """`output` is where it writes."""
+        super().__init__(name, program, dut, running)
+        self._output = output
+
+    def events(self) -> list[dict[str, Any]]:
+        """All so far; half a last line is left for the next look."""
+        host, found = self.dut.host, []
+        for line in host.read(str(self._output)).splitlines() if host.exists(self._output) else ():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                break
+        return found
+
+    def until_ready(self, timeout_s: float) -> None:
+        """Until its ready line.
+
+        Raises:
+            PointFailed: it ended, or has none after `timeout_s`.
+        """
+        self.until(lambda: bool(self.events()), timeout_s, "its ready line")
+
+    def ask(self, number: signal.Signals, timeout_s: float, what: str) -> dict[str, Any]:
+        """The event that it answers a signal with; the last one where it has ended.
+
+        Raises:
+            PointFailed: it does not answer.
+        """
+        before = len(self.events())
+        self.running.signal(number)
+        wait_until(lambda: len(self.events()) > before or self.ended() is not None, timeout_s, f"{self.name}: {what}")
+        return self.events()[-1]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions to a host's kernel that several layers ask: threads, steal time, XDP attachments, AF_XDP sockets."""
 
-import json
 import os
 import re
 import time
@@ -9,26 +8,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from xdplab.hosts import xdp_link, xsk_probe
+from xdplab.hosts.agent.netlink import Link, XdpAttachment
 from xdplab.hosts.base import Host
-from xdplab.hosts.local import LocalHost, NetnsHost
 from xdplab.model import ThreadUse, XdplabError
 
 #: Of proc_pid_stat(5).
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_XSK_PROBE = Path(xsk_probe.__file__)
-_NETDEV_PROBE = Path(__file__).with_name("netdev_probe.py")
 #: The oldest kernel that the suite is tested on (`make nic-test` boots it), Debian 12's: the oldest that is supported.
 MINIMUM = (6, 1)
 TUN = "/dev/net/tun"
 _QUEUE_RELEASE_S = 0.05
 #: What to do where it is not.
 MEND_TUN = "modprobe tun; a container must be given this device"
-#: iproute2's numbers for XDP attach modes (enum xdp_attached in linux/if_link.h).
-_XDP_MODES = {1: "native", 2: "generic", 3: "offload", 4: "multi"}
 
 
 def text_of(host: Host, path: str) -> str:
@@ -44,35 +37,14 @@ def version_of(release: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
-@dataclass(frozen=True)
-class XdpAttachment:
-    """The XDP program on an interface, as the kernel reports it."""
-
-    mode: str
-    prog_id: int
-    prog_name: str
-
-
 def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
     """What XDP program an interface carries; None when it carries none."""
-    if type(host) not in (LocalHost, NetnsHost):
-        return _xdp_by_ip(host, ifname)
-    try:
-        found = xdp_link.attached(_netns(host), ifname)
-    except OSError as exc:
-        raise XdplabError(f"{host.name}: XDP program of {ifname}: {exc.strerror}") from None
-    if found is None:
-        return None
-    mode, prog_id = found
-    name = xdp_link.program_name(prog_id)
-    return _xdp_by_ip(host, ifname) if name is None else XdpAttachment(_XDP_MODES.get(mode, "none"), prog_id, name)
+    return host.xdp(ifname)
 
 
 def link_names(host: Host) -> frozenset[str]:
     """Names of all links on a host."""
-    if type(host) in (LocalHost, NetnsHost):
-        return frozenset(_links(host))
-    return frozenset(link["ifname"] for link in json.loads(host.run(["ip", "-json", "link", "show"]).stdout))
+    return frozenset(host.links())
 
 
 def link_counters(host: Host, ifname: str) -> dict[str, Any]:
@@ -81,10 +53,7 @@ def link_counters(host: Host, ifname: str) -> dict[str, Any]:
     Raises:
         XdplabError: there is none of this name.
     """
-    if type(host) in (LocalHost, NetnsHost):
-        return _link(host, ifname).counters
-    (link,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
-    return dict(link["stats64"])
+    return _link(host, ifname).counters
 
 
 def link_mtu(host: Host, ifname: str) -> int:
@@ -93,49 +62,19 @@ def link_mtu(host: Host, ifname: str) -> int:
     Raises:
         XdplabError: there is none of this name.
     """
-    if type(host) in (LocalHost, NetnsHost):
-        return _link(host, ifname).mtu
-    return int(host.read(f"/sys/class/net/{ifname}/mtu"))
+    return _link(host, ifname).mtu
 
 
-def _link(host: Host, ifname: str) -> xdp_link.Link:
-    found = _links(host)
+def _link(host: Host, ifname: str) -> Link:
+    found = host.links()
     if ifname not in found:
         raise XdplabError(f"{host.name}: {ifname}: there is no such interface")
     return found[ifname]
 
 
-def _links(host: Host) -> dict[str, xdp_link.Link]:
-    try:
-        return xdp_link.links(_netns(host))
-    except OSError as exc:
-        raise XdplabError(f"{host.name}: links: {exc.strerror}") from None
-
-
-def _netns(host: Host) -> str | None:
-    return host.netns if isinstance(host, NetnsHost) else None
-
-
-def _xdp_by_ip(host: Host, ifname: str) -> XdpAttachment | None:
-    (link,) = json.loads(host.run(["ip", "-json", "-details", "link", "show", "dev", ifname]).stdout)
-    xdp = link.get("xdp")
-    if not xdp or not xdp.get("prog"):
-        return None
-    prog = xdp["prog"]
-    return XdpAttachment(_XDP_MODES.get(xdp.get("mode"), "none"), prog.get("id", 0), prog.get("name", ""))
-
-
 def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
-    """The AF_XDP sockets of process `pid` with their read-back; see `xsk_probe`."""
-    if type(host) in (LocalHost, NetnsHost):  # its pids are ours, and no process has to be started
-        try:
-            return xsk_probe.sockets_of(pid)
-        except OSError as exc:
-            raise XdplabError(f"{host.name}: AF_XDP sockets of process {pid}: {exc.strerror}") from None
-    done = host.run([host.python, "-I", "-S", host.program(_XSK_PROBE), str(pid)])
-    found = json.loads(done.stdout)
-    assert isinstance(found, list)
-    return found
+    """The AF_XDP sockets of process `pid` with their read-back; see `hosts.agent.xsk`."""
+    return host.xsk_sockets(pid)
 
 
 def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
@@ -144,15 +83,13 @@ def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
     It does so some 25 ms after the close (6.18). Where it does not tell, this waits twice as long; where a socket of
     somebody else stays, it ends after a second.
     """
-    if type(host) not in (LocalHost, NetnsHost) or version_of(os.uname().release) < (6, 15):
-        time.sleep(_QUEUE_RELEASE_S)
-        return
     deadline = time.monotonic() + 1.0
-    try:
-        while xdp_link.held_queues(_netns(host), list(ifnames)) and time.monotonic() < deadline:
-            time.sleep(0.002)
-    except OSError as exc:
-        raise XdplabError(f"{host.name}: queues of {', '.join(ifnames)}: {exc.strerror}") from None
+    while held := host.held_queues(list(ifnames)):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.002)
+    if held is None:
+        time.sleep(_QUEUE_RELEASE_S)
 
 
 def is_veth(host: Host, ifname: str) -> bool:
@@ -203,9 +140,7 @@ def why_no_tap(host: Host) -> str | None:
 
 def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
     """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
-    argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--queue", str(queue), ifname]
-    found: dict[str, int | None] = json.loads(host.run(argv).stdout)[ifname]
-    return found
+    return host.queue_napis(ifname, queue)
 
 
 def suspend_timeouts(host: Host, ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | None:
@@ -216,10 +151,7 @@ def suspend_timeouts(host: Host, ifname: str, wanted_ns: Sequence[int] = ()) -> 
     Raises:
         XdplabError: the kernel refused a value.
     """
-    given = [",".join(map(str, wanted_ns))] if wanted_ns else []
-    argv = [host.python, "-I", "-S", host.program(_NETDEV_PROBE), "--suspend", *given, ifname]
-    found: list[int] | None = json.loads(host.run(argv).stdout)[ifname]
-    return found
+    return host.suspend_timeouts(ifname, list(wanted_ns))
 
 
 def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:

@@ -6,12 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from xdplab.hosts.base import Running
 from xdplab.model import Interrupted
 
-P = TypeVar("P", bound=Running)
+
+class _Stoppable(Protocol):
+    def stop(self) -> int: ...
+
+
+P = TypeVar("P", bound=_Stoppable)
 
 _depth = 0
 _pending: str | None = None

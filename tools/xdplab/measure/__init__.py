@@ -5,7 +5,6 @@
 `column` are what a method is written against, `registry` finds it. The methods themselves are in `xdplab.methods`.
 """
 
-from xdplab.measure.column import Column as Column
 from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
 from xdplab.measure.figure import (
     P50 as P50,
@@ -16,6 +15,7 @@ from xdplab.measure.figure import (
 )
 from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
 from xdplab.measure.method import Counted as Counted, Method as Method, Session as Session
+from xdplab.measure.page import Column as Column
 from xdplab.measure.point import PointSummary as PointSummary
 from xdplab.measure.registry import (
     figure as figure,

@@ -75,7 +75,7 @@ class PointFigures(Model):
 
 
 P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3, main=True)
-#: Of one forwarder against itself, three pairs of p99 were apart by a factor of two each (`xdplab dev false-alarms` on
+#: Of one forwarder against itself, three pairs of p99 were apart by a factor of two each (`dev false-alarms` on
 #: a run of a-against-a.yaml).
 P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3, pairs=5)
 P999 = Figure(key="p999_us", name="p99.9", unit="µs", better="less", at_load=True, percent=99.9, precision=1e3, pairs=5)

@@ -13,9 +13,11 @@ from typing import Annotated, Any, Self
 from pydantic import AllowInfNan, Field, PlainSerializer, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from xdplab.measure.distribution import timed
 from xdplab.measure.figure import LimitedBy
-from xdplab.model import Model
+from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
+from xdplab.stats.contamination import contaminated_share
 
 #: A number that may be infinite: a latency of frames that never came, an end without a bound. `null` in JSON.
 Extended = Annotated[
@@ -204,3 +206,15 @@ def known_median(values: Iterable[float | None]) -> float | None:
     """Of those that are known; None when none is."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
+
+
+def disturbed_share(trial: TrialRecord) -> float | None:
+    """0 of an undisturbed trial; None of a disturbed one whose tester does not say when its frames left late."""
+    if trial.status != "disturbed":
+        return 0.0
+    found = trial.disturbance
+    if found is None or any(stream.lateness is None for stream in timed(trial)):
+        return None
+    steal = max(found.steal_share.values(), default=0.0)
+    # what was judged to be disturbed is not clean, whatever the clocks say: then nobody knows how much
+    return contaminated_share(found.stalled_share, steal, found.run_delay_share) or None

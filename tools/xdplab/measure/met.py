@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from xdplab.measure.offload import offloaded
+from xdplab.forwarders.ovs.offload import LEFT, OFFLOADED
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.model.lookups import LOOKUPS, NODES, NodeWork, ThreadLookups
@@ -178,3 +178,22 @@ def _read(form: TypeAdapter[Any], trial: TrialRecord, key: str) -> dict[str, Any
         where = ".".join(map(str, ("counted", key, *first["loc"])))
         raise InputError(f"trials.jsonl, point {trial.point_id}: {where}: {first['msg']}") from None
     return found
+
+
+class Offloaded(Model):
+    """Frames that offloaded flows forwarded, and those that went to the socket."""
+
+    met: int
+    left: int
+
+    def text(self) -> str:
+        """For the report, for a trial's line, for Robot."""
+        others = ", the others went to the socket" if self.left else ""
+        return f"{self.met:,} of {self.met + self.left:,} frames met a flow in XDP{others}"
+
+
+def offloaded(trials: Iterable[TrialRecord]) -> Offloaded | None:
+    """Over all ports and these trials; None when no frame met such a flow."""
+    ports = [port for trial in trials for port in trial.counted.values() if OFFLOADED in port]
+    met = sum(port[OFFLOADED] for port in ports)
+    return Offloaded(met=met, left=sum(port.get(key, 0) for port in ports for key in LEFT)) if met else None

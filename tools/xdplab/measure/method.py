@@ -7,11 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.measure.column import Column
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import P50, P99, Figure, PointFigures
 from xdplab.measure.measured import RepetitionFigures
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.model import (
     ForwarderSpec,

@@ -7,10 +7,9 @@ from pydantic import SerializeAsAny
 
 from xdplab.measure.comparison import ALIKE_WITHIN
 from xdplab.measure.figure import PointFigures
-from xdplab.measure.flows import FlowSummary
+from xdplab.measure.flows import FlowSummary, NewFlows
 from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.met import Met
-from xdplab.measure.new_flows import NewFlows
 from xdplab.model import Model, Shown
 
 

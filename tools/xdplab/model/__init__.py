@@ -19,6 +19,7 @@ from xdplab.model.errors import (
     InputError as InputError,
     Interrupted as Interrupted,
     JournalFailed as JournalFailed,
+    LinkLost as LinkLost,
     Missing as Missing,
     MissingProgram as MissingProgram,
     PointFailed as PointFailed,
@@ -31,6 +32,7 @@ from xdplab.model.headers import FlowSpec as FlowSpec
 from xdplab.model.inventory import HostSpec as HostSpec, PortSpec as PortSpec, SshAddress as SshAddress
 from xdplab.model.method import MethodSpec as MethodSpec
 from xdplab.model.pipeline import Pipeline as Pipeline
+from xdplab.model.programs import NamesProgram as NamesProgram
 from xdplab.model.run import Environment as Environment, RunRecord as RunRecord
 from xdplab.model.slices import SliceClock as SliceClock, Slices as Slices
 from xdplab.model.study import Path as Path, Point as Point, StudySpec as StudySpec

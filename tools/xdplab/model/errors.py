@@ -35,6 +35,10 @@ class PointFailed(XdplabError):
     """A forwarder or tester broke during a point; the run goes on with the next one."""
 
 
+class LinkLost(XdplabError):
+    """The connection to a host was lost, and with it what ran there: the repetition fails, and is repeated once."""
+
+
 class HostLost(XdplabError):
     """A host could not be reached again: the run ends, and what was changed there is put back by `xdplab restore`."""
 

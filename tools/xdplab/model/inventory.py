@@ -55,11 +55,11 @@ class HostSpec(SshAddress):
     folder: Folder = "/run/xdplab"
     #: CPUs that the data path may use, in order of preference; default: all that a login session may run on.
     cpus: tuple[Annotated[int, Field(ge=0, le=4095)], ...] | None = None
-    #: How long a dropped connection is made again before the run gives up.
+    #: How long a lost connection is tried again before the run gives up.
     reconnect_s: float = Field(default=60.0, ge=1, le=3600)
-    #: How long the host waits for us to come back before it ends what runs there.
+    #: How long the host hears nothing from us before it ends what runs there; a closed connection ends it at once.
     lease_s: float = Field(default=300.0, ge=2, le=86400)
-    #: A connection that is silent this long is dropped and made anew.
+    #: A connection that is silent this long is lost.
     dead_after_s: float = Field(default=9.0, ge=1, le=600)
 
 

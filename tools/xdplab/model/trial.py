@@ -49,6 +49,8 @@ class TrialSpec(Model):
     warmup_s: float = 0.0
     #: How long late frames are waited for at the most, after the last one has left.
     drain_s: float = 0.2
+    #: The wait ends before that where no frame has arrived for so long; None: never (a tester may not know this).
+    drain_idle_s: float | None = None
 
     @property
     def offered_pps(self) -> float | None:
@@ -267,6 +269,8 @@ class TrialRecord(Model):
     repetition_s: float = 0.0
     #: Likewise: how much of that the traffic asked for took, warm-ups included.
     traffic_s: float = 0.0
+    #: Likewise: how much of it the forwarder's own start and stop took, but for a restart within a trial.
+    forwarder_s: float = 0.0
     #: What the tester was asked for; None of records that are no trial.
     asked: TrialSpec | None = None
     #: Load that was asked for, all streams; None: as much as the tester can.

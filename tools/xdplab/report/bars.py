@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Throughput at each setting beside a published range, as grouped bars, and the ratios beside the published ones."""
+"""Rates in rows: by case, and throughputs and ratios at each setting with the published ones below."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,85 +7,72 @@ from xdplab.analysis.published import Reproduction
 from xdplab.analysis.tables.columns import figure_text
 from xdplab.measure import Figure
 from xdplab.measure.point import PointSummary
-from xdplab.model.published import span
-from xdplab.report.plots import line_style, new_plot, plain, to_svg
+from xdplab.report.chart import Axis, Chart, InRow, row_chart
 
-_WIDTH = 0.8
+_PUBLISHED = "published"
 
 
-def throughput_bars(found: Reproduction) -> str:
-    """One group per setting, one bar per forwarder; the published ranges stand in a group of their own."""
-    plot, axes = new_plot(3.2)
-    axes.set_axisbelow(True)
-    names = found.published.forwarders
-    width = _WIDTH / len(names)
+def throughput_chart(found: Reproduction) -> Chart:
+    """One row per setting, one series per forwarder; the published ranges stand in a row of their own."""
     rows = [row for row in found.rows if row.mpps]
-    published = {series.forwarder: series.mpps for series in found.published.series}
-    for index, name in enumerate(names):
-        colour = line_style(index)["color"]
-        places = [group + (index - (len(names) - 1) / 2) * width for group in range(len(rows) + 1)]
-        heights = [row.mpps.get(name, 0.0) for row in rows]
-        bars = axes.bar(places[:-1], heights, width * 0.92, color=colour, label=plain(name))
-        axes.bar_label(bars, [f"{height:.3g}" if height else "" for height in heights], fontsize="x-small", padding=2)
-        if name in published:
-            low, high = published[name]
-            axes.bar(places[-1], high - low, width * 0.92, bottom=low, color="none", edgecolor=colour, hatch="///")
-            axes.text(places[-1], high, span(published[name]), ha="center", va="bottom", fontsize="x-small")
-    axes.set_xticks(range(len(rows) + 1), [*(plain(row.setting) for row in rows), "published\n(range)"])
-    axes.set_ylabel("Mpps without loss")
-    axes.set_ylim(bottom=0)
-    axes.margins(y=0.15)
-    return to_svg(plot, axes, "throughput beside the published figure")
+    places = {
+        name: [InRow(at, row.mpps[name]) for at, row in enumerate(rows) if name in row.mpps]
+        for name in found.published.forwarders
+    }
+    for series in found.published.series:
+        low, high = series.mpps
+        places.setdefault(series.forwarder, []).append(InRow(len(rows), (low + high) / 2, low, high))
+    conditions = found.published.conditions
+    note = (
+        f"Medians here, {conditions.split(',')[0]}. Last row: the published range ({conditions}). Absolute figures are "
+        "of different machines: compare the ratios."
+    )
+    names = [*(row.setting for row in rows), _PUBLISHED]
+    return row_chart("throughput beside the published figure", names, Axis("without loss", "Mpps"), places, note)
 
 
-def ratio_plot(found: Reproduction) -> str:
-    """The ratio at each setting with its interval; a band shows the published one."""
-    plot, axes = new_plot(2.6)
+def ratio_chart(found: Reproduction) -> Chart | None:
+    """The ratio at each setting with its interval, and the published one; None where nothing was compared."""
     rows = [row for row in found.rows if any(one.comparison for one in row.ratios)]
+    if not rows:
+        return None
+    places: dict[str, list[InRow]] = {}
     for index, published in enumerate(found.published.ratios):
-        colour = line_style(index)["color"]
+        own = places[f"{published.of} over {published.to}"] = []
+        for at, row in enumerate(rows):
+            one = row.ratios[index].comparison
+            # a bound is no point with an interval, and what may not be said is not drawn
+            if one and one.interval and one.sense == "exact" and not one.hindrances:
+                own.append(InRow(at, one.interval.ratio, one.interval.low, one.interval.high))
         low, high = published.ratio
-        told = f"published: {span(published.ratio)}"
-        axes.axhspan(low * 0.995, high * 1.005, color=colour, alpha=0.2, label=told)
-        compared = [(group, row.ratios[index].comparison) for group, row in enumerate(rows)]
-        # a bound is no point with an interval, and what may not be said is not drawn
-        said = [(at, one) for at, one in compared if one and one.sense == "exact" and not one.hindrances]
-        intervals = [(at, one.interval) for at, one in said if one.interval]
-        ratios = [interval.ratio for _, interval in intervals]
-        below = [interval.ratio - (interval.low or interval.ratio) for _, interval in intervals]
-        above = [(interval.high or interval.ratio) - interval.ratio for _, interval in intervals]
-        places = [group + 0.1 * (index - (len(found.published.ratios) - 1) / 2) for group, _ in intervals]
-        name = plain(f"{published.of} over {published.to}")
-        axes.errorbar(places, ratios, yerr=[below, above], fmt="o", color=colour, capsize=4, label=name)
-        for place, ratio in zip(places, ratios, strict=True):
-            axes.annotate(f"{ratio:.3g}", (place, ratio), xytext=(7, 0), textcoords="offset points", va="center")
-    axes.set_xticks(range(len(rows)), [plain(row.setting) for row in rows])
-    axes.set_xlim(-0.6, len(rows) - 0.4)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("times as much")
-    return to_svg(plot, axes, "ratio beside the published one") if rows else ""
+        own.append(InRow(len(rows), (low + high) / 2, low, high))
+    note = "Ratio of throughputs with its 99 % interval; last row: published."
+    names = [*(row.setting for row in rows), _PUBLISHED]
+    return row_chart("ratio beside the published one", names, Axis("times as much", ""), places, note)
 
 
-def rate_plot(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, str]) -> str:
-    """A bar per point (`names`: by its id) to what the table has, and a line over all repetitions.
-
-    It is hollow where the machine disturbed each of them; what is no fact has its words behind the bar.
-    """
+def rate_chart(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, str]) -> Chart:
+    """A row per point (`names`: by its id) with what the table has, and a line over all repetitions."""
     drawn = [(point, values) for point in points if (values := _values(point, rate))]
-    plot, axes = new_plot(0.9 + 0.3 * len(drawn))
-    colour = line_style(0)["color"]
-    for place, (point, values) in enumerate(reversed(drawn)):
-        found = point.measured[rate.key]
-        length = (point.value(rate.key) or 0.0) / rate.per
-        hollow = all(one.was_disturbed(rate.key) for one in point.by_repetition if one.was_searched(rate.key))
-        axes.barh(place, length, facecolor="none" if hollow else colour, edgecolor=colour, height=0.6)
-        axes.plot((min(values), max(values)), [place, place], color="#1d2430", linewidth=1.2)
-        if not found.exact:
-            words = f"{figure_text(point, rate)}{' ?' if found.doubt else ''}"
-            axes.text(max(*values, length), place, f" {words}", va="center", fontsize="x-small")
-    axes.set_yticks(range(len(drawn)), [plain(names[point.point_id]) for point, _ in reversed(drawn)])
-    axes.set_xlabel(f"{rate.unit} (bar: median, hollow: disturbed; line: all repetitions)")
-    return to_svg(plot, axes, "rates by case", legend=False)
+    places: dict[str, list[InRow]] = {}
+    for row, (point, values) in enumerate(drawn):
+        one = InRow(row, (point.value(rate.key) or 0.0) / rate.per, min(values), max(values))
+        places.setdefault(_kind(point, rate), []).append(one)
+    rows = [f"{names[point.point_id]}{_words(point, rate)}" for point, _ in drawn]
+    return row_chart("rates by case", rows, Axis("rate", rate.unit), places, "Lines: all repetitions.")
+
+
+def _kind(point: PointSummary, rate: Figure) -> str:
+    searched = [one for one in point.by_repetition if one.was_searched(rate.key)]
+    if not point.measured[rate.key].exact:
+        return "a bound"
+    return "median, disturbed" if all(one.was_disturbed(rate.key) for one in searched) else "median"
+
+
+def _words(point: PointSummary, rate: Figure) -> str:
+    """Behind the name of what is no fact by itself."""
+    found = point.measured[rate.key]
+    return "" if found.exact else f" ({figure_text(point, rate)}{' ?' if found.doubt else ''})"
 
 
 def _values(point: PointSummary, rate: Figure) -> list[float]:

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
+"""Pictures as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
+
+from xdplab.measure.distribution import Distribution
+from xdplab.measure.point import PointSummary
 
 #: Points that a series has at the most: more than a screen has columns for, and a few kB.
 MAX_POINTS = 480
@@ -24,6 +28,8 @@ class Axis:
     log: bool = False
     #: Its values are the share of frames above: 1 is the minimum, 0.01 is p99, 1e-5 is p99.999; log, the tail on top.
     percentile: bool = False
+    #: Of rows: the name of each, whose places are 0, 1, 2 ... from the bottom. Their bands lie along the other axis.
+    names: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -40,7 +46,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Series:
-    """A curve, in the order in which its points are joined; `low` and `high` are a band about `y`."""
+    """A curve, in the order in which its points are joined; `low` and `high` are a band about `y`, in rows about `x`.
+
+    Those of one name have one colour and one entry of the legend.
+    """
 
     name: str
     x: Sequence[float]
@@ -51,6 +60,8 @@ class Series:
     joined: bool = True
     #: Of a line: the value holds until the next point.
     steps: bool = False
+    #: Of rows: from low to high is a bar, and no point is drawn.
+    bars: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,10 +75,21 @@ class Chart:
     #: Below it.
     note: str = ""
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Name of a series -> the number of its colour."""
+        return {name: number for number, name in enumerate(dict.fromkeys(each.name for each in self.series))}
+
     def json(self, points: int = MAX_POINTS) -> Markup:
         """For `<script type="application/json">`: nothing in it ends the element, and null stands for no number."""
         axes = {
-            key: {"label": axis.title, "unit": axis.unit, "log": axis.log, "percentile": axis.percentile}
+            key: {
+                "label": axis.title,
+                "unit": axis.unit,
+                "log": axis.log,
+                "percentile": axis.percentile,
+                "names": list(axis.names),
+            }
             for key, axis in (("x", self.x), ("y", self.y))
         }
         curves = [_numbers(self.thinned(each, points)) for each in self.series]
@@ -116,9 +138,91 @@ def _filled(values: np.ndarray) -> np.ndarray:
 def _numbers(series: Series) -> dict[str, Any]:
     given = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     lists = {key: [_number(value) for value in values] for key, values in given.items() if values is not None}
-    return {"name": series.name, "joined": series.joined, "steps": series.steps, **lists}
+    return {"name": series.name, "joined": series.joined, "steps": series.steps, "bars": series.bars, **lists}
 
 
 def _number(value: float | None) -> float | None:
     """Six digits are more than a picture shows."""
     return float(f"{value:.6g}") if value is not None and np.isfinite(value) else None
+
+
+#: Shares above it are drawn: p99.999.
+_LEAST = 1e-5
+_SINGLE = "Where fewer than ten independent samples lie above, it shows single frames and no percentile."
+LATENCY = Axis("latency", "µs", log=True)
+
+
+def distribution_chart(title: str, points: Mapping[str, Distribution], note: str) -> Chart:
+    """Cumulative distribution: latency against the percentile, on an axis on which each nine takes the same room.
+
+    The last step goes to the highest value, at the share that one sample is, and to p99.999 at the most.
+    """
+    series = []
+    for name, found in points.items():
+        latency, above = found.exceedance()
+        if not len(latency):
+            continue
+        shown = above >= _LEAST
+        end = int(np.count_nonzero(shown))  # the first value above which less is left than is drawn
+        x = np.concatenate([latency[:1], latency[shown], np.unique(latency[[min(end, len(latency) - 1), -1]])])
+        least = max(_LEAST, 1 / found.count)
+        y = np.concatenate([[1.0], above[shown], [least] * (len(x) - 1 - end)])
+        series.append(Series(name, x.tolist(), y.tolist(), steps=True))
+    return Chart(title, LATENCY, Axis("percentile (log axis)", "", percentile=True), series, f"{note} {_SINGLE}")
+
+
+def density_chart(title: str, points: Mapping[str, Distribution], note: str) -> Chart:
+    """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
+    series = []
+    for name, found in points.items():
+        if found.count:
+            latency, density = found.density()
+            series.append(Series(name, latency.tolist(), (density / density.max()).tolist()))
+    return Chart(title, LATENCY, Axis("density (peak = 1)", ""), series, note)
+
+
+class InRow(NamedTuple):
+    """A value in a row, counted from the top, and the ends of what lies about it."""
+
+    row: int
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+def row_chart(
+    title: str,
+    rows: Sequence[str],
+    axis: Axis,
+    found: Mapping[str, Sequence[InRow]],
+    note: str = "",
+    bars: Container[str] = (),
+) -> Chart:
+    """A row for each name, the first on top, in which each series has values; those in `bars` are bars."""
+    series = [
+        Series(
+            name,
+            [each.value for each in places],
+            [float(len(rows) - 1 - each.row) for each in places],
+            [each.low for each in places],
+            [each.high for each in places],
+            joined=False,
+            bars=name in bars,
+        )
+        for name, places in found.items()
+        if places
+    ]
+    return Chart(title, axis, Axis("", "", names=[*reversed(rows)]), series, note)
+
+
+def repetition_chart(points: Sequence[PointSummary]) -> Chart:
+    """Each repetition's p50, and its p99 where it is a figure, by point: what intervals rest on."""
+    found: dict[str, list[InRow]] = {}
+    for key, name in (("p50_us", "p50"), ("p99_us", "p99")):
+        for row, point in enumerate(points):
+            for one in point.by_repetition if point.value(key) is not None else ():
+                value = one.value(key)
+                if value is not None and math.isfinite(value):
+                    called = f"{name}, disturbed" if one.was_disturbed("p50_us") else name
+                    found.setdefault(called, []).append(InRow(row, value))
+    return row_chart("p50 and p99 of each repetition", [point.forwarder for point in points], LATENCY, found)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills the template. Everything that comes from outside is escaped by Jinja2; only our own SVG is not."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,15 @@ from xdplab.analysis.tables.columns import tables_beside
 from xdplab.analysis.trace import way_of
 from xdplab.measure import make_method
 from xdplab.measure.distribution import Distribution
-from xdplab.measure.offload import offloaded
+from xdplab.measure.met import offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
-from xdplab.report.charts import distribution_chart
-from xdplab.report.contents import with_contents
-from xdplab.report.course import course_charts, rows_of
+from xdplab.report.bars import ratio_chart, throughput_chart
+from xdplab.report.chart import distribution_chart
+from xdplab.report.course import course_charts, rows_of, strips
 from xdplab.report.page import Page, templates
 from xdplab.report.sizes import size_charts
-from xdplab.report.strip import strips
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
@@ -126,11 +126,34 @@ def _direct_plot(run: RunRecord) -> Markup | None:
 def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:
     """Each published figure that the study names, with ours beside it."""
     found = [reproduction(*published_figure(reference), run, summaries) for reference in run.study.reproduces]
-    if not found:
-        return []
-    from xdplab.report.bars import ratio_plot, throughput_bars
-
     return [
-        {"found": one, "throughput": Page.svg(throughput_bars(one)), "ratio": Page.svg(ratio_plot(one))}
+        {
+            "found": one,
+            "throughput": Page.chart(throughput_chart(one)),
+            "ratio": Page.chart(ratios) if (ratios := ratio_chart(one)) else "",
+        }
         for one in found
     ]
+
+
+_HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
+#: Where it goes.
+PLACE = "<!--contents-->"
+
+
+def with_contents(html: str) -> str:
+    """With a link to each `<h2>`; ours or a method's, with their words escaped."""
+    links: list[str] = []
+    taken: set[str] = set()
+
+    def named(heading: re.Match[str]) -> str:
+        words = re.sub(r"<[^>]*>", "", heading[1]).strip()
+        slug = plain = "section-" + (re.sub(r"\W+", "-", re.sub(r"&\w+;|&#\d+;", "", words).lower()).strip("-") or "it")
+        while slug in taken:
+            slug = f"{plain}-{len(taken)}"
+        taken.add(slug)
+        links.append(f'<li><a href="#{slug}">{words}</a></li>')
+        return f'<h2 id="{slug}">{heading[1]}</h2>'
+
+    html = _HEADING.sub(named, html)
+    return html.replace(PLACE, f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>', 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a log of Robot Framework shows of a run: the answer, the table of points, the report's first picture, a link."""
+"""What the console and a log of Robot Framework show of a run: trials in a phrase, the answer, the table, a picture."""
 
 import os
 import re
@@ -12,7 +12,9 @@ from markupsafe import Markup
 
 from xdplab.analysis.tables.columns import cells_of
 from xdplab.measure import Method
+from xdplab.measure.distribution import carried, distribution
 from xdplab.measure.point import PointSummary
+from xdplab.model import TrialRecord
 from xdplab.report.page import templates
 
 #: Rows that a log has room for; the report has all.
@@ -41,3 +43,25 @@ def run_in_log(method: Method[Any], points: Sequence[PointSummary], sentence: st
 def link_from(folder: Path | None, report: Path) -> str:
     """Relative, so that results and log may be moved together."""
     return quote(os.path.relpath(report, folder or report.parent))
+
+
+def describe(record: TrialRecord) -> str:
+    """A trial in one phrase."""
+    if record.result is None:
+        return f"{record.status}: {record.reason}"
+    if "told" in record.figures:
+        text = str(record.figures["told"])
+        return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
+    latencies = distribution([record])
+    p50, p99 = latencies.percentile_us(50), carried([record], 99, latencies.percentile_us(99))
+    lost = sum(stream.lost for stream in record.result.streams)
+    text = f"lost {lost} of {record.result.sent}"
+    told = {"p50": p50, "p99": p99}
+    text = ", ".join([*(f"{name} {value:.2f} us" for name, value in told.items() if value is not None), text])
+    return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
+
+
+def duration(seconds: float) -> str:
+    """`2 min 05 s`."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

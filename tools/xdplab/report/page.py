@@ -2,17 +2,18 @@
 """What the sections of a report are made of: the run, what was found, templates, the table of points, pictures."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from string import Template
 from typing import Any
 
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from xdplab.analysis.compare import unsaid
+from xdplab.analysis.compare import ratios_of, unsaid
 from xdplab.analysis.summary import counted
 from xdplab.analysis.tables.columns import own_columns
-from xdplab.analysis.tables.ratios import ratios_of
 from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
 from xdplab.measure import Column, Method
 from xdplab.measure.comparison import Answer, Comparison
@@ -23,10 +24,9 @@ from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import number, percent, ratio, significant
 from xdplab.model.published import span
 from xdplab.report import assets
-from xdplab.report.chart import Chart
-from xdplab.report.charts import density_chart, distribution_chart
+from xdplab.report.assets import text
+from xdplab.report.chart import Chart, density_chart, distribution_chart, repetition_chart
 from xdplab.report.place import Place
-from xdplab.report.tables import cards, table
 
 #: HTML that may stand in the page as it is.
 Section = Markup
@@ -89,12 +89,7 @@ class Page:
         from xdplab.report.plots import still  # matplotlib: 0.3 s
 
         macros: Any = templates().get_template("head.html.j2").module
-        return Markup(macros.chart(found, Page.svg(still(found))))  # noqa: S704 - it escapes
-
-    @staticmethod
-    def svg(text: str) -> Markup:
-        """A picture of ours: matplotlib escapes its texts."""
-        return Markup(text)  # noqa: S704
+        return Markup(macros.chart(found, Markup(still(found))))  # noqa: S704 - both escape
 
 
 def templates(package: str = "") -> Environment:
@@ -129,8 +124,6 @@ def latency_plots(
     method: Method[Any], measured: Sequence[PointSummary], trials: Sequence[TrialRecord]
 ) -> list[dict[str, Any]]:
     """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
-    from xdplab.report.plots import repetition_plot  # matplotlib: 0.3 s
-
     plots = []
     for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
         group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
@@ -144,7 +137,7 @@ def latency_plots(
                 "density": Page.chart(
                     density_chart("kernel density of latency", curves, "Kernel density over log latency.")
                 ),
-                "repetitions": Page.svg(repetition_plot(group)),
+                "repetitions": Page.chart(repetition_chart(group)),
             }
         )
     return plots
@@ -182,3 +175,52 @@ def spread(value: Spread | None, digits: int = 1, per: float = 1.0) -> str:
 def kpps(value: float | None) -> str:
     """Of frames per second."""
     return "–" if value is None else number(value / 1000)
+
+
+#: Columns from which on a table is of a kind -> the kind, and the width of a page up to which its rows are cards.
+KINDS = {10: ("wide", "72rem"), 6: ("middling", "52rem"), 3: ("narrow", "30rem")}
+
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t([hd])\b([^>]*)>(.*?)(?=</t[hd]>)", re.DOTALL)
+
+
+def cards() -> str:
+    """The rules for all kinds."""
+    rule = Template(text("cards.css"))
+    return "".join(rule.substitute(kind=kind, width=width) for kind, width in KINDS.values())
+
+
+def table(rows: str, caption: str, sort: bool = False) -> Markup:
+    """A table of rows `<tr>`, the first of which is its heading; with `sort` it is sorted and filtered by table.js.
+
+    What stands in the rows is markup: a template has escaped it, so each `<` in it is of a tag.
+    """
+    found = _ROW.findall(rows)
+    headings = [_plain(cell) for _, _, cell in _CELL.findall(found[0])]
+    kind = next((kind for columns, (kind, _) in KINDS.items() if len(headings) >= columns), "")
+    head = found[0].replace("<th", '<th scope="col"')
+    body = "\n".join(_labelled(row, headings) for row in found[1:])
+    attributes = (f' class="{kind}"' if kind else "") + (" data-sort" if sort else "")
+    return Markup(  # noqa: S704 - see above; the caption is escaped here
+        f'<div class="scroll"><table{attributes}><caption>{escape(caption)}</caption>\n'
+        f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _labelled(row: str, headings: list[str]) -> str:
+    labels = _labels(row, headings)
+    return _CELL.sub(lambda cell: f"<t{cell[1]}{cell[2]}{next(labels)}>{cell[3]}", row)
+
+
+def _labels(row: str, headings: list[str]) -> Iterator[str]:
+    """The attribute of each cell: none of those that span columns."""
+    at = 0
+    for _, attributes, _ in _CELL.findall(row):
+        span = re.search(r'colspan="(\d+)"', attributes)
+        yield "" if span or at in (0, len(headings)) else f' data-label="{headings[at]}"'
+        at += int(span[1]) if span else 1
+
+
+def _plain(cell: str) -> str:
+    """Of a heading its words: still escaped, in one line, without the hyphens at which it was broken."""
+    return " ".join(re.sub(r"<[^>]*>", " ", cell.replace("-<br>", "")).split()).replace('"', "&quot;")

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots as inline SVG: no script, no network, readable on a phone and on paper."""
+"""Charts as inline SVG: no script, no network, readable on a phone and on paper."""
 
 import hashlib
 import io
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -17,7 +16,6 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from xdplab.measure.point import PointSummary
 from xdplab.report.chart import Axis, Chart
 
 #: Okabe and Ito's palette, which colour-blind readers can tell apart, with line styles for more than eight lines.
@@ -33,44 +31,49 @@ _FEW = 60
 _LEGEND_ROW = 0.2
 
 
-def repetition_plot(summaries: Sequence[PointSummary]) -> str:
-    """Each repetition's p50 (dot) and p99 (tick, where it is a figure) by point: what intervals rest on."""
-    plot, axes = new_plot(0.9 + 0.36 * len(summaries))
-    for row, summary in enumerate(reversed(summaries)):
-        style = line_style(len(summaries) - 1 - row)
-        for figures in summary.by_repetition:
-            face = "none" if figures.was_disturbed("p50_us") else style["color"]
-            for key, mark, size in (("p50_us", "o", 5), ("p99_us", "|", 9)):
-                value = figures.value(key)
-                if value is not None and summary.value(key) is not None:
-                    axes.plot(value, row, mark, markersize=size, color=style["color"], markerfacecolor=face)
-    axes.set_xscale("log")
-    axes.set_yticks(range(len(summaries)), [plain(summary.forwarder) for summary in reversed(summaries)])
-    axes.set_ylim(-0.6, len(summaries) - 0.4)
-    return finish_latency(plot, axes, "p50 and p99 of each repetition", legend=False)
-
-
 def still(chart: Chart) -> str:
-    """What assets/chart.js draws of it, for readers without scripts and for paper."""
-    plot, axes = new_plot(3.4 + _LEGEND_ROW * len(chart.series) / 2)
-    for index, series in enumerate(map(chart.thinned, chart.series)):
+    """What assets/chart.js draws of it, for readers without scripts and for paper: an <svg>."""
+    rows, legend = chart.y.names, len(chart.numbers) * _LEGEND_ROW / 2
+    plot = Plot(figsize=(7.6, (0.9 + 0.3 * len(rows) if rows else 3.4) + legend))
+    axes = plot.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(which="major", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    told: set[str] = set()
+    for series in map(chart.thinned, chart.series):
+        number = chart.numbers[series.name]
+        colour = _COLOURS[number % len(_COLOURS)]
+        label = "_" if series.name in told else _plain(series.name)
+        told.add(series.name)
+        dash = _STYLES[number // len(_COLOURS) % len(_STYLES)] if series.joined else "none"
         marker = "o" if not series.joined or (len(series.x) <= _FEW and not series.steps) else ""
-        style = line_style(index) | ({} if series.joined else {"linestyle": "none"})
-        style["drawstyle"] = "steps-post" if series.steps else "default"
         x, y = _placed(chart.x, series.x), _placed(chart.y, series.y)
-        axes.plot(x, y, label=plain(series.name), marker=marker, markersize=3, **style)
-        if series.low is not None and series.high is not None:
-            band = _placed(chart.y, series.low), _placed(chart.y, series.high)
-            axes.fill_between(x, *band, alpha=0.15, color=line_style(index)["color"], linewidth=0)
+        low, high = (
+            None if ends is None else _placed(chart.x if rows else chart.y, ends) for ends in (series.low, series.high)
+        )
+        if series.bars and low is not None and high is not None:
+            axes.barh(y, high - low, 0.5, left=low, color=colour, label=label)
+            continue
+        drawn = "steps-post" if series.steps else "default"
+        axes.plot(
+            x, y, label=label, marker=marker, markersize=4 if rows else 3, color=colour, linestyle=dash, drawstyle=drawn
+        )
+        if low is not None and high is not None and rows:
+            axes.hlines(y, low, high, color=colour, linewidth=1.2)
+        elif low is not None and high is not None:
+            axes.fill_between(x, low, high, alpha=0.15, color=colour, linewidth=0)
     for axis, of, scale in ((chart.x, axes.xaxis, axes.set_xscale), (chart.y, axes.yaxis, axes.set_yscale)):
-        of.set_label_text(plain(axis.title))
+        of.set_label_text(_plain(axis.title))
         if axis.percentile:
             of.set_major_locator(FixedLocator([-np.log10(1 - p / 100) for p in _PERCENTILES]))
             of.set_major_formatter(FuncFormatter(lambda _, at: "min" if not at else f"p{_PERCENTILES[at]:g}"))
         elif axis.log:
             scale("log")
             _plain_decades(of)
-    return to_svg(plot, axes, chart.title)
+    if rows:
+        axes.set_yticks(range(len(rows)), [_plain(name) for name in rows])
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+    return _svg(plot, axes, chart.title)
 
 
 def _placed(axis: Axis, values: Sequence[float | None]) -> np.ndarray:
@@ -79,30 +82,9 @@ def _placed(axis: Axis, values: Sequence[float | None]) -> np.ndarray:
     return -drawn if axis.percentile else 10**drawn if axis.log else drawn
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """A label as matplotlib shall draw it: no TeX between dollar signs, and a leading underscore does not hide it."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
-
-
-def new_plot(height: float) -> tuple[Plot, Axes]:
-    """A plot of that height in inches, with light axes."""
-    plot = Plot(figsize=(7.6, height))
-    axes = plot.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(which="major", color="#dddddd", linewidth=0.6)
-    return plot, axes
-
-
-def line_style(index: int) -> dict[str, Any]:
-    """Colour and dash of curve number `index`."""
-    return {"color": _COLOURS[index % len(_COLOURS)], "linestyle": _STYLES[index // len(_COLOURS) % len(_STYLES)]}
-
-
-def finish_latency(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
-    """Latency axis, legend, SVG."""
-    _plain_decades(axes.xaxis)
-    axes.set_xlabel("latency (µs, log axis)")
-    return to_svg(plot, axes, title, legend=legend)
 
 
 def _plain_decades(axis: XAxis | YAxis) -> None:
@@ -127,9 +109,8 @@ def _of_the_page(svg: str) -> str:
     return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{own}-", svg)
 
 
-def to_svg(plot: Plot, axes: Axes, title: str, *, legend: bool = True) -> str:
-    """The plot as an <svg> element that scales with the page."""
-    if legend and axes.get_legend_handles_labels()[0]:
+def _svg(plot: Plot, axes: Axes, title: str) -> str:
+    if axes.get_legend_handles_labels()[0]:
         plot.legend(fontsize="small", frameon=False, ncols=2, loc="outside lower center")
     out = io.StringIO()
     with (

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A static site of several runs: one page, the curves of each run in a file of its own, and the runs' reports.
+"""Several runs: one page with links to their own reports, or a static site with the curves of each run.
 
-It opens from disk: what the page needs later is loaded as a script from beside it, and nothing is fetched.
+A site opens from disk: what the page needs later is loaded as a script from beside it, and nothing is fetched.
 """
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,8 @@ from jinja2 import TemplateError
 from markupsafe import Markup
 
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.runs.environments import environments
-from xdplab.analysis.runs.pooled import PooledRun, main_figures
+from xdplab.analysis.runs.apart import environments
+from xdplab.analysis.runs.pooled import PooledRun, main_figures, shared_points, testbed_differences
 from xdplab.analysis.runs.trend import Trend, all_trends
 from xdplab.analysis.summary import counted
 from xdplab.analysis.tables.columns import figure_text, lost
@@ -27,11 +28,11 @@ from xdplab.measure.distribution import distribution
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, TrialRecord
 from xdplab.report import assets
-from xdplab.report.chart import Axis, Chart, Series
-from xdplab.report.charts import distribution_chart
+from xdplab.report.chart import Axis, Chart, Series, distribution_chart
 from xdplab.report.html import render
 from xdplab.report.page import templates
 from xdplab.results import RunFolder
+from xdplab.results.writing import write_whole
 
 #: In a folder that is a site: it may be written anew.
 _MARK = ".xdplab-site"
@@ -207,3 +208,30 @@ def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
     names = ", ".join(f"{number}: {run.name}" for number, run in zip(numbers, found.runs, strict=True))
     chart = Chart(title, Axis("run, in the order of their time", ""), Axis(of.name, of.unit), series, note=f"{names}.")
     return {"title": title, "unit": of.unit, "per": of.per, "chart": chart, "found": found}
+
+
+def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> None:
+    """Render into `path`; `left_out`: folder -> why it is not in it."""
+    environment = templates()
+    environment.filters |= {"figure": figure_text, "doubt": _doubt}
+    text = environment.get_template("pooled.html.j2").render(
+        runs=runs,
+        links=[_link(run.folder / "report.html", path) for run in runs],
+        testbeds=list(dict.fromkeys(run.testbed for run in runs)),
+        figures=main_figures(runs),
+        shared=shared_points(runs),
+        differences=testbed_differences(runs),
+        left_out=left_out,
+    )
+    write_whole(path, text)
+
+
+def _doubt(summary: PointSummary, figure: Figure) -> str:
+    """Why a figure is not to be taken for a fact."""
+    found = summary.measured.get(figure.key)
+    return found.doubt if found else ""
+
+
+def _link(to: Path, page: Path) -> str:
+    """A relative link; a colon is quoted, so that no folder's name is taken for a scheme."""
+    return quote(os.path.relpath(to, page.parent))

@@ -22,8 +22,7 @@ from typing import IO, Literal, NamedTuple
 from pydantic import ValidationError
 
 from xdplab.model import SCHEMA_VERSION, InputError, Model
-from xdplab.results.folder import RunFolder
-from xdplab.results.reading import first_error
+from xdplab.results.folder import RunFolder, first_error
 from xdplab.results.writing import give_back
 
 _MIB = 1 << 20

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from xdplab.model import InputError, Model, RunRecord, TrialRecord, plugins
 from xdplab.results import boot_line
-from xdplab.results.reading import first_error
+from xdplab.results.folder import first_error
 
 _M = TypeVar("_M", bound=Model)
 _HEX = "[0-9A-Fa-f]"

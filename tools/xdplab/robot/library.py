@@ -2,7 +2,7 @@
 """One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from robot.api import FatalError, SkipExecution, logger
@@ -18,14 +18,47 @@ from xdplab.analysis.sweep.published import beside_published
 from xdplab.analysis.words import with_reason
 from xdplab.measure import make_method
 from xdplab.measure.comparison import Answer
-from xdplab.measure.offload import offloaded
+from xdplab.measure.met import offloaded
 from xdplab.measure.point import PointSummary
-from xdplab.model import Interrupted, Missing, RunRecord, TrialRecord, XdplabError, plain
+from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.model.digits import number
 from xdplab.model.published import published_figure, span
+from xdplab.report import describe, duration
 from xdplab.report.log import link_from, points_in_log, run_in_log
-from xdplab.robot.listener import RobotListener
 from xdplab.robot.pool import borrowed, log_folder
+from xdplab.runner import Listener, Plan
+
+
+class RobotListener(Listener):
+    """Progress as lines on the console; Robot's own output has no bar to move."""
+
+    def __init__(self) -> None:
+        self._left_s = 0.0
+        self._called: Callable[[Point], str] = lambda point: point.title
+
+    def begin(self, plan: Plan, left: int, seconds: float) -> None:
+        """Say how much is ahead."""
+        self._called = plan.called
+        self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
+
+    def note(self, text: str) -> None:
+        """A line of its own."""
+        logger.info(plain(text))
+        logger.console(f"  {plain(text)}")
+
+    def progress(self, text: str) -> None:
+        """A line on the console, not in the log."""
+        logger.console(f"  {text}")
+
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        """Remember the time left for the trial's line."""
+        self._left_s = left_s
+
+    def trial(self, point: Point, record: TrialRecord) -> None:
+        """One line per trial."""
+        left = duration(self._left_s)
+        self.note(f"{self._called(point)} #{record.repetition + 1}: {describe(record)}   [left {left}]")
+
 
 #: Statuses of a point that has its figures.
 _MEASURED = ("ok", "disturbed")
@@ -49,6 +82,7 @@ class XdplabLibrary:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
+        Programs that options name must be in the variable ALLOW_PROGRAM, one or several with blanks between.
         Testbed `pool` is a free one of pabot's pool. Bad input ends the whole suite; where this machine
         has not got what all of it needs, such as an optional program, it is skipped with what that is.
         """
@@ -60,7 +94,8 @@ class XdplabLibrary:
                 )
                 study = app.with_forwarders(study, only) if only else study
                 results = app.results_folder()
-                folder, outcome = app.run_study(app.prepare(study), RobotListener(), results)
+                prepared = app.prepare(study, _allowed_programs())
+                folder, outcome = app.run_study(prepared, RobotListener(), results)
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
         except XdplabError as exc:
@@ -285,6 +320,11 @@ class XdplabLibrary:
 def _passed(point: PointSummary) -> None:
     if point.status not in _MEASURED:
         raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
+
+
+def _allowed_programs() -> list[str]:
+    """Of the command line: `-v ALLOW_PROGRAM:/opt/ovs`, or several with blanks between."""
+    return str(BuiltIn().get_variable_value("${ALLOW_PROGRAM}", "")).split() if log_folder() else []
 
 
 def _log(html: str) -> None:

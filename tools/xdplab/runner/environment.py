@@ -10,7 +10,7 @@ from typing import Any
 from xdplab import __version__
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import text_of
-from xdplab.hosts.together import together
+from xdplab.hosts.parallel import run_parallel
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Port, Testbed
@@ -27,11 +27,11 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
     """Read it; what this machine has not got is recorded as absent, never guessed. `testers`: their versions."""
     host, machine = testbed.dut, testbed.system
     asked = {role: partial(_port, port) for role, port in testbed.ports.items() if not port.simulated}
-    ports = dict(zip(asked, together(*asked.values()), strict=True)) if asked else {}
+    ports = dict(zip(asked, run_parallel(*asked.values()), strict=True)) if asked else {}
     versions = {name: version(name) for name in _PACKAGES}
     versions |= testers
     for point in plan.points:
-        versions |= plan.method.forwarder(point).versions_asked_for(host)
+        versions |= plan.method.forwarder(point).versions(host)
     return Environment(
         kernel=text_of(machine, "/proc/sys/kernel/osrelease"),
         kernel_version=text_of(machine, "/proc/sys/kernel/version").strip(),

@@ -41,13 +41,6 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     return dataclasses.replace(ports, routers=(first, last), rules=other_rules(point.pipeline))
 
 
-def cannot(forwarder: Forwarder[Any], dut: Dut) -> str | None:
-    """None, or why this forwarder cannot do what is asked here."""
-    if dut.pipeline.kind not in forwarder.pipelines:
-        return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
-    return forwarder.supported(dut)
-
-
 def watch_of(forwarder: Forwarder[Any], dut: Dut) -> Watch:
     """What a tester can watch of a path: of a forwarder on another machine nothing, only its own CPUs."""
     layout = dut.layout

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from xdplab.forwarders import Forwarder
+from xdplab.forwarders.base import Explaining
 from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec, Unsupported
 
 _PROOF_TIMEOUT_S = 5.0
@@ -67,8 +68,8 @@ def prove_path(
         ended = forwarder.crashed()
         tried = warmup_s == warmups_s[-1]
         if ended or (tried and time.monotonic() > deadline):
+            why = "" if ended or not isinstance(forwarder, Explaining) else forwarder.why_silent()
             raise PointFailed(
                 ended
-                or f"{forwarder.name}: no frame came through {' or '.join(silent)} "
-                f"within {_PROOF_TIMEOUT_S:g} s{forwarder.why_silent()}"
+                or f"{forwarder.name}: no frame came through {' or '.join(silent)} within {_PROOF_TIMEOUT_S:g} s{why}"
             )

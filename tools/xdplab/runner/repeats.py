@@ -9,7 +9,7 @@ are enough repetitions to compare by bounds (`xdplab.stats.contamination`), none
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from xdplab.measure.disturbed import disturbed_share
+from xdplab.measure.measured import disturbed_share
 from xdplab.model import StudySpec, TrialRecord
 from xdplab.runner.plan import Plan, Repetition
 from xdplab.stats.contamination import MIN_BOUNDED

@@ -17,6 +17,7 @@ from xdplab.model import (
     InputError,
     Interrupted,
     JournalFailed,
+    LinkLost,
     Missing,
     Point,
     RunRecord,
@@ -30,11 +31,11 @@ from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
 from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
+from xdplab.runner.refusals import refusals
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession
 from xdplab.runner.team import Team
-from xdplab.runner.unsupported import unsupported
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
@@ -98,6 +99,8 @@ class StudyRun:
         self._unsupported: dict[str, str] = {}
         self._journaled = bool(earlier_trials)
         self._locks: list[TestbedLock] = []
+        #: What the journal has of the repetition that is being carried out.
+        self._taken: list[TrialRecord] = []
         self._points = {point.id: point for point in plan.points}
 
     def execute(self) -> RunOutcome:
@@ -122,7 +125,8 @@ class StudyRun:
                     error = exc
                 finally:
                     with deferred():  # raises what it held back, once everything has been put back
-                        for put_back in (self._team.close, self._testbed.down, *(lock.release for lock in self._locks)):
+                        releases = (lock.release for lock in self._locks)
+                        for put_back in (self._testbed.reconnect, self._team.close, self._testbed.down, *releases):
                             try:
                                 put_back()
                             except XdplabError as exc:
@@ -150,15 +154,15 @@ class StudyRun:
         return RunOutcome(record, interrupted, error)
 
     def survey(self) -> dict[str, str]:
-        """Point -> why it cannot be measured here; builds the testbed, asks, and takes it down again.
+        """Point -> why it cannot be measured here. Hosts are asked, and nothing on them is changed.
 
         Raises:
             InputError: the testbed is in use, or this user may not build it.
         """
         with interruptible():
             try:
-                self._testbed.up()
-                self._leave_out(unsupported(self._plan, self._testbed, self._team))
+                self._testbed.look()
+                self._leave_out(refusals(self._plan, self._testbed, self._team))
             finally:
                 with deferred():
                     self._testbed.down()
@@ -175,7 +179,7 @@ class StudyRun:
                 )
         versions = self._team.versions()
         environment = capture_environment(self._testbed, versions, self._plan)
-        self._leave_out(unsupported(self._plan, self._testbed, self._team))
+        self._leave_out(refusals(self._plan, self._testbed, self._team))
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if _of_the_machine(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
@@ -190,7 +194,12 @@ class StudyRun:
             note,
             anew=self._calibrate_anew,
         )
-        refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
+        try:
+            refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
+        except LinkLost as exc:
+            note(f"{exc}; the calibration will be repeated once")
+            self._reconnect()
+            refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(
@@ -261,8 +270,38 @@ class StudyRun:
         return False
 
     def _measure(self, repetition: Repetition) -> None:
+        """A repetition; once more, with what it has journaled, when the connection to a host is lost within it."""
+        key = repetition.point.id, repetition.number
+        self._taken = [trial for trial in self._earlier_trials if (trial.point_id, trial.repetition) == key]
+        try:
+            self._session(repetition).carry_out()
+        except LinkLost as exc:
+            self._listener.note(f"repetition {repetition.number + 1}: {exc}; the repetition will be repeated once")
+            self._reconnect()
+            try:
+                self._session(repetition).carry_out(f"{exc}; repeated once")
+            except LinkLost as again:
+                self._reconnect()
+                started = datetime.now(UTC).isoformat(timespec="milliseconds")
+                self._emit(
+                    TrialRecord(
+                        point_id=key[0],
+                        repetition=key[1],
+                        purpose="end",
+                        status="failed",
+                        reason=f"{again}, also when it was repeated",
+                        started=started,
+                    )
+                )
+
+    def _reconnect(self) -> None:
+        """Make lost connections again. Testers start anew: with a connection, what they had running is gone."""
+        self._testbed.reconnect()
+        self._team.close()
+
+    def _session(self, repetition: Repetition) -> PointSession:
         tester, rx_program, ceiling_pps = self._team.take(repetition.point)
-        PointSession(
+        return PointSession(
             repetition,
             self._plan.method,
             self._testbed,
@@ -271,14 +310,15 @@ class StudyRun:
             self._study.disturbance,
             self._emit,
             self._repeats.may_repeat,
-            [t for t in self._earlier_trials if (t.point_id, t.repetition) == (repetition.point.id, repetition.number)],
+            tuple(self._taken),
             ceiling_pps,
             self._listener.progress,
-        ).carry_out()
+        )
 
     def _emit(self, trial: TrialRecord) -> None:
         self._journal.append(trial)
         self._journaled = True
+        self._taken.append(trial)
         self._repeats.seen(trial)
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s

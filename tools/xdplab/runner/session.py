@@ -10,16 +10,18 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.base import mode_in_use, sockets_in_use
+from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.kernel import link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.measure import Counted, Method
 from xdplab.model import (
     DisturbanceRule,
+    HostLost,
     InputError,
     Interrupted,
     JournalFailed,
+    LinkLost,
     PointFailed,
     TrialRecord,
     TrialResult,
@@ -31,13 +33,17 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counted import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, remove_links
-from xdplab.runner.place import cannot, dut_of, ports_of, tester_ports_of, watch_of
+from xdplab.runner.place import dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
+from xdplab.runner.refusals import refusal
 from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Testbed
 from xdplab.testers import Tester, TesterContext
+
+#: How often the connection may be lost while everything is put back.
+_PUT_BACKS = 5
 
 
 class PointSession:
@@ -87,6 +93,7 @@ class PointSession:
         self.disturbed = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
+        self._forwarder_s = 0.0
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -98,11 +105,18 @@ class PointSession:
         """Where it runs."""
         return self._dut
 
-    def carry_out(self) -> None:
-        """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore."""
+    def carry_out(self, before: str = "") -> None:
+        """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore.
+
+        `before`: why it was begun before and not ended, for the record.
+
+        Raises:
+            LinkLost: the connection to a host was lost. Everything is put back, over a new one; there is no record.
+        """
         status: Literal["ok", "failed", "unsupported"] = "ok"
-        reason = ""
+        reason = before
         tail: tuple[str, ...] = ()
+        link: LinkLost | None = None
         try:
             self._prepare()
             self._method.prove(self)
@@ -114,13 +128,26 @@ class PointSession:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
             raise
+        except LinkLost as exc:
+            link = exc
         except XdplabError as exc:
-            status, reason, tail = "failed", self._with_cause(str(exc)), self._forwarder.log_tail()
+            status, reason = "failed", str(exc)
+            with contextlib.suppress(LinkLost):
+                reason, tail = self._with_cause(reason), self._forwarder.log_tail()
         finally:
             with deferred():
-                self._clean_up()
-        times = {"repetition_s": round(time.monotonic() - self._began, 3), "traffic_s": round(self._traffic_s, 3)}
-        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **times))
+                lost = self._clean_up()
+        if lost and status != "ok":  # it failed of that, whatever it says
+            link = LinkLost(f"lost the connection to host {', '.join(lost)}")
+        if link is not None:
+            raise link
+        times = {
+            "repetition_s": time.monotonic() - self._began,
+            "traffic_s": self._traffic_s,
+            "forwarder_s": self._forwarder_s,
+        }
+        rounded = {name: round(seconds, 3) for name, seconds in times.items()}
+        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **rounded))
 
     def trial(
         self,
@@ -185,15 +212,18 @@ class PointSession:
         self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
-        counters = self._forwarder.growing(self._forwarder.counters()) if self._forwarder.cumulative else None
+        counting = self._forwarder if isinstance(self._forwarder, Counting) else None
+        counters = counting.growing(counting.counters()) if counting else None
         before = snapshot(self._forwarder, self._dut)
         result, figures = take()
         self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
+        self._testbed.check_connections()
         if ended := self._forwarder.crashed():
             raise PointFailed(ended)
         if result.restart_own_ns is not None:
             counters = None  # some of them began anew meanwhile, and nothing says which
+        now = counting.counters() if counting else {}
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
@@ -212,14 +242,14 @@ class PointSession:
             mode=mode,
             threads=use.threads,
             softirq_cpus=use.softirqs,
-            counters=(now := self._forwarder.counters()),
-            counted=added(counters, self._forwarder.growing(now)) if counters is not None else {},
+            counters=now,
+            counted=added(counters, counting.growing(now)) if counting and counters is not None else {},
             knobs=self._settings.read_back(),
         )
 
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
         """A trial in which the forwarder is restarted (RFC 2544 §26.6); the time between stop and start is ours."""
-        failures: list[XdplabError] = []
+        failures: list[BaseException] = []
         own_ns: list[int] = []
 
         def restart() -> None:
@@ -230,7 +260,7 @@ class PointSession:
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start() - stopped_ns)
-            except XdplabError as exc:
+            except BaseException as exc:  # of a thread of its own: it is raised below, by the one that waits
                 failures.append(exc)
 
         timer = threading.Timer(spec.warmup_s + after_s, restart)
@@ -240,9 +270,14 @@ class PointSession:
             watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
             result = self._tester.run(dataclasses.replace(context, still_well=lambda: None, watch=watch), spec)
         finally:
+            timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
             timer.join()
+        if self._tester.simulated and not (own_ns or failures):  # its trial takes no time
+            restart()
         if failures:
-            raise PointFailed(f"restart: {failures[0]}")
+            raise failures[0]
+        if not own_ns:
+            raise PointFailed("restart: the trial ended before it")
         return result.model_copy(update={"restart_own_ns": own_ns[0]})
 
     def _start(self) -> int:
@@ -254,8 +289,7 @@ class PointSession:
         return began_ns
 
     def _prepare(self) -> None:
-        reason = self._settings.unsupported() or cannot(self._forwarder, self._dut)
-        reason = reason or self._method.unsupported(self.point, self._dut, self.client)
+        reason = refusal(self.point, self._method, self._forwarder, self._settings, self._dut, self.client)
         if reason:
             raise Unsupported(reason)
         self._testbed.tester_host.make_folder(self._workdir)
@@ -265,7 +299,8 @@ class PointSession:
         if self._links_before is not None and self._dut.ports[0].lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         self._around.enter_context(self._method.around(self))
-        self._start()
+        began_ns = self._start()
+        self._forwarder_s += (time.monotonic_ns() - began_ns) / 1e9
 
     def prove(self) -> None:
         """Frames, and that options are in force."""
@@ -286,8 +321,26 @@ class PointSession:
             watch=watch_of(self._forwarder, self._dut),
         )
 
-    def _clean_up(self) -> None:
-        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails."""
+    def _clean_up(self) -> list[str]:
+        """Put everything back; the hosts whose connection had to be made again for that."""
+        lost = self._testbed.reconnect()
+        for _ in range(_PUT_BACKS):
+            try:
+                self._put_back(anew=bool(lost))
+            except XdplabError:
+                again = self._testbed.reconnect()
+                if not again:
+                    raise
+                lost += again
+            else:
+                return lost
+        raise HostLost(f"{', '.join(lost)}: the connection is lost each time; `xdplab restore` puts back what is left")
+
+    def _put_back(self, *, anew: bool) -> None:
+        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails.
+
+        `anew`: with a connection, what the tester had running is gone.
+        """
         with contextlib.ExitStack() as stack:
             stack.callback(self._dut.host.remove_folder, self._dut.rundir)
             stack.callback(self._settings.restore)
@@ -296,8 +349,13 @@ class PointSession:
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
             if self._forwarder.pids():
                 stack.callback(self._wait_for_queues)
-            stack.callback(self._forwarder.stop)
-            stack.callback(self._tester.rest)
+            stack.callback(self._stop)
+            stack.callback(self._tester.close if anew else self._tester.rest)
+
+    def _stop(self) -> None:
+        began_s = time.monotonic()
+        self._forwarder.stop()
+        self._forwarder_s += time.monotonic() - began_s
 
     def _wait_for_queues(self) -> None:
         wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if not port.simulated])

@@ -16,7 +16,7 @@ nothing, low and high are the least and the greatest ratio of a pair ("at least 
 `together` corrects a table of comparisons after Holm (1979): a family has one chance in a hundred of a false
 difference, and in twenty of a spell unseen.
 
-`xdplab dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found.
+`tools/dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found.
 A studentised bootstrap does no better with the floor: on long tails it finds more, beside slow spells of one side far
 less, and it has no p below one over its draws, which a correction needs. A sign or permutation test cannot reach 1 %
 below eight pairs.

@@ -2,6 +2,7 @@
 """What every testbed offers to forwarders, testers and knobs."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -113,6 +114,13 @@ class Testbed(Protocol):
     def folder_on(self, host: Host) -> FilePath:
         """Where a run keeps sockets, databases and logs on one of the hosts; gone with the run."""
 
+    def look(self) -> None:
+        """Hold it for questions, until `down`: on hosts nothing is changed, what is built is of the testbed alone.
+
+        Raises:
+            InputError: it is in use, or this user may not.
+        """
+
     def up(self) -> None:
         """Build it, holding its lock.
 
@@ -125,6 +133,20 @@ class Testbed(Protocol):
 
         Raises:
             XdplabError: something stays; the state file tells `xdplab restore` what.
+        """
+
+    def check_connections(self) -> None:
+        """A trial counts only if every host was there all the time.
+
+        Raises:
+            LinkLost: the connection to one is lost, and what ran there has ended.
+        """
+
+    def reconnect(self) -> list[str]:
+        """Make lost connections again; the names of their hosts.
+
+        Raises:
+            HostLost: one is not reached again, or is not as before.
         """
 
     def clear_away(self) -> list[str]:
@@ -143,7 +165,7 @@ class Testbed(Protocol):
         """The direct link between two tester ports, for calibration; None when there is none."""
 
 
-class OneMachine:
+class OneMachine(ABC):
     """What testbeds have in common whose hosts are all this machine."""
 
     spec: TestbedSpec
@@ -152,6 +174,10 @@ class OneMachine:
     clock = (True, "A, B and C are one machine")
     #: One object: a tester keeps its process as long as it is asked for the same host.
     _machine = LocalHost()
+
+    @abstractmethod
+    def up(self) -> None:
+        """Build it."""
 
     @property
     def tester_host(self) -> Host:
@@ -163,12 +189,23 @@ class OneMachine:
         """This machine."""
         return self._machine
 
+    def look(self) -> None:
+        """As `up`: there are no ports to ask before they are built, and they go with `down`."""
+        self.up()
+
     def folder_on(self, host: Host) -> FilePath:
         """In the state folder, the same for all hosts."""
         return working_folder(self.spec.name)
 
     def notes(self) -> list[str]:
         """None."""
+        return []
+
+    def check_connections(self) -> None:  # noqa: B027 # of this machine there is nothing to check
+        """There are none."""
+
+    def reconnect(self) -> list[str]:
+        """There is nothing to lose."""
         return []
 
     def tester_ports(self, path: Path) -> TesterPorts:

@@ -92,6 +92,8 @@ class EmbeddedTestbed(OneMachine):
     def down(self) -> None:
         """Remove everything that `up` made; safe to call twice."""
         if self.lock.held:
+            for host in self._hosts.values():
+                host.close()
             _remove(self.lock)
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
             if not self.lock.state().get("settings"):

@@ -9,12 +9,14 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 
 import secrets
 import time
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import xdp_attachment
-from xdplab.model import CpuLayout, InputError, Path, PortSpec, TestbedSpec, XdplabError
+from xdplab.hosts.parallel import run_parallel
+from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port, TesterPorts, ports_of_path, senders_beside
@@ -23,6 +25,8 @@ from xdplab.testbed.state import TestbedLock, lasting_dir
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
 _REDIRECTED_TO = ("b0", "b1", "d0", "d1")
 _LINK_TIMEOUT_S = 15.0
+#: How often in a row a connection may be lost while it is made again.
+_RECONNECTS = 5
 
 
 class HostsTestbed:
@@ -107,8 +111,8 @@ class HostsTestbed:
         assert isinstance(host, SshHost)
         return host.folder
 
-    def up(self) -> None:
-        """Connect, check that CPUs and ports are free, remember how they are, and make them fit for tests."""
+    def look(self) -> None:
+        """Connect, and check that CPUs and ports are free. Neither is changed; both are held until `down`."""
         self.lock.acquire_unchanged()
         try:
             self._connect()
@@ -118,6 +122,14 @@ class HostsTestbed:
                 link = port_settings.read_link(port.host, port.ifname)
                 port_settings.refuse_if_needed(port.host, port.ifname, link)
                 refuse_wrong(port, given, link, self.spec.queues)
+        except BaseException:
+            self.down()
+            raise
+
+    def up(self) -> None:
+        """`look`, remember how the ports are, and make them fit for tests."""
+        self.look()
+        try:
             before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
             self.lock.remember_boots(*self._hosts.values())
             self.lock.remember(ports=before)
@@ -132,6 +144,25 @@ class HostsTestbed:
         """Put the ports back as they were, end what runs on the hosts, and hang up."""
         if not self.lock.held:
             return
+        failures = self._put_ports_back()
+        for _ in range(_RECONNECTS if failures else 0):  # perhaps because the connection was lost
+            try:
+                if not self.reconnect():
+                    break
+            except XdplabError as exc:
+                failures.append(str(exc))
+                break
+            failures = self._put_ports_back()
+        for host in self._hosts.values():
+            host.close()
+        if not self.lock.changed:
+            self.lock.forget()
+        self.lock.release()
+        if failures:
+            raise XdplabError(f"{'; '.join(failures)}; `xdplab restore --testbed` with this file tries again")
+
+    def _put_ports_back(self) -> list[str]:
+        """Each port as it was; what keeps one from it. What is left to do stays in the state file."""
         failures = []
         saved = self.lock.state().get("ports", {})
         for role in list(saved):
@@ -145,20 +176,38 @@ class HostsTestbed:
                 failures.append(str(exc))
         if self.lock.state():
             self.lock.remember(ports=saved)
-        for host in self._hosts.values():
-            host.close()
-        if not self.lock.changed:
-            self.lock.forget()
-        self.lock.release()
-        if failures:
-            raise XdplabError(f"{'; '.join(failures)}; `xdplab restore --testbed` with this file tries again")
+        return failures
+
+    def check_connections(self) -> None:
+        """Ask each host something."""
+        run_parallel(*(partial(host.exists, "/") for host in self._hosts.values()))
+
+    def reconnect(self) -> list[str]:
+        """Connect again where the connection was lost: with CPUs held, and with the namespaces of new sessions."""
+        found: list[str] = []
+        for _ in range(_RECONNECTS):
+            again = [host.name for host in self._hosts.values() if host.reconnect()]
+            found += again
+            try:
+                if again:
+                    self._hold_cpus()
+                    self.find_ports()
+                    for role in self.lock.state().get("ports", {}):  # as it was when somebody was about to change it
+                        port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
+            except LinkLost:
+                continue
+            return found
+        raise HostLost(
+            f"{', '.join(dict.fromkeys(found))}: the connection is lost each time; `xdplab restore` "
+            "puts back what is still changed there"
+        )
 
     def clear_away(self) -> list[str]:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
         if not self.lock.changed:
             return []
         self._connect()
-        done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts.get("ended", ())]
+        done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
         done += self._forget_what_a_boot_reset()
         saved = self.lock.state().get("ports", {})
         for role in saved:  # before a knob is put back on it
@@ -188,9 +237,9 @@ class HostsTestbed:
         return [f"{host.name}: started anew since, which reset what a run had changed" for host in again]
 
     def notes(self) -> list[str]:
-        """Hosts whose connection had to be made again."""
+        """Hosts whose connection was lost."""
         return [
-            f"{host.name}: the connection dropped and was made again {host.reconnects} times"
+            f"{host.name}: the connection was lost {host.reconnects} time{'s' * (host.reconnects > 1)}"
             for host in self._hosts.values()
             if host.reconnects
         ]

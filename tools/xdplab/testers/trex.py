@@ -9,13 +9,23 @@ import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import napi_on, thread_use
-from xdplab.model import Missing, Model, PointFailed, StreamSpec, TrafficSpec, TrialResult, TrialSpec, XdplabError
+from xdplab.model import (
+    Missing,
+    Model,
+    NamesProgram,
+    PointFailed,
+    StreamSpec,
+    TrafficSpec,
+    TrialResult,
+    TrialSpec,
+    XdplabError,
+)
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of
@@ -35,7 +45,7 @@ class TrexOptions(Model):
     """`trex:path=/opt/trex/v3.08,mode=low-end`, or `trex:server=10.0.0.5` for a server that runs already."""
 
     #: Folder of a TRex release (default: XDPLAB_TREX, or where t-rex-64 is on PATH).
-    path: str = ""
+    path: Annotated[str, NamesProgram()] = ""
     #: `ADDRESS[:sync port[:async port]]` of a running server, whose ports `ports` are the testbed's tester ports.
     server: str = ""
     #: TRex numbers of the first and the last tester port, as `0+1`.
@@ -65,7 +75,7 @@ class Trex(Tester):
     def __init__(self, options: TrexOptions | None = None) -> None:
         self.options = options or TrexOptions()
         #: Where the bridge writes down its exchange with TRex, and whether the server keeps histograms, without which
-        #: nothing is measured (both for `xdplab dev record trex`).
+        #: nothing is measured (both for `python tools/dev record trex`).
         self.record: Path | None = None
         self.histograms = True
         self._server: TrexServer | None = None

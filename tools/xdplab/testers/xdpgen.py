@@ -231,6 +231,7 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         "warmup_s": trial.warmup_s,
         "duration_s": trial.duration_s,
         "drain_s": trial.drain_s,
+        "drain_idle_s": trial.drain_idle_s or 0.0,
         "stall_ns": STALL_NS,
         "max_burst": max_burst(trial),
     }

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.forwarders.xsk import XskForwarder
+from xdplab.forwarders.xsk.forwarder import xsk_version
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec, Unsupported
@@ -120,7 +120,7 @@ class XskTester(Tester):
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
         """As of the forwarder, which is the same program."""
-        return XskForwarder.versions(host)
+        return xsk_version(host)
 
     @contextlib.contextmanager
     def _mirror(self, program: FilePath, context: TesterContext, port: Port) -> Iterator[None]:

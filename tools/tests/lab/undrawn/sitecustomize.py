@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imported by every Python that has this folder on its PYTHONPATH: reports have no plots, which take a second of a run.
 
-In the place of `xdplab.report.plots` stands a module without matplotlib. Who wants anything else of it, for pictures
-that are no charts, gets the real one, which from then on draws charts too.
+In the place of `xdplab.report.plots` stands a module without matplotlib.
 
 With LAB_ANY_MACHINE nothing of a busy machine counts as a disturbance, so that nothing is measured anew, unless a study
 has a rule of its own.
 """
 
-import importlib
 import importlib.util
 import os
 import sys
@@ -22,15 +20,6 @@ _RULE = "xdplab.model.disturbance"
 class _Undrawn(types.ModuleType):
     def still(self, _: object) -> str:
         return "<svg></svg>"
-
-    repetition_plot = still
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if sys.modules.get(_NAME) is self:
-            del sys.modules[_NAME]
-        return getattr(importlib.import_module(_NAME), name)
 
 
 sys.modules[_NAME] = _Undrawn(_NAME)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.agreement import agreements
-from xdplab.analysis.answers.pairing import named, pairs_of
+from xdplab.analysis.answers.pipelines import named, pairs_of
 from xdplab.analysis.compare import compare_points, metric_of
 from xdplab.analysis.doubts import doubts_of_one, remarks_of_one
 from xdplab.analysis.words import (
@@ -21,7 +21,7 @@ from xdplab.analysis.words import (
     repeats,
     undecided,
 )
-from xdplab.measure.comparison import Answer, Comparison
+from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
@@ -61,7 +61,7 @@ def answer(
     titles = tuple(dict.fromkeys(one.forwarder for one in summaries))
     wanted = run.study.answer or titles
     if len(wanted) != 2:
-        return Answer(sentence=_unasked(run, method, summaries))
+        return _unasked(run, method, summaries)
     if len({one.pipeline for one in summaries}) > 1:
         from xdplab.analysis.answers.pipelines import answer_by_pipeline
 
@@ -70,25 +70,34 @@ def answer(
     if not alike:
         missing = [title for title in wanted if not named(title, summaries)]
         why = f"{' and '.join(missing)} not part of this run" if missing else "the two have no setting in common"
-        return Answer(sentence=f"No answer: {why}.{_alone(summaries, method.figures)}")
+        return _no_answer(why, *_alone(summaries, method.figures))
     ours, theirs = alike[0]
-    others = f" The first of {len(alike)} settings; the table has the others." if len(alike) > 1 else ""
+    others = (f"The first of {len(alike)} settings; the table has the others.",) if len(alike) > 1 else ()
     for summary in (ours, theirs):
         if not summary.repetitions:
-            return Answer(sentence=f"No answer: {summary.forwarder} was not measured ({summary.reason}).{others}")
+            return _no_answer(f"{summary.forwarder} was not measured ({summary.reason})", *others)
     found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.beside)
-    return found.model_copy(update={"details": (*found.details, others.strip())}) if others else found
+    return found.model_copy(update={"details": (*found.details, *others)})
 
 
-def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> str:
+def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> Answer:
     """Of a study that names no two forwarders and has one, or several."""
     from xdplab.analysis.sweep.analyse import MIN_CONFIGURATIONS  # takes long to import
 
     if method.swept and len(summaries) >= MIN_CONFIGURATIONS:
-        return "Which settings matter in this run: `xdplab analyse` says it."
+        return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")
     several = len({one.forwarder for one in summaries}) > 1
     why = "the study names no two forwarders (answer)" if several else "nothing to compare with in this run"
-    return f"No answer: {why}.{_alone(summaries, method.figures)}"
+    return _no_answer(why, *_alone(summaries, method.figures))
+
+
+def _no_answer(why: str, *details: str) -> Answer:
+    """A reason that is too long for a headline stands below it."""
+    whole = f"No answer: {why}."
+    if len(whole.split()) <= MAX_WORDS:
+        return Answer(sentence=whole, details=details)
+    what, _, reason = why.partition(" (")
+    return Answer(sentence=f"No answer: {what}.", details=(f"Why: {reason.removesuffix(')')}.", *details))
 
 
 def compared(ours: PointSummary, theirs: PointSummary, metric: str, beside: Sequence[str] = ()) -> Answer:
@@ -154,23 +163,23 @@ def _first_capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> str:
+def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list[str]:
     """What is known of one point with nothing to compare it with, and what is wrong with it; empty with several."""
     measured = [each for each in summaries if each.repetitions]
     if len(measured) != 1:
-        return ""
+        return []
     (one,) = measured
     metric = next((each for each in figures if one.searched(each.key)), None)
     if metric is None:
-        return ""
+        return []
     remarks = "".join(f"; {remark}" for remark in remarks_of_one(one, metric.key))
     doubts = [*doubts_of_one(one, metric.key)]
     wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
     count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
-    return (
-        f" {long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."
-    )
+    return [
+        f"{long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."
+    ]
 
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:

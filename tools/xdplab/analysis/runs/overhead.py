@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run spends its time on beside traffic: starting and proving a program, reading back, stopping, draining."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median, quantiles
 
 from xdplab.model import Model, TrialRecord
@@ -12,6 +12,8 @@ class Overhead(Model):
 
     repetitions: int
     median_s: float
+    #: Without the forwarders' own start and stop: what the suite and its tester take.
+    own_median_s: float
     p90_s: float
     #: All dead time over all trials: a search takes many in one repetition.
     per_trial_s: float
@@ -29,18 +31,15 @@ def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
     taken = sum(trial.result is not None for trial in trials)
     if any(end.repetition_s < end.traffic_s for end in ends):
         return None
-    return _overhead([(end.repetition_s, end.traffic_s) for end in ends if end.traffic_s > 0], taken)
-
-
-def _overhead(repetitions: Sequence[tuple[float, float]], trials: int) -> Overhead | None:
-    """Of repetitions given by their wall time and their traffic, in s."""
-    if not repetitions:
+    ends = [end for end in ends if end.traffic_s > 0]
+    if not ends:
         return None
-    dead = [wall_s - traffic_s for wall_s, traffic_s in repetitions]
+    dead = [end.repetition_s - end.traffic_s for end in ends]
     return Overhead(
-        repetitions=len(repetitions),
+        repetitions=len(ends),
         median_s=median(dead),
+        own_median_s=median(d - end.forwarder_s for d, end in zip(dead, ends, strict=True)),
         p90_s=quantiles(dead, n=10, method="inclusive")[-1] if len(dead) > 1 else dead[0],
-        per_trial_s=sum(dead) / max(1, trials),
-        traffic_share=sum(traffic_s for _, traffic_s in repetitions) / sum(wall_s for wall_s, _ in repetitions),
+        per_trial_s=sum(dead) / max(1, taken),
+        traffic_share=sum(end.traffic_s for end in ends) / sum(end.repetition_s for end in ends),
     )

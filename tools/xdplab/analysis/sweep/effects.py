@@ -16,7 +16,7 @@ effect, and these are compared as all repetitions are (`compared`), of five repe
 default, and where runs have two levels, three or four repetitions of it are often all at one of them. One configuration
 stands for each level there, and whatever it always does is taken for what the level does.
 
-`xdplab dev bench-sweeps` shows how often idle settings are named, and real ones found. The module solves its small
+`tools/dev bench-sweeps` shows how often idle settings are named, and real ones found. The module solves its small
 least-squares problems itself: statsmodels 0.15 gives no answer at all in designs with aliased terms, counts degrees of
 freedom that a nested option has not got, and takes four seconds to import.
 """

@@ -232,12 +232,13 @@ def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
     off = next((each for each in ours.levels if is_off(each.level) and each.ratio), None) if ours else None
     if ours is None or on is None or off is None or ours.undecided:
         return _unsaid(statement, ours)
+    if not (on.differs or off.differs):
+        return Claim(statement=statement, ours=ours.verdict, verdict="cannot be said")
     ratio = (on.ratio or 1.0) / (off.ratio or 1.0)
-    slower = (on.differs or off.differs) and ratio > 1
     return Claim(
         statement=statement,
         ours=f"{ratio:.2f} times the latency without it ({ours.verdict})",
-        verdict="agrees" if slower else "disagrees",
+        verdict="agrees" if ratio > 1 else "disagrees",
     )
 
 

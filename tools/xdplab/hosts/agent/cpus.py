@@ -38,7 +38,7 @@ class HeldCpus:
                 try:
                     fcntl.flock(new[cpu], fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    return cpu, _holder(new[cpu])
+                    return cpu, holder(new[cpu])
             self._held.update(new)
             new = {}
         finally:
@@ -56,7 +56,7 @@ def _close(fds: dict[int, int]) -> None:
         os.close(fd)
 
 
-def _holder(fd: int) -> int:
+def holder(fd: int) -> int:
     """The process that holds the lock on an open file (proc_locks(5)); 0 when it is not to be seen from here."""
     found = os.fstat(fd)
     file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"

@@ -8,6 +8,7 @@ latency of the two tells what tracing costs; the stages are those of the traced 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from xdplab.forwarders.base import probes_of
 from xdplab.measure.comparison import Answer
 from xdplab.measure.method import Session
 from xdplab.measure.page import Page, Section
@@ -38,7 +39,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """Each rate in turn; a forwarder without probes is unsupported."""
-        target = session.forwarder.probes(session.dut)
+        target = probes_of(session.forwarder, session.dut)
         with attached(session.dut, target, 1):
             pass  # so that a build without probes is told before anything is measured
         for one in self.rounds(session, traffic, self.ways):
@@ -62,7 +63,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
         broken = [summary for summary in page.measured if BreakdownFigures.of(summary).breakdown]
         if not broken:
             return []
-        from xdplab.methods.breakdown.plots import breakdown_plot  # matplotlib takes 0.3 s to import
+        from xdplab.methods.breakdown.chart import breakdown_chart  # a run is shown without the report
 
-        plots = {name: page.svg(breakdown_plot(broken, name)) for name in ("p50", "p99")}
-        return [page.section(self, "report.html.j2", broken=broken, breakdown_plots=plots, stage_words=STAGES)]
+        charts = {name: page.chart(breakdown_chart(broken, name)) for name in ("p50", "p99")}
+        return [page.section(self, "report.html.j2", broken=broken, charts=charts, stage_words=STAGES)]

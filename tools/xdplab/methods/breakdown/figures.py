@@ -9,8 +9,7 @@ from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.paired import clean_pairs, paired_trials, percentiles
-from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
+from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT, clean_pairs, paired_trials, percentiles
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
 from xdplab.stats.interval import MIN_PAIRS, Interval, ratio_interval
@@ -129,32 +128,33 @@ def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
     every = [(s.forwarder, one, one.typical_less_us) for s in summaries for one in BreakdownFigures.of(s).breakdown]
     found = [(name, one, less) for name, one, less in every if less]
     if not found:
-        return Answer(sentence=f"No answer: {_why_no_breakdown(summaries)}.")
+        first, *rest = _why_no_breakdown(summaries)
+        return Answer(sentence=f"No answer: {first}.", details=tuple(rest))
     name = found[0][0]
     last, less = [(one, less) for forwarder, one, less in found if forwarder == name][-1]
     words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in less.items())
     pairs = f"{last.clean} clean of {last.pairs} pairs of trials"
-    few = f"No answer: {pairs}, {MIN_PAIRS} are needed. " if not last.said else ""
-    sentence = (
-        f"{few}{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words} (what the probes cost has "
-        f"been taken off, an estimate), {pairs}."
-    )
-    return Answer(sentence=sentence, said=not few)
+    figures = f"{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words}."
+    estimate = "What the probes cost has been taken off, an estimate."
+    if last.said:
+        return Answer(sentence=figures, details=(estimate, f"{pairs}."), said=True)
+    return Answer(sentence=f"No answer: {pairs}, {MIN_PAIRS} are needed.", details=(figures, estimate))
 
 
-def _why_no_breakdown(summaries: Sequence[PointSummary]) -> str:
-    """What is missing for a stage without the cost of its probes, and what to do."""
+def _why_no_breakdown(summaries: Sequence[PointSummary]) -> list[str]:
+    """What is missing for a stage without the cost of its probes, and what to do: sentences."""
     at_rates = [one for summary in summaries for one in BreakdownFigures.of(summary).breakdown]
     if not at_rates:
-        return "; ".join(f"{s.forwarder}: {s.reason or 'no batch was traced'}" for s in summaries)
+        return ["nothing was traced", *(f"{s.forwarder}: {s.reason or 'no batch was traced'}." for s in summaries)]
     fewest = min(at_rates, key=lambda one: one.frames_per_batch)
     if fewest.frames_per_batch > ALONE:
-        return (
-            f"at no rate was a frame alone in its batch, so the probes' cost cannot be told apart: at "
-            f"{significant(fewest.rate_pps / 1000)} kpps one held {significant(fewest.frames_per_batch)} frames; "
-            "lower rates_pps, or a faster machine"
-        )
-    return (
-        "frames that were alone in their batch took no longer with the probes than without, so the machine's noise "
-        "hides what these cost; more pairs, or a quieter machine"
-    )
+        return [
+            "at no rate was a frame alone in its batch, so the probes' cost cannot be told apart",
+            f"At {significant(fewest.rate_pps / 1000)} kpps a batch held {significant(fewest.frames_per_batch)} "
+            "frames: lower rates_pps, or a faster machine.",
+        ]
+    return [
+        "the machine's noise hides what the probes cost",
+        "Frames that were alone in their batch took no longer with the probes than without: more pairs, or a quieter "
+        "machine.",
+    ]

@@ -14,16 +14,14 @@ from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
 from xdplab.analysis.words import beside, ratio_text, verdict
 from xdplab.forwarders import Dut
-from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind
-from xdplab.measure.column import Column
+from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind, cannot_change
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.figure import P50, P99, Figure
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.measure.streams import load_streams, new_flow_streams, probe_streams
-from xdplab.methods.changes.answer import answer_by_change
 from xdplab.methods.changes.carry_out import LEAD_S, with_change, with_new_flows
 from xdplab.methods.changes.figures import (
     BLOCKED,
@@ -35,6 +33,7 @@ from xdplab.methods.changes.figures import (
     NEW,
     REMOVED,
     TOOK,
+    answer_by_change,
     repetition_figures,
 )
 from xdplab.model import (
@@ -141,7 +140,7 @@ class Changes(Method[ChangesSpec]):
 
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
         """As the forwarder says."""
-        return self.forwarder(point).cannot_change(_kind(point.levels), dut)
+        return cannot_change(self.forwarder(point), _kind(point.levels), dut)
 
     def _length_s(self, kind: Kind) -> float:
         return self.spec.once_s if kind in _ONCE else self.spec.duration_s

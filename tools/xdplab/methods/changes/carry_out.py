@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from xdplab.forwarders.changes import Change, Step
+from xdplab.forwarders.base import NewFlows
+from xdplab.forwarders.changes import Change, Changing, Step
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import SshHost
 from xdplab.measure.method import Counted, Session
-from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
+from xdplab.model import PointFailed, TrialResult, TrialSpec, Unsupported, XdplabError
 
 #: From the beginning of the trial to that of the change.
 LEAD_S = 0.2
@@ -45,9 +46,10 @@ def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
     Raises:
         PointFailed: they were not new to the forwarder, by what it tells.
     """
-    before = session.forwarder.flows_met()
+    counts = session.forwarder if isinstance(session.forwarder, NewFlows) else None
+    before = counts.flows_met() if counts else None
     result = session.send(asked)
-    after = session.forwarder.flows_met()
+    after = counts.flows_met() if counts else None
     if before is None or after is None:
         return Counted(result, {"told": f"{result.received} new flows came through"})
     met = after - before
@@ -57,6 +59,8 @@ def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
 
 
 def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
+    if not isinstance(session.forwarder, Changing):
+        raise Unsupported(f"{session.forwarder.name}: it carries out no change")
     change = session.forwarder.change(kind, rules)
     simulated = session.dut.ports[0].simulated  # a simulated trial takes no time, and knows what was changed before it
     began = time.monotonic()

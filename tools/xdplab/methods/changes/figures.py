@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trial with a change says."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
 
-from xdplab.measure.disturbed import disturbed_share
+from xdplab.analysis.answers.pipelines import answer_by, headline
+from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import Figure
-from xdplab.measure.measured import Measured, RepetitionFigures
+from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
+from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Model, TrialRecord, TrialResult, validated
 from xdplab.model.base import Amount, Count
 
@@ -124,3 +127,30 @@ def _gap(result: TrialResult, own_us: float, also: int) -> tuple[float | None, s
     if result.longest_gap_ns / 1e3 > _OWN_SHARE * gap_us:
         return gap_us - own_us, f"the tester itself sent nothing for {result.longest_gap_ns / 1e6:.3g} ms"
     return gap_us - own_us, "frames were lost without the change as well" if also else ""
+
+
+def answer_by_change(
+    wanted: tuple[str, str] | None, summaries: Sequence[PointSummary], figures: Sequence[Figure]
+) -> Answer | None:
+    """One sentence; None where the study names no two forwarders.
+
+    It has no `comparison`: the ratios of a table are all of one figure, and changes have several.
+    """
+    if wanted is None:
+        return None
+    several = len({one.pipeline for one in summaries}) > 1
+    compared, details = answer_by(
+        wanted,
+        summaries,
+        lambda one: f"{one.levels.get('change')}{f', {one.pipeline}' if several else ''}",
+        figures,
+        _nothing,
+        named=True,
+    )
+    said = any(one.known for one in compared.values())
+    return Answer(sentence=headline(wanted, compared, "changes under load"), details=tuple(details), said=said)
+
+
+def _nothing(ours: PointSummary, theirs: PointSummary, metric: str) -> str:
+    lost = any(one.value(LOST) for side in (ours, theirs) for one in side.by_repetition)
+    return "neither lost a frame" if metric == GAP.key and not lost else ""

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 from xdplab.analysis.answers.standing import Contender
 from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.xsk_functions import XskFunctions
-from xdplab.measure.column import Column
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Part, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.measuring import (
@@ -25,8 +24,7 @@ from xdplab.methods.functions.measuring import (
 )
 from xdplab.methods.functions.rows import findings, function_of, sections
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import MPPS
+from xdplab.methods.shared.counting import MPPS, CountingMethod
 from xdplab.model import (
     ForwarderSpec,
     InputError,

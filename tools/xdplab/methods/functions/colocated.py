@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.process import wait_until
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import Host, Running, cpu_job, memcached_client
 from xdplab.model import PointFailed
 from xdplab.model.functions import NfTraffic

@@ -5,15 +5,16 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import get_args
 
-from xdplab.forwarders.xsk_functions import XskFunctions
+from xdplab.forwarders.xsk.functions import XskFunctions
+from xdplab.hosts import Host
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session, untested
-from xdplab.methods.functions.cache_misses import cache_misses
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.methods.shared.rates import DRAIN_S, UNDER_WAY_S, rate_figures
+from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, rate_figures
 from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.functions import NfTraffic
 
@@ -95,3 +96,47 @@ def _be_sure(program: XskFunctions) -> None:
     reason = program.ineffective() or program.idle_cores()
     if reason:
         raise Unsupported(reason)
+
+
+#: Of the kernel: `cpu`, or `cpu_core` where cores differ.
+_UNITS = ("/sys/bus/event_source/devices/cpu", "/sys/bus/event_source/devices/cpu_core")
+
+
+def why_not(host: Host) -> str | None:
+    """None, or why they cannot be counted here."""
+    if not any(host.exists(unit) for unit in _UNITS):
+        return "this machine shows no performance monitoring unit (none in /sys/bus/event_source/devices)"
+    if host.run(["which", "perf"], check=False).returncode:
+        return "perf is not installed; `apt-get install linux-perf` installs it"
+    return None
+
+
+def counted(text: str) -> int | str:
+    """From `perf stat -x,`: the count, or why there is none."""
+    for line in text.splitlines():
+        value, _, rest = line.partition(",")
+        if "cache-misses" in rest:
+            return int(value) if value.isdigit() else f"unsupported: perf says {value}"
+    return f"unsupported: perf says {text.strip()[:120]!r}"
+
+
+@contextlib.contextmanager
+def cache_misses(host: Host, cpu: int, folder: Path) -> Iterator[dict[str, int | str]]:
+    """Count until the block is over; then `cache_misses` is in the dictionary: a count, or `unsupported: ...`."""
+    reason = why_not(host)
+    if reason:
+        yield {"cache_misses": f"unsupported: {reason}"}
+        return
+    log = folder / "perf.log"
+    # perf prints when its own command ends, or at SIGINT
+    process = host.start(
+        ["perf", "stat", "-x,", "-e", "cache-misses", "-C", str(cpu), "--", "sleep", "3600"], log=log, die_with_us=True
+    )
+    found: dict[str, int | str] = {}
+    try:
+        yield found
+    finally:
+        process.signal(2)
+        process.wait(3.0)
+        process.stop()
+        found["cache_misses"] = counted("\n".join(process.log_tail(5)))

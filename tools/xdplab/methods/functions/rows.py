@@ -10,8 +10,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.ranks import RankAgreement, rank_agreements
 from xdplab.methods.functions.scaling import Scaling, scalings
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import MPPS
+from xdplab.methods.shared.counting import MPPS, CountingMethod
 from xdplab.model.functions import NfMode, NfPoint, NfTraffic
 
 Row = tuple[NfTraffic, NfPoint, Contender]
@@ -64,10 +63,10 @@ def sections(method: CountingMethod[FunctionsSpec], page: Page) -> list[Section]
     grown: list[Scaling] = scalings(rows)
     plot = ""
     if rates:
-        from xdplab.report.bars import rate_plot  # matplotlib takes 0.3 s to import
+        from xdplab.report.bars import rate_chart  # a run is shown without the report
 
         names = {point.point_id: f"{point.levels['traffic']}: {point.forwarder}" for point in rates}
-        plot = page.svg(rate_plot(rates, MPPS, names))
+        plot = page.chart(rate_chart(rates, MPPS, names))
     found = {
         "plot": plot,
         "served": any(row.figure != MPPS for _, _, row in rows),

@@ -21,11 +21,6 @@ class Scaling(Curve):
     traffic: NfTraffic
     title: str
 
-    def times(self, rung: Rung) -> float | None:
-        """How many times the rate of one core it has."""
-        alone = self.one.rate if self.one else None
-        return rung.rate / alone if alone and rung.rate is not None else None
-
     @property
     def sentence(self) -> str:
         """Up to how many cores it scales, by what was measured."""
@@ -46,7 +41,7 @@ class Scaling(Curve):
                 return f"does not scale {past}"
             if found.interval.low < needed:
                 return f"whether it scales {past} cannot be said: too little to tell, ask for more repetitions"
-        return f"scales up to {known[-1].number} cores: {self.times(known[-1]):.2f} times one core"
+        return f"scales up to {known[-1].number} cores: {self.times(known[-1])} times one core (99 % interval)"
 
     def _needed(self, fewer: Rung, more: Rung) -> float:
         """Ratio of two rates from which on each core more brings `_WORTH` of what the first one does."""

@@ -5,16 +5,39 @@ Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 
 instead of one per stream, and repetitions are interleaved with those of the other forwarders.
 """
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.measure.column import Column
+from xdplab.analysis.tables.columns import LOAD_COLUMNS, kpps, lost
 from xdplab.measure.method import Method, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
+from xdplab.measure.point import PointSummary
 from xdplab.measure.streams import load_streams, probe_streams
-from xdplab.methods.latency.columns import COLUMNS, LIGHT_LOAD
 from xdplab.model import MethodSpec, RunRecord, StreamSpec, TrafficSpec, TrialSpec
+from xdplab.model.digits import ratio
+
+#: Clause of the trial at the study's light load.
+LIGHT_LOAD = "light load"
+
+
+def _light(name: str) -> Callable[[PointSummary], float | None]:
+    return lambda point: getattr(point.beside[LIGHT_LOAD], name) if LIGHT_LOAD in point.beside else None
+
+
+def _lost(point: PointSummary) -> str:
+    return lost(point.beside[LIGHT_LOAD]) if LIGHT_LOAD in point.beside else ""
+
+
+COLUMNS = (
+    Column("light_pps", "kpps, light", _light("offered_pps"), kpps),
+    Column("light_p50_us", "p50 µs, light", _light("p50_us"), below=_lost, ratio="times as fast", beside=LIGHT_LOAD,
+           main=True),
+    Column("light_loss_ratio", "loss, light", _light("loss_ratio"), ratio, places=("terminal",)),
+    *LOAD_COLUMNS,
+)  # fmt: skip
+
 
 #: Length of the trial that measures the forwarding rate a load share refers to.
 _RATE_TRIAL_S = 0.5

@@ -8,15 +8,14 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column, range_columns
-from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.xsk_roles import frames_sent
-from xdplab.measure.column import Column
+from xdplab.forwarders import Dut, Forwarder, make_forwarder
+from xdplab.forwarders.base import frames_received, in_role
+from xdplab.hosts.kernel import link_counters
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session, untested
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import DRAIN_S, MPPS, UNDER_WAY_S, rate_figures
+from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, rate_figures
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -92,7 +91,7 @@ class Micro(CountingMethod[MicroSpec]):
     def forwarder(self, point: Point) -> Forwarder[Any]:
         """The program in its role."""
         role: Any = point.levels["workload"]
-        return make_forwarder(point.forwarder).in_role(role, point.traffic.smallest)
+        return in_role(make_forwarder(point.forwarder), role, point.traffic.smallest)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """One trial."""
@@ -109,9 +108,9 @@ class Micro(CountingMethod[MicroSpec]):
 
     def _sent(self, session: Session) -> Counted:
         time.sleep(self.spec.warmup_s)
-        count, begin = frames_sent(session.dut), time.monotonic()
+        count, begin = _frames_sent(session.dut), time.monotonic()
         time.sleep(self.spec.duration_s)
-        sent, elapsed_s = frames_sent(session.dut) - count, time.monotonic() - begin
+        sent, elapsed_s = _frames_sent(session.dut) - count, time.monotonic() - begin
         if not sent:
             raise PointFailed("nothing was sent")
         result = untested(elapsed_s)
@@ -122,9 +121,9 @@ class Micro(CountingMethod[MicroSpec]):
         by_the_program = session.point.levels["workload"] == "rxdrop"
         if by_the_program:
             session.send(asked.model_copy(update={"duration_s": self.spec.warmup_s, "drain_s": UNDER_WAY_S}))
-        begin = session.forwarder.frames_received() if by_the_program else 0
+        begin = frames_received(session.forwarder) if by_the_program else 0
         result = session.send(asked)
-        received = session.forwarder.frames_received() - begin if by_the_program else result.received
+        received = frames_received(session.forwarder) - begin if by_the_program else result.received
         if not received:
             raise PointFailed("nothing was received")
         return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))
@@ -137,8 +136,13 @@ class Micro(CountingMethod[MicroSpec]):
         """The rates as table and bars, and what was published."""
         if not page.measured:
             return [page.section(self, "beside.html.j2", published=self.spec.published)]
-        from xdplab.report.bars import rate_plot  # matplotlib takes 0.3 s to import
+        from xdplab.report.bars import rate_chart  # a run is shown without the report
 
         names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
-        svg = page.svg(rate_plot(page.measured, MPPS, names))
-        return [page.section(self, "report.html.j2", plot=svg, published=self.spec.published)]
+        chart = page.chart(rate_chart(page.measured, MPPS, names))
+        return [page.section(self, "report.html.j2", plot=chart, published=self.spec.published)]
+
+
+def _frames_sent(dut: Dut) -> int:
+    """Frames that left the port, by the kernel's count."""
+    return int(link_counters(dut.host, dut.ports[0].ifname)["tx"]["packets"])

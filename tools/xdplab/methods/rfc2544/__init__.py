@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
-from xdplab.measure.column import Column
 from xdplab.measure.figure import P50, P99, Figure, LimitedBy
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.ablation import ablation
 from xdplab.methods.rfc2544.at_load import latency_at_load
@@ -87,11 +86,12 @@ class Rfc2544(Method[Rfc2544Spec]):
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
         scale = scale_of(self.spec)
         preset = PRESETS[self.spec.preset]
+        drain_s = scale.drain_idle_s or self.spec.drain_s
         per_clause = {
-            "throughput": [preset.final_trial_s + self.spec.drain_s / 2] * 20,
+            "throughput": [preset.final_trial_s + drain_s / 2] * 20,
             "latency": [scale.at_load_s] * (5 * scale.at_load_repeats),
             "loss-curve": [scale.loss_trial_s] * 8,
-            "back-to-back": [0.1 + self.spec.drain_s / 2] * (16 * scale.burst_repeats),
+            "back-to-back": [0.1 + drain_s / 2] * (16 * scale.burst_repeats),
             "recovery": [scale.recovery_s * 2],
             "reset": [scale.reset_s],
         }
@@ -162,7 +162,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             return Part(told, "" if told else "the study's reference was not measured with it")
         points = [point for point in summaries if point.status != "unsupported"]
         reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
-        found = {point.point_id: getattr(Rfc2544Figures.of(point), title) for point in points}
+        found = {point.point_id: Rfc2544Figures.of(point).clause_text(title) for point in points}
         having = [point for point in points if found[point.point_id]]
         lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
         return Part(

@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each variant of a forwarder contributes: throughput and latency against one reference, in pairs."""
 
-from collections.abc import Sequence
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from statistics import median
 
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.words import gain, listed, visible
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.measured import Measured
 from xdplab.measure.point import PointSummary
-from xdplab.methods.rfc2544.calls import PerFrame, per_frame
 from xdplab.model import Model, RunRecord, TrialRecord
 
 #: Metric -> how a gain in it is said.
 _GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", "p50_us": "p50", "p99_us": "p99"}
 _NAMES = {"ndr_pps": "NDR", "forwarding_rate_pps": "rate at overload", "p50_us": "p50", "p99_us": "p99"}
+
+
+#: Counters that our patches add to the AF_XDP ports of Open vSwitch.
+_COUNTERS = {"send_calls": "tx_kick", "receive_calls": "rx_wakeup", "copied_bytes": "tx_copy_bytes"}
+
+
+class PerFrame(Model):
+    """System calls and copied bytes for each frame that was sent on: medians over the repetitions."""
+
+    send_calls: float
+    receive_calls: float
+    copied_bytes: float
 
 
 class Variant(Model):
@@ -92,3 +106,31 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
 
 def _ndr(summary: PointSummary) -> Measured:
     return summary.measured["ndr_pps"]
+
+
+def per_frame(trials: Iterable[TrialRecord]) -> PerFrame | None:
+    """From the first to the last trial of each repetition; None when the ports have no such counters."""
+    ratios: dict[str, list[float]] = {name: [] for name in _COUNTERS}
+    measured = sorted((t for t in trials if t.result), key=lambda t: (t.repetition, t.trial, t.attempt))
+    for _, repetition in itertools.groupby(measured, key=lambda trial: trial.repetition):
+        seen = [_totals(trial.counters) for trial in repetition]
+        first, last = seen[0], seen[-1]
+        frames = last.get("frames", 0) - first.get("frames", 0)
+        if frames <= 0 or not _COUNTERS.keys() <= last.keys():
+            continue
+        for name in _COUNTERS:
+            ratios[name].append((last[name] - first[name]) / frames)
+    if not all(ratios.values()):
+        return None
+    return PerFrame(**{name: median(values) for name, values in ratios.items()})
+
+
+def _totals(counters: dict[str, object]) -> dict[str, int]:
+    """Sums over ports and queues."""
+    totals: dict[str, int] = {}
+    for port in counters.values():
+        for key, value in port.items() if isinstance(port, dict) else ():
+            for name, counter in (("frames", "tx_pkts"), *_COUNTERS.items()):
+                if re.fullmatch(rf"(xsk_queue_\d+_)?{counter}", key):
+                    totals[name] = totals.get(name, 0) + int(value)
+    return totals

@@ -3,9 +3,9 @@
 
 from xdplab.measure.method import Session
 from xdplab.measure.streams import load_streams, probe_streams
-from xdplab.methods.rfc2544.scale import scale_of
+from xdplab.methods.rfc2544.scale import scale_of, trial_of
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec
 
 CLAUSE = "RFC 2544 26.2"
 _SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
@@ -20,7 +20,7 @@ def latency_at_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, n
     loads = []
     for share in _SHARES:
         streams = (*probe_streams(traffic, probe), *load_streams(traffic, max(0.0, share * ndr_pps - probe)))
-        trial = TrialSpec(streams=streams, duration_s=scale.at_load_s, warmup_s=0.1, drain_s=spec.drain_s)
+        trial = trial_of(spec, streams, scale.at_load_s, 0.1)
         for repeat in range(scale.at_load_repeats):
             session.progress(f"  latency at {share:.0%} of the throughput, {repeat + 1} of {scale.at_load_repeats}")
             session.trial(trial, purpose="search", clause=f"{CLAUSE} at {share:.2f}")

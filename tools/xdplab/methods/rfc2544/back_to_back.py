@@ -9,9 +9,9 @@ from typing import Any, Literal
 from xdplab.measure.method import Trials
 from xdplab.measure.streams import burst_streams
 from xdplab.methods.rfc2544.bounds import Bound
-from xdplab.methods.rfc2544.scale import scale_of, top_load
+from xdplab.methods.rfc2544.scale import scale_of, top_load, trial_of
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec
 from xdplab.model.trial import LOAD_TOLERANCE
 
 CLAUSE = "RFC 2544 26.4"
@@ -105,7 +105,7 @@ def _longest_burst(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec, lon
     length = longest
     while True:
         duration = max(0.02, _SLACK * length / ceiling)
-        trial = TrialSpec(streams=burst_streams(traffic, length), duration_s=duration, drain_s=spec.drain_s)
+        trial = trial_of(spec, burst_streams(traffic, length), duration)
         result = session.trial(trial, purpose="search", clause=CLAUSE)
         if any(stream.sent < length for stream in result.streams):
             bad, limited_by = length, "tester"

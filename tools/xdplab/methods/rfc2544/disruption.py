@@ -3,9 +3,9 @@
 
 from xdplab.measure.method import Session
 from xdplab.measure.streams import load_streams
-from xdplab.methods.rfc2544.scale import scale_of, top_load
+from xdplab.methods.rfc2544.scale import scale_of, top_load, trial_of
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec
 
 RECOVERY, RESET = "RFC 2544 26.5", "RFC 2544 26.6"
 _OVERLOAD, _RELIEF = 1.1, 0.5
@@ -20,7 +20,7 @@ def recovery(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps:
     relief = _RELIEF * over
     overload = load_streams(traffic, over, count=round(over * duration))
     relieved = load_streams(traffic, relief, start_ns=round(duration * 1e9))
-    trial = TrialSpec(streams=(*overload, *relieved), duration_s=2 * duration, drain_s=spec.drain_s)
+    trial = trial_of(spec, (*overload, *relieved), 2 * duration)
     result = session.trial(trial, purpose="search", clause=RECOVERY)
     head, tail = result.streams[: len(overload)], result.streams[len(overload) :]
     # the departure of the last frame lost after the change, at the rate at which its stream was sent
@@ -52,7 +52,7 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
     scale = scale_of(spec)
     load = min(_RESET_PPS, 0.5 * ndr_pps) if ndr_pps else 10_000.0
     for duration in (scale.reset_s, 4 * scale.reset_s):
-        trial = TrialSpec(streams=load_streams(traffic, load), duration_s=duration, drain_s=spec.drain_s)
+        trial = trial_of(spec, load_streams(traffic, load), duration)
         result = session.trial(trial, purpose="search", clause=RESET, restart_after_s=0.2 * scale.reset_s)
         gap_ns = result.gap_ns
         if gap_ns is not None:  # it came back before the trial ended

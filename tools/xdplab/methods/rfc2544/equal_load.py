@@ -9,7 +9,7 @@ from statistics import median
 from xdplab.measure.method import Session
 from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.methods.rfc2544.at_load import PROBE_MAX_PPS
-from xdplab.methods.rfc2544.scale import scale_of, top_load
+from xdplab.methods.rfc2544.scale import scale_of, top_load, trial_of
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import TrafficSpec, TrialSpec
 
@@ -40,7 +40,7 @@ def _latency(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, load_pps
     probe = min(PROBE_MAX_PPS, load_pps - (traffic.new_flows_pps or 0.0))
     streams = (*probe_streams(traffic, probe), *load_streams(traffic, max(0.0, load_pps - probe)))
     session.progress(f"  latency at {load_pps / 1e3:.0f} kpps")
-    session.trial(TrialSpec(streams=streams, duration_s=scale_of(spec).at_load_s, warmup_s=0.1, drain_s=spec.drain_s))
+    session.trial(trial_of(spec, streams, scale_of(spec).at_load_s, 0.1))
 
 
 def _forwarding_rate(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, overload_pps: float) -> None:

@@ -7,9 +7,8 @@ from statistics import median
 from typing import Any
 
 from xdplab.measure.distribution import carried, sample_of
-from xdplab.measure.disturbed import disturbed_share
 from xdplab.measure.figure import Figure
-from xdplab.measure.measured import Measured, RepetitionFigures, Spread
+from xdplab.measure.measured import Measured, RepetitionFigures, Spread, disturbed_share
 from xdplab.methods.rfc2544.contradiction import contradiction, last_attempts, worst
 from xdplab.methods.rfc2544.found import (
     BackToBackFound,

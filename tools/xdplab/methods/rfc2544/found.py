@@ -5,6 +5,20 @@ from xdplab.measure.figure import PointFigures
 from xdplab.measure.measured import Extended, Spread
 from xdplab.methods.rfc2544.contradiction import Contradiction
 from xdplab.model import Model
+from xdplab.model.digits import percent, significant
+
+
+def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
+    """The median, in `unit` of `per` of what it is in; "" where there is none."""
+    return f"{significant(figure.median / per)} {unit}" if figure else ""
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{significant(value)} µs"
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
 
 
 class BoundFound(Model):
@@ -25,6 +39,13 @@ class BoundFound(Model):
     #: Lowest load at which the forwarder lost more than tolerated; None: it is not known.
     upper_pps: Spread | None
 
+    def text(self) -> str:
+        """`NDR at least 1,050 kpps (limited by tester)`."""
+        name = f"PDR at {percent(self.loss_ratio)} loss" if self.loss_ratio else "NDR"
+        least = "" if set(self.limited_by) <= {"forwarder"} else "at least "
+        rate = _said(self.throughput_pps, "kpps", 1e3)
+        return f"{name} {least}{rate} (limited by {', '.join(self.limited_by)})" if rate else f"{name}: none was found"
+
 
 class ThroughputFound(Model):
     """§26.1."""
@@ -41,6 +62,10 @@ class ThroughputFound(Model):
     top_load_pps: float
     #: Speed of the medium; None: the tester's top rate was the top load.
     line_rate_bps: float | None
+
+    def text(self) -> str:
+        """One after another."""
+        return _joined(*(bound.text() for bound in self.bounds))
 
 
 class LatencyFound(Model):
@@ -67,6 +92,11 @@ class LatencyFound(Model):
     #: 99.9th percentile, likewise.
     p999_us: Extended | None
 
+    def text(self) -> str:
+        """`p50 2.8 µs, p99 5.3 µs at 10 % of the throughput`."""
+        load = f"at {percent(self.share)} of the throughput" if self.share else "unloaded"
+        return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}"
+
 
 class LossFound(Model):
     """§26.3, one step."""
@@ -81,6 +111,10 @@ class LossFound(Model):
     achieved_pps: float
     #: That came to this step.
     repetitions: int
+
+    def text(self) -> str:
+        """`39 % of 1,680 kpps`."""
+        return f"{percent(self.loss_ratio)} of {significant(self.load_pps / 1e3)} kpps"
 
 
 class BackToBackFound(Model):
@@ -105,6 +139,12 @@ class BackToBackFound(Model):
     #: Why there is no figure, of the repetitions that have none.
     reasons: tuple[str, ...]
 
+    def text(self) -> str:
+        """`3,330 frames at 1,640 kpps, a buffer of 1,990 frames`."""
+        burst = f"{_said(self.average_frames, 'frames')} at {_said(self.burst_rate_pps, 'kpps', 1e3)}"
+        buffer = _said(self.corrected_buffer_frames, "frames of buffer")
+        return _joined(burst if self.burst_rate_pps else "", buffer, *self.reasons)
+
 
 class RecoveryFound(Model):
     """§26.5."""
@@ -123,6 +163,11 @@ class RecoveryFound(Model):
     overloaded: bool
     #: Why there is no time, of the repetitions that have none.
     reasons: tuple[str, ...]
+
+    def text(self) -> str:
+        """`after 910 ms of 576 kpps, which followed 1,130 kpps`."""
+        loads = f"of {_said(self.relief_pps, 'kpps', 1e3)}, which followed {_said(self.overload_pps, 'kpps', 1e3)}"
+        return _joined(f"after {_said(self.recovery_us, 'ms', 1e3)} {loads}" if self.recovery_us else "", *self.reasons)
 
 
 class ResetFound(Model):
@@ -144,6 +189,11 @@ class ResetFound(Model):
     came_back: bool
     #: Why there is no time, of the repetitions that have none.
     reasons: tuple[str, ...]
+
+    def text(self) -> str:
+        """`819 ms at 188 kpps`."""
+        load = _said(self.load_pps, "kpps", 1e3)
+        return _joined(f"{_said(self.reset_us, 'ms', 1e3)} at {load}" if self.reset_us else "", *self.reasons)
 
 
 class ForwardingRateFound(Model):
@@ -178,3 +228,8 @@ class Rfc2544Figures(PointFigures):
     reset: ResetFound | None = None
     #: RFC 2285 section 3.6.1, at the study's overload.
     forwarding_rate: ForwardingRateFound | None = None
+
+    def clause_text(self, name: str) -> str:
+        """What was found of the clause in that field, in a line; "" where it was not measured."""
+        found = getattr(self, name)
+        return _joined(*(each.text() for each in (found if isinstance(found, tuple) else filter(None, [found]))))

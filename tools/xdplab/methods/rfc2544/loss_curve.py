@@ -5,9 +5,9 @@ from typing import Any
 
 from xdplab.measure.method import Session
 from xdplab.measure.streams import load_streams
-from xdplab.methods.rfc2544.scale import scale_of, top_load
+from xdplab.methods.rfc2544.scale import scale_of, top_load, trial_of
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec, TrialSpec
+from xdplab.model import TrafficSpec
 
 CLAUSE = "RFC 2544 26.3"
 #: The RFC's coarsest allowed step is 10 % of the maximum rate.
@@ -22,7 +22,7 @@ def loss_curve(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Non
     clean = 0
     for step in range(_STEPS, 0, -1):
         load = top * step / _STEPS
-        trial = TrialSpec(streams=load_streams(traffic, load), duration_s=duration, drain_s=spec.drain_s)
+        trial = trial_of(spec, load_streams(traffic, load), duration)
         result = session.trial(trial, purpose="search", clause=CLAUSE, enough=lambda found: not found.lost)
         lost = result.lost
         points.append(

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec, Unsupported
+from xdplab.model import StreamSpec, TrafficSpec, TrialSpec, Unsupported
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,26 @@ class Scale:
     longest_burst_s: float
     recovery_s: float
     reset_s: float
+    #: Late frames are waited for until none has arrived for so long; None: all of `drain_s`, as §23 asks.
+    drain_idle_s: float | None
 
 
 #: §26.2: 120 s, 20 repetitions; §26.3 and §26.5: 60 s; §26.4: bursts up to 2 s, 50 repetitions.
-FULL = Scale(120.0, 20, 60.0, 50, 2.0, 60.0, 30.0)
-QUICK = Scale(0.8, 2, 0.4, 3, 0.1, 1.0, 4.0)
+FULL = Scale(120.0, 20, 60.0, 50, 2.0, 60.0, 30.0, None)
+QUICK = Scale(0.8, 2, 0.4, 3, 0.1, 1.0, 4.0, 0.2)
 
 
 def scale_of(spec: Rfc2544Spec) -> Scale:
     """Full for the presets whose trials are as long as the RFC's."""
     return FULL if spec.preset in ("rfc2544", "tst009", "binary") else QUICK
+
+
+def trial_of(spec: Rfc2544Spec, streams: tuple[StreamSpec, ...], duration_s: float, warmup_s: float = 0.0) -> TrialSpec:
+    """A trial that waits for late frames as long as the study and its preset say."""
+    idle_s = scale_of(spec).drain_idle_s
+    return TrialSpec(
+        streams=streams, duration_s=duration_s, warmup_s=warmup_s, drain_s=spec.drain_s, drain_idle_s=idle_s
+    )
 
 
 def line_rate(spec: Rfc2544Spec, traffic: TrafficSpec) -> float | None:

@@ -32,5 +32,6 @@ def rfc2544_section(method: Method[Any], page: Page) -> list[Section]:
         preset=PRESETS[method.spec.preset],
         load_tolerance=LOAD_TOLERANCE,
         full_scale=scale_of(method.spec) is FULL,
+        drain_idle_s=scale_of(method.spec).drain_idle_s,
     )
     return [found]

@@ -4,10 +4,10 @@
 from xdplab.measure.method import Trials
 from xdplab.measure.streams import load_streams
 from xdplab.methods.rfc2544.bounds import Step
-from xdplab.methods.rfc2544.scale import line_rate, top_load
+from xdplab.methods.rfc2544.scale import line_rate, top_load, trial_of
 from xdplab.methods.rfc2544.search import SearchResult, search
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
-from xdplab.model import TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import TrafficSpec, TrialResult
 
 CLAUSE = "RFC 2544 26.1"
 
@@ -17,7 +17,7 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
     directions, tolerated = len(traffic.directions), min(spec.loss_ratios)
 
     def measure(load_pps: float, duration_s: float) -> Step:
-        trial = TrialSpec(streams=load_streams(traffic, load_pps), duration_s=duration_s, drain_s=spec.drain_s)
+        trial = trial_of(spec, load_streams(traffic, load_pps), duration_s)
         result = session.trial(trial, purpose="search", clause=CLAUSE, enough=lambda found: _carried(found, tolerated))
         return Step(
             load_pps=load_pps,

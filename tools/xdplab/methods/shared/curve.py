@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rate over the number of cores or threads that work for it, and in what range it grows, as far as it is known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from xdplab.analysis.answers.standing import Contender
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.measure.comparison import Comparison
+from xdplab.model.digits import significant
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,24 @@ class Curve:
 
         `77 to 82 %`, `at least 78 %`, `at most 60 %`.
         """
+        return self._over_one(rung, lambda end: f"{100 * end / rung.number:.0f}", " %")
+
+    def times(self, rung: Rung) -> str:
+        """Times the rate of one core, by its interval: `3.54 to 4.07`; empty where it is not known."""
+        return self._over_one(rung, significant)
+
+    def _over_one(self, rung: Rung, written: Callable[[float], str], unit: str = "") -> str:
         if self.one is None or rung.row.hindrance:
             return ""
         found = self.compared().get(list(self.rungs).index(rung))
         if found is None or found.hindrances or found.interval is None:
             return ""
-        low, high = (100 * end / rung.number if end else None for end in (found.interval.low, found.interval.high))
-        if low is None or high is None:
+        low, high = found.interval.low, found.interval.high
+        if not low or not high:
             return ""
         match found.sense:
             case "at least":
-                return f"at least {low:.0f} %"
+                return f"at least {written(low)}{unit}"
             case "at most":
-                return f"at most {high:.0f} %"
-        return f"{low:.0f} to {high:.0f} %"
+                return f"at most {written(high)}{unit}"
+        return f"{written(low)} to {written(high)}{unit}"

@@ -8,15 +8,14 @@ from pydantic import Field
 
 from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.xsk_roles import XskRole
-from xdplab.measure.column import Column
+from xdplab.forwarders.base import in_role
+from xdplab.forwarders.xsk.forwarder import XskRole
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.figure import Figure
 from xdplab.measure.method import Counted, Session
-from xdplab.measure.page import Page, Section
+from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import CountingMethod
-from xdplab.methods.shared.rates import DRAIN_S, counted_trials
+from xdplab.methods.shared.counting import DRAIN_S, CountingMethod, counted_trials
 from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
 from xdplab.model import (
     ForwarderSpec,
@@ -107,7 +106,7 @@ class Stages(CountingMethod[StagesSpec]):
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
         """The program as a sink that tells stages."""
-        return make_forwarder(point.forwarder).in_role("stages", point.traffic.smallest)
+        return in_role(make_forwarder(point.forwarder), "stages", point.traffic.smallest)
 
     def prove(self, session: Session) -> None:
         """Every frame is measured: what is in force is asked when all is over."""
@@ -157,7 +156,7 @@ class Stages(CountingMethod[StagesSpec]):
 
     def sections(self, page: Page) -> list[Section]:
         """A row for each stage, their distributions, and what was published."""
-        from xdplab.report.charts import distribution_chart
+        from xdplab.report.chart import distribution_chart
 
         rows = [point for point in page.measured if StagesFigures.of(point).stages]
         plots = {}

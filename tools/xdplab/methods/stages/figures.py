@@ -7,7 +7,7 @@ from pydantic import Field
 
 from xdplab.measure.distribution import Distribution, carried_by
 from xdplab.measure.figure import PointFigures
-from xdplab.methods.shared.rates import counted_trials
+from xdplab.methods.shared.counting import counted_trials
 from xdplab.model import Model, TrialRecord
 from xdplab.model.histogram import Histogram
 from xdplab.model.published import Stage

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
+from xdplab.forwarders.base import Stamping, probes_of
 from xdplab.measure.comparison import Answer
 from xdplab.measure.method import Part, Session
 from xdplab.measure.page import Page, Section
@@ -17,8 +18,15 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.shared.batches import STAGES, ProbeRecords, traced_figures
 from xdplab.methods.shared.probes import attached, recorded_by_perf
 from xdplab.methods.shared.traced import TracedMethod
-from xdplab.methods.tracing.figures import TracingFigures, tracing_answer, tracing_figures, tracing_part
-from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
+from xdplab.methods.tracing.figures import (
+    CLAUSE,
+    TraceWay,
+    TracingFigures,
+    TracingSpec,
+    tracing_answer,
+    tracing_figures,
+    tracing_part,
+)
 from xdplab.model import (
     MethodSpec,
     Point,
@@ -113,11 +121,14 @@ def traced(session: Session, way: str, every: int) -> Iterator[Callable[[], Prob
         Unsupported: it cannot be.
     """
     if way == "in-band":
-        session.forwarder.start_recording()
+        forwarder = session.forwarder
+        if not isinstance(forwarder, Stamping):
+            raise Unsupported(f"{forwarder.name}: it does not stamp batches itself")
+        forwarder.start_recording()
         ended: list[ProbeRecords] = []
 
         def end() -> ProbeRecords:
-            ended.append(ProbeRecords.of(session.forwarder.end_recording()))
+            ended.append(ProbeRecords.of(forwarder.end_recording()))
             return ended[-1]
 
         try:
@@ -128,5 +139,5 @@ def traced(session: Session, way: str, every: int) -> Iterator[Callable[[], Prob
                     end()
         return
     recorder = attached if way == "bpf" else recorded_by_perf
-    with recorder(session.dut, session.forwarder.probes(session.dut), every) as probes:
+    with recorder(session.dut, probes_of(session.forwarder, session.dut), every) as probes:
         yield probes.end

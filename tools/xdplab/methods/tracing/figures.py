@@ -1,21 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each way of tracing costs a frame, and whether the traced stages agree with the time stamps in the frames."""
+"""Method `tracing`: its spec, what each way of tracing costs a frame, and whether stages agree with time stamps."""
 
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Literal, get_args
 
-from xdplab.measure.comparison import Answer
+from pydantic import Field, field_validator
+
+from xdplab.measure.comparison import MAX_WORDS, Answer
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.method import Part
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.paired import clean_pairs, paired_trials, percentiles
-from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT
-from xdplab.methods.tracing.spec import CLAUSE, TraceWay, TracingSpec
+from xdplab.methods.shared.traced import (
+    ALONE,
+    PROBES_ON_THE_WAY,
+    WITHOUT,
+    TracedSpec,
+    clean_pairs,
+    paired_trials,
+    percentiles,
+)
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
+
+CLAUSE = "tracing"
+TraceWay = Literal["in-band", "bpf", "perf"]
+
+
+class TracingSpec(TracedSpec):
+    """Method `tracing`: what each way of following a frame costs it, beside trials without any.
+
+    `in-band`: the forwarder stamps batches itself; `bpf`: static probes, recorded by `bpf/ovsprobe`; `perf`: static
+    probes, recorded by perf.
+    """
+
+    name: Literal["tracing"]
+    #: Those that are measured.
+    ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
+    #: What a way may cost at p50.
+    goal_us: float = Field(default=0.2, gt=0)
+    #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
+    published: str | None = None
+
+    @field_validator("ways")
+    @classmethod
+    def _different_ways(cls, value: tuple[TraceWay, ...]) -> tuple[TraceWay, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a way is there twice")
+        return value
 
 
 class Untraced(Model):
@@ -200,13 +234,16 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
         return Answer(sentence="No answer: nothing was traced.")
     name, rate = found[0][0], min(one.rate_pps for forwarder, one in found if forwarder == found[0][0])
     rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
-    words = []
-    few = "" if any(one.clean >= MIN_PAIRS for one in rows) else "No answer: too few clean rounds. "
-    for one in rows:
-        words.append(f"{one.way} {one.doubt or f'{_told(one)}, {one.verdict}'}")
-    at = f"{significant(rate / 1000)} kpps"
-    sentence = f"{few}What tracing costs {name} at p50, {at}, goal below {goal_us:g} µs: {'; '.join(words)}."
-    return Answer(sentence=sentence, said=not few)
+    said = any(one.clean >= MIN_PAIRS for one in rows)
+    at = f"{significant(rate / 1000)} kpps, goal below {goal_us:g} µs"
+    costs = [f"{one.way} {'not said' if one.doubt else f'{_told(one)}, {one.verdict}'}" for one in rows]
+    whole = f"Tracing {name} costs at p50, {at}: {'; '.join(costs)}."
+    first = whole if len(whole.split()) <= MAX_WORDS else f"What tracing costs {name} at p50, {at}, differs by way."
+    doubts = [f"{one.way}: {one.doubt}." for one in rows if one.doubt]
+    details = [*([] if first == whole else [f"{each}." for each in costs]), *doubts]
+    if said:
+        return Answer(sentence=first, details=tuple(details), said=True)
+    return Answer(sentence=f"No answer for {name} at {at}: too few clean rounds.", details=tuple(doubts))
 
 
 def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:

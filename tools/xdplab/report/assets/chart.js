@@ -5,7 +5,7 @@
 (() => {
 	const SVG = "http://www.w3.org/2000/svg";
 	const COLOURS = 8, DASHES = ["", "7 3", "7 3 2 3", "2 3"], TOLD = 10;
-	const LEFT = 58, RIGHT = 14, TOP = 26, BOTTOM = 40;
+	const LEFT = 58, RIGHT = 14, TOP = 26, BOTTOM = 40, ROW = 26;
 
 	const make = (parent, name, attributes = {}, text = "") => {
 		const svg = ["svg", "g", "path", "line", "rect", "circle", "text"].includes(name);
@@ -21,7 +21,7 @@
 		return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 ? Math.ceil(Math.log10(size + 1)) : 4 });
 	};
 	const percentile = (above) => (above >= 1 ? "min" : "p" + Number((100 * (1 - above)).toFixed(Math.max(0, Math.round(-Math.log10(above))))));
-	const said = (axis, value) => (axis.percentile ? percentile(value) : number(value) + (axis.unit ? " " + axis.unit : ""));
+	const said = (axis, value) => (axis.names.length ? axis.names[value] : axis.percentile ? percentile(value) : number(value) + (axis.unit ? " " + axis.unit : ""));
 
 	// From values to a line on which equal distances look equal, and back.
 	const bend = (axis) => {
@@ -37,6 +37,7 @@
 	};
 	const ticksOf = (axis, low, high, count) => {
 		const inside = (values) => values.filter((v) => bend(axis)[0](v) >= low - 1e-9 && bend(axis)[0](v) <= high + 1e-9);
+		if (axis.names.length) return axis.names.map((_, at) => at).filter((at) => at >= low && at <= high);
 		if (axis.percentile) {
 			const usual = inside([1, 0.5, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6]);
 			return usual.length > 1 ? usual : nice(low, high, 4).map((t) => 10 ** -t);
@@ -64,6 +65,9 @@
 
 	const start = (figure) => {
 		const chart = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
+		// Series of one name have one colour and one button. Rows: names along the y axis; low and high lie along x.
+		const names = [...new Set(chart.series.map((each) => each.name))], rows = chart.y.names.length;
+		for (const each of chart.series) each.number = names.indexOf(each.name);
 		const hidden = new Set();
 		let zoom = null, cursor = null, drag = null, plot = null;
 		figure.classList.add("live");
@@ -77,7 +81,7 @@
 
 		for (const key of ["x", "y"]) {
 			const values = chart.series.flatMap((each) => each[key]);
-			if (chart[key].percentile || !values.every((v) => v === null || v > 0)) continue;
+			if (chart[key].percentile || chart[key].names.length || !values.every((v) => v === null || v > 0)) continue;
 			const label = make(bar, "label"), box = make(label, "input", { type: "checkbox" });
 			box.checked = chart[key].log;
 			label.append(" log " + key);
@@ -85,32 +89,35 @@
 		}
 		const reset = make(bar, "button", { type: "button" }, "Show all of it");
 		reset.addEventListener("click", () => { zoom = null; draw(); });
-		const buttons = chart.series.map((series, index) => {
+		const buttons = names.map((name, index) => {
 			const button = make(legend, "button", { type: "button", class: "s" + (index % COLOURS) });
 			const swatch = make(button, "svg", { viewBox: "0 0 24 8", width: 24, height: 8, "aria-hidden": "true" });
 			make(swatch, "line", { x1: 0, x2: 24, y1: 4, y2: 4, class: "curve", "stroke-dasharray": DASHES[Math.floor(index / COLOURS) % DASHES.length] });
-			button.append(" " + series.name);
+			button.append(" " + name);
 			button.addEventListener("click", () => { hidden.has(index) ? hidden.delete(index) : hidden.add(index); draw(); });
 			return button;
 		});
-		if (chart.series.length > 3) make(legend, "button", { type: "button" }, "all / none").addEventListener("click", () => {
-			hidden.size ? hidden.clear() : chart.series.forEach((_, index) => hidden.add(index));
+		if (names.length > 3) make(legend, "button", { type: "button" }, "all / none").addEventListener("click", () => {
+			hidden.size ? hidden.clear() : names.forEach((_, index) => hidden.add(index));
 			draw();
 		});
 
 		const layout = () => {
-			const width = Math.max(280, area.clientWidth), height = Math.round(Math.min(400, Math.max(260, width * 0.5)));
-			const shown = chart.series.map((series, index) => ({ series, index })).filter(({ index }) => !hidden.has(index));
+			const width = Math.max(280, area.clientWidth), height = rows ? TOP + BOTTOM + ROW * rows : Math.round(Math.min(400, Math.max(260, width * 0.5)));
+			const left = rows ? Math.min(width * 0.4, 12 + 7 * Math.max(...chart.y.names.map((each) => each.length))) : LEFT;
+			const shown = chart.series.map((series) => ({ series, index: series.number })).filter(({ index }) => !hidden.has(index));
 			const [fx, backX] = bend(chart.x), [fy, backY] = bend(chart.y);
-			const wholeX = range(shown.flatMap(({ series }) => series.x.map(fx))), spanX = zoom ? zoom.x : wholeX;
+			const alongX = rows ? ["x", "low", "high"] : ["x"];
+			const wholeX = range(shown.flatMap(({ series }) => alongX.flatMap((key) => (series[key] || []).map((v) => (v === null ? null : fx(v)))))), spanX = zoom ? zoom.x : wholeX;
 			const within = (series, key) => (series[key] || []).filter((_, at) => { const t = fx(series.x[at]); return t >= spanX[0] && t <= spanX[1]; }).map((v) => (v === null ? null : fy(v)));
-			const spanY = zoom && zoom.y ? zoom.y : range(shown.flatMap(({ series }) => ["y", "low", "high"].flatMap((key) => within(series, key))));
-			const px = (t) => LEFT + ((t - spanX[0]) / (spanX[1] - spanX[0])) * (width - LEFT - RIGHT);
+			const spanY = zoom && zoom.y ? zoom.y : rows ? [-0.6, rows - 0.4] : range(shown.flatMap(({ series }) => ["y", "low", "high"].flatMap((key) => within(series, key))));
+			const px = (t) => left + ((t - spanX[0]) / (spanX[1] - spanX[0])) * (width - left - RIGHT);
 			const py = (t) => height - BOTTOM - ((t - spanY[0]) / (spanY[1] - spanY[0])) * (height - TOP - BOTTOM);
-			const atX = (p) => spanX[0] + ((p - LEFT) / (width - LEFT - RIGHT)) * (spanX[1] - spanX[0]);
+			const atX = (p) => spanX[0] + ((p - left) / (width - left - RIGHT)) * (spanX[1] - spanX[0]);
 			const atY = (p) => spanY[0] + ((height - BOTTOM - p) / (height - TOP - BOTTOM)) * (spanY[1] - spanY[0]);
-			return { width, height, shown, wholeX, spanX, spanY, atX, atY, x: (v) => px(fx(v)), y: (v) => (v === null ? NaN : py(fy(v))), backX, backY };
+			return { left, width, height, shown, wholeX, spanX, spanY, atX, atY, x: (v) => px(fx(v)), y: (v) => (v === null ? NaN : py(fy(v))), backX, backY };
 		};
+		const spot = (series, at) => plot.x(series.bars ? (series.low[at] + series.high[at]) / 2 : series.x[at]);
 		const path = (points, steps = false) => {
 			let text = "", pen = "M";
 			for (const [x, y] of points) {
@@ -122,7 +129,7 @@
 		};
 		const draw = () => {
 			plot = layout();
-			const { width, height } = plot, inner = { x: LEFT, y: TOP, width: width - LEFT - RIGHT, height: height - TOP - BOTTOM };
+			const { left, width, height } = plot, inner = { x: left, y: TOP, width: width - left - RIGHT, height: height - TOP - BOTTOM };
 			svg.replaceChildren();
 			svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
 			svg.setAttribute("height", height);
@@ -134,17 +141,19 @@
 				make(svg, "text", { x: end ? width : plot.x(v), y: height - BOTTOM + 16, "text-anchor": end ? "end" : "middle" }, chart.x.percentile ? percentile(v) : number(v));
 			}
 			for (const v of ticksOf(chart.y, ...plot.spanY, 6)) {
-				make(frame, "line", { x1: LEFT, x2: width - RIGHT, y1: plot.y(v), y2: plot.y(v), class: "grid" });
-				make(svg, "text", { x: LEFT - 6, y: plot.y(v) + 4, "text-anchor": "end" }, chart.y.percentile ? percentile(v) : number(v));
+				make(frame, "line", { x1: left, x2: width - RIGHT, y1: plot.y(v), y2: plot.y(v), class: "grid" });
+				const label = make(svg, "text", { x: left - 6, y: plot.y(v) + 4, "text-anchor": "end" }, rows ? chart.y.names[v] : chart.y.percentile ? percentile(v) : number(v));
+				while (rows && label.textContent.length > 2 && label.getComputedTextLength() > left - 8) label.textContent = label.textContent.slice(0, -2) + "…";
 			}
-			make(svg, "text", { x: LEFT + inner.width / 2, y: height - 8, "text-anchor": "middle", class: "axis" }, chart.x.label);
+			make(svg, "text", { x: left + inner.width / 2, y: height - 8, "text-anchor": "middle", class: "axis" }, chart.x.label);
 			make(svg, "text", { x: 2, y: 14, class: "axis" }, chart.y.label);
 			for (const { series, index } of plot.shown) {
 				const at = (key) => series.x.map((x, i) => [plot.x(x), plot.y(series[key][i])]);
 				const curve = make(frame, "g", { class: "s" + (index % COLOURS) });
-				if (series.low && series.high) make(curve, "path", { class: "band", d: path([...at("high"), ...at("low").reverse()]) });
+				for (const [i, v] of series.y.entries()) if (rows && series.low && series.low[i] !== null && series.high[i] !== null) make(curve, "line", { x1: plot.x(series.low[i]), x2: plot.x(series.high[i]), y1: plot.y(v), y2: plot.y(v), class: series.bars ? "bar" : "curve" });
+				if (!rows && series.low && series.high) make(curve, "path", { class: "band", d: path([...at("high"), ...at("low").reverse()]) });
 				if (series.joined) make(curve, "path", { class: "curve", d: path(at("y"), series.steps), "stroke-dasharray": DASHES[Math.floor(index / COLOURS) % DASHES.length] });
-				if (!series.joined || (series.x.length <= 60 && !series.steps)) for (const [x, y] of at("y")) if (Number.isFinite(x + y)) make(curve, "circle", { cx: x, cy: y, r: 2.5 });
+				if (!series.bars && (!series.joined || (series.x.length <= 60 && !series.steps))) for (const [x, y] of at("y")) if (Number.isFinite(x + y)) make(curve, "circle", { cx: x, cy: y, r: 2.5 });
 			}
 			plot.marks = make(frame, "g", { class: "marks" });
 			buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(!hidden.has(index))));
@@ -152,22 +161,23 @@
 			tip.hidden = true;
 		};
 		// The values of all curves at the x nearest to a place, those next to it first.
-		const read = (x, y, chosen = -1) => {
+		const read = (x, y, chosen = null) => {
 			const found = plot.shown.map(({ series, index }) => {
 				let best = -1, near = Infinity;
-				series.x.forEach((v, at) => {
-					const far = Math.hypot(plot.x(v) - x, (plot.y(series.y[at]) - y) / 50);
+				series.x.forEach((_, at) => {
+					const far = Math.hypot(spot(series, at) - x, (plot.y(series.y[at]) - y) / 50);
 					if (far < near) { near = far; best = at; }
 				});
-				return { series, index, best, near: Math.hypot(near, index === chosen ? -1e6 : plot.y(series.y[best]) - y) };
+				return { series, index, best, near: Math.hypot(near, plot.y(series.y[best]) - y) };
 			}).filter((each) => each.best >= 0);
-			found.sort((one, other) => (other.index === chosen) - (one.index === chosen) || one.near - other.near);
+			found.sort((one, other) => (other.series === chosen) - (one.series === chosen) || one.near - other.near);
 			plot.marks.replaceChildren();
 			tip.replaceChildren();
 			for (const { series, index, best } of found.slice(0, TOLD)) {
-				make(plot.marks, "circle", { cx: plot.x(series.x[best]), cy: plot.y(series.y[best]), r: 4, class: "s" + (index % COLOURS) });
+				make(plot.marks, "circle", { cx: spot(series, best), cy: plot.y(series.y[best]), r: 4, class: "s" + (index % COLOURS) });
 				const band = series.low && series.low[best] !== null && series.high[best] !== null;
-				const told = `${series.name}: ${said(chart.y, series.y[best])}` + (band ? ` (${number(series.low[best])} to ${number(series.high[best])})` : "") + ` at ${said(chart.x, series.x[best])}`;
+				const ends = band ? ` (${number(series.low[best])} to ${number(series.high[best])})` : "", [x, y] = [said(chart.x, series.x[best]), said(chart.y, series.y[best])];
+				const told = rows ? `${y}, ${series.name}: ${x}${ends}` : `${series.name}: ${y}${ends} at ${x}`;
 				make(tip, "div", { class: "s" + (index % COLOURS) }, told);
 			}
 			tip.hidden = !found.length;
@@ -197,7 +207,7 @@
 			if (Math.abs(x - x0) < 8) { read(x, y); return; }
 			const inside = (value, low, high) => Math.min(Math.max(value, low), high);
 			const dragged = (at, a, b, whole) => part((at(a) + at(b)) / 2, Math.abs(at(a) - at(b)), whole);
-			const [left, right] = [x0, x].map((each) => inside(each, LEFT, plot.width - RIGHT)), [top, bottom] = [y0, y].map((each) => inside(each, TOP, plot.height - BOTTOM));
+			const [left, right] = [x0, x].map((each) => inside(each, plot.left, plot.width - RIGHT)), [top, bottom] = [y0, y].map((each) => inside(each, TOP, plot.height - BOTTOM));
 			zoom = { x: dragged(plot.atX, left, right, plot.spanX), y: Math.abs(y - y0) > 24 ? dragged(plot.atY, top, bottom, plot.spanY) : null };
 			draw();
 		});
@@ -216,11 +226,11 @@
 			} else if (!steps[event.key]) return;
 			event.preventDefault();
 			const [along, over] = steps[event.key] || [0, 0], last = plot.shown.length - 1;
-			const row = cursor ? Math.min(last, Math.max(0, cursor.row + over)) : 0, { series, index } = plot.shown[row];
+			const row = cursor ? Math.min(last, Math.max(0, cursor.row + over)) : 0, { series } = plot.shown[row];
 			const from = cursor ? cursor.at : -1;
 			const at = Math.min(series.x.length - 1, Math.max(0, from + along));
 			cursor = { row, at, x: series.x[at] };
-			read(plot.x(series.x[at]), plot.y(series.y[at]), index);
+			read(spot(series, at), plot.y(series.y[at]), series);
 		});
 		new ResizeObserver(() => { if (area.clientWidth && (!plot || plot.width !== Math.max(280, area.clientWidth))) draw(); }).observe(area);
 		draw();

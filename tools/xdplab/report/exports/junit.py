@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from xdplab.analysis.limits import loss_above
+from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.tables.export import ExportRow
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, plain

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python tools/dev`: what judges xdplab itself on simulated data, records programs for its tests, writes documents.
+
+No part of the package. What a command needs is imported in its function, as in `xdplab.cli.main`.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from xdplab.cli.main import main
+from xdplab.cli.runs import AsJson, ResultsThere
+from xdplab.tools import results_folder
+
+cli = typer.Typer(no_args_is_help=True, add_completion=False, help="Benchmarks of xdplab, and recorders for its tests.")
+record = typer.Typer(no_args_is_help=True, help="Record exchanges with a real program, for tests that run without it.")
+cli.add_typer(record, name="record")
+
+Output = Annotated[Path | None, typer.Option("--output", help="folder (default: that of the tests)")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="a scenario; may be repeated")]
+TestbedName = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
+
+
+@cli.command("bench-search")
+def bench(
+    searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
+    as_json: AsJson = False,
+) -> None:
+    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection.
+
+    Example: python tools/dev bench-search --searches 5
+    """
+    from dev.bench_search import bench_search, bench_table
+
+    found = bench_search(searches, lambda text: print(text, file=sys.stderr))
+    print(json.dumps(found.model_dump(), indent=1) if as_json else bench_table(found))
+
+
+@cli.command("bench-analysis")
+def bench_of_analysis(
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="simulated runs of each kind")] = 10,
+    trials: Annotated[int, typer.Option(min=256, max=100_000, help="of the run that is timed")] = 10_000,
+    as_json: AsJson = False,
+) -> None:
+    """Judge `sweep` on runs simulated from the delay study's tables, and time it.
+
+    Example: python tools/dev bench-analysis --seeds 1 --trials 1000
+    """
+    from dev.bench_analysis import bench_analysis, bench_text
+
+    found = bench_analysis(seeds, trials, lambda text: print(text, file=sys.stderr))
+    print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
+
+
+@cli.command("bench-sweeps")
+def bench_of_sweeps(
+    tables: Annotated[int, typer.Option(min=1, max=100_000, help="tables of each design, noise and effect")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Count how often a sweep names or advises idle settings, and finds a planted effect, by size and noise.
+
+    Example: python tools/dev bench-sweeps --tables 1
+    """
+    from dev.bench_sweeps import bench_sweeps, bench_table
+
+    found = bench_sweeps(tables, progress=lambda text: print(text, file=sys.stderr))
+    print(json.dumps([row.model_dump() for row in found], indent=1) if as_json else bench_table(found))
+
+
+@cli.command("false-alarms")
+def false_alarms(
+    run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
+    group: Annotated[int, typer.Option(min=3, max=100, help="repetitions per comparison")] = 5,
+    disturbed: Annotated[
+        int, typer.Option(min=0, max=1000, help="studies of each scene on a machine that takes cores away")
+    ] = 0,
+    pairs: Annotated[int, typer.Option(min=3, max=20, help="repetitions of each of those studies")] = 5,
+    simulated: Annotated[
+        int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
+    ] = None,
+    as_json: AsJson = False,
+    results: ResultsThere = None,
+) -> None:
+    """Count how often a forwarder is called different from itself, or equal things under simulated noise are.
+
+    Example: python tools/dev false-alarms --simulated 200
+    """
+    from dev.bench_intervals import bench_intervals, bench_table, self_comparisons
+    from xdplab import app
+    from xdplab.analysis.words import ratio_text
+    from xdplab.model import InputError
+
+    if disturbed:
+        from dev.bench_disturbed import bench_disturbed, disturbed_table
+
+        judged = bench_disturbed(disturbed, pairs, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in judged], indent=1) if as_json else disturbed_table(judged))
+        return
+    if simulated:
+        rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
+        return
+    folder, summaries = app.summaries_of(run, results or results_folder())
+    if len(summaries) != 2:
+        raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
+    called = {metric: self_comparisons(summaries[0], summaries[1], group, metric) for metric in ("p50_us", "p99_us")}
+    if as_json:
+        print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))
+        return
+    for metric, found in called.items():
+        different = [ratio_text(one) for one in found if one.better is not None]
+        unsaid = sum(bool(one.hindrances) for one in found)
+        print(
+            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
+            f"of {unsaid} nothing was said"
+        )
+
+
+@cli.command("data-format")
+def format_of_data() -> None:
+    """Print docs/data-format.md, made of the models.
+
+    Example: python tools/dev data-format
+    """
+    from dev.data_format import data_format
+
+    print(data_format(), end="")
+
+
+@cli.command("man")
+def man() -> None:
+    """Print the man page, made of what the commands say of themselves; the wheel has it.
+
+    Example: python tools/dev man
+    """
+    from dev.commands import man_page
+
+    print(man_page(), end="")
+
+
+@record.command()
+def trex(
+    folder: Annotated[str, typer.Option("--trex", help="folder of a release (default: XDPLAB_TREX, else PATH)")] = "",
+    output: Output = None,
+    only: Only = None,
+    testbed: TestbedName = "embedded",
+) -> None:
+    """Record the exchange with a real TRex server on the direct link, errors among them.
+
+    Example: python tools/dev record trex --only version
+    """
+    from dev.record_trex import record_trex
+
+    record_trex(folder, output, only, testbed)
+
+
+@record.command()
+def vpp(
+    program: Annotated[str, typer.Option("--vpp", help="the program (default: XDPLAB_VPP, else on PATH)")] = "",
+    output: Output = None,
+    only: Only = None,
+    testbed: TestbedName = "embedded",
+) -> None:
+    """Record the API exchange and statistics of a real VPP, errors among them.
+
+    Example: python tools/dev record vpp --only too-many-queues
+    """
+    from dev.record_vpp import record_vpp
+
+    record_vpp(program, output, only, testbed)
+
+
+if __name__ == "__main__":
+    main(cli)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python tools/dev record vpp`: scenarios on namespaces against a real VPP, each into a JSON file of its own."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dev.recording import check_only, embedded_testbed
+from dev.vpp_record import Recorder
+from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders.process import wait_until
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.program import find_vpp, installed_version
+from xdplab.forwarders.work import VNI
+from xdplab.hosts import LocalHost
+from xdplab.hosts.kernel import xsk_sockets
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    Path as Way,
+    Point,
+    StreamSpec,
+    TrafficSpec,
+    TrialSpec,
+    XdplabError,
+)
+from xdplab.runner import interruptible, recover
+from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.testbed import Port, Testbed, open_testbed, working_folder
+from xdplab.testers import TesterContext
+from xdplab.testers.xdpgen import Xdpgen
+from xdplab.tools import checkout
+
+#: What VPP prints of everything that its configuration says (VPP 26.10); the lines of interest, by a pattern.
+_IN_USE = {
+    "show threads": r"vpp_main|vpp_wk_",
+    "show plugins": r"_plugin\.so",
+    "show buffers": r"^Pool|default-",
+    "show physmem": r"arena",
+    "show memory main-heap": r"base|page stats",
+    "show memory stats-segment": r"base|page stats",
+    "show version verbose": r"Current PID",
+}
+#: How an interface is removed by hand, and what of VPP's view of the others is compared.
+_TAKE_OFF = {"af_xdp": "delete interface af_xdp {name}", "af_packet": "delete host-interface name {port}"}
+_SHOWN = r"l2 xconnect|queue \d+ \(|^(num )?[rt]xq|^flags|Linux PACKET| up "
+#: What of a pipeline stays when its interfaces go.
+_TAKE_BACK = {
+    "vxlan": [f"create vxlan tunnel src 198.19.255.254 dst 198.19.255.253 vni {VNI} del"],
+    "meter": ["policer del name xdplab"],
+    "acl": ["delete acl-plugin acl index 1", "delete acl-plugin acl index 0"],
+    "conntrack": ["delete acl-plugin acl index 1", "delete acl-plugin acl index 0"],
+    "nat": ["nat44 plugin disable"],
+}
+#: A host interface that does not exist.
+_NOT_THERE = "missing0"
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where VPP puts it
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A forwarder with options, and what goes wrong on purpose."""
+
+    forwarder: str
+    options: dict[str, Any] = field(default_factory=dict)
+    missing_port: bool = False
+    killed: bool = False
+    pipeline: str = "cross"
+
+
+SCENARIOS = {
+    "afxdp": Scenario("vpp-afxdp"),
+    "afxdp-adaptive": Scenario("vpp-afxdp", {"rx_mode": "adaptive", "rx_queue_size": 1024}),
+    "afxdp-copy": Scenario("vpp-afxdp", {"zero_copy": "copy", "rx_mode": "interrupt", "tx_queue_size": 2048}),
+    "afxdp-no-worker": Scenario("vpp-afxdp", {"workers": 0, "buffers": 40_000}),
+    "afxdp-multi-buffer": Scenario("vpp-afxdp", {"multi_buffer": True}),
+    "afpacket": Scenario("vpp-afpacket"),
+    "afpacket-v2": Scenario("vpp-afpacket", {"tpacket": 2, "rx_mode": "polling", "qdisc_bypass": False}),
+    "afxdp-bridge": Scenario("vpp-afxdp", pipeline="bridge"),
+    "afxdp-vlan": Scenario("vpp-afxdp", pipeline="vlan"),
+    "afxdp-route": Scenario("vpp-afxdp", pipeline="route:2"),
+    "afxdp-vxlan": Scenario("vpp-afxdp", pipeline="vxlan"),
+    "afxdp-meter": Scenario("vpp-afxdp", pipeline="meter"),
+    "afxdp-mirror": Scenario("vpp-afxdp", pipeline="mirror"),
+    "afxdp-acl": Scenario("vpp-afxdp", pipeline="acl:3x2"),
+    "afxdp-conntrack": Scenario("vpp-afxdp", pipeline="conntrack"),
+    "afxdp-nat": Scenario("vpp-afxdp", pipeline="nat"),
+    "dpdk": Scenario("vpp-dpdk", {"port": "af_packet"}),
+    "too-many-queues": Scenario("vpp-afxdp", {"n_rxq": 2}),
+    "interface-missing": Scenario("vpp-afxdp", missing_port=True),
+    "server-gone": Scenario("vpp-afxdp", killed=True),
+}
+
+
+def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, testbed: str) -> None:
+    """Record the API exchange and statistics of a real VPP, errors among them."""
+    check_only("vpp", only, SCENARIOS)
+    found, reason = find_vpp(LocalHost(), program, VppForwarder.package)
+    if found is None:
+        raise InputError(f"record vpp: {reason}")
+    spec = embedded_testbed("vpp", testbed)
+    release = installed_version(LocalHost(), found)
+    folder = output or (checkout() or Path.cwd()) / "tools" / "tests" / "data" / "vpp" / release.split("-")[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    recover(spec)
+    built = open_testbed(spec)
+    workdir = working_folder(spec.name)
+    with interruptible():
+        try:
+            built.up()
+            for name in only or SCENARIOS:
+                taken = _take(SCENARIOS[name], built, workdir, found)
+                text = json.dumps({"scenario": name, **taken}, indent=1)
+                (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+                print(f"{folder / name}.json: {len(taken['exchange'])} exchanges; {taken['ends'] or 'forwarded'}")
+        finally:
+            built.down()
+            shutil.rmtree(workdir, ignore_errors=True)
+
+
+def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> dict[str, Any]:
+    """Carry one scenario out; whatever the forwarder complains about is part of it."""
+    shutil.rmtree(workdir, ignore_errors=True)
+    (workdir / "dut").mkdir(mode=0o700, parents=True)
+    spec = ForwarderSpec(name=scenario.forwarder, options={"vpp": program, **scenario.options})
+    given = {"forwarder": spec, "path": Way.THROUGH, "knobs": {}, "traffic": TrafficSpec()}
+    point = Point.model_validate({**given, "pipeline": scenario.pipeline})
+    dut = dut_of(testbed, point, testbed.layout)
+    ports = tuple(_port(port, scenario.missing_port) for port in dut.ports)
+    dut = replace(dut, ports=ports, rundir=workdir / "dut")
+    forwarder = make_forwarder(spec)
+    assert isinstance(forwarder, VppForwarder)
+    recorder = Recorder()
+    forwarder.connect = recorder.connect
+    taken: dict[str, Any] = {
+        "forwarder": scenario.forwarder,
+        "options": scenario.options,
+        "missing": [port.ifname for port in ports if port.ifname == _NOT_THERE],
+        "killed": scenario.killed,
+        "vpp-papi": version("vpp-papi"),
+        "layout": testbed.layout.model_dump(mode="json", exclude_defaults=True),
+        "pipeline": scenario.pipeline,
+        "ports": [{"role": port.role, "ifname": port.ifname, "mac": port.mac} for port in ports],
+        "peers": [{"role": port.role, "ifname": port.ifname, "mac": port.mac} for port in dut.peers],
+        "xsk": [],
+        "in_use": {},
+        "by_hand": {},
+        "ends": "",
+    }
+
+    def carry_out() -> None:
+        forwarder.start(dut)
+        _send(forwarder, testbed, point, workdir)
+        taken["xsk"] = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
+        taken["in_use"] = _in_use(recorder, forwarder, dut)
+        if scenario.killed:
+            os.kill(forwarder.pids()[0], signal.SIGKILL)
+            wait_until(lambda: forwarder.crashed() is not None, 5.0, "vpp: its end")
+        forwarder.counters()
+        forwarder.rule_hits()
+        taken["by_hand"] = _by_hand(recorder, forwarder, dut)
+
+    try:
+        _noting_complaints(carry_out, taken)
+        taken["log"] = list(forwarder.log_tail())
+    finally:
+        forwarder.stop()
+    return {**taken, "exchange": recorder.exchange}
+
+
+def _in_use(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[str, Any]:
+    """What VPP and its machine say of what `startup.conf` asked for; process ids and addresses are left out."""
+    rundir = str(dut.rundir)
+    prefix = re.findall(r"prefix (\S+)", dut.host.read(f"{rundir}/startup.conf"))[0]
+    found: dict[str, Any] = {
+        command: [_bare(line) for line in recorder.aside(command).splitlines() if re.search(pattern, line)]
+        for command, pattern in _IN_USE.items()
+    }
+    (pid,) = found.pop("show version verbose")
+    return {
+        **found,
+        "in the foreground": pid.split()[-1] == str(forwarder.pids()[0]),
+        "sockets": sorted(path.name for path in dut.rundir.iterdir() if path.is_socket()),
+        "shared memory": sorted(path.name.removeprefix(prefix) for path in _SHARED_MEMORY.glob(f"{prefix}*")),
+    }
+
+
+def _by_hand(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[str, Any]:
+    """The CLI commands of the record given to VPP in the place of the API: what it says, and what is there then."""
+    if forwarder.plugin not in _TAKE_OFF:
+        return {}
+    before = _shown(recorder)
+    for row in reversed(forwarder.mode()["vpp"]["interfaces"]):  # so that the names are given again
+        recorder.aside(_TAKE_OFF[forwarder.plugin].format(**row))
+    for command in _TAKE_BACK.get(dut.pipeline.kind, ()):
+        recorder.aside(command)
+    time.sleep(0.1)  # a closed AF_XDP socket keeps its queue for some 35 ms
+    said = {command: recorder.aside(command).strip() for command in forwarder.mode()["vpp"]["cli"]}
+    return {"said": said, "before": before, "after": _shown(recorder)}
+
+
+def _shown(recorder: Recorder) -> list[str]:
+    """Interfaces, cross-connects, receive modes, rings."""
+    commands = ("show mode", "show interface rx-placement", "show hardware-interfaces")
+    lines = [_bare(line) for command in commands for line in recorder.aside(command).splitlines()]
+    return [line for line in lines if re.search(_SHOWN, line)]
+
+
+def _bare(line: str) -> str:
+    """Without colours, and with single blanks."""
+    return " ".join(re.sub(r"\x1b\[\d*m", "", line).split())
+
+
+def _noting_complaints(carry_out: Callable[[], None], taken: dict[str, Any]) -> None:
+    try:
+        carry_out()
+    except XdplabError as exc:
+        if exc.exit_code != 1:  # bad input or an interruption end the command
+            raise
+        taken["ends"] = f"{type(exc).__name__}: {exc}"
+
+
+def _port(port: Port, missing: bool) -> Port:
+    return replace(port, ifname=_NOT_THERE) if missing and port.role == "b1" else port
+
+
+def _send(forwarder: VppForwarder[Any], testbed: Testbed, point: Point, workdir: Path) -> None:
+    """A few frames in both directions, so that the counters hold something."""
+    context = TesterContext(
+        tester_ports_of(testbed, point), testbed.layout, "xdp", workdir, still_well=forwarder.crashed
+    )
+    streams = tuple(
+        StreamSpec(kind="load", pps=1000, frame_bytes=64, direction=direction) for direction in ("forward", "backward")
+    )
+    with contextlib.closing(Xdpgen()) as tester:
+        tester.run(context, TrialSpec(streams=streams, duration_s=0.1, drain_s=0.1))

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DPDK's own forwarder, testpmd, on virtual devices: the datapath without a switch around it."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.dpdk.vdev import VdevOptions
+from xdplab.forwarders.options import Key, arguments
+from xdplab.forwarders.process import InstanceForwarder, Process
+from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import thread_ids, thread_use
+from xdplab.model import InputError, Model
+from xdplab.model.forwarder import Role
+from xdplab.tools import setup_command
+
+PROGRAM = "/usr/bin/dpdk-testpmd"
+#: Without hugepages, in MiB; its 32768 mbufs do not fit into 128.
+_MEMORY_MIB = "192"
+#: CPU time of a worker that forwards: before, it has run for less than a millisecond.
+_FORWARDING_NS = 3_000_000
+_FCS_BYTES = 4
+_MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
+
+
+class TestpmdOptions(VdevOptions):
+    """Which vdev, on which pages, and its burst."""
+
+    __test__ = False
+
+    burst: Annotated[int, Field(ge=1, le=512), Key("argument", ("burst",))] = 32
+
+
+class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
+    """`dpdk-testpmd --forward-mode=io` between two net_af_xdp or net_af_packet devices."""
+
+    __test__ = False
+    name: ClassVar[str] = "testpmd"
+    options_model: ClassVar[type[Model]] = TestpmdOptions
+    #: What it does with frames, and arguments that go with it.
+    forward_mode: str = "io"
+    extra: Sequence[str] = ()
+
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages."""
+        return self.options.required_knobs()
+
+    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+        """Those that it has a forwarding mode for."""
+        return TestpmdRole(self.options, role, frame_bytes)
+
+    def supported(self, dut: Dut) -> str | None:
+        """It must be installed."""
+        if not dut.host.exists(PROGRAM):
+            return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
+        return None
+
+    def start(self, dut: Dut) -> None:
+        """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
+        main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx
+        memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", _MEMORY_MIB]
+        devices = [f"--vdev={self.options.device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
+        eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-pci", "--no-telemetry"]
+        forwarding = [f"--forward-mode={self.forward_mode}", "--auto-start", *arguments(self.options)]
+        # what it uses of its memory its pool has touched and the kernel pins (XDP_UMEM_REG); to lock all of it, and the
+        # libraries, takes 0.1 s at its start
+        forwarding += ["--total-num-mbufs=32768", "--no-mlockall", *self.extra]
+        running = dut.host.start(
+            [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],
+            log=dut.rundir / "testpmd.log",
+            cpus=sorted({main, dut.layout.forwarder}),
+            hold_stdin=True,  # it ends when it reads the end of its standard input
+            env={"RUNTIME_DIRECTORY": str(dut.rundir), "LIBXDP_SKIP_DISPATCHER": "1"},
+        )
+        self.instance = Process(self.name, "dpdk-testpmd", dut, running, grace_s=5.0)
+        self.instance.until(self._forwards, 20.0, "its forwarding thread")
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """Its worker lcore."""
+        dut = self.instance.dut
+        name = re.compile(rf"(rte|lcore)-worker-{dut.layout.forwarder}")
+        return {
+            tid: pid for pid in self.pids() for tid, each in thread_ids(dut.host, pid).items() if name.fullmatch(each)
+        }
+
+    def mode(self) -> dict[str, Any]:
+        """Which device a port is."""
+        return self.options.label()
+
+    def versions(self, host: Host) -> Mapping[str, str]:
+        """DPDK's version."""
+        done = host.run([PROGRAM, "--version"], check=False) if host.exists(PROGRAM) else None
+        match = re.search(r"DPDK ([\w.~+-]+)", done.stdout + done.stderr) if done else None
+        return {"dpdk-testpmd": match.group(1) if match else ("installed" if done else "not installed")}
+
+    def _forwards(self) -> bool:
+        """Its worker sleeps until all ports are up, and then polls them without end."""
+        host = self.instance.dut.host
+        return any(thread_use(host, pid, tid).ran_ns > _FORWARDING_NS for tid, pid in self.forwarding_threads().items())
+
+
+class TestpmdRole(Testpmd):
+    """testpmd over net_af_xdp with one port."""
+
+    __test__ = False
+
+    def __init__(self, options: TestpmdOptions, workload: Role, frame_bytes: int) -> None:
+        super().__init__(options)
+        if workload not in _MODES:
+            raise InputError(f"forwarder {self.name}: it cannot do {workload}")
+        self.forward_mode = _MODES[workload]
+        self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
+        self._workload: Role = workload
+
+    def supported(self, dut: Dut) -> str | None:
+        """What it drops must be counted by the kernel."""
+        return super().supported(dut) or why_not_counted(dut, self._workload)
+
+    def start(self, dut: Dut) -> None:
+        """As testpmd, and wait until its port is open: no frame that comes through proves it here."""
+        super().start(dut)
+        if self.options.port == "af_xdp":
+            self.instance.until_socket(20.0)
+
+    def frames_received(self) -> int:
+        """By the kernel's count of frames that XDP gave to its socket: testpmd prints its own only at the end."""
+        return frames_redirected(self.instance.dut)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Linux bridge, with VLANs and VXLAN."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from xdplab.forwarders.base import Counting, Dut, NoOptions
+from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing, add_spare_link, port_change
+from xdplab.forwarders.process import Instance, InstanceForwarder
+from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
+from xdplab.hosts import Host
+from xdplab.model import PointFailed, Unsupported
+
+#: Not `br0`, which a machine may have.
+_BRIDGE = "xdplab0"
+_TUNNEL = "xdplab-vxlan"
+
+
+class _Bridge(Instance):
+    """One over the ports of a DUT."""
+
+    def start(self) -> None:
+        """`cross`, and a tunnel: a bridge without learning floods every frame, which with two ports is forwarding.
+
+        Raises:
+            PointFailed: the kernel refuses it.
+            Unsupported: this kernel lacks a part.
+        """
+        dut, host, kind = self.dut, self.dut.host, self.dut.pipeline.kind
+        tagging = ["vlan_filtering", "1", "vlan_default_pvid", "0"] if kind == "vlan" else []
+        made = host.run(["ip", "link", "add", _BRIDGE, "type", "bridge", "mcast_snooping", "0", *tagging], check=False)
+        if made.returncode and tagging and "not supported" in made.complaint:
+            raise Unsupported("this kernel's bridges know no VLANs (CONFIG_BRIDGE_VLAN_FILTERING)")
+        if made.returncode:
+            raise PointFailed(f"linux-bridge: {made.complaint}")
+        ports = [port.ifname for port in dut.ports]
+        learning = "off" if kind in ("cross", "vxlan") else "on"
+        options = f"learning {learning} hairpin {'on' if dut.hairpin else 'off'}"
+        lines = []
+        for ifname in ports if kind != "vxlan" else [ports[0], self._tunnel()]:
+            lines += [f"link set {ifname} master {_BRIDGE}", f"link set {ifname} type bridge_slave {options}"]
+        host.run(["ip", "-batch", "-"], stdin="\n".join([*lines, f"link set {_BRIDGE} up"]) + "\n")
+        if kind == "vlan":
+            access, trunk = ports
+            host.run(["bridge", "vlan", "add", "dev", access, "vid", str(VLAN), "pvid", "untagged"])
+            host.run(["bridge", "vlan", "add", "dev", trunk, "vid", str(VLAN)])
+
+    def stop(self) -> None:
+        """Remove the bridge; its ports become free."""
+        host = self.dut.host
+        host.run(["ip", "link", "delete", _BRIDGE], check=False)
+        if self.dut.pipeline.kind == "vxlan":
+            _, there = sides(self.dut)
+            host.run(["ip", "link", "delete", _TUNNEL], check=False)
+            host.run(["ip", "neigh", "delete", there.next_hop, "dev", there.ifname], check=False)
+            host.run(["ip", "address", "delete", f"{there.address}/32", "dev", there.ifname], check=False)
+
+    def _tunnel(self) -> str:
+        """The device that stands for the other side; it learns nothing and asks for no address."""
+        _, there = sides(self.dut)
+        ends = ["local", there.address, "remote", there.next_hop, "dstport", str(VXLAN_PORT)]
+        made = self.dut.host.run(
+            ["ip", "link", "add", _TUNNEL, "type", "vxlan", "id", str(VNI), *ends, "nolearning"], check=False
+        )
+        if made.returncode and "nknown device type" in made.complaint:
+            raise Unsupported("this kernel has no VXLAN (CONFIG_VXLAN)")
+        if made.returncode:
+            raise PointFailed(f"linux-bridge: {made.complaint}")
+        lines = [
+            f"addr replace {there.address}/32 dev {there.ifname}",
+            f"neigh replace {there.next_hop} lladdr {there.peer_mac} dev {there.ifname} nud permanent",
+            f"route replace {there.next_hop}/32 dev {there.ifname} src {there.address}",
+            f"link set {_TUNNEL} up",
+        ]
+        self.dut.host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        return _TUNNEL
+
+
+class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
+    """A kernel bridge over the ports: the software switch that every distribution has."""
+
+    name: ClassVar[str] = "linux-bridge"
+    own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
+    changes: ClassVar[tuple[str, ...]] = ("port-added",)
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan")
+
+    def supported(self, dut: Dut) -> str | None:
+        """A tunnel gives a port an address, which goes with a namespace of the run."""
+        if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
+            return "linux-bridge: a tunnel takes routes of a whole host, which only a namespace of the run loses again"
+        return None
+
+    def start(self, dut: Dut) -> None:
+        """The bridge."""
+        self.instance = _Bridge(dut)
+        self.instance.start()
+
+    def change(self, kind: str, count: int) -> Change:
+        """A port that is added."""
+        dut = self.instance.dut
+        host, name = dut.host, add_spare_link(dut.host, dut.ports[0]).ifname
+
+        def there() -> int:
+            return host.run(["ip", "-br", "link", "show", "master", _BRIDGE]).stdout.count(f"{name}@")
+
+        def add() -> None:
+            host.run(["ip", "link", "set", name, "master", _BRIDGE])
+
+        def remove() -> None:
+            host.run(["ip", "link", "set", name, "nomaster"], check=False)  # it may be gone; `there` is read back
+
+        return port_change(host, add, remove, there)
+
+    def mode(self) -> dict[str, Any]:
+        """It forwards skbs."""
+        return {"label": "kernel bridge"}
+
+    def counters(self) -> dict[str, Any]:
+        """Interface counters of the ports."""
+        return self.instance.link_counters()
+
+    def versions(self, host: Host) -> Mapping[str, str]:
+        """The kernel's."""
+        return {"iproute2": host.run(["ip", "-V"]).stdout.split()[-1]}

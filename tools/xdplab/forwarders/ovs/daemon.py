@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open vSwitch in a run directory of its own: database, daemon and bridge, never those of the system."""
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.ovs import database, openflow
+from xdplab.forwarders.ovs.builds import Build, empty_database
+from xdplab.forwarders.ovs.lookups import LookupCounts
+from xdplab.forwarders.process import Instance, how_it_ended, wait_until
+from xdplab.hosts import Running
+from xdplab.hosts.kernel import thread_ids
+from xdplab.model import PointFailed, XdplabError
+
+#: Not `br0`, which a machine may have.
+BRIDGE = "xdplab0"
+_DAEMON, _DATABASE = "ovs-vswitchd", "ovsdb-server"
+
+
+class Ovs(Instance):
+    """A database and a daemon with one bridge, from their start until `stop`."""
+
+    def __init__(self, name: str, dut: Dut, build: Build, timeout_s: float) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            name: of the forwarder, for messages.
+            dut: where it runs.
+            build: whose programs.
+            timeout_s: how long each step of its start may take.
+        """
+        super().__init__(dut)
+        self.name = name
+        self.host = dut.host
+        self.build = build
+        #: Of its ports, in the order of the DUT's.
+        self.names: list[str] = []
+        self.lookups = LookupCounts()
+        self._timeout_s = timeout_s
+        self._processes: dict[str, Running] = {}
+
+    def start(
+        self,
+        ports: Sequence[tuple[str, list[str]]],
+        settings: Iterable[str],
+        cpus: tuple[int, ...],
+        env: dict[str, str],
+    ) -> None:
+        """Database with the bridge in it, then the daemon, which finds it at its first look.
+
+        Args:
+            ports: their names and columns (`database.row`).
+            settings: `KEY=VALUE` of the daemon's other_config.
+            cpus: of the daemon's threads that do not place themselves.
+            env: of both programs.
+
+        Raises:
+            PointFailed: one ended, is not ready in time, or reports an error for a port.
+        """
+        self.names = [name for name, _ in ports]
+        path = self._path("conf.db")
+        self.host.write(path, empty_database(self.host, self.build, path))
+        socket = f"punix:{self._path('db.sock')}"
+        self._begin(_DATABASE, [self.build.ovsdb_server, path, f"--remote={socket}"], env)
+        self._wait_for_database()
+        self.transact(*database.bridge(BRIDGE, ports, [f"other_config:{item}" for item in settings]))
+        self._begin(_DAEMON, [self.build.vswitchd, f"unix:{self._path('db.sock')}"], env, cpus)
+        self._wait_until_configured()
+
+    def stop(self) -> None:
+        """Daemon first, so that it detaches its XDP programs, then the database.
+
+        `exit --cleanup` also removes the tap devices of the datapath and the bridge, which SIGTERM leaves behind.
+        """
+        daemon = self._processes.get(_DAEMON)
+        if daemon is not None and daemon.poll() is None:
+            with contextlib.suppress(XdplabError):
+                self.control("exit", "--cleanup", timeout_s=5.0)
+                daemon.wait(5.0)
+        for process in reversed(self._processes.values()):
+            process.stop()
+
+    def ended(self) -> str | None:
+        """Which of the two processes ended, and how."""
+        return next(filter(None, (how_it_ended(name, process) for name, process in self._processes.items())), None)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The daemon."""
+        return tuple(process.pid for name, process in self._processes.items() if name == _DAEMON)
+
+    def threads(self, pattern: str) -> dict[int, int]:
+        """Thread -> process of the daemon's threads with such a name."""
+        return {
+            tid: pid
+            for pid in self.pids
+            for tid, name in thread_ids(self.host, pid).items()
+            if re.search(pattern, name)
+        }
+
+    def log_tail(self, lines: int = 15) -> tuple[str, ...]:
+        """The last lines of what was started last."""
+        return next((process.log_tail(lines) for process in reversed(self._processes.values())), ())
+
+    def control(self, command: str, *args: str, timeout_s: float = 30.0) -> str:
+        """What the daemon answers a command with: no program is started for it, which takes 20 ms and more."""
+        return str(self.host.ask_socket(self.dut.rundir / f"{_DAEMON}.ctl", command, *args, timeout_s=timeout_s))
+
+    def exchange(self, asked: bytes) -> bytes:
+        """What the bridge answers over OpenFlow."""
+        return self.host.exchange(self.dut.rundir / f"{BRIDGE}.mgmt", asked, openflow.END, timeout_s=60.0)
+
+    def ofctl(self, command: str, *args: str, stdin: str | None = None) -> str:
+        """Output of ovs-ofctl."""
+        argv = [self.build.ofctl, "--protocols=OpenFlow15", command, f"unix:{self._path(BRIDGE + '.mgmt')}", *args]
+        return self.host.run(argv, stdin=stdin, timeout_s=120.0).stdout
+
+    def add_flows(self, flows: Iterable[str]) -> None:
+        """All at once, or in place of the same that are there."""
+        self.ofctl("add-flows", "--bundle", "-", stdin="\n".join(flows) + "\n")
+
+    def vsctl(self, *args: str) -> str:
+        """Output of ovs-vsctl.
+
+        Raises:
+            PointFailed: it failed.
+        """
+        argv = [self.build.vsctl, f"--db=unix:{self._path('db.sock')}", f"--timeout={int(self._timeout_s)}", *args]
+        return str(self._asked(lambda: self.host.run(argv).stdout))
+
+    def transact(self, *operations: dict[str, Any]) -> list[dict[str, Any]]:
+        """Results of operations on the database (RFC 7047 section 4.1.3).
+
+        Raises:
+            PointFailed: one is an error, or the database does not answer.
+        """
+        socket = self.dut.rundir / "db.sock"
+        results = self._asked(lambda: self.host.ask_socket(socket, "transact", "Open_vSwitch", *operations))
+        for each in results:
+            if each and each.get("error") not in (None, database.TIMED_OUT):
+                raise PointFailed(f"{self.name}: database: {each['error']}: {each.get('details', '')}")
+        return list(results)
+
+    def interfaces(self, column: str) -> dict[str, Any]:
+        """Name -> what the database has in a column of it (RFC 7047 section 5.1)."""
+        (found,) = self.transact({"op": "select", "table": "Interface", "where": [], "columns": ["name", column]})
+        return {row["name"]: row[column] for row in found["rows"]}
+
+    def port_errors(self) -> dict[str, Any]:
+        """Of ports that have one."""
+        return {name: error for name, error in self.interfaces("error").items() if error != ["set", []]}
+
+    def _path(self, name: str) -> str:
+        return str(self.dut.rundir / name)
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except XdplabError as exc:
+            raise PointFailed(f"{self.name}: {self.ended() or exc}") from None
+
+    def _begin(self, name: str, argv: list[str], env: dict[str, str], cpus: tuple[int, ...] | None = None) -> None:
+        folders = {f"OVS_{kind}": str(self.dut.rundir) for kind in ("RUNDIR", "LOGDIR", "DBDIR", "SYSCONFDIR")}
+        common = [f"--unixctl={self._path(name + '.ctl')}", "--no-chdir", "-vconsole:info", "-vsyslog:off"]
+        self._processes[name] = self.host.start(
+            [*argv, *common], log=self.dut.rundir / f"{name}.log", cpus=cpus, env={**folders, **env}
+        )
+
+    def _check_alive(self) -> None:
+        ended = self.ended()
+        if ended:
+            raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
+
+    def _wait_for_database(self) -> None:
+        """Until it answers: its socket is there a moment before anybody listens at it."""
+        socket = self.dut.rundir / "db.sock"
+
+        def answers() -> bool:
+            self._check_alive()
+            if not self.host.exists(socket):
+                return False
+            with contextlib.suppress(XdplabError):
+                return bool(self.host.ask_socket(socket, "echo", "here", timeout_s=self._timeout_s) == ["here"])
+            return False
+
+        wait_until(answers, self._timeout_s, f"{self.name}: an answer of its database")
+
+    def _wait_until_configured(self) -> None:
+        """Until the daemon has taken over what the database had at its start."""
+        deadline = time.monotonic() + self._timeout_s
+        while self.transact(database.CONFIGURED)[0].get("error") == database.TIMED_OUT:
+            self._check_alive()
+            if time.monotonic() > deadline:
+                raise PointFailed(f"{self.name}: not configured after {self._timeout_s:g} s")
+        for name, error in self.port_errors().items():
+            raise PointFailed(f"{self.name}: port {name}: {error}")

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The OVS forwarders: one daemon, three ways for frames to get in and out.
+
+Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`), or several (`pipelines`): what is compared
+is how frames get in and out of the switch, so nothing may depend on MAC learning.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any, ClassVar, TypeVar
+
+from xdplab.forwarders.base import Counting, Dut, ProbeTarget
+from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
+from xdplab.forwarders.options import Setting, settings
+from xdplab.forwarders.ovs import offload, openflow, readback
+from xdplab.forwarders.ovs.builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
+from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
+from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, keys
+from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
+from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
+from xdplab.forwarders.process import InstanceForwarder
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import MEND_TUN, link_mtu, why_no_tap, why_no_zero_copy
+from xdplab.model import CpuLayout, Model, Unsupported
+from xdplab.model.pipeline import KINDS
+
+#: Lines that the daemon may have logged until frames come through.
+_START_LINES = 5000
+VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+
+OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
+
+
+class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
+    """What all OVS forwarders share; a subclass says how a port is made and which threads forward."""
+
+    pipelines: ClassVar[tuple[str, ...]] = tuple(KINDS)
+    changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule", "port-added")
+    #: Path of the stock build's daemon; Debian keeps the DPDK one beside the plain one.
+    daemon: ClassVar[str] = VSWITCHD
+    package: ClassVar[str] = "openvswitch-switch"
+    start_timeout_s: ClassVar[float] = 20.0
+    own_links: ClassVar[tuple[str, ...]] = ("ovs-netdev", BRIDGE, *SPARE_LINKS)
+
+    def __init__(self, options: OvsOptionsT) -> None:
+        super().__init__(options)
+        self.build: Build = find_build(options.build, self.daemon)
+        self._tables = Tables([])
+
+    @abstractmethod
+    def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
+        """Name of port `index` in OVS and the columns of its Interface row (`type=...`, `options:...`)."""
+
+    @abstractmethod
+    def threads(self, layout: CpuLayout) -> MainThread:
+        """Which of its threads forward."""
+
+    def daemon_settings(self, dut: Dut) -> list[str]:
+        """More `other_config` items set before the daemon starts."""
+        return []
+
+    def daemon_env(self, dut: Dut) -> dict[str, str]:
+        """Environment of the daemon."""
+        # Without a libxdp dispatcher the port's program is the only one: one call less per frame, the same everywhere.
+        return {"LIBXDP_SKIP_DISPATCHER": "1"}
+
+    def supported(self, dut: Dut) -> str | None:
+        """The CPUs and the build must be there; the build must know every option and make tap devices."""
+        reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build, self.package)
+        if reason:
+            return reason
+        without = why_no_tap(dut.host)
+        if without:
+            return f"Open vSwitch makes a tap device for each bridge, and {without}: {MEND_TUN}"
+        for setting in settings(self.options, OvsKey):
+            if self._key(dut.host, setting) is None:
+                brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
+                return (
+                    f"{setting.field}={setting.text}: OVS build {self.build.name!r} "
+                    f"({build_facts(dut.host, self.build)['version']}) has no "
+                    f"{setting.key.mark or setting.key.names[0]}{brings}"
+                )
+        return None
+
+    def start(self, dut: Dut) -> None:
+        """Database, daemon, flows; each step is checked."""
+        ovs = self.instance = Ovs(self.name, dut, self.build, self.start_timeout_s)
+        threads = self.threads(dut.layout)
+        wanted = [*self.daemon_settings(dut), *threads.settings, *self._columns(dut.host, "Open_vSwitch")]
+        ports = [self.interface(index, dut) for index in range(len(dut.ports))]
+        ovs.start(ports, wanted, threads.daemon_cpus, self.daemon_env(dut))
+        self._tables = tables(dut, (ovs.names[0], ovs.names[-1]), self.options)
+        set_up(ovs, self._tables)
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """As `threads` says."""
+        return self.threads(self.instance.dut.layout).forwarding(self.instance)
+
+    def counters(self) -> dict[str, Any]:
+        """Statistics of each port, events of netdev-afxdp (`coverage`), and where threads met frames (`lookups`)."""
+        ovs = self.instance
+        ports = openflow.port_counters(ovs.exchange(openflow.ASK))
+        ports.pop(BRIDGE, None)
+        coverage = readback.coverage_totals(ovs.control("coverage/show"))
+        return {**ports, "coverage": coverage, **ovs.lookups.read(ovs.control)}
+
+    def rule_count(self) -> tuple[int, int]:
+        """In all tables."""
+        return openflow.rules_there(self.instance.exchange), len(self._tables.flows)
+
+    def rule_hits(self) -> dict[str, int]:
+        """By cookie and meter."""
+        return rule_hits(self.instance, self._tables)
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """Rules that make a megaflow of each flow look at it in pipeline cross."""
+        own_flows = kind == "new-flows" and self.options.rules != "ports"
+        return None if own_flows else super().cannot_change(kind, dut)
+
+    def change(self, kind: str, count: int) -> Change:
+        """By OpenFlow and the database."""
+        return OvsChanges(self.instance, self._tables.flows, self.interface).change(kind, count)
+
+    def flows_met(self) -> int | None:
+        """Lookups that missed every megaflow, or connections that are known."""
+        if self.options.rules != "ports":
+            return readback.missed_lookups(self.instance.control("dpctl/show"))
+        told = self.instance.control("dpctl/ct-get-nconns").strip()
+        return int(told) if told.isdigit() else None
+
+    def mode(self) -> dict[str, Any]:
+        """What the build is, what each port shows of itself, and which core polls which queue."""
+        facts = build_facts(self.instance.host, self.build)
+        build = {key: facts[key] for key in ("name", "version", "key") if key in facts}
+        places = [place.model_dump() for place in readback.queues(self.instance)]
+        return {"build": build, "ovs": self._shown(), "rxqs": places}
+
+    def ineffective(self) -> str | None:
+        """The first option that OVS took silently and does not show to be in force."""
+        host, shown = self.instance.host, self._shown()
+        log = "\n".join(self.instance.log_tail(_START_LINES))
+        for setting in settings(self.options, OvsKey):
+            key, name, text = setting.key, self._key(host, setting) or "", setting.text
+            ports = shown if key.place == "options" else {}
+            wrong = [f"{port}: {why}" for port, has in ports.items() if (why := key.wrong(text, has, name))]
+            if not key.logged(text, log):
+                wrong.append("the daemon's log does not say that it took it")
+            if key.proven_by and (why := getattr(self, key.proven_by)()):
+                wrong.append(why)
+            if wrong:
+                return f"{setting.field}={text} is not in force: {wrong[0]}"
+        return None
+
+    def misplaced(self) -> str | None:
+        """Proof of `rxq_affinity`: None, or which queue is polled elsewhere."""
+        return self.threads(self.instance.dut.layout).misplaced(readback.queues(self.instance))
+
+    def versions(self, host: Host) -> Mapping[str, str]:
+        """Version of the build that the options name (and of DPDK, when it is linked in), under that name."""
+        program = FilePath(self.daemon).name
+        name = program if self.build.name == STOCK else f"{program} ({self.build.name})"
+        return {name: describe_build(host, self.build)}
+
+    def _key(self, host: Host, setting: Setting[OvsKey]) -> str | None:
+        """The key under which the build knows an option, or None."""
+        known = self._known(host)
+        return next((name for name in setting.key.names if name in known and setting.key.mark in ("", *known)), None)
+
+    def _known(self, host: Host) -> frozenset[str]:
+        return known_keys(host, self.build, frozenset({readback.SHOW, *keys(self.options_model)}))
+
+    def _columns(self, host: Host, column: str) -> list[str]:
+        """`KEY=VALUE` of all options of a column."""
+        return [
+            f"{self._key(host, each)}={each.text}"
+            for each in settings(self.options, OvsKey)
+            if each.key.place == column
+        ]
+
+    def _affinity(self, dut: Dut) -> list[str]:
+        return [f"other_config:{item.replace('+', ',')}" for item in self._columns(dut.host, "other_config")]
+
+    def _shown(self) -> dict[str, dict[str, Any]]:
+        return readback.ports_shown(self.instance, patched=readback.SHOW in self._known(self.instance.host))
+
+
+class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
+    """Open vSwitch with netdev-afxdp ports, polled by a PMD thread on the forwarder's CPU, or by its main thread."""
+
+    name: ClassVar[str] = "ovs-afxdp"
+    options_model: ClassVar[type[Model]] = OvsAfxdpOptions
+    changes: ClassVar[tuple[str, ...]] = (*OvsForwarder.changes, "queue-added")
+
+    def __init__(self, options: OvsAfxdpOptions) -> None:
+        super().__init__(options)
+        self.redirects = bool(options.flow_offload)
+
+    def threads(self, layout: CpuLayout) -> MainThread:
+        """As `type` says."""
+        return PmdThreads(self.options, layout) if self.options.type == "afxdp" else MainThread(layout)
+
+    def describe(self) -> str:
+        """Which core pays for an offloaded flow, and what else the row may differ in."""
+        return (
+            "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
+            "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
+            "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together. "
+            f"Rows of another build than {self.build.name} differ in that, too; with flow_offload=false it is the same."
+            if self.options.flow_offload
+            else super().describe()
+        )
+
+    def supported(self, dut: Dut) -> str | None:
+        """Zero-copy needs a driver that has it; veth has not."""
+        if self.options.xdp_mode == "native-with-zerocopy":
+            reason = next(filter(None, (why_no_zero_copy(dut.host, port.ifname) for port in dut.ports)), None)
+            if reason:
+                return reason
+        return super().supported(dut)
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """A queue that is added must be there."""
+        if kind == "queue-added" and self.options.type == "afxdp-nonpmd":
+            return f"change queue-added: type={self.options.type} shows no queues"
+        reason = super().cannot_change(kind, dut)
+        return no_further_queue(dut, self.options.n_rxq) if kind == "queue-added" and not reason else reason
+
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages for the UMEMs are reserved and given back by the run."""
+        if self.options.umem_hugepages != "2M":
+            return {}
+        return {"hugepages_2m": 2 * self.options.n_rxq * -(-self.options.umem_bytes // (2 << 20))}
+
+    def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
+        """An afxdp interface under the name of the kernel's."""
+        columns = [f"options:{item}" for item in self._columns(dut.host, "options")]
+        return dut.ports[index].ifname, [f"type={self.options.type}", *columns, *self._affinity(dut)]
+
+    def not_offloaded(self) -> str | None:
+        """Proof of `flow_offload`: flows must have forwarded frames of each port, or none without it."""
+        frames = offload.offloaded(self.counters())
+        return offload.not_offloaded(self.instance, bool(self.options.flow_offload), frames, self._shown())
+
+    def mode(self) -> dict[str, Any]:
+        """With the offload also how many frames of each port have met an offloaded flow up to now."""
+        flows = {"xdp_flows": offload.offloaded(self.counters())} if self.options.flow_offload else {}
+        return {**super().mode(), **flows}
+
+    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+        """All but how many flows and masks are offloaded now."""
+        return {
+            name: {key: value for key, value in each.items() if key not in offload.NOW}
+            for name, each in counters.items()
+        }
+
+    def probes(self, dut: Dut) -> ProbeTarget:
+        """The USDT probes of our patches, in the one thread that forwards."""
+        threads = self.forwarding_threads()
+        if len(threads) != 1:
+            raise Unsupported(f"{self.name}: {len(threads)} threads forward; the probes are followed through one")
+        ((tid, pid),) = threads.items()
+        return ProbeTarget(self.build.vswitchd, pid, tid, dut.ports[0].ifname)
+
+
+class OvsAfpacket(OvsForwarder[OvsOptions]):
+    """The same daemon and datapath with system ports: AF_PACKET, served by the main thread."""
+
+    name: ClassVar[str] = "ovs-afpacket"
+    options_model: ClassVar[type[Model]] = OvsOptions
+
+    def threads(self, layout: CpuLayout) -> MainThread:
+        """The main thread."""
+        return MainThread(layout)
+
+    def describe(self) -> str:
+        """What is slow in it."""
+        return (
+            "OVS on AF_PACKET reads frames one recvmmsg at a time (lib/netdev-linux.c); DPDK's net_af_packet uses the "
+            "memory-mapped ring. What is slow in the former is that use of AF_PACKET, not AF_PACKET by itself."
+        )
+
+    def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
+        """A system interface."""
+        return dut.ports[index].ifname, ["type=system"]
+
+    def mode(self) -> dict[str, Any]:
+        """System ports of a netdev datapath use recvmmsg on AF_PACKET sockets (lib/netdev-linux.c)."""
+        return {"label": "af_packet", **super().mode()}
+
+
+#: Memory of EAL in MiB. Without hugepages little, for every page costs start-up time. On hugepages a limit as well: OVS
+#: would take all pages for one mempool in several pieces, over which net_af_xdp of DPDK 22.11 makes one UMEM (ENOMEM).
+_DPDK_MIB, _DPDK_HUGE_MIB = 256, 512
+
+
+class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
+    """Open vSwitch with DPDK ports over virtual devices: net_af_xdp or net_af_packet."""
+
+    name: ClassVar[str] = "ovs-dpdk"
+    options_model: ClassVar[type[Model]] = OvsDpdkOptions
+    daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+    package: ClassVar[str] = "openvswitch-switch-dpdk"
+    start_timeout_s: ClassVar[float] = 40.0
+
+    def threads(self, layout: CpuLayout) -> MainThread:
+        """PMD threads."""
+        return PmdThreads(self.options, layout)
+
+    def supported(self, dut: Dut) -> str | None:
+        """The build must have DPDK in it."""
+        reason = super().supported(dut)
+        if reason is None and "DPDK" not in build_facts(dut.host, self.build)["version"]:
+            return f"OVS build {self.build.name!r} is built without DPDK"
+        return reason
+
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages."""
+        return self.options.required_knobs()
+
+    def daemon_env(self, dut: Dut) -> dict[str, str]:
+        """EAL's run directory goes where ours is removed."""
+        return {**super().daemon_env(dut), "RUNTIME_DIRECTORY": str(dut.rundir)}
+
+    def daemon_settings(self, dut: Dut) -> list[str]:
+        """EAL without PCI. OVS 3.1 adds --in-memory without --legacy-mem; EAL 22.11 refuses it with --no-huge."""
+        memory = (
+            [
+                f"dpdk-socket-mem={_DPDK_HUGE_MIB}",
+                f"dpdk-socket-limit={_DPDK_HUGE_MIB}",
+                "dpdk-extra=--no-pci --iova-mode=va",
+            ]
+            if self.options.hugepages
+            else [f"dpdk-extra=--no-huge --legacy-mem -m {_DPDK_MIB} --no-pci"]
+        )
+        lcores = sum(1 << cpu for cpu in dut.layout.housekeeping[:1])
+        return ["dpdk-init=true", f"dpdk-lcore-mask={lcores:#x}", *memory]
+
+    def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
+        """A dpdk interface on a virtual device bound to the kernel's, whose MTU it would set to 1500 unless asked."""
+        ifname = dut.ports[index].ifname
+        return f"p{index}", [
+            "type=dpdk",
+            f"options:dpdk-devargs={self.options.device(index, ifname)}",
+            "options:n_rxq=1",
+            f"options:n_rxq_desc={self.options.n_rxq_desc}",
+            f"mtu_request={link_mtu(dut.host, ifname)}",
+            *self._affinity(dut),
+        ]
+
+    def mode(self) -> dict[str, Any]:
+        """Which device a port is."""
+        return {**self.options.label(), **super().mode()}

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running Open vSwitch shows of itself: parsers of its commands' answers, for the record and for proofs.
+
+Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netdev-afxdp/show` of our patches (JSON),
+`dpif-netdev/pmd-rxq-show`. Statistics of ports are asked over OpenFlow: the column of Interface lags by 5 s.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from xdplab.forwarders.ovs.daemon import Ovs
+from xdplab.forwarders.scrape import Line
+from xdplab.model import Model, PointFailed
+
+#: The command of our patches; a build is asked for it like for the key of an option.
+SHOW = "netdev-afxdp/show"
+
+#: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`, `port 0: xdplab0 (tap)`; of a system port `port 2: b1`.
+_PORT = Line("dpctl/show", r" *port \d+:", r" (?P<name>\S+)( \((?P<type>[\w-]+)(: (?P<config>.*))?\))?")
+_LOOKUPS = Line("dpctl/show", " *lookups:", r" hit:\d+ missed:(?P<missed>\d+) lost:\d+")
+_THREAD = Line("pmd-rxq-show", "pmd thread", r" numa_id -?\d+ core_id (?P<core>\d+):")
+_QUEUE = Line("pmd-rxq-show", " *port:", r" (?P<port>\S+) +queue-id: +(?P<queue>\d+) .*")
+_EVENT = Line("coverage/show", r"(?P<name>afxdp_\w+)", r" .*total: (?P<total>\d+)")
+
+
+class RxqPlace(Model):
+    """Which core polls a receive queue."""
+
+    port: str
+    queue: int
+    core: int
+
+
+def ports_shown(ovs: Ovs, *, patched: bool) -> dict[str, dict[str, Any]]:
+    """Port -> what it shows of itself: configuration, status, and `SHOW` where a build has it (`patched`)."""
+    configs = port_configs(ovs.control("dpctl/show"))
+    statuses = {name: ovsdb_map(status) for name, status in ovs.interfaces("status").items()}
+    found: dict[str, dict[str, Any]] = {name: {**configs.get(name, {}), **statuses.get(name, {})} for name in ovs.names}
+    if patched:
+        shown = afxdp_show(ovs.control(SHOW))
+        for name in ovs.names:
+            show = shown.get(name, {})
+            found[name] |= {**busy_polling(found[name], show), "show": show}
+    return found
+
+
+def queues(ovs: Ovs) -> tuple[RxqPlace, ...]:
+    """Of all ports, where each is polled."""
+    return rxq_places(ovs.control("dpif-netdev/pmd-rxq-show"))
+
+
+def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
+    """Port -> its configuration, of `dpctl/show`."""
+    found = {}
+    for port in _PORT.each(dpctl_show):
+        items = [item.split("=", 1) for item in (port["config"] or "").split(", ") if "=" in item]
+        found[str(port["name"])] = {**({"type": port["type"]} if port["type"] else {}), **dict(items)}
+    return found
+
+
+def missed_lookups(dpctl_show: str) -> int:
+    """Frames that missed every megaflow, of `dpctl/show`."""
+    return int(_LOOKUPS.one(dpctl_show)["missed"] or 0)
+
+
+def ovsdb_map(value: list[Any]) -> dict[str, str]:
+    """`["map", [["n_rxq", "1"]]]` -> {"n_rxq": "1"} (RFC 7047 section 5.1)."""
+    return {key: str(value) for key, value in value[1]}
+
+
+def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
+    """Every polled queue, of `dpif-netdev/pmd-rxq-show`."""
+    places, core = [], None
+    for line in pmd_rxq_show.splitlines():
+        if thread := _THREAD.read(line):
+            core = thread["core"]
+        elif queue := _QUEUE.read(line):
+            if core is None:
+                raise PointFailed(f"pmd-rxq-show: no thread above {line.strip()!r}")
+            places.append(RxqPlace.model_validate({**queue, "core": core}))
+    return tuple(places)
+
+
+def afxdp_show(text: str) -> dict[str, Any]:
+    """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without our patches)."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def busy_polling(told: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, str]:
+    """Keys `napi-id` and `busy-poll-active` of a port as they are now; {} when `netdev-afxdp/show` does not tell.
+
+    Its status keeps what was true when the link changed last; up to Linux 6.12 the first frame brings a socket its NAPI
+    id. Asking for it by `netdev-afxdp/show` is also what makes the daemon see it.
+    """
+    napis = [queue["napi-id"] for queue in show.get("queues", ()) if queue and "napi-id" in queue]
+    if not napis:
+        return {}
+    asked = told.get("busy-poll", "0") != "0" and told.get("prefer-busy-poll") == "true"
+    return {"napi-id": ",".join(map(str, napis)), "busy-poll-active": str(asked and all(napis)).lower()}
+
+
+def coverage_totals(coverage_show: str) -> dict[str, int]:
+    """Event of netdev-afxdp -> times since the daemon's start, of `coverage/show`."""
+    return {str(event["name"]): int(event["total"] or 0) for event in _EVENT.each(coverage_show)}

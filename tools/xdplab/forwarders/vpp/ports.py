@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The VPP forwarders: one program, three ways for frames to get in and out."""
+
+from typing import Any, ClassVar
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.options import fields
+from xdplab.forwarders.vpp.control import VppControl, VppRefused
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.options import (
+    AF_PACKET,
+    AF_XDP,
+    STARTUP,
+    VppAfpacketOptions,
+    VppAfxdpOptions,
+    VppDpdkOptions,
+)
+from xdplab.forwarders.vpp.process import Interface
+from xdplab.forwarders.vpp.program import numbers
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import xsk_sockets
+from xdplab.model import Model, PointFailed, Unsupported
+
+_NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
+#: Before it the wake-up call of a receive queue failed at once, which costs with zero-copy (VPP commit 421964a8d1e).
+_WAKES_RX = (25, 10)
+_INVALID_VALUE, _NO_SOCKET = -7, -12
+
+
+class VppAfxdp(VppForwarder[VppAfxdpOptions]):
+    """VPP with interfaces of its af_xdp plugin, polled by a worker on the forwarder's CPU."""
+
+    name: ClassVar[str] = "vpp-afxdp"
+    options_model: ClassVar[type[Model]] = VppAfxdpOptions
+    changes: ClassVar[tuple[str, ...]] = (*VppForwarder.changes, "port-added")
+    plugin: ClassVar[str] = "af_xdp"
+    creates: ClassVar[str] = AF_XDP
+
+    def supported(self, dut: Dut) -> str | None:
+        """Zero-copy needs a driver that has it; veth has not."""
+        if self.options.zero_copy == "zero-copy":
+            for port in dut.ports:
+                if driver(dut.host, port.ifname) == "veth":
+                    return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+        return super().supported(dut)
+
+    def require(self, control: VppControl, version: str) -> None:
+        """Multi-buffer came after 26.06; zero-copy below 25.10 is too slow to be compared."""
+        if self.options.multi_buffer and _MULTI_BUFFER not in control.members("vl_api_af_xdp_flag_t"):
+            raise Unsupported(f"multi_buffer: the af_xdp plugin of VPP {version} has it not (it came after 26.06)")
+        if self.options.zero_copy == "zero-copy":
+            self._refuse_slow_zero_copy(version)
+
+    def attach(self, control: VppControl, dut: Dut) -> list[int]:
+        """An af_xdp interface on each port, under the name that VPP gives it."""
+        options = self.options
+        flags = control.members("vl_api_af_xdp_flag_t")
+        # with the lock, which only older kernels need, workers could not take interrupts
+        wanted = flags[_NO_SYSCALL_LOCK] | (flags[_MULTI_BUFFER] if options.multi_buffer else 0)
+        indexes = []
+        for port in dut.ports:
+            try:
+                reply = control.call(AF_XDP, host_if=port.ifname, flags=wanted, **fields(options, AF_XDP))
+            except VppRefused as exc:
+                raise self._refusal(exc, dut.host, port.ifname) from None
+            indexes.append(int(reply["sw_if_index"]))
+        if any(sock["zero_copy"] for pid in self.pids() for sock in xsk_sockets(dut.host, pid)):
+            self._refuse_slow_zero_copy(str(control.call("show_version")["version"]))
+        return indexes
+
+    def confirm(self, interface: Interface, hardware: str) -> None:
+        """The plugin's own flags."""
+        if self.options.multi_buffer and "multi-buffer" not in hardware:
+            raise Unsupported(f"multi_buffer: VPP took it and does not show it on {interface.name}")
+
+    def detach(self, control: VppControl, interface: Interface) -> None:
+        """Close its sockets and take its XDP program off."""
+        control.call("af_xdp_delete", sw_if_index=interface.index)
+
+    def _refusal(self, exc: VppRefused, host: Host, ifname: str) -> PointFailed | Unsupported:
+        """What a code means here: -7 is both a missing interface and too many queues."""
+        words = f"{exc}: {self.complaint('af_xdp') or 'VPP says no more'}"
+        if host.run(["ip", "link", "show", "dev", ifname], check=False).returncode:
+            return PointFailed(f"{self.name}: host interface {ifname} does not exist; {words}")
+        if exc.code == _INVALID_VALUE and self.options.n_rxq > 1:
+            return Unsupported(f"n_rxq={self.options.n_rxq} is more than the queues of {ifname}; {words}")
+        if exc.code == _NO_SOCKET and self.options.zero_copy == "zero-copy":
+            return Unsupported(f"zero-copy: the driver of {ifname} refuses it; {words}")
+        return PointFailed(f"{self.name}: {words}")
+
+    @staticmethod
+    def _refuse_slow_zero_copy(version: str) -> None:
+        if numbers(version) < _WAKES_RX:
+            raise Unsupported(
+                f"zero-copy: in VPP {version} the wake-up of a receive queue fails at once; it is fixed from 25.10 on"
+            )
+
+
+class VppAfpacket(VppForwarder[VppAfpacketOptions]):
+    """VPP with host interfaces: mapped rings of AF_PACKET.
+
+    They are not deleted at the end but go with the process: deleting one takes the kernel's link down
+    (af_packet_interface_admin_up_down of VPP 26.10), and the next forwarder would find it so.
+    """
+
+    name: ClassVar[str] = "vpp-afpacket"
+    options_model: ClassVar[type[Model]] = VppAfpacketOptions
+    plugin: ClassVar[str] = "af_packet"
+    creates: ClassVar[str] = AF_PACKET
+
+    def attach(self, control: VppControl, dut: Dut) -> list[int]:
+        """A host interface on each port, without checksum and segmentation offloads."""
+        options = self.options
+        known = control.members("vl_api_af_packet_flags_t")
+        flags = known["AF_PACKET_API_FLAG_QDISC_BYPASS"] if options.qdisc_bypass else 0
+        flags |= known["AF_PACKET_API_FLAG_VERSION_2"] if options.tpacket == 2 else 0
+        indexes = []
+        for port in dut.ports:
+            asked = {
+                "mode": control.members("vl_api_af_packet_mode_t")["AF_PACKET_API_MODE_ETHERNET"],
+                "use_random_hw_addr": True, "host_if_name": port.ifname, "flags": flags, "num_tx_queues": 1,
+            }  # fmt: skip
+            try:
+                reply = control.call(AF_PACKET, **asked, **fields(options, AF_PACKET))
+            except VppRefused as exc:
+                raise PointFailed(f"{self.name}: {port.ifname}: {exc}: {self.complaint('packet')}") from None
+            indexes.append(int(reply["sw_if_index"]))
+        return indexes
+
+    def confirm(self, interface: Interface, hardware: str) -> None:
+        """The version of its rings."""
+        if f"Linux PACKET socket interface v{self.options.tpacket}" not in hardware:
+            raise Unsupported(f"tpacket={self.options.tpacket}: VPP took it and does not show it on {interface.name}")
+
+    def mode(self) -> dict[str, Any]:
+        """AF_PACKET leaves no trace in the kernel's view of XDP; the version of the rings has been confirmed."""
+        return {"label": f"af_packet v{self.options.tpacket}", **super().mode()}
+
+
+class VppDpdk(VppForwarder[VppDpdkOptions]):
+    """VPP with DPDK's virtual devices net_af_xdp or net_af_packet, where its dpdk plugin was built with them."""
+
+    name: ClassVar[str] = "vpp-dpdk"
+    options_model: ClassVar[type[Model]] = VppDpdkOptions
+    plugin: ClassVar[str] = "dpdk"
+    package: ClassVar[str] = "vpp-plugin-dpdk"
+
+    def startup(self, dut: Dut) -> dict[str, Any]:
+        """The virtual devices; the plugin makes interfaces of them when VPP starts."""
+        return {
+            "vdevs": [self.options.device(index, port.ifname) for index, port in enumerate(dut.ports)],
+            **fields(self.options, STARTUP),
+        }
+
+    def attach(self, control: VppControl, dut: Dut) -> list[int]:
+        """Find the interface of each port by its MAC address; their names say nothing of the port."""
+        rows = control.dump("sw_interface_dump")
+        ours = [row for row in rows if row["interface_dev_type"] == "dpdk"]
+        by_mac = {str(row["l2_address"]): int(row["sw_if_index"]) for row in ours}
+        missing = [port.ifname for port in dut.ports if port.mac not in by_mac]
+        if missing:
+            words = self.complaint("dpdk") or self.complaint("EAL") or "its log says nothing"
+            raise Unsupported(
+                f"the dpdk plugin made no net_{self.options.port} interface of {', '.join(missing)} (FD.io's packages "
+                f"leave these drivers out): {words}"
+            )
+        return [by_mac[port.mac] for port in dut.ports]
+
+    def mode(self) -> dict[str, Any]:
+        """Which device a port is."""
+        return {**self.options.label(), **super().mode()}
+
+
+def driver(host: Host, ifname: str) -> str:
+    """The kernel driver of an interface."""
+    lines = host.run(["ethtool", "-i", ifname]).stdout.splitlines()
+    return next((line.removeprefix("driver: ") for line in lines if line.startswith("driver: ")), "")

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: requests in by standard input, answers out, and nothing that it started outlives the session."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+from typing import Any
+
+from xdplab.hosts.agent.cpus import holder
+from xdplab.hosts.agent.machine import OPERATIONS, Machine, Refused, failure
+from xdplab.hosts.agent.processes import end_all, reap
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: How long an earlier agent of the same controller may take to end.
+_TAKE_OVER_S = 15.0
+_REAP_S = 5.0
+
+
+def main() -> None:
+    """`agent.pyz FOLDER`; the first line of standard input is the controller's greeting."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: agent.pyz FOLDER")
+    folder = sys.argv[1]
+    _make_private(folder)
+    hello = json.loads(sys.stdin.buffer.readline() or sys.exit("no greeting came"))
+    os.umask(0o077)
+    lock = os.open(folder + "/agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    other = _take(lock, hello["controller"])
+    if other is not None:
+        _say({"error": f"in use by {other}"})
+        return
+    ended = _content(lock).get("ended", ())
+    _put(lock, {"controller": hello["controller"], "label": hello["label"]})
+    os.chdir("/")
+    os.environ["PATH"] = _PATH
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    machine = Machine(folder, tied=False)
+    try:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, _end)
+        _say({**_facts(), "ended": ended})
+        _serve(machine, float(hello["lease_s"]))
+    finally:
+        _ignore()
+        machine.forking.acquire()  # for good: a request that is late starts nothing
+        _put(lock, {"ended": end_all()})
+        os._exit(0)
+
+
+def _make_private(path: str) -> None:
+    """Make the folder, or check that it is ours alone."""
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as exc:
+        sys.exit(f"{path}: {exc.strerror}; root is needed, or another `folder` for this host in the testbed file")
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        sys.exit(f"{path} is not a folder of user {os.geteuid()} alone (mode 0700); remove it or choose another folder")
+
+
+def _take(lock: int, controller: str) -> str | None:
+    """None once the lock is ours, else who has it.
+
+    A controller holds the lock of its testbed: an earlier session of the same one is dead, and its agent is ended.
+    """
+    deadline = time.monotonic() + _TAKE_OVER_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held = _content(lock)
+            if held.get("controller", controller) != controller or time.monotonic() > deadline:
+                return str(held.get("label", "an agent that does not end"))
+            pid = holder(lock)
+            if pid:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+            time.sleep(0.02)
+        else:
+            return None
+
+
+def _content(lock: int) -> dict[str, Any]:
+    """Who holds it; `ended`: what still ran when the last holder ended."""
+    try:
+        found = json.loads(os.pread(lock, 65536, 0))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _put(lock: int, content: dict[str, Any]) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, json.dumps(content).encode(), 0)
+
+
+def _facts() -> dict[str, Any]:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot_id = file.read().strip()
+    return {
+        "pid": os.getpid(),
+        "uid": os.geteuid(),
+        "boot_id": boot_id,
+        "netns": os.readlink("/proc/self/ns/net"),
+        "python": sys.executable,
+        "cpus": sorted(os.sched_getaffinity(0)),
+    }
+
+
+def _serve(machine: Machine, lease_s: float) -> None:
+    """Until the session is closed, or silent for as long as the lease."""
+    rest, heard_at, reaped_at = b"", time.monotonic(), 0.0
+    while True:
+        ready, _, _ = select.select([0], [], [], min(_REAP_S, lease_s / 4))
+        now = time.monotonic()
+        if now - reaped_at > _REAP_S:
+            reap(machine)
+            reaped_at = now
+        if ready:
+            data = os.read(0, 65536)
+            if not data:
+                return
+            heard_at = now
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                request = json.loads(line)
+                if request["op"] != "beat":
+                    threading.Thread(target=_carry_out, args=(machine, request), daemon=True).start()
+        elif now - heard_at > lease_s:
+            return
+
+
+def _carry_out(machine: Machine, request: dict[str, Any]) -> None:
+    """An operation and its answer, whatever it raises."""
+    try:
+        function = OPERATIONS.get(request["op"])
+        if function is None:
+            raise Refused(f"unknown operation {request['op']!r}")
+        answer = {"ok": function(machine, *request["args"], **request["given"])}
+    except Exception as exc:
+        answer = dict(zip(("error", "kind"), failure(exc)))  # noqa: B905 - Python 3.9 on hosts
+    _say({"id": request["id"], **answer})
+
+
+_saying = threading.Lock()
+
+
+def _say(answer: dict[str, Any]) -> None:
+    with _saying, contextlib.suppress(OSError):  # nobody is there any more: standard input says so too
+        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _ignore() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _end(*_: Any) -> None:
+    _ignore()
+    raise SystemExit

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be measured here, and why: this place asks every part of a point.
+
+A survey (`xdplab run --dry-run`) and a run ask before any traffic, so that reasons come first and cost nothing; a
+repetition asks again when it begins.
+"""
+
+from typing import Any
+
+from xdplab.forwarders import Dut, Forwarder
+from xdplab.knobs import KnobContext
+from xdplab.measure import Method
+from xdplab.model import Path, Point
+from xdplab.runner.place import dut_of, ports_of
+from xdplab.runner.plan import Plan
+from xdplab.runner.restore import Settings
+from xdplab.runner.team import Team
+from xdplab.testbed import Port, Testbed
+
+
+def refusals(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
+    """Point -> why it cannot be measured here. A sweep asks the same of many points: each question is asked once."""
+    asked: dict[tuple[Any, ...], str | None] = {}
+    found: dict[str, str] = {}
+    for point in plan.points:
+        reason = (
+            _no_tester(point, team, asked) or _no_one_way(point, testbed, plan) or _reason(point, testbed, plan, asked)
+        )
+        if reason:
+            found[point.id] = reason
+    return found
+
+
+def refusal(
+    point: Point, method: Method[Any], forwarder: Forwarder[Any], settings: Settings, dut: Dut, client: Port
+) -> str | None:
+    """None, or what of a repetition cannot be: a knob, the forwarder, or what the method needs beside."""
+    return settings.unsupported() or _of_work(point, method, forwarder, dut, client)
+
+
+def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: Dut, client: Port) -> str | None:
+    """The forwarder does not do the pipeline, or cannot run here; or the method lacks something."""
+    if dut.pipeline.kind not in forwarder.pipelines:
+        return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
+    return forwarder.supported(dut) or method.unsupported(point, dut, client)
+
+
+def _no_tester(point: Point, team: Team, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+    """Its tester is not here, or cannot measure the path."""
+    question: tuple[Any, ...] = ("tester", point.tester, point.path)
+    if question not in asked:
+        asked[question] = team.missing(point)
+    return asked[question]
+
+
+def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
+    """A one-way latency is the difference of two readings of one clock; and testers count where they send."""
+    one_clock, why = testbed.clock
+    if one_clock or point.path is not Path.THROUGH:
+        return None
+    if plan.method.one_way:
+        return f"path through is one-way and needs one clock: {why}; paths reflect and hairpin are round trips"
+    ports = testbed.tester_ports(point.path)
+    first, last = ports.first, ports.last
+    if last.lasting and last.host is not first.host and last.netns is None:
+        return f"path through: the tester counts on the machine that it sends from, and {why}; path reflect comes back"
+    return None
+
+
+def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+    """One of its knobs or its forwarder cannot be."""
+    forwarder = plan.method.forwarder(point)
+    context = KnobContext(testbed.dut, ports_of(testbed, point), testbed.layout, testbed.cpus)
+    wanted = {**forwarder.required_knobs(), **point.knobs}
+    settings = Settings(testbed.lock, context, wanted)
+    for name, value in settings.foreseeable().items():
+        question: tuple[Any, ...] = (point.path, name, value)
+        if question not in asked:
+            asked[question] = Settings(testbed.lock, context, {name: value}).unsupported()
+        if asked[question]:
+            return asked[question]
+    layout = settings.context.layout
+    question = (point.path, str(point.pipeline), point.forwarder.model_dump_json(), tuple(point.levels.items()), layout)
+    if question not in asked:
+        dut = dut_of(testbed, point, layout)
+        client = testbed.tester_ports(point.path).first
+        asked[question] = _of_work(point, plan.method, forwarder, dut, client)
+    return asked[question]

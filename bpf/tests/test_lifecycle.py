@@ -133,6 +133,24 @@ def test_a_filter_of_another_stays(direct):
         direct.exec("c", "tc", "qdisc", "del", "dev", "c0", "clsact")
 
 
+def test_progress_is_for_a_terminal(direct):
+    """It wakes the main thread on the core of the sender."""
+    run = config([direct.port("a0"), direct.port("c0")], stream(), duration_s=1.3)
+    del run["progress"]
+    text = json.dumps(run)
+    done = subprocess.run([XDPGEN, "-"], input=text, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stderr == ""
+    master, terminal = os.openpty()
+    try:
+        subprocess.run(
+            [XDPGEN, "-"], input=text, stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=30, check=True
+        )
+        assert os.read(master, 1000).startswith(b"progress ")
+    finally:
+        os.close(master)
+        os.close(terminal)
+
+
 def test_a_busy_port_is_refused(direct):
     with xdpgen_running(long_run(direct)):
         line = xdpgen(config([direct.port("a0"), direct.port("c0")]), expect=2)

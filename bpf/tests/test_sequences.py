@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BPF, config, counts, only, stream, xdpgen, xdpgen_running
+from conftest import BPF, clean, config, counts, only, stream, xdpgen, xdpgen_running
 from test_several_cpus import inject, receiver_of
 from xsk import xsk
 
@@ -64,21 +64,34 @@ def test_the_last_that_was_lost_is_the_highest_that_never_came(account, sequence
     assert account(*sequences)["last_lost"] == (-1 if last_lost is None else last_lost)
 
 
-@pytest.mark.parametrize("tester", ["xdpgen", "xsk"])
+def trial_of(net, tester, one):
+    """A trial of 0.3 s from a0 to c0 by either program."""
+    ports = ["a0", "c0"]
+    if tester == "xdpgen":
+        return only(xdpgen(config([net.port(name) for name in ports], one)))
+    given = [{"netns": net.path(name[0]), "ifname": name} for name in ports]
+    timing = {"duration_s": 0.3, "drain_s": 0.2, "max_burst": 1_000_000}
+    with xsk(net, "a", "probe", ports=given, streams=[one], **timing) as probe:
+        return only(probe.finish(signal=False))
+
+
+TESTERS = pytest.mark.parametrize("tester", ["xdpgen", "xsk"])
+
+
+@TESTERS
 def test_a_frame_that_is_late_is_not_lost(middle, tmp_path, tester):
     """Frame 3 is lost, 200 late, behind others."""
-    ports = ["a0", "c0"]
     with middle.forwarder(tmp_path, drop=[3], delay={200: 0.05}):
-        if tester == "xdpgen":
-            told = xdpgen(config([middle.port(name) for name in ports], stream()))
-        else:
-            given = [{"netns": middle.path(name[0]), "ifname": name} for name in ports]
-            timing = {"duration_s": 0.3, "drain_s": 0.2, "max_burst": 1_000_000}
-            with xsk(middle, "a", "probe", ports=given, streams=[stream()], **timing) as probe:
-                told = probe.finish(signal=False)
-    one = only(told)
+        one = trial_of(middle, tester, stream())
     assert (one["lost"], one["out_of_order"]) == (1, 1)
     assert (one["gaps"]["last_lost"], one["gaps"]["trailing"]) == (3, 0)
+
+
+@TESTERS
+def test_what_the_switch_puts_in_front_of_a_frame(middle, tmp_path, tester):
+    with middle.forwarder(tmp_path, added_bytes=50):
+        one = trial_of(middle, tester, stream(added_bytes=50))
+    assert counts(one) == clean(600)
 
 
 def test_a_flow_that_was_silent_for_half_a_lap(direct):

@@ -219,7 +219,7 @@ def xdpgen(cfg, *options, expect=0):
     done = subprocess.run(
         [XDPGEN, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
-    assert done.returncode == expect, done.stderr
+    assert done.returncode == expect, (done.returncode, done.stderr, done.stdout[:300])
     if expect:
         lines = done.stderr.splitlines()
         assert len(lines) == 1 and lines[0].startswith("xdpgen: "), done.stderr

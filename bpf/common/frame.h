@@ -68,7 +68,7 @@ static __always_inline __s64 gen_write_head(const struct gen_stream *s,
 	if (data + GEN_SHORT > end || port + 2 > end)
 		return -1;
 	/* first: an old trailer may lie where the headers go */
-	for (i = 0; i < GEN_STREAMS; i++) {
+	for (i = 0; GEN_HAS(scrubs) && i < GEN_STREAMS; i++) {
 		__u8 *old;
 
 		if (i >= s->scrubs)
@@ -88,7 +88,7 @@ static __always_inline __s64 gen_write_head(const struct gen_stream *s,
 		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
 			to[i] = from[i];
 	}
-	if (s->ranged)
+	if (GEN_HAS(ranged) && s->ranged)
 		turn = gen_write_addresses(s, flow, data, end, &sum);
 	if (turn < 0)
 		return -1;

@@ -192,6 +192,27 @@ void gen_init(struct gen_thread *t, struct gen_stream *streams,
 		set_scrubs(streams, count, &streams[i]);
 }
 
+struct gen_shape gen_shape_of(const struct stream *wanted, const int *index,
+			      int count)
+{
+	struct gen_shape shape = { .several = count > 1 };
+	int i;
+
+	for (i = 0; i < count; i++) {
+		const struct stream *s = &wanted[index[i]];
+
+		shape.paced |= s->pps > 0;
+		shape.poisson |= s->departures == DEPARTURES_POISSON;
+		shape.bursts |= s->burst > 1;
+		shape.drawn |=
+			stream_choice(wanted, index[i]).kind != CHOICE_TURNS;
+		shape.ranged |= s->src_addresses > 1 || s->dst_addresses > 1;
+		shape.scrubs |= s->frame_bytes != wanted[index[0]].frame_bytes;
+		shape.stamped |= s->count || s->kind == STREAM_LATENCY;
+	}
+	return shape;
+}
+
 void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 		  const struct stream *wanted, const int *index,
 		  const struct gen_timing *timing, __u64 start_ns)
@@ -243,8 +264,11 @@ __u64 gen_trial_end(const struct gen_thread *t,
 
 double gen_sending_s(const struct gen_stream *g, __u64 end_ns)
 {
-	if (!g->count || g->stage_sent < g->count)
+	if (!gen_counted(g, GEN_TRIAL))
 		return end_ns > g->first_ns ? (end_ns - g->first_ns) / 1e9 : 0;
+	if (g->skipped[GEN_TRIAL])
+		return (g->int_ns + g->int_frac / 4294967296.0) * g->count /
+		       1e9;
 	if (g->count == 1)
 		return 0;
 	return (g->last_ns - g->began_ns) / 1e9 * g->count / (g->count - 1);

@@ -17,6 +17,10 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 		  const struct stream *wanted, const int *index,
 		  const struct gen_timing *timing, __u64 start_ns);
 
+/* What the streams wanted[index[i]] have. */
+struct gen_shape gen_shape_of(const struct stream *wanted, const int *index,
+			      int count);
+
 /* GEN_GAP_CELLS entries, as gen_gap() takes them. */
 const __u32 *gen_gaps(void);
 
@@ -33,8 +37,9 @@ __u64 gen_trial_end(const struct gen_thread *t,
 /*
  * The time, in s, that the rates of a stream in the trial are over.  One that
  * came to its count: from its first departure to its last, and a mean interval
- * more, for N frames have N - 1 intervals (0: a single frame has no rate).
- * Others: from their start to @end_ns, the end of the trial.
+ * more, because N frames have N - 1 intervals (0: a single frame has no rate);
+ * as scheduled, if some of them were skipped.  Others: from their start to
+ * @end_ns, the end of the trial.
  */
 double gen_sending_s(const struct gen_stream *g, __u64 end_ns);
 

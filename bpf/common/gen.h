@@ -8,6 +8,7 @@
 
 #include <linux/types.h>
 #include "choice.h"
+#include "shape.h"
 #include "slices.h"
 #include "trailer.h"
 
@@ -63,7 +64,7 @@ struct gen_stream {
 	__u32 int_frac;
 	__u64 max_late_ns;
 	__u64 first_ns; /* start in the trial */
-	__u64 count;	/* frames per stage, 0 = no limit */
+	__u64 count;	/* frames that are due in a stage, 0 = no limit */
 	__u64 stage_sent;
 	__u64 began_ns; /* first departure of the stage */
 	__u64 last_ns;	/* last departure */
@@ -118,6 +119,7 @@ struct gen_thread {
 	__u8 epoch[2];
 	__u16 errors;
 	__u32 done_told;
+	__u32 unlooked; /* frames that leave before the next look at the clock */
 	/* results of the trial */
 	__u64 stalls;
 	__u64 stalled_ns;
@@ -129,6 +131,17 @@ struct gen_thread {
 	struct slice_grid grid;
 	__u64 sliced[SLICES_MAX];
 };
+
+/* The stream that leaves next is chosen, and due at @best. */
+static __always_inline void gen_chosen(struct gen_thread *t, __u64 best)
+{
+	t->none_left = best == GEN_NEVER;
+	if (t->none_left && t->stage == GEN_WARMUP)
+		best = t->stage_end_ns[GEN_WARMUP];
+	else if (t->none_left)
+		best = 0;
+	t->wake_ns = best;
+}
 
 /* Choose the stream that leaves next: earliest due first. */
 static __always_inline void gen_choose(struct gen_thread *t,
@@ -146,12 +159,7 @@ static __always_inline void gen_choose(struct gen_thread *t,
 			t->pick = i;
 		}
 	}
-	t->none_left = best == GEN_NEVER;
-	if (t->none_left && t->stage == GEN_WARMUP)
-		best = t->stage_end_ns[GEN_WARMUP];
-	else if (t->none_left)
-		best = 0;
-	t->wake_ns = best;
+	gen_chosen(t, best);
 }
 
 /* What a look at the schedule came to. */
@@ -283,13 +291,22 @@ static __always_inline __u64 gen_gap(const volatile __u32 *gaps, __u64 draw)
 static __always_inline void gen_step_poisson(struct gen_stream *s,
 					     const volatile __u32 *gaps)
 {
-	__u64 gap = gen_gap(gaps, choice_draw(~s->choice.seed, s->seq));
+	__u64 gap = gen_gap(gaps, choice_draw(~s->choice.seed, s->stage_sent));
 	__u64 ns = s->int_ns * gap;
 	__u64 frac = s->due_frac + (s->int_frac * gap >> GEN_GAP_BITS);
 
 	frac += ns << (64 - GEN_GAP_BITS) >> 32;
 	s->due_ns += (ns >> GEN_GAP_BITS) + (frac >> 32);
 	s->due_frac = frac;
+}
+
+/*
+ * Has the stream come to its count in this stage?  What was skipped was due:
+ * nothing leaves in its place later.
+ */
+static __always_inline int gen_counted(const struct gen_stream *s, __u32 stage)
+{
+	return s->count && s->stage_sent + s->skipped[stage] >= s->count;
 }
 
 /*
@@ -301,14 +318,15 @@ static __always_inline enum gen_answer gen_due(struct gen_thread *t,
 					       struct gen_stream *s, __u64 now)
 {
 	__u64 late, lost, end;
+	__u32 stage = t->stage & 1;
 
 	now += GEN_LEAD_NS;
 	if (now < t->wake_ns)
 		return GEN_WAIT;
 	if (t->none_left)
 		return gen_next_stage(t, streams);
-	end = t->stage_end_ns[t->stage & 1];
-	if (!s->paced) {
+	end = t->stage_end_ns[stage];
+	if (!GEN_HAS(paced) || !s->paced) {
 		if (now < end)
 			return GEN_SEND;
 		s->due_ns = GEN_NEVER;
@@ -325,8 +343,10 @@ static __always_inline enum gen_answer gen_due(struct gen_thread *t,
 	/* + 1 rounds down: what is left over leaves late, or is cut next */
 	lost = late / (s->int_ns + 1);
 	gen_step(s, lost);
-	s->skipped[t->stage & 1] += lost;
-	if (s->due_ns < end)
+	if (s->count && lost > s->count - s->stage_sent - s->skipped[stage])
+		lost = s->count - s->stage_sent - s->skipped[stage];
+	s->skipped[stage] += lost;
+	if (s->due_ns < end && !gen_counted(s, stage))
 		return GEN_SEND;
 	s->due_ns = GEN_NEVER;
 	return GEN_CHANGE;
@@ -337,8 +357,8 @@ static __always_inline void gen_advance(const struct gen_thread *t,
 					struct gen_stream *s,
 					const volatile __u32 *gaps, __u64 now)
 {
-	__u64 leaves = s->paced && s->due_ns > now ? s->due_ns : now;
-	__u32 stage = t->stage & 1;
+	__u32 stage = t->stage & 1, paced = GEN_HAS(paced) && s->paced;
+	__u64 leaves = paced && s->due_ns > now ? s->due_ns : now;
 
 	if (!s->stage_sent)
 		s->began_ns = leaves;
@@ -349,16 +369,30 @@ static __always_inline void gen_advance(const struct gen_thread *t,
 		s->flow = 0;
 	s->sent[stage]++;
 	s->stage_sent++;
-	if (!s->paced)
+	if (!paced)
 		s->due_ns = now;
-	else if (s->poisson)
+	else if (GEN_HAS(poisson) && s->poisson)
 		gen_step_poisson(s, gaps);
-	else if (s->burst == 1)
+	else if (!GEN_HAS(bursts) || s->burst == 1)
 		gen_step(s, 1);
 	else if (s->stage_sent % s->burst == 0)
 		gen_step(s, s->burst);
-	if (s->stage_sent == s->count || s->due_ns >= t->stage_end_ns[stage])
+	if (gen_counted(s, stage) || s->due_ns >= t->stage_end_ns[stage])
 		s->due_ns = GEN_NEVER;
+}
+
+/*
+ * The last frame of @s was not sent: the next has its sequence, and is of its
+ * flow.  It has left the schedule all the same.
+ */
+static __always_inline void gen_refused(struct gen_thread *t,
+					struct gen_stream *s)
+{
+	s->seq--;
+	if (!s->flow)
+		s->flow = s->choice.flows;
+	s->flow--;
+	t->sliced_ns = 0;
 }
 
 #endif

@@ -9,7 +9,8 @@ second) and exact.
 The plan names sequences of the trial (not of the warm-up), for every stream:
 drop, duplicate: lists; swap: sequences sent after their successor; delay:
 {sequence: seconds}; forge: {sequence: other}, after the frame a copy of it
-with another sequence; capture: number of trial frames per stream to return.
+with another sequence; capture: number of trial frames per stream to return;
+added_bytes: as many zeroes go in front of each frame.
 """
 
 import heapq
@@ -58,6 +59,7 @@ class Forwarder:
         self.delay = {int(k): v for k, v in plan.get("delay", {}).items()}
         self.forge = {int(k): v for k, v in plan.get("forge", {}).items()}
         self.capture = plan.get("capture", 0)
+        self.added = bytes(plan.get("added_bytes", 0))
         self.captured = {}
         self.counts = {"forwarded": 0, "trial": 0}
         self.held = {}
@@ -66,7 +68,7 @@ class Forwarder:
     def send(self, port, frame):
         while True:
             try:
-                port.send(frame)
+                port.send(self.added + frame)
                 return
             except (BlockingIOError, OSError):
                 time.sleep(0.0001)

@@ -24,8 +24,9 @@ def program(tmp_path_factory):
     return path
 
 
-def departures(program, pps, kind, seed=1, count=COUNT):
-    told = subprocess.run([program, *map(str, (pps, kind, seed, count))], check=True, capture_output=True, text=True)
+def departures(program, pps, kind, seed=1, count=COUNT, happens=""):
+    argv = [program, *map(str, (pps, kind, seed, count)), *filter(None, [happens])]
+    told = subprocess.run(argv, check=True, capture_output=True, text=True)
     return [int(line) for line in told.stdout.split()]
 
 
@@ -53,6 +54,20 @@ def test_gaps_of_a_poisson_process_are_exponential_and_have_the_mean_that_was_as
 def test_a_sequence_of_gaps_is_that_of_its_seed(program):
     first, again, other = (departures(program, 1e5, "poisson", seed, 100) for seed in (1, 1, 2))
     assert first == again != other
+
+
+def test_a_frame_that_the_kernel_refuses_has_its_gap(program):
+    """Its sequence is that of the next, which would be drawn again."""
+    whole, refused = (departures(program, 1e5, "poisson", 1, 100, happens) for happens in ("", "refused"))
+    assert refused == whole
+
+
+def test_a_stream_with_a_count_ends_in_time_after_a_stall(program):
+    """What was skipped is not sent later, when other streams may have the turn."""
+    whole, stalled = (departures(program, 1e6, 1, 1, 1000, happens) for happens in ("", "stalled"))
+    assert len(whole) == 1000
+    assert whole[-1] == stalled[-1]
+    assert len(stalled) == 1000 - 2 * 32
 
 
 def test_the_mean_is_exact_where_the_table_is_linear(program):

@@ -119,6 +119,38 @@ def test_a_clsact_of_another_stays(direct):
         direct.exec("c", "tc", "qdisc", "del", "dev", "c0", "clsact")
 
 
+def test_a_filter_of_another_stays(direct):
+    """In the clsact that a run has made for itself, which stays with it."""
+    own = ["filter", "add", "dev", "c0", "egress", "prio", "7", "protocol", "all", "u32", "match", "u32", "0", "0"]
+    try:
+        with xdpgen_running(long_run(direct, **RECEIVERS[2])) as process:
+            direct.exec("c", "tc", *own)
+            process.terminate()
+            process.wait(10)
+        assert direct.attached("c0") == {"xdp": False, "tcx": 0, "filters": 0, "clsact": True}
+        assert "u32" in direct.exec("c", "tc", "filter", "show", "dev", "c0", "egress")
+    finally:
+        direct.exec("c", "tc", "qdisc", "del", "dev", "c0", "clsact")
+
+
+def test_progress_is_for_a_terminal(direct):
+    """It wakes the main thread on the core of the sender."""
+    run = config([direct.port("a0"), direct.port("c0")], stream(), duration_s=1.3)
+    del run["progress"]
+    text = json.dumps(run)
+    done = subprocess.run([XDPGEN, "-"], input=text, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stderr == ""
+    master, terminal = os.openpty()
+    try:
+        subprocess.run(
+            [XDPGEN, "-"], input=text, stdout=subprocess.PIPE, stderr=terminal, text=True, timeout=30, check=True
+        )
+        assert os.read(master, 1000).startswith(b"progress ")
+    finally:
+        os.close(master)
+        os.close(terminal)
+
+
 def test_a_busy_port_is_refused(direct):
     with xdpgen_running(long_run(direct)):
         line = xdpgen(config([direct.port("a0"), direct.port("c0")]), expect=2)

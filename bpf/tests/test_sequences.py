@@ -4,27 +4,39 @@
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-from conftest import BPF, config, counts, only, stream, xdpgen_running
-from test_several_cpus import INJECT, receiver_of
+import pytest
+from conftest import BPF, clean, config, counts, only, stream, xdpgen, xdpgen_running
+from test_several_cpus import inject, receiver_of
+from xsk import xsk
 
 SOURCE = Path(__file__).with_name("sequences.c")
 LAP = 1 << 32
 #: Less than half a lap, and each time to another word of the window.
 STEP = (1 << 30) + 64
+#: In which duplicates are recognised.
+WINDOW = 1 << 18
 
 
-def test_a_lap_of_the_frames_sequence_in_xsk(tmp_path):
-    program = tmp_path / "sequences"
+@pytest.fixture(scope="module")
+def account(tmp_path_factory):
+    """What xsk makes of frames with these sequences."""
+    program = tmp_path_factory.mktemp("sequences") / "sequences"
     argv = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-fno-strict-aliasing", f"-I{BPF}/common", f"-I{BPF}/xsk"]
-    sources = [SOURCE, *(BPF / name for name in ("xsk/account.c", "common/choice.c", "common/stream_flows.c"))]
-    subprocess.run([*argv, "-o", program, *sources, "-lm"], check=True)
+    names = ("xsk/account.c", "common/arrivals.c", "common/choice.c", "common/stream_flows.c")
+    subprocess.run([*argv, "-o", program, SOURCE, *(BPF / name for name in names), "-lm"], check=True)
+
+    def told(*sequences):
+        argv = [program, *map(str, sequences)]
+        return json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+    return told
+
+
+def test_a_lap_of_the_frames_sequence_in_xsk(account):
     # the last of the lap comes twice, the one before it late
-    frames = [0, STEP, 2 * STEP, 3 * STEP, LAP - 1, LAP - 2, LAP - 1, LAP, LAP + 1, LAP + 4]
-    told = subprocess.run([program, *map(str, frames)], check=True, capture_output=True, text=True).stdout
-    assert json.loads(told) == {
+    assert account(64, STEP, 2 * STEP, 3 * STEP, LAP - 1, LAP - 2, LAP - 1, LAP, LAP + 1, LAP + 4) == {
         "received": 9,
         "duplicated": 1,
         "out_of_order": 1,
@@ -32,6 +44,67 @@ def test_a_lap_of_the_frames_sequence_in_xsk(tmp_path):
         "last_lost": LAP + 3,
         "next": LAP + 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("sequences", "last_lost"),
+    [
+        (["0-99"], None),
+        (["0-9", "20-99", "10-19"], None),
+        (["0-9", "11-19", "21-99", 20], 10),
+        (["0-9", f"11-{10 + WINDOW}"], 10),
+        (["0-9", f"11-{WINDOW + 99}"], 10),
+        (["0-9", f"12-{WINDOW - 1}", 11, f"{WINDOW}-{2 * WINDOW}"], 10),
+        ([f"0-{WINDOW - 1}", f"{2 * WINDOW + 40}-{3 * WINDOW + 99}"], 2 * WINDOW + 39),
+        ([f"{WINDOW - 7}-{2 * WINDOW}"], WINDOW - 8),
+    ],
+)
+def test_the_last_that_was_lost_is_the_highest_that_never_came(account, sequences, last_lost):
+    """However long ago it was, and whatever was missing for a while."""
+    assert account(*sequences)["last_lost"] == (-1 if last_lost is None else last_lost)
+
+
+def trial_of(net, tester, one):
+    """A trial of 0.3 s from a0 to c0 by either program."""
+    ports = ["a0", "c0"]
+    if tester == "xdpgen":
+        return only(xdpgen(config([net.port(name) for name in ports], one)))
+    given = [{"netns": net.path(name[0]), "ifname": name} for name in ports]
+    timing = {"duration_s": 0.3, "drain_s": 0.2, "max_burst": 1_000_000}
+    with xsk(net, "a", "probe", ports=given, streams=[one], **timing) as probe:
+        return only(probe.finish(signal=False))
+
+
+TESTERS = pytest.mark.parametrize("tester", ["xdpgen", "xsk"])
+
+
+@TESTERS
+def test_a_frame_that_is_late_is_not_lost(middle, tmp_path, tester):
+    """Frame 3 is lost, 200 late, behind others."""
+    with middle.forwarder(tmp_path, drop=[3], delay={200: 0.05}):
+        one = trial_of(middle, tester, stream())
+    assert (one["lost"], one["out_of_order"]) == (1, 1)
+    assert (one["gaps"]["last_lost"], one["gaps"]["trailing"]) == (3, 0)
+
+
+@TESTERS
+def test_what_the_switch_puts_in_front_of_a_frame(middle, tmp_path, tester):
+    with middle.forwarder(tmp_path, added_bytes=50):
+        one = trial_of(middle, tester, stream(added_bytes=50))
+    assert counts(one) == clean(600)
+
+
+def test_a_flow_that_was_silent_for_half_a_lap(direct):
+    """Its frames are one and five before the last: neither is out of order."""
+    ports = [direct.port("a0"), direct.port("c0")]
+    run = config(ports, stream(pps=0.01, start_ns=50_000_000_000, flows=2), duration_s=60, drain_s=0)
+    with xdpgen_running(run) as process:
+        prog, epoch = receiver_of(direct, "c0")
+        for first in (1, STEP, 2 * STEP, 2 * STEP + 1):
+            inject(0, prog, epoch, first, 1, 1)
+        process.send_signal(signal.SIGINT)
+        one = only(json.loads(process.communicate(timeout=60)[0]))
+    assert (one["received"], one["out_of_order"]) == (4, 0)
 
 
 def test_a_lap_of_the_frames_sequence_in_xdpgen(direct):
@@ -42,8 +115,7 @@ def test_a_lap_of_the_frames_sequence_in_xdpgen(direct):
         prog, epoch = receiver_of(direct, "c0")
         # 0, STEP, 2 STEP, 3 STEP, then in the second lap 4 STEP, the one after it, and later another
         for first, step, count in ((0, STEP, 4), (4 * STEP - LAP, 1, 2), (4 * STEP - LAP + 4, 1, 1)):
-            argv = [sys.executable, INJECT, *map(str, (0, prog, epoch, first, step, count))]
-            subprocess.run(argv, input="go\n", text=True, check=True, timeout=20, stdout=subprocess.DEVNULL)
+            inject(0, prog, epoch, first, step, count)
         process.send_signal(signal.SIGINT)
         one = only(json.loads(process.communicate(timeout=60)[0]))
     assert (one["received"], one["out_of_order"], one["duplicated"]) == (7, 0, 0)

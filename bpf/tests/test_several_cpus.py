@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def receiver_of(net, port):
             (values,) = entry["formatted"]["value"].values()
             (epoch,) = [v["trial"]["epoch"] for v in values if "trial" in v]
     return prog["id"], epoch + 1
+
+
+def inject(*asked):
+    """See inject.py."""
+    argv = [sys.executable, INJECT, *map(str, asked)]
+    subprocess.run(argv, input="go\n", text=True, check=True, timeout=20, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
@@ -59,3 +66,31 @@ def test_two_cpus_at_once(direct, case):
     assert one["late_beyond_window"] == 0
     assert HdrHistogram.decode(one["latency"]["hdr"]).get_total_count() == one["latency"]["count"] == unique
     assert result["ports"][1]["rx_cpus"] == {"0": COUNT, "1": COUNT}
+    assert (one["gaps"]["last_lost"], one["gaps"]["trailing"]) == (None, 0)
+
+
+def gaps_of(net, *injected):
+    """(CPU, first sequence) of each hundred frames, half a second apart."""
+    ports = [net.port("a0"), net.port("c0", xdp_mode="generic")]
+    run = config(ports, stream(pps=0.01, start_ns=50_000_000_000), duration_s=60, drain_s=0)
+    with xdpgen_running(run) as process:
+        prog, epoch = receiver_of(net, "c0")
+        for cpu, first in injected:
+            inject(cpu, prog, epoch, first, 1, 100)
+            time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        return only(json.loads(process.communicate(timeout=60)[0]))["gaps"]
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_one_cpu_after_the_other(direct):
+    """As when a forwarder was started again elsewhere: the gap lies between them."""
+    gaps = gaps_of(direct, (1, 0), (0, 103))
+    assert gaps["longest_ns"] > 0.5e9
+    assert (gaps["last_lost"], gaps["trailing"]) == (102, 0)
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
+def test_gaps_of_two_cpus_are_not_known(direct):
+    """Each has gaps where the other received; which frames are missing is known all the same."""
+    assert gaps_of(direct, (0, 0), (1, 103), (0, 203)) == {"longest_ns": None, "last_lost": 102, "trailing": 0}

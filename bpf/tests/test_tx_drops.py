@@ -19,7 +19,7 @@ from conftest import XDPGEN, clean, config, counts, only, sh, stream, xdpgen
 
 CLONE_NEWNET = 0x40000000
 TUNSETIFF, TUNSETIFINDEX = 0x400454CA, 0x400454DA
-IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
+IFF_TAP, IFF_NO_PI, IFF_MULTI_QUEUE = 0x0002, 0x1000, 0x0100
 RING = 128
 TRACEPOINT = b"xdp_devmap_xmit"
 NO_TRACEPOINT = b"xdp_devmap_xmiu"
@@ -27,6 +27,8 @@ NO_TRACEPOINT = b"xdp_devmap_xmiu"
 
 class Tap:
     """What it sends arrives at c0, once it is told to read."""
+
+    flags = 0
 
     def __init__(self, net, letter="a", index=0, ring=RING):
         self.net, self.letter, self.index, self.ring = net, letter, index, ring
@@ -37,12 +39,16 @@ class Tap:
     def port(self):
         return {"netns": self.net.path(self.letter), "ifname": self.name, "rx": "none"}
 
+    def prepare(self, tap):
+        """What else there is to do once it is there."""
+
     def _forward(self):
         self._enter(self.letter)
         tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
         if self.index:
             fcntl.ioctl(tap, TUNSETIFINDEX, struct.pack("I", self.index))
-        fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", self.name.encode(), IFF_TAP | IFF_NO_PI))
+        fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", self.name.encode(), IFF_TAP | IFF_NO_PI | self.flags))
+        self.prepare(tap)
         self._enter("b")
         port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         port.bind(("b1", 0))
@@ -93,6 +99,7 @@ def test_what_the_card_dropped_was_not_sent(middle, tap, batch):
     result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=3, batch=batch))
     one = only(result)
     assert counts(one) == clean(RING)
+    assert result["tx_drops_reason"] is None
     assert (one["intended"], one["tx_drops"], one["skipped"], one["redirect_errors"]) == (500, 500 - RING, 0, 0)
     assert [port["tx_drops"] for port in result["ports"]] == [500 - RING, None]
     assert one["gaps"]["trailing"] == 500 - RING  # sequences of frames that no one got
@@ -151,8 +158,10 @@ def without_tracepoint(tmp_path, monkeypatch):
 def test_a_kernel_that_does_not_tell(middle, tap, without_tracepoint):
     """It is said, and the frames are lost somewhere."""
     ports = [tap.port(), middle.port("c0")]
-    one = only(xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=0)))
+    result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=0))
+    one = only(result)
     assert (one["sent"], one["lost"], one["tx_drops"]) == (500, 500, None)
+    assert result["tx_drops_reason"].startswith("cannot read the tracepoint: ")
 
 
 def test_the_ring_of_veth_is_its_receivers(direct):

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
 #include <unistd.h>
+#include <sys/socket.h>
 #include <linux/if_link.h>
+#include <linux/netlink.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "attach.h"
@@ -42,12 +46,60 @@ static int remove_filter(const struct port *port, __u32 handle)
 	return bpf_tc_detach(&hook, &opts);
 }
 
+/* What a dump that was asked for on @fd comes to: is there a filter in it? */
+static bool any_filter(int fd)
+{
+	char buffer[16384] __attribute__((aligned(NLMSG_ALIGNTO)));
+	bool any = false;
+
+	for (;;) {
+		struct nlmsghdr *m = (struct nlmsghdr *)buffer;
+		ssize_t bytes = recv(fd, buffer, sizeof(buffer), 0);
+
+		if (bytes <= 0)
+			return true; /* not known */
+		for (; NLMSG_OK(m, bytes); m = NLMSG_NEXT(m, bytes)) {
+			if (m->nlmsg_type == NLMSG_DONE)
+				return any;
+			if (m->nlmsg_type == NLMSG_ERROR)
+				return true;
+			any |= m->nlmsg_type == RTM_NEWTFILTER;
+		}
+	}
+}
+
+/* Has somebody a filter at the clsact of a port?  If that is not known: yes. */
+static bool has_filters(const struct port *port, __u32 hook)
+{
+	struct {
+		struct nlmsghdr header;
+		struct tcmsg tc;
+	} ask = {
+		.header = { .nlmsg_len = sizeof(ask),
+			    .nlmsg_type = RTM_GETTFILTER,
+			    .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.tc = { .tcm_ifindex = port->ifindex,
+			.tcm_parent = TC_H_MAKE(TC_H_CLSACT, hook) },
+	};
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	bool any;
+
+	if (fd < 0)
+		return true;
+	any = send(fd, &ask, sizeof(ask), 0) < 0 || any_filter(fd);
+	close(fd);
+	return any;
+}
+
+/* The one that we have made, unless others have put their filters there. */
 static void remove_qdisc(const struct port *port)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = port->ifindex,
 		    .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
 
-	bpf_tc_hook_destroy(&hook);
+	if (!has_filters(port, TC_H_MIN_INGRESS) &&
+	    !has_filters(port, TC_H_MIN_EGRESS))
+		bpf_tc_hook_destroy(&hook);
 }
 
 /* What a killed run has left at the classic hook, by whichever we go. */

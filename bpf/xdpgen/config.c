@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "clocks_shared.h"
 #include "config.h"
 #include "fields.h"
@@ -146,7 +147,7 @@ static int read_document(const json_t *root, struct config *cfg)
 						.stall_ns = 100000,
 					},
 					.drain_s = 0.2,
-					.progress = true,
+					.progress = isatty(STDERR_FILENO),
 				} };
 	int err;
 

@@ -12,8 +12,9 @@ __u64 run_received(const struct run *run)
 	for (i = 0; i < run->cfg.num_streams; i++) {
 		const struct stream *s = &run->cfg.streams[i];
 
-		if (!receiver_read(&run->receivers[s->rx_port], s->id, &c))
-			sum += c.received + c.duplicated;
+		if (!receiver_read(&run->receivers[s->rx_port], s->id, &c,
+				   NULL))
+			sum += c.arrived.received + c.arrived.duplicated;
 	}
 	return sum;
 }

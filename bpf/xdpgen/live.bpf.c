@@ -5,7 +5,14 @@
  * recycled at once.  Due: write it, redirect it.
  */
 #include <linux/bpf.h>
+#include <linux/errno.h>
 #include <bpf/bpf_helpers.h>
+
+/* Constant: what the streams do not have, the verifier takes out. */
+#define GEN_HAS(what) (shape.what)
+#include "shape.h"
+const volatile struct gen_shape shape;
+
 #include "frame.h"
 #include "gen.h"
 #include "hdr_index.h"
@@ -44,6 +51,9 @@ struct {
 	__type(value, struct choice_column);
 } choices SEC(".maps");
 
+/* At top rate the clock is looked at once for as many frames. */
+#define LOOK_FRAMES 8
+
 /* Wakes the main thread when the last departure is done. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -62,10 +72,38 @@ __s32 redirect_errno;
  * made it process nine times as many instructions (bpftool -d prog load
  * build/live.bpf.o PIN), at each start.
  */
-__noinline int choose_next(void)
+__noinline int choose_of_several(void)
 {
 	gen_choose(&gen, streams);
 	return 0;
+}
+
+static __always_inline void choose_next(void)
+{
+	if (GEN_HAS(several))
+		choose_of_several();
+	else
+		gen_chosen(&gen, streams[0].due_ns);
+}
+
+/*
+ * The time.  A look takes 20 ns in a virtual machine: where nobody asks when a
+ * frame left, the next ones have the time of the last look.
+ */
+static __always_inline __u64 look(void)
+{
+	__u64 now;
+
+	if (!GEN_HAS(paced) && !GEN_HAS(stamped)) {
+		if (gen.unlooked) {
+			gen.unlooked--;
+			return gen.last_poll_ns;
+		}
+		gen.unlooked = LOOK_FRAMES - 1;
+	}
+	now = bpf_ktime_get_ns();
+	gen_account_poll(&gen, now, bpf_get_smp_processor_id());
+	return now;
 }
 
 static __always_inline void account_late(void)
@@ -86,7 +124,7 @@ static __always_inline __u32 next_flow(const struct gen_stream *s)
 	__u64 draw;
 	__u32 i, key;
 
-	if (s->choice.kind == CHOICE_TURNS)
+	if (!GEN_HAS(drawn) || s->choice.kind == CHOICE_TURNS)
 		return s->flow;
 	if (s->choice.kind == CHOICE_NEW)
 		return s->seq;
@@ -123,11 +161,21 @@ static __always_inline void note_queued(__u32 index, int trial)
 		trial * GEN_STREAMS + index;
 }
 
+/* The last frame was not sent; the next has its sequence. */
+static __always_inline void not_sent(__u32 index, __s32 error)
+{
+	if (watch_tx)
+		queue_of(index)->queued--;
+	redirect_errno = error;
+	redirect_errors[gen.stage != GEN_WARMUP][index]++;
+	gen_refused(&gen, &streams[index]);
+}
+
 SEC("xdp")
 int live_send(struct xdp_md *ctx)
 {
-	__u64 now = bpf_ktime_get_ns(), due, left = now;
 	__u32 index, seq, paced, trial, sliced, looks;
+	__u64 now, due, left;
 	enum gen_answer answer;
 	struct gen_stream *s;
 	__u8 *data, *trailer;
@@ -135,17 +183,18 @@ int live_send(struct xdp_md *ctx)
 	int change;
 	__s64 sum;
 
-	if (gen.pending)
+	if (GEN_HAS(paced) && gen.pending)
 		account_late();
-	if (gen.sliced_ns)
+	if (GEN_HAS(sliced) && gen.sliced_ns)
 		gen_account_slice(&gen);
-	gen_account_poll(&gen, now, bpf_get_smp_processor_id());
-	index = gen.pick & (GEN_STREAMS - 1);
+	now = left = look();
+	index = GEN_HAS(several) ? gen.pick & (GEN_STREAMS - 1) : 0;
 	s = &streams[index];
 	answer = gen_due(&gen, streams, s, now);
 	if (answer == GEN_CHANGE)
 		choose_next();
 	if (answer != GEN_SEND) {
+		gen.unlooked = 0;
 		if (gen.stage == GEN_DONE && gen.done_told == 0) {
 			gen.done_told = 1;
 			tell_done();
@@ -169,13 +218,13 @@ int live_send(struct xdp_md *ctx)
 	id_word = gen_id_word(s->id, gen.epoch[gen.stage & 1]);
 	seq = s->seq;
 	due = s->due_ns;
-	paced = s->paced;
+	paced = GEN_HAS(paced) && s->paced;
 	trial = gen.stage == GEN_TRIAL;
-	sliced = trial && s->sliced;
+	sliced = GEN_HAS(sliced) && trial && s->sliced;
 	gen_advance(&gen, s, gaps, now);
 	choose_next();
 
-	/* top rate has no schedule: one look at the clock (20 ns) is enough */
+	/* top rate has no schedule: the look before it was written is enough */
 	for (looks = 0; paced && looks < GEN_LEAD_LOOKS; looks++) {
 		left = bpf_ktime_get_ns();
 		if (left >= due)
@@ -190,7 +239,11 @@ int live_send(struct xdp_md *ctx)
 		gen.sliced_ns = left;
 	if (watch_tx)
 		note_queued(index, trial);
-	return bpf_redirect_map(&tx_ports, index, 0);
+	if (bpf_redirect_map(&tx_ports, index, 0) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	/* its port is gone, of which no tracepoint tells */
+	not_sent(index, -ENODEV);
+	return XDP_DROP;
 }
 
 struct redirect_err_args {
@@ -215,15 +268,6 @@ int live_redirect_err(struct redirect_err_args *args)
 
 	if ((__u32)args->map_id != tx_ports_id)
 		return 0;
-	if (watch_tx)
-		queue_of(index)->queued--;
-	redirect_errno = args->err;
-	redirect_errors[gen.stage != GEN_WARMUP][index]++;
-	streams[index].seq--;
-	gen.sliced_ns = 0;
-	/* as it was before that one: the sequence tells the flow */
-	if (!streams[index].flow)
-		streams[index].flow = streams[index].choice.flows;
-	streams[index].flow--;
+	not_sent(index, args->err);
 	return 0;
 }

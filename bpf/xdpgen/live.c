@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The sender in the kernel: loads live.bpf.c and keeps it running. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 struct live_state {
 	struct live_bpf *skel;
+	struct gen_shape shape;	    /* of which it has code */
 	struct tx_drops_bpf *drops; /* NULL: nobody looks */
 	void *lateness;
 	size_t lateness_bytes;
@@ -123,15 +125,23 @@ static bool has_card(const struct config *cfg)
 /* A kernel without BTF, or another tracepoint: drops just stay uncounted. */
 static void watch_cards(struct sender *s, struct live_state *live)
 {
+	int err;
+
+	s->cards_unwatched[0] = '\0';
 	if (!has_card(s->cfg))
 		return;
 	live->drops = tx_drops_bpf__open_and_load();
-	if (!live->drops)
+	if (live->drops) {
+		set_queues(s, &live->drops->data_tx_watch->tx_watch);
+		live->drops->data_tx_watch->tx_watch.cpu = s->cpu;
+		err = tx_drops_bpf__attach(live->drops);
+	} else {
+		err = -errno;
+	}
+	if (!err)
 		return;
-	set_queues(s, &live->drops->data_tx_watch->tx_watch);
-	live->drops->data_tx_watch->tx_watch.cpu = s->cpu;
-	if (!tx_drops_bpf__attach(live->drops))
-		return;
+	snprintf(s->cards_unwatched, sizeof(s->cards_unwatched),
+		 "cannot read the tracepoint: %s", explain(err));
 	tx_drops_bpf__destroy(live->drops);
 	live->drops = NULL;
 }
@@ -146,6 +156,17 @@ static int share_queues(struct live_state *live)
 				 bpf_map__fd(live->drops->maps.data_tx_watch));
 }
 
+static struct gen_shape shape_of(const struct sender *s)
+{
+	struct gen_shape shape =
+		gen_shape_of(s->cfg->streams, s->index, s->count);
+	int i;
+
+	for (i = 0; i < s->count; i++)
+		shape.sliced |= config_sliced(s->cfg, s->index[i]);
+	return shape;
+}
+
 static int load(struct sender *s, struct live_state *live)
 {
 	struct bpf_map_info info = {};
@@ -158,6 +179,7 @@ static int load(struct sender *s, struct live_state *live)
 		return -errno;
 	memcpy((void *)skel->rodata->gaps, gen_gaps(),
 	       sizeof(skel->rodata->gaps));
+	live->shape = skel->rodata->shape = shape_of(s);
 	watch_cards(s, live);
 	err = bpf_map__set_max_entries(skel->maps.lateness, GEN_STREAMS * HDR_COUNTS) ?:
 		      bpf_map__set_max_entries(skel->maps.choices, s->cfg->num_columns + 1) ?:
@@ -193,7 +215,7 @@ static void live_close(struct sender *s)
 	live_bpf__destroy(live->skel);
 	free(live);
 	s->private = NULL;
-	s->tx_drops = NULL;
+	s->cards = NULL;
 }
 
 static int live_open(struct sender *s)
@@ -214,9 +236,7 @@ static int live_open(struct sender *s)
 	s->redirect_errno = &live->skel->bss->redirect_errno;
 	s->tx_busy = NULL;
 	if (live->drops)
-		s->tx_drops =
-			(const __u64(*)[GEN_STREAMS])
-				live->drops->data_tx_watch->tx_watch.drops;
+		s->cards = &live->drops->data_tx_watch->tx_watch;
 	s->done_fd = bpf_map__fd(live->skel->maps.done);
 	for (i = 0; !err && i < s->count; i++)
 		err = add_port(s, bpf_map__fd(live->skel->maps.tx_ports), i);
@@ -257,10 +277,12 @@ static int live_again(struct sender *s)
 {
 	struct live_state *live = s->private;
 	size_t choices = (s->cfg->num_columns + 1) * sizeof(*live->choices);
+	struct gen_shape shape = shape_of(s);
 	struct live_bpf *skel = live->skel;
 	int i, err = 0;
 
-	if (choices > live->choices_bytes)
+	if (choices > live->choices_bytes ||
+	    memcmp(&shape, &live->shape, sizeof(shape)))
 		return -E2BIG;
 	for (i = 0; !err && i < s->count; i++)
 		err = add_port(s, bpf_map__fd(skel->maps.tx_ports), i);
@@ -275,6 +297,8 @@ static int live_again(struct sender *s)
 		struct tx_watch *watch = &live->drops->data_tx_watch->tx_watch;
 
 		memset(watch->drops, 0, sizeof(watch->drops));
+		memset(watch->refused, 0, sizeof(watch->refused));
+		watch->error = 0;
 		memset(watch->queue, 0, sizeof(watch->queue));
 		set_queues(s, watch);
 	}
@@ -302,6 +326,7 @@ const struct sender_ops live_sender = {
 	/* measured with room to spare: batch 1 reaches 2.4 Mpps */
 	.single_max_pps = 1200000,
 	.small_max_pps = 2400000,
+	.card_batch = 256,
 	.open = live_open,
 	.again = live_again,
 	.run = live_run,

@@ -76,7 +76,7 @@ static int load(struct receiver *r)
 	skel->rodata->rx_by_flow = r->by_flow;
 	skel->rodata->rx_draws = r->draws;
 	skel->rodata->rx_slices = r->slices;
-	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * RX_WINDOW_WORDS) ?:
+	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * WINDOW_WORDS) ?:
 		      bpf_map__set_max_entries(skel->maps.next_expected, r->room.flows) ?:
 		      bpf_map__set_max_entries(skel->maps.by_flow, r->by_flow ? r->room.flows : 1) ?:
 		      bpf_map__set_max_entries(skel->maps.choices, r->room.choices) ?:
@@ -176,7 +176,7 @@ static int forget(struct receiver *r)
 			    explain(err));
 	for (i = 0; i < RX_ARRAYS; i++)
 		memset(r->values[i].at, 0, r->values[i].bytes);
-	memset(r->skel->bss->gaps, 0, sizeof(r->skel->bss->gaps));
+	memset(r->skel->bss->near, 0, sizeof(r->skel->bss->near));
 	return 0;
 }
 
@@ -272,23 +272,21 @@ void receiver_close(struct receiver *r)
 	r->skel = NULL;
 }
 
-static void add_counters(struct rx_counters *sum, const struct rx_counters *c)
+static bool add_counters(struct rx_counters *sum, const struct rx_counters *c)
 {
-	sum->received += c->received;
-	sum->duplicated += c->duplicated;
-	sum->out_of_order += c->out_of_order;
-	sum->beyond_window += c->beyond_window;
-	sum->warmup += c->warmup;
 	sum->sum_ns += c->sum_ns;
 	sum->max_ns = max(sum->max_ns, c->max_ns);
 	sum->min_inv = max(sum->min_inv, c->min_inv);
 	sum->races += c->races;
+	return arrivals_merge(&sum->arrived, &c->arrived);
 }
 
-int receiver_read(const struct receiver *r, int id, struct rx_counters *sum)
+int receiver_read(const struct receiver *r, int id, struct rx_counters *sum,
+		  bool *in_turns)
 {
 	struct rx_counters cpu[r->cpus];
 	__u32 slot = r->table[id].slot;
+	bool turns = true;
 	int err, i;
 
 	memset(sum, 0, sizeof(*sum));
@@ -297,17 +295,18 @@ int receiver_read(const struct receiver *r, int id, struct rx_counters *sum)
 	err = bpf_map_lookup_elem(bpf_map__fd(r->skel->maps.counters), &slot,
 				  cpu);
 	for (i = 0; !err && i < r->cpus; i++)
-		add_counters(sum, &cpu[i]);
+		turns &= add_counters(sum, &cpu[i]);
+	if (in_turns)
+		*in_turns = turns;
 	return err;
 }
 
-struct rx_gaps receiver_gaps(const struct receiver *r, int id)
+const __u64 *receiver_window(const struct receiver *r, int id)
 {
+	const __u64 *words = r->values[RX_WINDOW].at;
 	__u32 slot = r->table[id].slot;
 
-	if (!r->skel || slot == RX_NO_SLOT)
-		return (struct rx_gaps){};
-	return r->skel->bss->gaps[slot];
+	return words && slot != RX_NO_SLOT ? words + slot * WINDOW_WORDS : NULL;
 }
 
 static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)
@@ -322,8 +321,9 @@ static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)
 		if (err)
 			return err;
 		for (i = 0; i < r->cpus; i++)
-			by_cpu[i] += cpu[i].received + cpu[i].duplicated +
-				     cpu[i].beyond_window;
+			by_cpu[i] += cpu[i].arrived.received +
+				     cpu[i].arrived.duplicated +
+				     cpu[i].arrived.beyond_window;
 	}
 	return 0;
 }

@@ -56,11 +56,15 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 void receiver_detach(struct receiver *r);
 void receiver_close(struct receiver *r);
 
-/* Sum of a stream's counters over all CPUs. */
-int receiver_read(const struct receiver *r, int id, struct rx_counters *sum);
+/*
+ * Sum of a stream's counters over all CPUs.  @in_turns, if it is not NULL: was
+ * there no time in which two CPUs received?  Only then its gaps are known.
+ */
+int receiver_read(const struct receiver *r, int id, struct rx_counters *sum,
+		  bool *in_turns);
 
-/* Where a stream's frames were missing. */
-struct rx_gaps receiver_gaps(const struct receiver *r, int id);
+/* The window of a stream's sequences, or NULL if it is not received here. */
+const __u64 *receiver_window(const struct receiver *r, int id);
 
 /* Counters of the port, and frames of the trial by CPU (r->cpus entries). */
 int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,

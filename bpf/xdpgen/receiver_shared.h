@@ -4,13 +4,13 @@
 #define XDPGEN_RECEIVER_SHARED_H
 
 #include <linux/types.h>
+#include "arrivals.h"
 #include "gen.h"
 
 #define RX_NO_SLOT    0xff
 #define RX_NO_LATENCY 0xff
-/* Duplicates are recognised among the last 2^18 sequences. */
-#define RX_WINDOW_BITS	18
-#define RX_WINDOW_WORDS (1 << (RX_WINDOW_BITS - 5))
+/* How far rx_near may be behind: it is written once for as many frames. */
+#define RX_NEAR_FRAMES (1 << 16)
 
 enum rx_reflect {
 	REFLECT_OFF,
@@ -47,15 +47,11 @@ struct rx_trial {
  * PREEMPT_RT it is preempted, since 6.18 by softirq too.
  */
 struct rx_counters {
-	__u64 received;
-	__u64 duplicated;
-	__u64 out_of_order;
-	__u64 beyond_window;
-	__u64 warmup;
+	struct arrivals arrived;
 	__u64 sum_ns;
 	__u64 max_ns;
 	__u64 min_inv; /* ~min */
-	__u64 races;   /* gave up after RX_TRIES; never seen */
+	__u64 races;   /* gave up after ARRIVAL_TRIES; never seen */
 };
 
 /* Of one flow, 10,000 of a stream at the most.  No latencies of a load. */
@@ -67,16 +63,12 @@ struct rx_flow {
 };
 
 /*
- * Where frames were missing, per slot.  Written without locks: exact when
- * frames arrive on one CPU at a time.  Streams may arrive on a CPU each: they
- * have no cache line in common (two, for the prefetcher takes pairs).
+ * A sequence near those that arrive, per slot: the frame has the lowest 32 bits
+ * of its own.  Streams may arrive on a CPU each: they have no cache line in
+ * common (two, because the prefetcher takes pairs).
  */
-struct rx_gaps {
-	__u64 previous_ns; /* departure of the last frame in order */
-	__u64 longest_ns;  /* between departures of two that arrived in a row */
-	__u64 last_lost;   /* sequence; valid if any */
-	__u64 next;	   /* sequence after the highest that arrived */
-	__u64 any;
+struct rx_near {
+	__u64 seq;
 } __attribute__((aligned(128)));
 
 /* Per port and CPU. */

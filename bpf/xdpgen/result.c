@@ -6,7 +6,7 @@
 #include <string.h>
 #include <jansson.h>
 #include "counts.h"
-#include "hdr.h"
+#include "hdr_index.h"
 #include "stream_json.h"
 #include "util.h"
 
@@ -25,36 +25,6 @@ static json_t *string_or_null(const char *string)
 	return string && *string ? json_string(string) : json_null();
 }
 
-static json_t *histogram(const __u64 *counts)
-{
-	char *text = hdr_encode(counts);
-	json_t *json = text ? json_string(text) : NULL;
-
-	free(text);
-	return json;
-}
-
-static json_t *distribution(__u64 count, __u64 sum_ns, __u64 min_inv,
-			    __u64 max_ns, const __u64 *counts)
-{
-	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o}", "count", integer(count), "min_ns",
-		count ? integer(~min_inv) : json_null(), "max_ns",
-		count ? integer(max_ns) : json_null(), "mean_ns",
-		count ? json_real((double)sum_ns / count) : json_null(), "hdr",
-		histogram(counts));
-}
-
-static json_t *lateness(const struct sender *s, int i)
-{
-	const struct gen_lateness *late = &s->streams[i].late;
-
-	if (!s->streams[i].paced)
-		return NULL;
-	return distribution(late->count, late->sum_ns, late->min_inv,
-			    late->max_ns, s->lateness + i * HDR_COUNTS);
-}
-
 static json_t *latency(const struct receiver *r, int id,
 		       const struct rx_counters *c)
 {
@@ -62,8 +32,8 @@ static json_t *latency(const struct receiver *r, int id,
 
 	if (!counts)
 		return NULL;
-	return distribution(c->received, c->sum_ns, c->min_inv, c->max_ns,
-			    counts);
+	return distribution_pack(c->arrived.received, c->sum_ns, c->min_inv,
+				 c->max_ns, counts);
 }
 
 enum flow_column { SENT, RECEIVED, LOST, MIN_NS, MEAN_NS, MAX_NS };
@@ -134,27 +104,21 @@ static json_t *sender_stream_json(const struct run *run, const struct sender *s,
 	const struct receiver *r = &run->receivers[cfg->rx_port];
 	__u64 refused = sender_refused(s, GEN_TRIAL, i);
 	__u64 dropped = sender_dropped(s, GEN_TRIAL, i);
-	struct rx_gaps g = receiver_gaps(r, cfg->id);
 	struct stream_figures f = {
 		.trial_ns = run->trial_ns,
 		.end_ns = run_trial_end(run),
 		.sent = sender_sent(s, GEN_TRIAL, i),
 		.numbered = sender_numbered(s, GEN_TRIAL, i),
 		.refused = refused + dropped,
-		.longest_gap_ns = g.longest_ns,
-		.any_lost = g.any,
-		.last_lost = g.last_lost,
-		.next = g.next,
-		.lateness = lateness(s, i),
+		.window = receiver_window(r, cfg->id),
+		.lateness = lateness_json(&s->streams[i],
+					  s->lateness + i * HDR_COUNTS),
 	};
 	struct rx_counters c;
 	json_t *json;
 
-	receiver_read(r, cfg->id, &c);
-	f.received = c.received;
-	f.duplicated = c.duplicated;
-	f.out_of_order = c.out_of_order;
-	f.beyond_window = c.beyond_window;
+	receiver_read(r, cfg->id, &c, &f.in_turns);
+	f.arrived = c.arrived;
 	f.latency = latency(r, cfg->id, &c);
 	json = stream_json(cfg, &s->streams[i], &f);
 	json_object_set_new(json, "redirect_errors", integer(refused));
@@ -298,11 +262,22 @@ static json_t *warmup_json(const struct run *run)
 	for (i = 0; i < run->cfg.num_streams; i++) {
 		const struct stream *s = &run->cfg.streams[i];
 
-		receiver_read(&run->receivers[s->rx_port], s->id, &c);
-		received += c.warmup;
+		receiver_read(&run->receivers[s->rx_port], s->id, &c, NULL);
+		received += c.arrived.warmup;
 	}
 	return json_pack("{s:o, s:o}", "sent", integer(sent), "received",
 			 integer(received));
+}
+
+/* Why it is not known what cards dropped. */
+static const char *unwatched(const struct run *run)
+{
+	int i;
+
+	for (i = 0; i < run->num_senders; i++)
+		if (run->senders[i].cards_unwatched[0])
+			return run->senders[i].cards_unwatched;
+	return NULL;
 }
 
 int result_print(struct run *run)
@@ -315,11 +290,12 @@ int result_print(struct run *run)
 	for (i = 0; i < run->num_senders; i++)
 		json_array_append_new(threads, thread_json(&run->senders[i]));
 	root = json_pack(
-		"{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}",
+		"{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}",
 		"version", 1, "sender", run->senders[0].ops->name,
 		"sender_reason", string_or_null(run->sender_reason), "batch",
 		run->senders[0].batch, "interrupted", run->interrupted, "error",
-		string_or_null(run->error), "started_ns",
+		string_or_null(run->error), "tx_drops_reason",
+		string_or_null(unwatched(run)), "started_ns",
 		integer(run->trial_ns), "elapsed_s", run_elapsed(run), "warmup",
 		warmup_json(run), "ports", ports, "threads", threads, "streams",
 		streams_json(run), "slices", slices_json(run));

@@ -191,9 +191,10 @@ static bool all_arrived(const struct run *run, __u64 *received)
 				&run->cfg.streams[s->index[j]];
 
 			receiver_read(&run->receivers[cfg->rx_port], cfg->id,
-				      &c);
-			*received += c.received;
-			all &= c.received >= sender_sent(s, GEN_TRIAL, j);
+				      &c, NULL);
+			*received += c.arrived.received;
+			all &= c.arrived.received >=
+			       sender_sent(s, GEN_TRIAL, j);
 		}
 	}
 	return all;
@@ -235,7 +236,7 @@ static __u64 count_races(const struct run *run)
 	for (i = 0; i < run->cfg.num_streams; i++) {
 		const struct stream *s = &run->cfg.streams[i];
 
-		receiver_read(&run->receivers[s->rx_port], s->id, &c);
+		receiver_read(&run->receivers[s->rx_port], s->id, &c, NULL);
 		sum += c.races;
 	}
 	return sum;
@@ -268,8 +269,8 @@ static __u64 never_left(const struct run *run)
 				&run->cfg.streams[s->index[j]];
 
 			receiver_read(&run->receivers[cfg->rx_port], cfg->id,
-				      &c);
-			received[cfg->tx_port] += c.received;
+				      &c, NULL);
+			received[cfg->tx_port] += c.arrived.received;
 			sent[cfg->tx_port] += sender_sent(s, GEN_TRIAL, j);
 		}
 	}
@@ -281,11 +282,50 @@ static __u64 never_left(const struct run *run)
 	return sum;
 }
 
-static int check_traffic(struct run *run, __u64 refused)
+/* Redirects that the kernel refused: to ports that are down, or gone. */
+static __u64 redirects_refused(const struct run *run, int *why)
+{
+	__u64 sum = 0;
+	int i, j;
+
+	for (i = 0; i < run->num_senders; i++) {
+		const struct sender *s = &run->senders[i];
+
+		for (j = 0; j < s->count; j++)
+			sum += sender_refused(s, GEN_TRIAL, j);
+		if (s->redirect_errno && *s->redirect_errno)
+			*why = *s->redirect_errno;
+	}
+	return sum;
+}
+
+/* Frames that a card did not take for another reason than a full ring. */
+static __u64 cards_refused(const struct run *run, const struct sender **by)
+{
+	__u64 sum = 0;
+	int i, j;
+
+	for (i = 0; i < run->num_senders; i++) {
+		const struct sender *s = &run->senders[i];
+
+		if (!s->cards || !s->cards->error)
+			continue;
+		for (j = 0; j < s->count; j++)
+			sum += s->cards->refused[j];
+		*by = s;
+	}
+	return sum;
+}
+
+static int check_traffic(struct run *run)
 {
 	__u64 races = count_races(run), dropped = never_left(run);
-	int i, why = 0;
+	__u64 refused, by_card;
+	const struct sender *s;
+	int why = 0;
 
+	refused = redirects_refused(run, &why);
+	by_card = cards_refused(run, &s);
 	if (races) {
 		snprintf(
 			run->error, sizeof(run->error),
@@ -293,13 +333,26 @@ static int check_traffic(struct run *run, __u64 refused)
 			races);
 		return -EIO;
 	}
-	for (i = 0; i < run->num_senders && !why; i++)
-		if (run->senders[i].redirect_errno)
-			why = -*run->senders[i].redirect_errno;
+	if (refused && why == -ENODEV) {
+		snprintf(
+			run->error, sizeof(run->error),
+			"%llu frames not sent: their port was removed during the trial",
+			refused);
+		return why;
+	}
+	if (by_card) {
+		snprintf(
+			run->error, sizeof(run->error),
+			"%llu frames refused by the card's driver (%s): %s %d",
+			by_card, strerror(-s->cards->error),
+			"is it up, and has it a transmit queue (ethtool -L) for CPU",
+			s->cpu);
+		return s->cards->error;
+	}
 	if (refused)
 		snprintf(run->error, sizeof(run->error),
 			 "%llu redirects refused (%s): " PEER_TAKES_NONE,
-			 refused, strerror(why));
+			 refused, strerror(-why));
 	else if (dropped)
 		snprintf(
 			run->error, sizeof(run->error),
@@ -312,8 +365,7 @@ static int check_traffic(struct run *run, __u64 refused)
 
 static int collect_errors(struct run *run)
 {
-	__u64 refused = 0;
-	int i, j;
+	int i;
 
 	for (i = 0; i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
@@ -324,10 +376,8 @@ static int collect_errors(struct run *run)
 				 s->cpu, explain(s->error));
 			return s->error;
 		}
-		for (j = 0; j < s->count; j++)
-			refused += sender_refused(s, GEN_TRIAL, j);
 	}
-	return check_traffic(run, refused);
+	return check_traffic(run);
 }
 
 /* Do all threads look at their (still empty) schedules? */

@@ -27,7 +27,7 @@ struct run {
 	__u32 tx_dropped[MAX_PORTS]; /* link_tx_dropped() before them */
 	int priority;		     /* of the senders, if it is real-time */
 	bool interrupted;
-	char error[160];
+	char error[200];
 };
 
 /*

@@ -29,6 +29,17 @@ static double sender_pps(const struct sender *s)
 	return sum;
 }
 
+/* The ring of a veth has room for 256 frames, which its peer has to take. */
+static bool on_cards(const struct sender *s)
+{
+	int i;
+
+	for (i = 0; i < s->count; i++)
+		if (s->cfg->ports[s->cfg->streams[s->index[i]].tx_port].veth)
+			return false;
+	return true;
+}
+
 int sender_batch(const struct sender *s)
 {
 	double pps = sender_pps(s);
@@ -37,7 +48,9 @@ int sender_batch(const struct sender *s)
 		return s->cfg->batch;
 	if (pps <= s->ops->single_max_pps)
 		return 1;
-	return pps <= s->ops->small_max_pps ? SMALL_BATCH : TOP_BATCH;
+	if (pps <= s->ops->small_max_pps)
+		return SMALL_BATCH;
+	return on_cards(s) ? s->ops->card_batch : TOP_BATCH;
 }
 
 int senders_plan(const struct config *cfg, struct sender *senders)

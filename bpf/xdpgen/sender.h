@@ -9,6 +9,7 @@
 #include "config.h"
 #include "sched_stats.h"
 #include "tx_busy.h"
+#include "tx_drops.h"
 
 struct sender;
 
@@ -17,6 +18,7 @@ struct sender_ops {
 	/* Up to these rates a batch of 1, or of 8 frames keeps up. */
 	double single_max_pps;
 	double small_max_pps;
+	int card_batch; /* above them, if all its ports are cards */
 	/* Prepare to send; sets gen, streams and lateness.  xsk tells why not. */
 	int (*open)(struct sender *s);
 	/*
@@ -47,7 +49,8 @@ struct sender {
 	const __u64 *lateness;			     /* HDR_COUNTS per stream */
 	const __u64 (*redirect_errors)[GEN_STREAMS]; /* by stage; or NULL */
 	const __s32 *redirect_errno;
-	const __u64 (*tx_drops)[GEN_STREAMS]; /* by stage; or NULL */
+	const struct tx_watch *cards;  /* what they did not take; or NULL */
+	char cards_unwatched[120];     /* why not, if it has any */
 	const struct tx_busy *tx_busy; /* or NULL: the sender makes no calls */
 	int done_fd; /* readable when the schedule is done, or -1 */
 	void *private;
@@ -86,13 +89,13 @@ static inline __u64 sender_refused(const struct sender *s, int stage, int i)
 /* Is it known what the card of a stream's port dropped? */
 static inline bool sender_sees_drops(const struct sender *s, int i)
 {
-	return s->tx_drops &&
+	return s->cards &&
 	       !s->cfg->ports[s->cfg->streams[s->index[i]].tx_port].veth;
 }
 
 static inline __u64 sender_dropped(const struct sender *s, int stage, int i)
 {
-	return s->tx_drops ? s->tx_drops[stage][i] : 0;
+	return s->cards ? s->cards->drops[stage][i] : 0;
 }
 
 /* Frames of a stream that have a sequence: also those that its card dropped. */

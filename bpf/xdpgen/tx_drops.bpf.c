@@ -35,9 +35,14 @@ struct tx_watch tx_watch SEC(".data.tx_watch");
 
 static __always_inline struct tx_queue *find(const struct net_device *to)
 {
-	const __u32 ifindex = to->ifindex, netns = to->nd_net.net->ns.inum;
-	__u32 i;
+	/* where BTF has tags (__rcu), the verifier wants to see it compared */
+	const struct net *net = to->nd_net.net;
+	const __u32 ifindex = to->ifindex;
+	__u32 netns, i;
 
+	if (!net)
+		return NULL;
+	netns = net->ns.inum;
 	for (i = 0; i < GEN_STREAMS && i < tx_watch.queues; i++)
 		if (tx_watch.queue[i].ifindex == ifindex &&
 		    tx_watch.queue[i].netns == netns)
@@ -51,8 +56,9 @@ int count_tx_drops(__u64 *args)
 {
 	const struct net_device *from = (void *)args[0], *to = (void *)args[1];
 	const __u32 sent = args[2], drops = args[3];
+	const __s32 error = args[4];
+	__u32 first, i, trial, index;
 	struct tx_queue *queue;
-	__u32 first, i;
 	__u8 frame;
 
 	if (from->ifindex != LOOPBACK_IFINDEX)
@@ -67,8 +73,13 @@ int count_tx_drops(__u64 *args)
 	queue->flushed = first + drops;
 	for (i = 0; i < TX_QUEUE_FRAMES && i < drops; i++) {
 		frame = queue->frames[(first + i) & (TX_QUEUE_FRAMES - 1)];
-		tx_watch.drops[frame / GEN_STREAMS & 1]
-			      [frame & (GEN_STREAMS - 1)]++;
+		trial = frame / GEN_STREAMS & 1;
+		index = frame & (GEN_STREAMS - 1);
+		tx_watch.drops[trial][index]++;
+		if (error && trial) {
+			tx_watch.refused[index]++;
+			tx_watch.error = error;
+		}
 	}
 	return 0;
 }

@@ -23,6 +23,8 @@ struct tx_queue {
 
 struct tx_watch {
 	__u64 drops[2][GEN_STREAMS]; /* by stage */
+	__u64 refused[GEN_STREAMS];  /* of those in the trial: with an error */
+	__s32 error;		     /* the last of these, -errno */
 	__u32 queues;
 	__s32 cpu; /* of the sender, or NO_CPU: it is the only one */
 	__u8 queue_of[GEN_STREAMS];

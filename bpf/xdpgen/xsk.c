@@ -6,11 +6,9 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include "frame.h"
-#include "frames.h"
 #include "hdr_index.h"
-#include "io.h"
 #include "sender.h"
+#include "user_sender.h"
 #include "util.h"
 
 #define RING	    1024
@@ -32,10 +30,10 @@ struct xsk_state {
 	struct io ios[GEN_STREAMS];
 	struct umem umems[GEN_STREAMS];
 	int num_ios;
-	struct io *io_of[GEN_STREAMS]; /* by stream */
-	struct tx_busy busy;	       /* of all sockets, once they are done */
-	struct trace trace;	       /* none */
-	__u64 lateness[];	       /* HDR_COUNTS per stream */
+	struct user_sender sending;
+	struct tx_busy busy; /* of all sockets, once they are done */
+	struct trace trace;  /* none */
+	__u64 lateness[];    /* HDR_COUNTS per stream */
 };
 
 static int port_open(struct io *io, const struct port *port, struct umem *umem,
@@ -72,7 +70,7 @@ static int add_stream(struct sender *s, struct xsk_state *x, int stream)
 	for (i = 0; i < x->num_ios; i++)
 		if (x->ios[i].port == port)
 			break;
-	x->io_of[stream] = &x->ios[i];
+	x->sending.io_of[stream] = &x->ios[i];
 	if (i < x->num_ios)
 		return 0;
 	x->num_ios++;
@@ -114,93 +112,22 @@ static int xsk_open(struct sender *s)
 	return err;
 }
 
-/* Also what the kernel refused before: it is late already. */
-static int kick_all(struct xsk_state *x)
-{
-	int i, err = 0;
-
-	for (i = 0; !err && i < x->num_ios; i++)
-		err = io_kick(&x->ios[i]);
-	return err;
-}
-
-static void account_late(struct sender *s, struct xsk_state *x)
-{
-	__u32 key = hdr_index(s->gen->pending_late_ns);
-
-	key += gen_account_late(s->gen, s->streams) * HDR_COUNTS;
-	x->lateness[key]++;
-}
-
-/* Same steps as live_send() in live.bpf.c. */
-static void send_frame(struct sender *s, struct io *io, __u32 pick, __u64 now)
-{
-	struct gen_thread *gen = s->gen;
-	struct gen_stream *g = &s->streams[pick];
-	bool paced = g->paced, trial = gen->stage == GEN_TRIAL;
-	bool sliced = trial && g->sliced;
-	__u16 id_word = gen_id_word(g->id, gen->epoch[gen->stage & 1]);
-	__u64 due = g->due_ns, left = now;
-	struct frame frame;
-	__u32 seq = g->seq, flow;
-	__s64 sum;
-
-	io->ops->get(io, &frame, 1);
-	frame.len = g->len;
-	flow = choice_flow(&g->choice, s->cfg->columns, seq);
-	sum = gen_write_head(g, g->first_flow + flow, frame.data,
-			     frame.data + frame.len);
-	gen_advance(gen, g, gen_gaps(), now);
-	gen_choose(gen, s->streams);
-	if (paced)
-		while ((left = now_ns()) < due)
-			;
-	gen_write_trailer(frame.data + frame.len - TRAILER_BYTES, sum, id_word,
-			  seq, left);
-	io->ops->tx(io, &frame, 1);
-	io->unkicked++;
-	if (paced && trial) {
-		gen->pending = pick + 1;
-		gen->pending_late_ns = left - due;
-	}
-	if (sliced)
-		gen->sliced_ns = left;
-}
-
-static int poll_once(struct sender *s, struct xsk_state *x)
-{
-	__u64 now = now_ns();
-	__u32 pick = x->gen.pick;
-	struct io *io = x->io_of[pick];
-
-	if (x->gen.pending)
-		account_late(s, x);
-	if (x->gen.sliced_ns)
-		gen_account_slice(&x->gen);
-	gen_account_poll(&x->gen, now,
-			 s->cpu == NO_CPU ? sched_getcpu() : s->cpu);
-	switch (gen_due(&x->gen, x->streams, &x->streams[pick], now)) {
-	case GEN_SEND:
-		break;
-	case GEN_CHANGE:
-		gen_choose(&x->gen, x->streams);
-		return kick_all(x);
-	case GEN_WAIT:
-		return kick_all(x);
-	}
-	if (!io_available(io, 1))
-		return io_kick(io); /* late, then, or skipped */
-	send_frame(s, io, pick, now);
-	return io->unkicked >= (__u32)s->batch ? io_kick(io) : 0;
-}
-
 static int xsk_run(struct sender *s)
 {
 	struct xsk_state *x = s->private;
 	int err = 0, i, tries;
 
-	while (!err && !s->stop && x->gen.stage != GEN_DONE)
-		err = poll_once(s, x);
+	x->sending.gen = &x->gen;
+	x->sending.streams = x->streams;
+	x->sending.choices = s->cfg->columns;
+	x->sending.ios = x->ios;
+	x->sending.num_ios = x->num_ios;
+	x->sending.batch = s->batch;
+	x->sending.lateness = x->lateness;
+	while (err >= 0 && !s->stop && x->gen.stage != GEN_DONE)
+		err = user_send(&x->sending, now_ns(),
+				s->cpu == NO_CPU ? sched_getcpu() : s->cpu);
+	err = min(err, 0);
 	for (i = 0; i < x->num_ios; i++) {
 		struct io *io = &x->ios[i];
 
@@ -221,6 +148,7 @@ const struct sender_ops xsk_sender = {
 	/* one system call per frame costs more than a frame in a batch */
 	.single_max_pps = 200000,
 	.small_max_pps = 200000,
+	.card_batch = 64,
 	.open = xsk_open,
 	.run = xsk_run,
 	.close = xsk_close,

@@ -14,7 +14,7 @@ int account_open(struct account *a, const struct stream *streams, int count,
 
 	*a = (struct account){ .epoch = epoch, .since_ns = since_ns };
 	for (i = 0; i < count; i++) {
-		struct arrivals *in = calloc(1, sizeof(*in));
+		struct account_stream *in = calloc(1, sizeof(*in));
 
 		if (!in)
 			return -ENOMEM;
@@ -41,100 +41,75 @@ void account_close(struct account *a)
 	*a = (struct account){};
 }
 
-/* Has this sequence been here before, or is that too long ago to tell? */
-static bool is_new(struct arrivals *in, __u64 seq)
+/* Is it the first of its sequence? */
+static bool is_new(struct account_stream *in, __u64 seq)
 {
-	__u64 *seen = &in->window[seq % ACCOUNT_WINDOW];
+	struct arrivals *a = &in->arrived;
 
-	if (*seen == seq + 1) {
-		in->duplicated++;
+	switch (window_mark(&in->window[window_index(seq)], seq, a, 0, 0)) {
+	case MARK_FIRST:
+		return true;
+	case MARK_AGAIN:
+		a->duplicated++;
+		return false;
+	default:
+		a->beyond_window++;
 		return false;
 	}
-	if (*seen && (__s64)(*seen - (seq + 1)) > 0) {
-		in->beyond_window++;
-		return false;
-	}
-	*seen = seq + 1;
-	return true;
 }
 
-/* RFC 4737: a later one of its flow has been here before it. */
-static void account_order(const struct account *a, struct arrivals *in,
+static void account_order(const struct account *a, struct account_stream *in,
 			  __u64 seq)
 {
-	__u64 *next;
+	__u32 flow;
 
 	if (in->choice.kind == CHOICE_NEW)
 		return;
-	next = &in->next_of_flow[choice_flow(&in->choice, a->choices, seq)];
-	if ((__s64)(seq - *next) < 0)
-		in->out_of_order++;
-	else
-		*next = seq + 1;
+	flow = choice_flow(&in->choice, a->choices, seq);
+	in->arrived.out_of_order +=
+		arrival_reordered(&in->next_of_flow[flow], seq, 0);
 }
 
-static void account_gap(struct arrivals *in, __u64 seq, __u64 sent_ns)
-{
-	__u64 since = sent_ns - in->previous_ns;
-
-	if ((__s64)(seq - in->next) < 0)
-		return;
-	if (seq != in->next) {
-		in->last_lost = seq - 1;
-		in->any_lost = true;
-	}
-	in->next = seq + 1;
-	if (in->previous_ns && since > in->longest_gap_ns)
-		in->longest_gap_ns = since;
-	in->previous_ns = sent_ns;
-}
-
-/* The length tells a frame from a lookalike; a forwarder may move a tag. */
 static bool is_length(const struct stream *s, __u32 len)
 {
-	__u32 whole = stream_kernel_bytes(s);
-
-	return len == whole || (s->vlan && len + VLAN_BYTES == whole);
+	return arrival_is_length(len, stream_kernel_bytes(s),
+				 s->vlan ? VLAN_BYTES : 0, s->added_bytes);
 }
 
 struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 			     __u64 now)
 {
 	struct arrival got = { .kind = ARRIVAL_OTHER };
-	struct arrivals *in;
+	struct account_stream *in;
 	const __u8 *trailer;
-	__u8 epoch;
 	__u64 seq;
 
 	if (len < ETH_ZLEN - VLAN_BYTES)
 		goto other;
 	trailer = data + len - TRAILER_BYTES;
-	if (trailer_at(const __u16, trailer, 0) !=
-		    (__u16)to_be(16, TRAILER_MAGIC) ||
+	if (!arrival_is_ours(trailer, a->epoch, a->since_ns) ||
 	    trailer[TRAILER_OFF_ID] >= GEN_STREAMS)
 		goto other;
-	epoch = trailer[TRAILER_OFF_EP] - a->epoch;
 	in = a->by_id[trailer[TRAILER_OFF_ID]];
+	if (!in || !is_length(in->stream, len))
+		goto other;
 	got.id = trailer[TRAILER_OFF_ID];
 	got.seq = to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
 	got.sent_ns =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
-	if (epoch > 1 || !in || !is_length(in->stream, len) ||
-	    got.sent_ns < a->since_ns)
-		goto other;
-	if (!epoch) {
-		in->warmup++;
+	if (trailer[TRAILER_OFF_EP] == a->epoch) {
+		in->arrived.warmup++;
 		got.kind = ARRIVAL_WARMUP;
 		return got;
 	}
 	got.kind = ARRIVAL_AGAIN;
-	seq = whole_seq(in->next, got.seq);
+	seq = whole_seq(in->arrived.next, got.seq);
 	if (!is_new(in, seq))
 		return got;
 	got.kind = ARRIVAL_COUNTED;
-	in->received++;
+	in->arrived.received++;
 	account_order(a, in, seq);
-	account_gap(in, seq, got.sent_ns);
+	arrival_gap(&in->arrived, seq, got.sent_ns, 0);
 	if (in->stream->kind == STREAM_LATENCY)
 		distribution_add(&in->latency, now - got.sent_ns);
 	return got;

@@ -7,35 +7,23 @@
 #define XSK_ACCOUNT_H
 
 #include <stdbool.h>
+#include "arrivals.h"
 #include "distribution.h"
 #include "stream.h"
 
-/* Sequences that are remembered to tell duplicates. */
-#define ACCOUNT_WINDOW (1U << 18)
-
-struct arrivals {
+struct account_stream {
 	const struct stream *stream;
 	struct choice choice;
-	__u64 warmup;
-	__u64 received;
-	__u64 duplicated;
-	__u64 out_of_order;
-	__u64 beyond_window;
-	__u64 next; /* sequence after the highest that arrived */
+	struct arrivals arrived;
 	__u64 *next_of_flow;
-	/* gaps, as in RFC 2544 26.5 */
-	__u64 last_lost;
-	bool any_lost;
-	__u64 previous_ns;
-	__u64 longest_gap_ns;
 	struct distribution latency;
-	__u64 window[ACCOUNT_WINDOW]; /* sequence + 1 */
+	__u64 window[WINDOW_WORDS];
 };
 
 struct account {
 	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
 	__u64 since_ns; /* what was sent earlier is of another run */
-	struct arrivals *by_id[GEN_STREAMS];
+	struct account_stream *by_id[GEN_STREAMS];
 	const struct choice_column *choices; /* of all streams, or NULL */
 	__u64 other; /* frames that are not of these streams */
 };

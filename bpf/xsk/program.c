@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include <linux/if_link.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "card_clock.h"
 #include "program.h"
 #include "redirect.h"
 #include "redirect.skel.h"
@@ -67,20 +70,39 @@ static int load(struct program *p, const struct options *o,
 	return 0;
 }
 
+/* Time stamps of the card are compared with CLOCK_TAI: does it follow that? */
+static bool follows_tai(struct program *p, const struct port *port)
+{
+	__s64 ahead = 0;
+	int err = card_clock_ahead(port->ifname, &ahead);
+
+	if (!err && llabs(ahead) <= CARD_CLOCK_OFF_NS)
+		return true;
+	if (err)
+		snprintf(p->no_hardware, sizeof(p->no_hardware),
+			 "software: the card's clock cannot be read: %s",
+			 explain(err));
+	else
+		snprintf(
+			p->no_hardware, sizeof(p->no_hardware),
+			"software: the card's clock is %lld ns ahead of CLOCK_TAI: synchronise both (ptp4l, phc2sys)",
+			ahead);
+	p->stamps = p->no_hardware;
+	return false;
+}
+
 static int load_best(struct program *p, const struct options *o,
 		     const struct port *port)
 {
-	int err;
-
-	p->stamps = "none";
-	if (o->io.stages && o->xdp_mode == ATTACH_NATIVE) {
+	p->stamps = o->io.stages ? "software" : "none";
+	if (!o->io.stages || o->xdp_mode != ATTACH_NATIVE ||
+	    load(p, o, port, true))
+		return load(p, o, port, false);
+	if (follows_tai(p, port)) {
 		p->stamps = "hardware where the frame has one, else software";
-		err = load(p, o, port, true);
-		if (!err)
-			return 0;
+		return 0;
 	}
-	if (o->io.stages)
-		p->stamps = "software";
+	program_close(p);
 	return load(p, o, port, false);
 }
 

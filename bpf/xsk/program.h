@@ -13,7 +13,8 @@ struct program {
 	int sockets_fd;	 /* map of sockets, or -1 */
 	__u32 first_key; /* in it, of this port */
 	__u32 id;
-	const char *stamps; /* on frames: where they come from */
+	const char *stamps;    /* on frames: where they come from */
+	char no_hardware[160]; /* so, and why not from the card */
 	const char *mode; /* as the kernel says: "native", "generic", "none" */
 };
 

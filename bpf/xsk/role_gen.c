@@ -19,7 +19,8 @@ static int gen_role_open(struct worker *w)
 	if (!t)
 		return -ENOMEM;
 	w->private = t;
-	traffic_write(t, &t->streams[0], &frame, t->gen.epoch[GEN_TRIAL], 0, 0);
+	user_write(&t->streams[0], t->choices, &frame, t->gen.epoch[GEN_TRIAL],
+		   0, 0, 0);
 	for (i = 0; i < w->num_ios; i++)
 		w->ios[i].ops->prefill(&w->ios[i], &frame);
 	return 0;
@@ -45,8 +46,8 @@ static int gen_io(struct worker *w, struct io *io)
 	for (i = 0; i < n; i++) {
 		frames[i].len = g->len;
 		if (w->opt->touch != TOUCH_NONE)
-			traffic_write(t, g, &frames[i], t->gen.epoch[GEN_TRIAL],
-				      g->seq++, 0);
+			user_write(g, t->choices, &frames[i],
+				   t->gen.epoch[GEN_TRIAL], g->seq++, 0, 0);
 	}
 	if (n)
 		io->ops->tx(io, frames, n);

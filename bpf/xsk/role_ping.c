@@ -77,8 +77,8 @@ static int send_batch(struct worker *w, __u64 now)
 	}
 	batch_begin(&p->traffic->in_flight, p->stage == GEN_WARMUP, g->seq, n);
 	for (i = 0; i < n; i++) {
-		__u64 left = traffic_write(p->traffic, g, &frames[i], epoch,
-					   g->seq, 0);
+		__u64 left = user_write(g, p->traffic->choices, &frames[i],
+					epoch, g->seq, 0, 0);
 
 		PROBE3(sent, g->id, g->seq, left);
 		g->seq++;

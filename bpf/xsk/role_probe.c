@@ -12,123 +12,31 @@
 
 /* Between the first turn and the first departure. */
 #define START_DELAY_NS 2000000
-/* How long after the trial late frames wait for room in a full TX ring. */
-#define GIVE_UP_NS 200000000ULL
 
 static int probe_open(struct worker *w)
 {
-	w->private = traffic_open(w->opt);
-	return w->private ? 0 : -ENOMEM;
+	struct traffic *t = traffic_open(w->opt);
+	int i;
+
+	w->private = t;
+	if (!t)
+		return -ENOMEM;
+	t->sending = (struct user_sender){ .gen = &t->gen,
+					   .streams = t->streams,
+					   .choices = t->choices,
+					   .ios = w->ios,
+					   .num_ios = w->num_ios,
+					   .batch = w->opt->io.batch,
+					   .lateness = t->lateness };
+	for (i = 0; i < w->opt->num_streams; i++)
+		t->sending.io_of[i] =
+			worker_io(w, w->opt->streams[i].tx_port, 0);
+	return 0;
 }
 
 static void probe_close(struct worker *w)
 {
 	traffic_close(w->private);
-}
-
-static void account_late(struct traffic *t)
-{
-	__u64 ns = t->gen.pending_late_ns;
-
-	distribution_add(&t->lateness[gen_account_late(&t->gen, t->streams)],
-			 ns);
-}
-
-/* Also what the kernel refused before: it is late already. */
-static int kick_all(struct worker *w)
-{
-	int err = 0, i;
-
-	for (i = 0; !err && i < w->num_ios; i++)
-		err = io_kick(&w->ios[i]);
-	return err;
-}
-
-/* What is left of a stream in this stage does not leave: it is skipped. */
-static void cut_short(struct gen_thread *gen, struct gen_stream *g)
-{
-	__u32 stage = gen->stage & 1;
-	__u64 end = gen->stage_end_ns[stage];
-	__u64 left = gen_cut_off(g, 0, end);
-
-	if (g->count)
-		left = min(left, g->count - g->stage_sent);
-	g->skipped[stage] += left;
-	g->due_ns = GEN_NEVER;
-}
-
-/*
- * The TX ring of @port is full.  A kernel that takes no frames (a driver
- * whose queue has stopped, a used up send buffer) must not keep the stage
- * from ending: a warm-up ends at its end, a trial a little later.
- */
-static void end_if_stuck(struct worker *w, int port, __u64 now)
-{
-	struct traffic *t = w->private;
-	struct gen_thread *gen = &t->gen;
-	bool trial = gen->stage == GEN_TRIAL;
-	__u32 i;
-
-	if (now < gen->stage_end_ns[gen->stage & 1] + (trial ? GIVE_UP_NS : 0))
-		return;
-	for (i = 0; i < gen->streams; i++)
-		if (w->opt->streams[t->index[i]].tx_port == port)
-			cut_short(gen, &t->streams[i]);
-	gen_choose(gen, t->streams);
-	if (trial)
-		t->stuck[port] = true;
-}
-
-/* Write and queue the frame of stream @pick, which is due. */
-static int send_one(struct worker *w, __u32 pick, __u64 now)
-{
-	struct traffic *t = w->private;
-	struct gen_thread *gen = &t->gen;
-	struct gen_stream *g = &t->streams[pick];
-	struct io *io = worker_io(w, w->opt->streams[pick].tx_port, 0);
-	bool trial = gen->stage == GEN_TRIAL, paced = g->paced;
-	__u8 epoch = gen->epoch[gen->stage & 1];
-	__u64 due = g->due_ns, left;
-	struct frame frame;
-	__u32 seq = g->seq;
-
-	if (!io_available(io, 1)) {
-		io->n.tx_full++;
-		end_if_stuck(w, w->opt->streams[pick].tx_port, now);
-		return io_kick(io); /* late, then, or skipped */
-	}
-	io->ops->get(io, &frame, 1);
-	left = traffic_write(t, g, &frame, epoch, seq, paced ? due : 0);
-	gen_advance(gen, g, gen_gaps(), now);
-	gen_choose(gen, t->streams);
-	io->ops->tx(io, &frame, 1);
-	io->unkicked++;
-	PROBE3(sent, g->id, seq, left);
-	if (paced && trial) {
-		gen->pending = pick + 1;
-		gen->pending_late_ns = left - due;
-	}
-	return io->unkicked >= w->opt->io.batch ? io_kick(io) : 0;
-}
-
-static int send_due(struct worker *w, __u64 now)
-{
-	struct traffic *t = w->private;
-	__u32 pick = t->gen.pick;
-
-	if (t->gen.pending)
-		account_late(t);
-	gen_account_poll(&t->gen, now, w->cpu >= 0 ? w->cpu : sched_getcpu());
-	switch (gen_due(&t->gen, t->streams, &t->streams[pick], now)) {
-	case GEN_SEND:
-		return send_one(w, pick, now) ?: 1;
-	case GEN_CHANGE:
-		gen_choose(&t->gen, t->streams);
-		break;
-	case GEN_WAIT:
-		break;
-	}
-	return kick_all(w);
 }
 
 static int receive_all(struct worker *w)
@@ -184,7 +92,8 @@ static int probe_turn(struct worker *w)
 			     &w->opt->timing, now + START_DELAY_NS);
 	if (w->finish && t->gen.stage != GEN_DONE)
 		end_schedule(t, now);
-	sent = send_due(w, now);
+	sent = user_send(&t->sending, now,
+			 w->cpu >= 0 ? w->cpu : sched_getcpu());
 	if (sent < 0)
 		return sent;
 	received = receive_all(w);
@@ -200,12 +109,18 @@ static json_t *stuck_ports(const struct worker *w)
 {
 	const struct traffic *t = w->private;
 	json_t *names = json_array();
-	int i;
+	bool stuck;
+	int i, j;
 
-	for (i = 0; i < w->opt->num_ports; i++)
-		if (t->stuck[i])
+	for (i = 0; i < w->opt->num_ports; i++) {
+		stuck = false;
+		for (j = 0; j < w->opt->num_streams; j++)
+			stuck |= t->sending.stuck[j] &&
+				 w->opt->streams[j].tx_port == i;
+		if (stuck)
 			json_array_append_new(
 				names, json_string(w->opt->ports[i].ifname));
+	}
 	return names;
 }
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "frame.h"
 #include "frames.h"
 #include "probes.h"
 #include "stream_json.h"
@@ -27,7 +26,7 @@ struct traffic *traffic_open(const struct options *o)
 	gen_init(&t->gen, t->streams, o->streams, t->index, o->num_streams,
 		 &o->timing, epoch);
 	t->choices = streams_choices(o->streams, o->num_streams);
-	t->lateness = calloc(o->num_streams, sizeof(*t->lateness));
+	t->lateness = calloc(o->num_streams * HDR_COUNTS, sizeof(*t->lateness));
 	err = account_open(&t->account, o->streams, o->num_streams, epoch,
 			   now_ns());
 	t->account.choices = t->choices;
@@ -51,28 +50,6 @@ void traffic_close(struct traffic *t)
 	free(t->lateness);
 	free(t->choices);
 	free(t);
-}
-
-__u64 traffic_write(const struct traffic *t, struct gen_stream *g,
-		    struct frame *f, __u8 epoch, __u32 seq, __u64 due)
-{
-	__u16 id_word = gen_id_word(g->id, epoch);
-	__u32 flow;
-	__u64 now;
-	__s64 sum;
-
-	/* the chunk may have held somebody else's frame */
-	if (g->len > GEN_TEMPLATE)
-		memset(f->data + GEN_TEMPLATE, 0, g->len - GEN_TEMPLATE);
-	flow = g->first_flow + choice_flow(&g->choice, t->choices, seq);
-	sum = gen_write_head(g, flow, f->data, f->data + g->len);
-	f->len = g->len;
-	do
-		now = now_ns();
-	while (now < due);
-	gen_write_trailer(f->data + g->len - TRAILER_BYTES, sum, id_word, seq,
-			  now);
-	return now;
 }
 
 int traffic_receive(struct traffic *t, struct io *io)
@@ -105,7 +82,7 @@ bool traffic_all_arrived(const struct traffic *t, const struct options *o)
 	int i;
 
 	for (i = 0; i < o->num_streams; i++)
-		if (t->account.by_id[o->streams[i].id]->received <
+		if (t->account.by_id[o->streams[i].id]->arrived.received <
 		    t->streams[i].sent[GEN_TRIAL])
 			return false;
 	return true;
@@ -114,27 +91,21 @@ bool traffic_all_arrived(const struct traffic *t, const struct options *o)
 static json_t *one_json(const struct traffic *t, const struct stream *s, int i,
 			__u64 end_ns)
 {
-	const struct arrivals *in = t->account.by_id[s->id];
+	const struct account_stream *in = t->account.by_id[s->id];
 	const struct gen_stream *g = &t->streams[i];
 	struct stream_figures f = {
 		.trial_ns = t->gen.stage_end_ns[GEN_WARMUP],
 		.end_ns = end_ns,
 		.sent = g->sent[GEN_TRIAL],
 		.numbered = g->sent[GEN_TRIAL],
-		.received = in->received,
-		.duplicated = in->duplicated,
-		.out_of_order = in->out_of_order,
-		.beyond_window = in->beyond_window,
-		.longest_gap_ns = in->longest_gap_ns,
-		.any_lost = in->any_lost,
-		.last_lost = in->last_lost,
-		.next = in->next,
+		.arrived = in->arrived,
+		.in_turns = true,
+		.window = in->window,
+		.lateness = lateness_json(g, t->lateness + i * HDR_COUNTS),
 	};
 
 	if (s->kind == STREAM_LATENCY)
 		f.latency = distribution_json(&in->latency);
-	if (g->paced)
-		f.lateness = distribution_json(&t->lateness[i]);
 	return stream_json(s, g, &f);
 }
 

@@ -7,6 +7,7 @@
 #include "batch.h"
 #include "gen.h"
 #include "samples.h"
+#include "user_sender.h"
 #include "worker.h"
 
 struct traffic {
@@ -14,11 +15,11 @@ struct traffic {
 	struct gen_stream streams[GEN_STREAMS];
 	struct choice_column *choices;
 	int index[GEN_STREAMS];
-	struct distribution *lateness; /* per stream; probe */
+	struct user_sender sending; /* probe */
+	__u64 *lateness;	    /* HDR_COUNTS per stream; probe */
 	struct account account;
 	struct samples samples;
 	struct batch in_flight; /* ping */
-	bool stuck[XSK_PORTS];	/* took no more frames; probe */
 	__u64 done_ns;		/* the last has left; probe */
 	__u64 finish_ns;	/* it was ended before its time; probe */
 };
@@ -26,13 +27,6 @@ struct traffic {
 /* Returns NULL after one line on stderr. */
 struct traffic *traffic_open(const struct options *o);
 void traffic_close(struct traffic *t);
-
-/*
- * Write frame @seq of a stream; the last thing is the departure time.
- * Returns that time.  @due: wait for it (0 = leave at once).
- */
-__u64 traffic_write(const struct traffic *t, struct gen_stream *g,
-		    struct frame *f, __u8 epoch, __u32 seq, __u64 due);
 
 /* Take what has arrived at @io.  Returns how many frames, or -errno. */
 int traffic_receive(struct traffic *t, struct io *io);

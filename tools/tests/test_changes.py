@@ -297,6 +297,7 @@ def test_rates_of_another_number_of_rules_are_doubted() -> None:
         ({"trailing_lost": 5, "longest_gap_ns": 7}, "no frame came through behind the change"),
         ({"longest_gap_ns": 10_000_000, "restart_own_ns": 50_000_000}, "frames came through meanwhile"),
         ({"longest_gap_ns": 30_000_000}, "the tester itself sent nothing for 20 ms"),
+        ({}, "frames arrived on several CPUs at a time: between which there were gaps is not known"),
     ],
 )
 def test_a_gap_that_is_not_the_forwarders_is_no_fact(told: dict[str, Any], why: str) -> None:

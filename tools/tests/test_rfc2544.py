@@ -196,5 +196,23 @@ def test_a_gap_shorter_than_the_suites_own_part_is_no_time_of_reset() -> None:
     assert "while it was stopped" in figures["reason"]
 
 
+def test_gaps_of_frames_that_arrived_on_several_cpus_are_no_time_of_reset() -> None:
+    class Restarted(SimulatedSession):
+        def trial(self, *args: Any, **more: Any) -> TrialResult:
+            result = super().trial(*args, **more)
+            lost = {"longest_gap_ns": None, "lost": 5}
+            streams = tuple(
+                each.model_copy(update={**lost, "received": each.sent - 5, "trailing_lost": 0})
+                for each in result.streams
+            )
+            return result.model_copy(update={"streams": streams, "restart_own_ns": 1})
+
+    session = Restarted(steady())
+    disruption.reset(session, spec("reset"), TrafficSpec(), 1e6)
+    figures = session.figures[RESET]
+    assert (figures["gap_us"], figures["reset_us"], figures["came_back"]) == (None, None, True)
+    assert "several CPUs" in figures["reason"]
+
+
 def spec(name: str, **fields: Any) -> Rfc2544Spec:
     return Rfc2544Spec.model_validate({"name": name, **fields})

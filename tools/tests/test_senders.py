@@ -75,6 +75,8 @@ def test_counts_of_the_parts_add_up() -> None:
     drawn = together(asked.model_copy(update={"flows": 2}), [first, second]).flow_figures
     assert drawn is not None
     assert (drawn.sent, drawn.lost) == ((100, 100), (0, 2))
+    unknown = together(asked, [first, second.model_copy(update={"longest_gap_ns": None})])
+    assert unknown.longest_gap_ns is None
     blind = together(asked, [first, second.model_copy(update={"tx_drops": None, "last_lost": None})])
     assert (blind.tx_drops, blind.last_lost) == (None, 99)
 

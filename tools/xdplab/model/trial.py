@@ -116,7 +116,7 @@ class StreamResult(Model):
     on_schedule: Count | None = None
     #: Sequence number of the last frame that was lost with a later one arriving; None: there was none.
     last_lost: Count | None = None
-    #: Longest time between the departures of two consecutive frames that arrived.
+    #: Longest time between the departures of two consecutive frames that arrived; None: not known (`gaps_known`).
     longest_gap_ns: Count | None = None
     #: Frames sent after the last one that arrived.
     trailing_lost: Count = 0
@@ -210,6 +210,11 @@ class TrialResult(Model):
     def steady(self) -> tuple[StreamResult, ...]:
         """Streams that tell from their gaps how long nothing came: first frames of new flows are far apart."""
         return tuple(stream for stream in self.streams if not stream.new_flows)
+
+    @property
+    def gaps_known(self) -> bool:
+        """False where frames were lost of a stream that arrived on several CPUs at a time, or of a tester without."""
+        return all(stream.longest_gap_ns is not None or not stream.lost for stream in self.steady)
 
     @property
     def gap_ns(self) -> int | None:

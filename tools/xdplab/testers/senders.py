@@ -65,7 +65,7 @@ def together(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResult:
     )  # fmt: skip
     sums = {name: sum(getattr(part, name) for part in parts) for name in names}
     known = {name: [getattr(part, name) for part in parts] for name in ("tx_drops", "on_schedule")}
-    gaps = [part.longest_gap_ns for part in parts if part.longest_gap_ns is not None]
+    gaps = [part.longest_gap_ns for part in parts]
     lost = [(part.last_lost + 1) / part.sent for part in parts if part.last_lost is not None and part.sent]
     return parts[0].model_copy(
         update={
@@ -75,7 +75,7 @@ def together(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResult:
             "lateness": merged([part.lateness for part in parts if part.lateness]),
             # as far into the whole as into its part
             "last_lost": round(max(lost) * sums["sent"]) - 1 if lost else None,
-            "longest_gap_ns": max(gaps, default=None),
+            "longest_gap_ns": None if None in gaps else max(filter(None, gaps), default=0),
             "flow_figures": _flows(asked, [part.flow_figures for part in parts if part.flow_figures]),
         }
     )

@@ -35,6 +35,8 @@ from xdplab.tools import bpf_program, not_built, program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES = 18, 4
+#: Of the program's answer.
+_DETAIL = ("batch", "started_ns", "ports", "threads", "warmup", "tx_drops_reason")
 #: What a trial may take beside its traffic.
 _GRACE_S = 10.0
 
@@ -195,7 +197,7 @@ class _Session:
             return self._process.receive(1.0)
         except EOFError:
             code = self._process.wait(1.0)
-            lines = [line for line in self._process.log_tail() if not line.startswith("progress ")]
+            lines = self._process.log_tail()
             ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
             raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'it said nothing'}") from None
 
@@ -294,5 +296,5 @@ def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], watch
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
         slices=_slices(told.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
-        detail={name: told[name] for name in ("batch", "started_ns", "ports", "threads", "warmup") if name in told},
+        detail={name: told[name] for name in _DETAIL if name in told},
     )

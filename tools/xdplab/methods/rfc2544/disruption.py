@@ -58,26 +58,32 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
         if gap_ns is not None:  # it came back before the trial ended
             break
     own_ns = result.restart_own_ns or 0
-    known = gap_ns is not None and gap_ns >= own_ns
+    back = gap_ns is not None
+    if not result.gaps_known:
+        gap_ns = None
     session.found(
         RESET,
         {
             "load_pps": result.achieved_pps / len(traffic.directions),
             "gap_us": gap_ns / 1e3 if gap_ns is not None else None,
             "own_us": own_ns / 1e3,
-            "reset_us": (gap_ns - own_ns) / 1e3 if gap_ns is not None and known else None,
-            "reason": _no_reset(gap_ns is not None, known),
+            "reset_us": (gap_ns - own_ns) / 1e3 if gap_ns is not None and gap_ns >= own_ns else None,
+            "reason": _no_reset(back, gap_ns, own_ns),
             "lost": result.lost,
             # a frame that the sender could not send is no frame that was lost: its own gaps are not told apart
             "resolution_us": max(result.senders * 1e6 / load, result.longest_gap_ns / 1e3),
-            "came_back": gap_ns is not None,
+            "came_back": back,
             "trial_s": duration,
         },
     )
 
 
-def _no_reset(back: bool, known: bool) -> str:
+def _no_reset(back: bool, gap_ns: int | None, own_ns: int) -> str:
     """Why there is no time of reset; "" where there is."""
     if not back:
         return "did not come back before the trial ended"
-    return "" if known else "frames came through while it was stopped, so our own part of the gap is not known"
+    if gap_ns is None:
+        return "frames arrived on several CPUs at a time, so the gap between them is not known: use one receive queue"
+    return (
+        "" if gap_ns >= own_ns else "frames came through while it was stopped, so our own part of the gap is not known"
+    )

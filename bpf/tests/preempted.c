@@ -35,8 +35,8 @@ static __u64 read_clock(void)
 
 static struct rx_counters of_cpu;
 static struct rx_port_counters of_port;
-static __u64 words[RX_WINDOW_WORDS], counts[HDR_COUNTS];
-static __u32 expected;
+static __u64 words[WINDOW_WORDS], counts[HDR_COUNTS];
+static __u64 expected;
 static long steps, step;
 static __u64 frames;
 
@@ -109,7 +109,8 @@ int main(int argc, char **argv)
 		single_step(0);
 	} while (steps >= step);
 	printf("{\"frames\": %llu, \"steps\": %ld, \"received\": %llu, \"duplicated\": %llu, \"warmup\": %llu, \"other\": %llu, \"sum_ns\": %llu, \"min_ns\": %llu, \"max_ns\": %llu}\n",
-	       frames, step, of_cpu.received, of_cpu.duplicated, of_cpu.warmup,
+	       frames, step, of_cpu.arrived.received,
+	       of_cpu.arrived.duplicated, of_cpu.arrived.warmup,
 	       of_port.other, of_cpu.sum_ns, ~of_cpu.min_inv, of_cpu.max_ns);
 	return 0;
 }

@@ -13,8 +13,7 @@
 #define SMALL_BATCH 8
 #define TOP_BATCH   64
 
-/* Offered load of the thread in frames/s; INFINITY for top rate. */
-static double sender_pps(const struct sender *s)
+double sender_pps(const struct sender *s)
 {
 	double sum = 0;
 	int i;

@@ -71,6 +71,9 @@ struct sender {
  */
 int senders_plan(const struct config *cfg, struct sender *senders);
 
+/* Offered load of the thread in frames/s; INFINITY for top rate. */
+double sender_pps(const struct sender *s);
+
 /* Frames per batch: as configured, or as few as can keep up. */
 int sender_batch(const struct sender *s);
 

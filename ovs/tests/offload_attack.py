@@ -63,7 +63,10 @@ class Lab:
 
     def in_xdp(self, port: str, counter: str) -> int:
         """A counter of the XDP program of a port."""
-        return int(self.switch.show()[port]["xdp-flows"][counter])
+        counters = self.switch.show()[port]["xdp-flows"]
+        if counter not in counters:
+            raise StormError(f"this build has no counter {counter} of flows in XDP")
+        return int(counters[counter])
 
     def asked_kernel(self) -> int:
         """Netlink messages that the daemon has sent."""

@@ -28,7 +28,8 @@ class Links:
     """After which of the trials the connection is lost; it can be made again."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *lost_after: int, again: bool = True) -> None:
-        self.taken, self.lost_after, self.again, self.lost = 0, lost_after, again, False
+        self.taken = -1  # the first check is that of the look at the testbed
+        self.lost_after, self.again, self.lost = lost_after, again, False
         monkeypatch.setattr(FakeTestbed, "check_connections", lambda _: self.check())
         monkeypatch.setattr(FakeTestbed, "reconnect", lambda _: self.reconnect())
 

@@ -3,10 +3,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from xdplab.forwarders import make_forwarder
 from xdplab.hosts.kernel import xdp_attachment
@@ -14,6 +14,7 @@ from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import make_knob
 from xdplab.model import (
     Calibration,
+    Environment,
     InputError,
     Interrupted,
     JournalFailed,
@@ -39,6 +40,8 @@ from xdplab.runner.team import Team
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
+
+T = TypeVar("T")
 
 
 class Journal(Protocol):
@@ -170,16 +173,7 @@ class StudyRun:
 
     def _open(self) -> RunRecord:
         """Check the ports, look around, calibrate, and write the head of the run."""
-        for port in self._testbed.ports.values():
-            attached = None if port.simulated else xdp_attachment(port.host, port.ifname)
-            if attached:
-                raise InputError(
-                    f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
-                    f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
-                )
-        versions = self._team.versions()
-        environment = capture_environment(self._testbed, versions, self._plan)
-        self._leave_out(refusals(self._plan, self._testbed, self._team))
+        versions, environment = self._once_more("the look at the testbed", self._look_around)
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if _of_the_machine(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
@@ -194,12 +188,10 @@ class StudyRun:
             note,
             anew=self._calibrate_anew,
         )
-        try:
-            refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
-        except LinkLost as exc:
-            note(f"{exc}; the calibration will be repeated once")
-            self._reconnect()
-            refused = self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress)
+        refused = self._once_more(
+            "the calibration",
+            lambda: self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress),
+        )
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(
@@ -223,6 +215,31 @@ class StudyRun:
             self._journal.mend()
         self._journal.head(record)
         return record
+
+    def _look_around(self) -> tuple[dict[str, str], Environment]:
+        """Versions, and the environment; points that cannot be measured are left out."""
+        for port in self._testbed.ports.values():
+            attached = None if port.simulated else xdp_attachment(port.host, port.ifname)
+            if attached:
+                raise InputError(
+                    f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
+                    f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
+                )
+        versions = self._team.versions()
+        environment = capture_environment(self._testbed, versions, self._plan)
+        reasons = refusals(self._plan, self._testbed, self._team)
+        self._testbed.check_connections()  # of a host that is gone much looks as if it were not there
+        self._leave_out(reasons)
+        return versions, environment
+
+    def _once_more(self, what: str, work: Callable[[], T]) -> T:
+        """Its result; it is repeated once if a connection is lost meanwhile."""
+        try:
+            return work()
+        except LinkLost as exc:
+            self._listener.note(f"{exc}; {what} will be repeated once")
+            self._reconnect()
+            return work()
 
     def _leave_out(self, points: dict[str, str]) -> None:
         """`points`: point -> why it cannot be measured here."""

@@ -39,7 +39,7 @@ def test_a_signal_gives_the_result_so_far(direct, number, sender):
     assert one["lateness"]["count"] in (one["sent"], one["sent"] - 1)
     assert len(err.splitlines()) <= result["elapsed_s"]  # a busy machine leaves some out
     assert progress.startswith("progress ")
-    assert json.loads(progress.removeprefix("progress "))["t"] == pytest.approx(1.0, abs=0.05)
+    assert 0.95 <= json.loads(progress.removeprefix("progress "))["t"] < longest_s
     assert direct.is_clean()
 
 

@@ -18,8 +18,12 @@ COUNT = 20000
 
 
 def receiver_of(net, port):
-    """Program id and trial epoch of the receiver on a port."""
-    link = json.loads(sh("ip", "-n", net.ns(port[0]), "-d", "-j", "link", "show", port))[0]
+    """Program id and trial epoch of the receiver on a port, once it is there."""
+    deadline = time.monotonic() + 20
+    while "xdp" not in (link := json.loads(sh("ip", "-n", net.ns(port[0]), "-d", "-j", "link", "show", port))[0]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.2)  # attached last of all that has to be there, but for the sender
     prog = json.loads(sh("bpftool", "-j", "prog", "show", "id", link["xdp"]["prog"]["id"]))
     for map_id in prog["map_ids"]:
         if json.loads(sh("bpftool", "-j", "map", "show", "id", map_id))["name"].endswith(".bss"):

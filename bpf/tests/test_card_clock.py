@@ -38,9 +38,9 @@ def test_a_clock_that_follows_tai(middle, clock):
 def test_a_clock_of_its_own(middle, clock, ahead_ns):
     """UTC, as many drivers set it, or one that nobody steers."""
     clock(ahead_ns)
-    told = stamps(middle)
-    assert told.startswith("software: the card's clock is ") and "ns ahead of CLOCK_TAI" in told
-    assert int(told.split()[5]) == pytest.approx(ahead_ns, abs=20_000)
+    reported = stamps(middle)
+    assert reported.startswith("software: the card's clock is ") and "ns ahead of CLOCK_TAI" in reported
+    assert int(reported.split()[5]) == pytest.approx(ahead_ns, abs=20_000)
 
 
 def test_a_port_without_a_clock(middle):

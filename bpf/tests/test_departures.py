@@ -26,8 +26,8 @@ def program(tmp_path_factory):
 
 def departures(program, pps, kind, seed=1, count=COUNT, happens=""):
     argv = [program, *map(str, (pps, kind, seed, count)), *filter(None, [happens])]
-    told = subprocess.run(argv, check=True, capture_output=True, text=True)
-    return [int(line) for line in told.stdout.split()]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True)
+    return [int(line) for line in done.stdout.split()]
 
 
 def gaps(times):

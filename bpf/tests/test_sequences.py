@@ -27,11 +27,11 @@ def account(tmp_path_factory):
     names = ("xsk/account.c", "common/arrivals.c", "common/choice.c", "common/stream_flows.c")
     subprocess.run([*argv, "-o", program, SOURCE, *(BPF / name for name in names), "-lm"], check=True)
 
-    def told(*sequences):
+    def counted(*sequences):
         argv = [program, *map(str, sequences)]
         return json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
 
-    return told
+    return counted
 
 
 def test_a_lap_of_the_frames_sequence_in_xsk(account):

@@ -14,6 +14,7 @@
 
 struct place {
 	int tap; /* as long as it is open, the device and its namespace live */
+	int ns;	 /* that namespace */
 	int ifindex;
 	int link;
 	int prog_fd; /* held here, or 0 */
@@ -21,16 +22,18 @@ struct place {
 
 static struct place places[MAX_PORTS + GEN_STREAMS];
 
-static bool add_tap(struct place *p)
+/* An ifindex says nothing outside of its namespace: be in it when this is true. */
+static bool enter(struct place *p)
 {
 	struct ifreq ifr = { .ifr_flags = IFF_TAP | IFF_NO_PI };
 
 	if (p->tap)
-		return p->ifindex;
+		return p->ifindex && !setns(p->ns, CLONE_NEWNET);
 	if (unshare(CLONE_NEWNET))
 		return false;
 	p->tap = open("/dev/net/tun", O_RDWR | O_CLOEXEC);
-	if (p->tap >= 0 && !ioctl(p->tap, TUNSETIFF, &ifr))
+	p->ns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (p->tap >= 0 && p->ns >= 0 && !ioctl(p->tap, TUNSETIFF, &ifr))
 		p->ifindex = if_nametoindex(ifr.ifr_name);
 	return p->ifindex;
 }
@@ -52,7 +55,7 @@ void hold_program(int prog_fd)
 		return;
 	while (i < (int)ARRAY_SIZE(places) && places[i].prog_fd)
 		i++;
-	if (i < (int)ARRAY_SIZE(places) && add_tap(&places[i]))
+	if (i < (int)ARRAY_SIZE(places) && enter(&places[i]))
 		attach(&places[i], prog_fd);
 	netns_leave(ns);
 }

@@ -2,7 +2,7 @@
 """Above 1.2 Mpps the sender has code for its streams only: whatever they are, each frame leaves as it was asked for."""
 
 import pytest
-from conftest import config, stream, xdpgen
+from conftest import config, net_up, stream, xdpgen
 from test_trials import serving
 
 FAST = {"kind": "load", "pps": None}
@@ -49,6 +49,15 @@ def test_one_after_the_other(direct):
             run = config(ports, *(stream(**each) for each in SHAPES[name]), flow_figures=True, max_burst=200)
             check(process.trial(run))
             check(process.trial(config(ports, stream(flows=10), flow_figures=True)))
+
+
+def test_programs_that_are_held_are_at_no_port_of_the_process_s_own_namespace(direct):
+    """A tap device holds them, whose number some other interface has here: both are the first of their namespaces."""
+    ports = [direct.port("a0", rx="xdp", tx_cpu=0), direct.port("c0")]
+    with net_up(("x0", "y0")) as net, serving("nsenter", f"--net={net.path('x')}") as process:
+        for name in ("one", "zipf", "one"):
+            process.trial(config(ports, *(stream(**each) for each in SHAPES[name]), flow_figures=True, max_burst=200))
+            assert net.is_clean("x0")
 
 
 def test_top_rate_looks_at_the_clock_once_for_eight_frames(direct):

@@ -51,9 +51,9 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving():
+def serving(*within):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([XDPGEN, "-"], **pipes) as process:
+    with subprocess.Popen([*within, XDPGEN, "-"], **pipes) as process:
         try:
             yield Serving(process)
         finally:

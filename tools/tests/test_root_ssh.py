@@ -246,7 +246,8 @@ def test_connections_cut_at_random_moments_leave_nothing_changed(tmp_path: Path)
     assert (found.measured + found.cut_twice >= 4, found.changed) == (True, [])
     ends = [(trial.point_id, trial.repetition) for trial in found.trials if trial.purpose == "end"]
     assert len(ends) == len(set(ends)) == 4
-    assert "the repetition will be repeated once" in " ".join(found.done.err.split())
+    # which of the look, the calibration and a repetition they hit is chance
+    assert "will be repeated once" in " ".join(found.done.err.split())
 
 
 def test_a_jump_host_is_gone_through(bench: Bench) -> None:

@@ -166,6 +166,17 @@ def test_source_is_the_version_that_it_says_wherever_it_lies(
     assert ovs_build.make_plan(None, "patched", tarball, tmp_path).name == "3.1.0-patched"
 
 
+@pytest.mark.parametrize(
+    ("compiler", "patched"), [("gcc (Debian 12.2.0-14) 12.2.0", 0), ("gcc (Debian 14.2.0-19) 14.2.0", 1)]
+)
+def test_a_compiler_that_is_younger_gets_its_patch(
+    compiler: str, patched: int, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovs_build, "compiler_version", lambda _: compiler)
+    of = plan(ovs_build, source)
+    assert (len(of.portability), len(of.describe().get("portability", []))) == (patched, patched)
+
+
 @pytest.mark.parametrize(("here", "given"), [("22.11.11", True), ("24.11.8", False), ("", False)])
 def test_dpdk_is_taken_only_of_its_release(
     here: str, given: bool, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch

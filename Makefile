@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything else is `xdplab`, `robot` and `pytest` in .venv/bin.
+# `sudo make latency`: the caller's cache, not root's
+ifneq ($(filter-out root,$(SUDO_USER)),)
+export XDPLAB_CACHE ?= $(shell getent passwd $(SUDO_USER) | cut -d: -f6)/.cache/xdplab
+endif
 .PHONY: help latency test test-all ovs-check docs wheel ssh-suites nic-test pool provision undo report setup clean
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
 
+latency: export MEASURES := 1
 latency: setup # sets the machine up, measures every forwarder, writes results/latest/report.html
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent
 SHARED = (
     "bpf/Makefile",
     *(f"bpf/{folder}/*.[ch]" for folder in ("common", "io", "nf", "ovsprobe", "xdpfwd", "xdpgen", "xsk")),
+    "ci/packages",
     "ci/packages.txt",
     "ci/private_apt.py",  # of ovs/build
     "ovs/build",

@@ -82,6 +82,59 @@ class DebianSource:
         return f"give the unpacked source of {self.version} with --source DIR"
 
 
+@dataclass(frozen=True)
+class DebianTarball:
+    """A tarball that a binary package of another suite installs; the package itself is not installed.
+
+    Attributes:
+        package: Name of the package.
+        version: Upstream version, without Debian's revision.
+        suite: Debian suite that holds it.
+        path: The tarball in it.
+        sha256: Of the tarball: whatever the mirror has, it is this one or none.
+    """
+
+    package: str
+    version: str
+    suite: str
+    path: str
+    sha256: str
+
+    def fetched(self, cache: Path) -> Path:
+        """The tarball, below `cache`; fetched only when it is not there yet.
+
+        Raises:
+            SourceError: No mirror, no network, another version, or a tarball with another checksum.
+        """
+        file = cache / "sources" / f"{self.package}-{self.version}.tar.gz"
+        if file.exists():
+            return file
+        where = f"package {self.package} of Debian {self.suite}"
+        instead = f"give the source of {self.version} with --source"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".fetch-") as scratch:
+            work = Path(scratch)
+            apt = PrivateApt(work, (self.suite,), any_age=True)
+            try:
+                apt.update()
+                apt.run("apt-get", "download", self.package)
+            except AptError as error:
+                raise SourceError(f"{where}: {error}; {instead}") from None
+            found = list(work.glob(f"{self.package}_{self.version}-*.deb"))
+            if len(found) != 1:
+                raise SourceError(f"{where}: not of {self.version} any more; {instead}")
+            argv = ["dpkg-deb", "--extract", str(found[0]), str(work / "unpacked")]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            tarball = work / "unpacked" / self.path
+            if done.returncode or not tarball.exists():
+                raise SourceError(f"{found[0].name}: {done.stderr.strip() or f'no {self.path} in it'}; {instead}")
+            got = hashlib.sha256(tarball.read_bytes()).hexdigest()
+            if got != self.sha256:
+                raise SourceError(f"{found[0].name}: SHA-256 of the tarball is {got}, not {self.sha256}; {instead}")
+            tarball.rename(file)
+        return file
+
+
 def _complete(tree: Path) -> None:
     """Adds empty files for those of upstream's `debian` folder that Debian left out and `make` wants to be there."""
     for name in re.findall(r"(?<![\w/])debian/[\w.-]+", (tree / "Makefile.in").read_text()):

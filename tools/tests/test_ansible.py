@@ -102,11 +102,9 @@ def test_a_testbed_without_machines_is_refused() -> None:
 
 def test_b_gets_every_package_that_forwarders_and_their_builds_need() -> None:
     listed = (project_root() / "ci" / "packages.txt").read_text(encoding="utf-8")
-    sections = dict(
-        re.findall(r"^# (forwarders|ovs/build|ovs/build --series xdp)\n((?:[^#\n]+\n)+)", listed, re.MULTILINE)
-    )
-    assert len(sections) == 3
-    needed = {line for text in sections.values() for line in text.split()}
+    needed = {
+        re.sub(r"\*$", "23", name) for name in re.findall(r"^(?:forwarders|ovs-build) +(\S+)", listed, re.MULTILINE)
+    }
     assert len(needed) >= 8
     build = (project_root() / "ovs" / "build").read_text(encoding="utf-8")
     for table in re.findall(r"^(?:BUILD|XDP)_NEEDS = \{(.*?)^\}", build, re.MULTILINE | re.DOTALL):

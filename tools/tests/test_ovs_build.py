@@ -30,6 +30,7 @@ def source(tmp_path: Path) -> Path:
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "configure").write_text("#!/bin/sh\n")
+    (folder / "configure.ac").write_text("AC_INIT(openvswitch, 3.1.0, bugs@openvswitch.org)\n")
     return folder
 
 
@@ -147,6 +148,54 @@ def test_source_that_is_not_there(tmp_path: Path) -> None:
     assert "nowhere" in done.stderr or "apt-get install" in done.stderr
 
 
+def test_source_is_the_version_that_it_says_wherever_it_lies(
+    ovs_build: ModuleType, source: Path, tmp_path: Path
+) -> None:
+    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.5.0, bugs@openvswitch.org)\n")
+    assert ovs_build.make_plan(None, "stock", source, tmp_path).name == "3.5.0-stock"
+    with pytest.raises(ovs_build.BuildError, match=r"3\.5\.0: our patches are for 3\.1\.0 and 4\.0\.0; --series stock"):
+        ovs_build.make_plan(None, "patched", source, tmp_path)
+    with pytest.raises(ovs_build.BuildError, match=r"Open vSwitch 3\.5\.0, not 4\.0\.0; leave --base out"):
+        ovs_build.make_plan("4.0.0", "stock", source, tmp_path)
+    (source / "configure.ac").write_text("AC_INIT(hello, 3.1.0)\n")
+    with pytest.raises(ovs_build.BuildError, match="no source of Open vSwitch"):
+        ovs_build.make_plan(None, "stock", source, tmp_path)
+    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.1.0, bugs@openvswitch.org)\n")
+    tarball = tmp_path / "any-name.tar.gz"
+    subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, "source"], check=True)
+    assert ovs_build.make_plan(None, "patched", tarball, tmp_path).name == "3.1.0-patched"
+
+
+@pytest.mark.parametrize(
+    ("compiler", "patched"), [("gcc (Debian 12.2.0-14) 12.2.0", 0), ("gcc (Debian 14.2.0-19) 14.2.0", 1)]
+)
+def test_a_compiler_that_is_younger_gets_its_patch(
+    compiler: str, patched: int, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovs_build, "compiler_version", lambda _: compiler)
+    of = plan(ovs_build, source)
+    assert (len(of.portability), len(of.describe().get("portability", []))) == (patched, patched)
+
+
+@pytest.mark.parametrize(("here", "given"), [("22.11.11", True), ("24.11.8", False), ("", False)])
+def test_dpdk_is_taken_only_of_its_release(
+    here: str, given: bool, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovs_build, "dpdk_version", lambda: here)
+    assert ("--with-dpdk=shared" in plan(ovs_build, source).configure) == given
+
+
+def test_the_source_of_3_1_0_is_that_of_debian_12_on_another_release(
+    ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.5.0, bugs@openvswitch.org)\n")
+    monkeypatch.setattr(ovs_build, "INSTALLED", source)
+    fetched: list[Path] = []
+    monkeypatch.setattr(type(ovs_build.OVS_3_1_0), "fetched", lambda _, cache: fetched.append(cache) or cache)
+    assert ovs_build.make_plan(None, "stock", None, tmp_path).source == tmp_path
+    assert fetched == [tmp_path]
+
+
 def xdp_plan(ovs_build: ModuleType, source: Path, *patches: Path) -> Any:
     return ovs_build.Plan(ovs_build.BASES["4.0.0"], "xdp", source, patches, False)
 
@@ -162,7 +211,7 @@ def test_series_xdp_comes_on_top_of_ours(base: str, ovs_build: ModuleType) -> No
 
 
 def test_a_base_without_a_series_xdp_says_so(ovs_build: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(ovs_build.BuildError, match=r"3\.1\.0-xdp/series: there is no series") as error:
+    with pytest.raises(ovs_build.BuildError, match=r"Open vSwitch 3\.1\.0-xdp: our patches are for 3\.1\.0") as error:
         ovs_build.patches_of("3.1.0", "xdp", tmp_path)
     assert "\n" not in str(error.value)
 

@@ -3,6 +3,7 @@
 
 import hashlib
 import importlib.util
+import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -17,7 +18,7 @@ echo "$@" >>{log}
 case "$*" in
 indextargets*) echo '{target}' ;;
 *update) {update} ;;
-*source*) cp {archive}/* . ;;
+*source*|*download*) cp {archive}/* . ;;
 esac
 """
 
@@ -124,3 +125,43 @@ def test_what_apt_lacks_is_told_in_one_line(
         wanted(module, apt).unpacked(tmp_path / "cache")
     assert "\n" not in str(error.value)
     assert "--source DIR" in str(error.value)
+
+
+def of_package(module: ModuleType, apt: Apt, **changes: str) -> Any:
+    """A package thing-source with one file, which is a tarball as far as anybody looks."""
+    tree = apt.archive.parent / "package"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "DEBIAN/control").write_text(
+        "Package: thing-source\nVersion: 1.0-3\nArchitecture: all\nMaintainer: nobody\nDescription: thing\n"
+    )
+    (tree / "thing.tar.gz").write_text("tarball")
+    deb = apt.archive / "thing-source_1.0-3_all.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, stdout=subprocess.DEVNULL)
+    sha256 = hashlib.sha256(b"tarball").hexdigest()
+    values = {"package": "thing-source", "version": "1.0", "suite": "old", "path": "thing.tar.gz", "sha256": sha256}
+    return module.DebianTarball(**{**values, **changes})
+
+
+def test_a_tarball_comes_out_of_a_package_of_another_suite_once(module: ModuleType, apt: Apt, tmp_path: Path) -> None:
+    wanted = of_package(module, apt)
+    file = wanted.fetched(tmp_path / "cache")
+    assert file.read_text() == "tarball"
+    calls = apt.log.read_text()
+    assert wanted.fetched(tmp_path / "cache") == file
+    assert apt.log.read_text() == calls
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sha256": "00"}, "SHA-256 of the tarball is .*, not 00"),
+        ({"version": "2.0"}, "not of 2.0 any more"),
+        ({"path": "other"}, "no other in it"),
+    ],
+)
+def test_another_than_the_pinned_tarball_is_refused(
+    changes: dict[str, str], said: str, module: ModuleType, apt: Apt, tmp_path: Path
+) -> None:
+    with pytest.raises(module.SourceError, match=f"{said}; give the source of .* with --source"):
+        of_package(module, apt, **changes).fetched(tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.gz"))

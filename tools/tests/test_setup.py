@@ -108,6 +108,42 @@ def test_what_fails_ends_what_runs_beside_it(checkout: Checkout) -> None:
     assert not checkout.log.exists()  # neither the end of ovs/build nor a measurement
 
 
+def test_whoever_is_not_root_is_stopped_before_anything_is_built(checkout: Checkout) -> None:
+    checkout.program("programs/id")
+    with (checkout.folder / "programs/id").open("a", encoding="ascii") as program:
+        program.write("echo 1000\n")
+    path = f"{checkout.folder}/programs:{os.environ['PATH']}"
+    done = checkout.make("latency", PATH=path)
+    assert done.returncode == 2
+    assert "sudo make latency" in done.stderr
+    assert checkout.called("ovs/build") == []
+    assert checkout.make("test", PATH=path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("release", "column"),
+    [("ID=debian", 0), ("ID=ubuntu\nID_LIKE=debian", 1), ('ID="rocky"\nID_LIKE="rhel fedora"', 2)],
+)
+def test_each_distribution_has_its_own_names(release: str, column: int, tmp_path: Path) -> None:
+    (tmp_path / "os-release").write_text(f"NAME=any\n{release}\n", encoding="ascii")
+    (tmp_path / "apt-cache").write_text("#!/bin/sh\necho librte-net-af-xdp9\necho ${2}25\n", encoding="ascii")
+    (tmp_path / "apt-cache").chmod(0o755)
+    env = {**os.environ, "OS_RELEASE": str(tmp_path / "os-release"), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    argv = [project_root() / "ci" / "packages", "core", "forwarders"]
+    names = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout.split()
+    assert ("libbpf-dev" in names, "libbpf-devel" in names) == (column < 2, column == 2)
+    assert ("bpftool" in names, "linux-tools-generic" in names) == (column != 1, column == 1)
+    assert ("librte-net-af-xdp25" in names) == (column < 2)
+    assert "autoconf" not in names
+
+
+def test_an_unknown_distribution_gets_one_line(tmp_path: Path) -> None:
+    (tmp_path / "os-release").write_text("ID=plan9\n", encoding="ascii")
+    env = {**os.environ, "OS_RELEASE": str(tmp_path / "os-release")}
+    done = subprocess.run([project_root() / "ci" / "packages"], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
 def test_what_it_is_compiled_with_is_installed() -> None:
     """`XDP_NEEDS` of ovs/build; its test has the command that builds it."""
     listed = (project_root() / "ci" / "packages.txt").read_text(encoding="utf-8").split()

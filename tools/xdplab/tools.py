@@ -47,7 +47,7 @@ def setup_command() -> str:
     """What a user types to get the programs of the distribution that are missing."""
     if checkout():
         return "ci/setup"
-    return "grep -v '^#' $(xdplab where packages) | xargs apt-get install -y --no-install-recommends"
+    return "sh $(xdplab where packages) | xargs apt-get install -y --no-install-recommends"
 
 
 def folder_of(variable: str, default: Path) -> Path:

@@ -43,7 +43,7 @@ def _places() -> dict[str, Path]:
     root = project_root()
     folders = ("suites", "studies", "testbeds", "bpf", "ovs", "trex", "vpp")
     inside = {name: root / ("suites" if name in ("studies", "testbeds") else "") / name for name in folders}
-    return {**inside, "packages": root / "ci" / "packages.txt", "results": results_folder()}
+    return {**inside, "packages": root / "ci" / "packages", "results": results_folder()}
 
 
 def where(

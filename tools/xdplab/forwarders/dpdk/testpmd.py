@@ -83,7 +83,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker lcore."""
         dut = self.instance.dut
-        name = re.compile(rf"(rte|lcore)-worker-{dut.layout.forwarder}")
+        name = re.compile(rf"(rte-|lcore-|dpdk-)worker-?{dut.layout.forwarder}")  # as DPDK 22.11 and 24.11 call it
         return {
             tid: pid for pid in self.pids() for tid, each in thread_ids(dut.host, pid).items() if name.fullmatch(each)
         }

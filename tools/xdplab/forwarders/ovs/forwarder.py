@@ -5,6 +5,7 @@ Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`), or 
 is how frames get in and out of the switch, so nothing may depend on MAC learning.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -292,7 +293,8 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
 
 #: Memory of EAL in MiB. Without hugepages little, for every page costs start-up time. On hugepages a limit as well: OVS
 #: would take all pages for one mempool in several pieces, over which net_af_xdp of DPDK 22.11 makes one UMEM (ENOMEM).
-_DPDK_MIB, _DPDK_HUGE_MIB = 256, 512
+#: From DPDK 24.11 on a mempool that does not fit is ENOBUFS, and OVS tries no smaller one: all 262,144 mbufs must fit.
+_DPDK_MIB, _DPDK_24_MIB, _DPDK_HUGE_MIB = 256, 1024, 512
 
 
 class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
@@ -325,6 +327,8 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
 
     def daemon_settings(self, dut: Dut) -> list[str]:
         """EAL without PCI. OVS 3.1 adds --in-memory without --legacy-mem; EAL 22.11 refuses it with --no-huge."""
+        release = re.search(r"DPDK (\d+)", build_facts(dut.host, self.build)["version"])
+        mib = _DPDK_24_MIB if release and int(release[1]) >= 24 else _DPDK_MIB
         memory = (
             [
                 f"dpdk-socket-mem={_DPDK_HUGE_MIB}",
@@ -332,7 +336,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
                 "dpdk-extra=--no-pci --iova-mode=va",
             ]
             if self.options.hugepages
-            else [f"dpdk-extra=--no-huge --legacy-mem -m {_DPDK_MIB} --no-pci"]
+            else [f"dpdk-extra=--no-huge --legacy-mem -m {mib} --no-pci"]
         )
         lcores = sum(1 << cpu for cpu in dut.layout.housekeeping[:1])
         return ["dpdk-init=true", f"dpdk-lcore-mask={lcores:#x}", *memory]

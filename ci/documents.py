@@ -63,8 +63,8 @@ def _title(path: str) -> str:
 
 
 def _of_kind(kind: str, parts: dict[str, str]) -> str:
-    told = "".join(f"## {name}\n\n```text\n{_without_machine(text)}\n```\n\n" for name, text in parts.items())
-    return f"# {kind.capitalize()}\n\nAs `xdplab explain NAME` tells them.\n\n{told}"
+    found_parts = "".join(f"## {name}\n\n```text\n{_without_machine(text)}\n```\n\n" for name, text in parts.items())
+    return f"# {kind.capitalize()}\n\nAs printed by `xdplab explain NAME`.\n\n{found_parts}"
 
 
 def _without_machine(text: str) -> str:

@@ -155,8 +155,8 @@ def _make(work: Path, fresh: Path, pins: Sequence[Pin], modules: Sequence[str]) 
         _keep_kernel(unpacked, fresh, modules)
     else:
         _keep_emulator(unpacked, fresh)
-    told = {"pins": [asdict(pin) for pin in pins], "of QEMU": [path.stem for path in needed]}
-    (fresh / "packages.json").write_text(json.dumps(told, indent=2) + "\n")
+    found_parts = {"pins": [asdict(pin) for pin in pins], "of QEMU": [path.stem for path in needed]}
+    (fresh / "packages.json").write_text(json.dumps(found_parts, indent=2) + "\n")
 
 
 def _keep_emulator(unpacked: Path, fresh: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests that run at once: what each is told, and that it ends.
+"""Guests that run in parallel: what each is given, and that it ends.
 
 Two guards: process 1 of a guest powers it off after `limit_s`, and if that does not come to pass, QEMU is ended from
 outside a little later. QEMU also ends when this process is killed.
@@ -186,7 +186,7 @@ class _Run:
         Raises:
             _Aborted: The emulator did.
             Hang: It takes too long, or ended without an exit code.
-            MissingPart: It told what it lacks.
+            MissingPart: It reported what it lacks.
         """
         code = self._process.wait(_LOOK_S)
         self._console.look()
@@ -244,10 +244,10 @@ class _Console:
         return " | ".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
     def verdict(self) -> int:
-        """The exit code that process 1 told.
+        """The exit code that process 1 reported.
 
         Raises:
-            Hang: It told none.
+            Hang: It reported none.
         """
         if self._hang:
             raise Hang(f"the guest hung: {self._hang.partition(';')[0]}; stacks of what blocked it are in {self._log}")

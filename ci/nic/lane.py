@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _code(run: Callable[[], int]) -> int:
-    """What a run returns; when something is missing, that is told, and the next kernel has its turn."""
+    """What a run returns; when something is missing, that is reported, and the next kernel has its turn."""
     try:
         return run()
     except MissingPart as error:

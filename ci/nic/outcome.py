@@ -72,5 +72,5 @@ def read_outcome(folder: Path, code: int) -> Outcome:
     if (code == _FAILED) != bool(found["failed"]):
         raise Hang(f"{record} does not fit pytest's exit code {code}: it names {len(found['failed'])} failed tests")
     facts = folder / "facts.json"
-    told = json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {}
-    return Outcome(found["passed"], found["failed"], found["skipped"], told)
+    found_parts = json.loads(facts.read_text(encoding="utf-8")) if facts.exists() else {}
+    return Outcome(found["passed"], found["failed"], found["skipped"], found_parts)

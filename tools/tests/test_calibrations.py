@@ -37,11 +37,11 @@ def program(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return parts
 
 
-def a_run(results: Path, *, anew: bool = False, **changes: Any) -> tuple[Calibration, list[str]]:
+def a_run(results: Path, *, fresh: bool = False, **changes: Any) -> tuple[Calibration, list[str]]:
     """Its calibration and what was told of calibrations."""
     told = Listener()
     study = studies.study(**{"repetitions": 1, **changes})
-    _, outcome = app.run_study(app.prepare(study), told, results, calibrate_anew=anew)
+    _, outcome = app.run_study(app.prepare(study), told, results, recalibrate=fresh)
     assert outcome.record.calibration is not None
     return outcome.record.calibration, [line for line in told.notes if "calibrat" in line]
 
@@ -60,7 +60,7 @@ def test_the_next_run_has_the_calibration_of_the_one_before_and_says_so(results:
     second, notes = a_run(results)
     assert trials(notes) == 0
     assert second == first.model_copy(update={"reused": True})
-    assert f"(calibration of {first.taken[11:19]} UTC, boot {first.boot_id[:8]}; --calibrate measures anew)" in notes[0]
+    assert f"(calibration of {first.taken[11:19]} UTC, boot {first.boot_id[:8]}; --calibrate measures fresh)" in notes[0]
 
 
 def test_the_report_says_that_a_calibration_is_of_an_earlier_run(results: Path) -> None:
@@ -75,12 +75,12 @@ def test_the_report_says_that_a_calibration_is_of_an_earlier_run(results: Path) 
 
 def test_it_is_measured_anew_when_that_is_asked_for(results: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
     a_run(results)
-    second, notes = a_run(results, anew=True)
+    second, notes = a_run(results, fresh=True)
     assert trials(notes) == 3
     assert not second.reused
     study = studies.study_file(tmp_path, repetitions=1)
-    assert "--calibrate measures anew" in cli("run", study).err
-    assert "--calibrate measures anew" not in cli("run", study, "--calibrate").err
+    assert "--calibrate measures fresh" in cli("run", study).err
+    assert "--calibrate measures fresh" not in cli("run", study, "--calibrate").err
 
 
 def test_a_tester_that_does_not_say_what_it_is_made_of_is_always_measured(
@@ -162,7 +162,7 @@ def test_a_disturbed_one_leaves_no_older_one_behind(results: Path, monkeypatch: 
     with monkeypatch.context() as machine:
         stalled = {"stalled_ns": 10**8, "elapsed_s": 0.5}
         machine.setattr(FakeTester, "run", lambda *args: real(*args).model_copy(update=stalled))
-        a_run(results, anew=True)
+        a_run(results, fresh=True)
     assert trials(a_run(results)[1]) == 3
 
 

@@ -153,7 +153,7 @@ def test_what_differs_is_named_and_overlap_is_no_verdict() -> None:
     figures = {figure.mode: (figure.ours, figure.published) for figure in found.figures}
     assert figures["af_xdp-poll"] == (1, None)
     assert figures["af_xdp-bp"] == (None, 14.0)
-    assert "not told apart here: combined and xdp" in found.sentence
+    assert "no measurable difference here: combined and xdp" in found.sentence
 
 
 def test_disturbed_repetitions_agree_with_nothing() -> None:
@@ -176,7 +176,7 @@ def test_fewer_than_three_repetitions_agree_with_nothing() -> None:
     found = ranks({"xdp": 2.0, "af_xdp": 1.0, "combined": 0.5}, {"xdp": [50], "af_xdp": [4], "combined": [900]}, 2)
     assert (found.agree, found.differ, len(found.unclear)) == ((), (), 3)
     few = "2 of the 3 repetitions that an interval needs: ask for more"
-    assert f"not told apart here ({few}): xdp and af_xdp" in found.sentence
+    assert f"no measurable difference here ({few}): xdp and af_xdp" in found.sentence
     assert ranks({"xdp": 2.0, "af_xdp": 1.0}, {"xdp": [50], "af_xdp": [4]}, 3).agree == (("xdp", "af_xdp"),)
 
 

@@ -105,7 +105,7 @@ def test_half_a_last_line_is_left_out_and_mended(run: RunFolder, cut: int | str)
     last = len(data.splitlines(keepends=True)[-1])
     journal(run).write_bytes(data[: -(last - 1 if cut == "all but one" else int(cut))])
     assert [record.repetition for record in run.trials()] == [0, 1]
-    run.mend()
+    run.repair()
     run.append(trial(A, 7))
     assert [record.repetition for record in run.trials()] == [0, 1, 7]
 
@@ -132,7 +132,7 @@ def test_a_trial_of_no_point_or_no_time_is_one_line(
 
 def test_mending_leaves_a_whole_journal_alone(run: RunFolder) -> None:
     before = journal(run).read_bytes()
-    run.mend()
+    run.repair()
     assert journal(run).read_bytes() == before
 
 

@@ -38,18 +38,18 @@ def test_the_slowest_port_of_the_path_is_the_line_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "state", "found", "mend"),
+    ("spec", "state", "found", "fix"),
     [
         (lab(direct=True), "ok", "d0 and d1", ""),
         (lab(), "advice", "searches up to the 25 Gbit/s of its ports", "call them d0 and d1"),
         (lab(speeds={"a0": None}), "advice", "no top load of RFC 2544 is known", "or give speed_mbps of each port"),
     ],
 )
-def test_the_doctor_has_a_row_for_the_direct_link(spec: TestbedSpec, state: str, found: str, mend: str) -> None:
+def test_the_doctor_has_a_row_for_the_direct_link(spec: TestbedSpec, state: str, found: str, fix: str) -> None:
     row = direct_link(spec)
     assert (row.name, row.state) == ("direct link", state)
     assert found in row.found
-    assert mend in row.mend
+    assert fix in row.fix
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from xdplab.analysis.tables.columns import met_cells
 from xdplab.analysis.tables.export import export_rows
 from xdplab.analysis.trace import way_of
 from xdplab.cli.tables import csv_text, summary_table
-from xdplab.forwarders.ovs.lookups import LookupCounts, threads_told
+from xdplab.forwarders.ovs.lookups import LookupCounts, parse_threads
 from xdplab.measure import make_method
 from xdplab.measure.met import ENDS
 from xdplab.model import InputError, Point, PointFailed, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec
@@ -40,7 +40,7 @@ STATS, PERF, MAIN = (
     ],
 )  # fmt: skip
 def test_both_forms_are_read_and_each_lookup_ends_once(text: str, thread: str, told: dict[str, float]) -> None:
-    found = {name: one for name, one in threads_told(text).items() if one.frames}
+    found = {name: one for name, one in parse_threads(text).items() if one.frames}
     assert {key: value for key, value in found[thread].model_dump().items() if value} == told
     assert list(found) == [thread]  # the other one is idle
     assert sum(told.get(key, 0) for key in ENDS) == told["frames"] + told.get("recirculated", 0)
@@ -51,25 +51,25 @@ def test_a_line_that_is_missing_or_not_known_fails_the_point(text: str) -> None:
     """Each one that is read, of the thread that had frames; which is the first in each of the recordings."""
     lines = text.splitlines()
     head = next(at for at, line in enumerate(lines) if line.endswith("thread:") or line.startswith("pmd thread"))
-    whole, failed = threads_told(text), 0
+    whole, failed = parse_threads(text), 0
     for at in range(head, head + 16):
         without = "\n".join([*lines[:at], *lines[at + 1 :]])
         try:
-            assert threads_told(without) == whole, lines[at]
+            assert parse_threads(without) == whole, lines[at]
         except PointFailed as exc:
             assert "counters of its threads" in str(exc)  # noqa: PT017 - which lines are not read is what differs
             failed += 1
     assert failed >= 9
     for odd in ("  avx512 hits: 7", "  emc hits: many", "Worker 3:", "  - EMC hits 3"):
         with pytest.raises(PointFailed, match=f"line not understood: {odd.strip()!r}"):
-            threads_told("\n".join([*lines[: head + 3], odd, *lines[head + 3 :]]))
+            parse_threads("\n".join([*lines[: head + 3], odd, *lines[head + 3 :]]))
 
 
 def test_a_mean_that_is_missing_fails_the_point() -> None:
     for mean in (", 2.00 subtbl lookups/hit", ", 42752 cycles/pkt"):
         assert mean in PERF
         with pytest.raises(PointFailed, match="counters of its threads: no "):
-            threads_told(PERF.replace(mean, ""))
+            parse_threads(PERF.replace(mean, ""))
 
 
 class Daemon:

@@ -71,7 +71,7 @@ def test_the_doctor_refuses_what_is_older(release: str, state: str) -> None:
     row = kernel(release)
     assert row.state == state
     if state == "missing":
-        assert (row.found, row.mend) == (
+        assert (row.found, row.fix) == (
             f"{release} is older than {OLDEST}, the oldest that is tested",
             f"boot Linux {OLDEST} or later (Debian 12's or newer)",
         )

@@ -229,7 +229,7 @@ def test_a_failed_repetition_is_no_reason_for_another_and_a_point_without_figure
     found = repeats.next_round()
     assert found is not None
     assert [at.point for at in found.repetitions] == [works]
-    assert found.told == "repetition 5 is repeated for 1 point, as repetition 6: fake: "
+    assert found.text == "repetition 5 is repeated for 1 point, as repetition 6: fake: "
 
 
 def searched(

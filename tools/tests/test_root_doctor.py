@@ -56,7 +56,7 @@ def test_a_healthy_lab(ward: Ward) -> None:
     assert found["b", "Open vSwitch"]["found"].startswith("Open vSwitch 3.")
     for optional in (("b", "patched Open vSwitch"), ("b", "testpmd"), ("b", "VPP"), ("", "TRex")):
         assert found[optional]["state"] in ("ok", "optional")
-    assert all(each["mend"] for each in found.values() if each["state"] != "ok")
+    assert all(each["fix"] for each in found.values() if each["state"] != "ok")
     assert changes(ward.lab, ward.before) == []
 
 
@@ -68,7 +68,7 @@ def test_cables_that_are_not_as_the_file_says(ward: Ward) -> None:
     crossed = found["", "cable a0-b0"]
     assert crossed["state"] == "missing"
     assert "a0 (a a0) reaches b1 (b b0)" in crossed["found"]
-    assert "exchange the ifnames" in crossed["mend"]
+    assert "exchange the ifnames" in crossed["fix"]
     assert found["", "cable d0-d1"]["state"] == "ok"
 
 
@@ -81,8 +81,8 @@ def test_ports_that_are_not_as_the_file_says(ward: Ward) -> None:
     assert code == 2
     assert "driver is veth, the file says ice; speed_mbps is 10000, the file says 25000" in found["b", "b0 b0"]["found"]
     assert found["c", "mgmt use"]["state"] == "missing"
-    assert "ip address flush dev mgmt" in found["c", "mgmt use"]["mend"]
-    assert found["b", "b0 queues"]["mend"] == "ethtool -L b0 combined 4"
+    assert "ip address flush dev mgmt" in found["c", "mgmt use"]["fix"]
+    assert found["b", "b0 queues"]["fix"] == "ethtool -L b0 combined 4"
     assert found["", "links"]["state"] == "missing"
     spec["ports"]["c0"]["ifname"] = "c7"
     code, found = ward.doctor(spec)
@@ -102,14 +102,14 @@ def test_a_host_that_cannot_be_reached_does_not_hide_the_others(ward: Ward) -> N
 
 
 def test_what_disturbs_is_named_with_what_stops_it(ward: Ward) -> None:
-    mends = {
+    fixes = {
         "irqbalance": "systemctl stop irqbalance",
         "tuned": "systemctl stop tuned",
         "NetworkManager": "nmcli device set b0 b1 managed no",
     }
     disturbing = []
     try:
-        for name in mends:
+        for name in fixes:
             fake = ward.lab.folder / name
             fake.write_bytes(Path("/bin/sleep").read_bytes())
             fake.chmod(0o755)
@@ -120,8 +120,8 @@ def test_what_disturbs_is_named_with_what_stops_it(ward: Ward) -> None:
             process.kill()
             process.wait()
     assert code == 0
-    for name, mend in mends.items():
-        assert (found["b", name]["state"], found["b", name]["mend"]) == ("advice", mend)
+    for name, fix in fixes.items():
+        assert (found["b", name]["state"], found["b", name]["fix"]) == ("advice", fix)
     assert found["b", "thermald"]["state"] == "ok"
 
 
@@ -134,7 +134,7 @@ def test_a_program_that_is_missing_is_named_with_what_installs_it(ward: Ward) ->
     finally:
         ward.lab.on("B", "umount", "/usr/bin/taskset")
     assert (code, found["b", "taskset"]["state"]) == (2, "missing")
-    assert found["b", "taskset"]["mend"].startswith("apt-get install util-linux on that host, or everything with make")
+    assert found["b", "taskset"]["fix"].startswith("apt-get install util-linux on that host, or everything with make")
     assert found["a", "taskset"]["state"] == "ok"
 
 

@@ -79,7 +79,7 @@ def test_what_tracing_costs_is_not_said_without_clean_rounds() -> None:
     sentence = tracing_answer(points, 10).text()
     assert "too disturbed to say" in sentence
     page = seen(render(folder.load(), folder.trials()))
-    for text in (sentence, page, *tracing_part(points, "bpf").told):
+    for text in (sentence, page, *tracing_part(points, "bpf").lines):
         assert "2,888,038,959" not in text
         assert not re.search(r"\d \([\d.,-]+ to [\d.,]+\), too disturbed", text)
     assert page.count("not said") >= 3  # of the cost at p50, beside the published one

@@ -111,7 +111,7 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
         ("rfc2544", ("throughput",), "NDR 1,240 kpps (limited by forwarder)"),
         ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
         ("tracing", ("perf",), "too disturbed to say"),
-        ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: its cost cannot be told"),
+        ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: undecided whether its cost"),
         ("functions", ("firewall", "xdp"), "firewall, xdp: disturbed: sender stalled"),
         ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),
         ("changes", ("rules",), "installed/s "),

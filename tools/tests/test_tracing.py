@@ -201,7 +201,7 @@ def test_of_few_rounds_there_is_a_cost_and_no_verdict(session: Session) -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "words"),
-    [(None, None, "no interval"), (-0.1, 0.19, "met"), (0.2, 0.5, "missed"), (0.1, 0.3, "not told apart")],
+    [(None, None, "no interval"), (-0.1, 0.19, "met"), (0.2, 0.5, "missed"), (0.1, 0.3, "undecided")],
 )
 def test_the_whole_interval_decides(low: float | None, high: float | None, words: str) -> None:
     assert verdict(Difference(mean=0.1, low=low, high=high, pairs=3), 0.2) == words

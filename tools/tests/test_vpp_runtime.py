@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from xdplab.forwarders.vpp.runtime import Node, NodeCounts, nodes_told
+from xdplab.forwarders.vpp.runtime import Node, NodeCounts, parse_nodes
 from xdplab.model import PointFailed
 
 RECORDED = sorted((Path(__file__).parent / "data" / "vpp" / "26.10").glob("*.json"))
@@ -61,7 +61,7 @@ def read(*windows: str) -> list[dict[str, Any]]:
 
 
 def test_nodes_of_each_thread_are_read_and_processes_are_none() -> None:
-    assert nodes_told(worker(2000, 1000, 300, 100)) == {
+    assert parse_nodes(worker(2000, 1000, 300, 100)) == {
         "vpp_main": [],
         "vpp_wk_0": [
             Node("af_xdp-input", True, 2000, 1000, 300_000),
@@ -80,7 +80,7 @@ af_xdp-input                     polling           3514652          651992      
 b1-0877/1-tx                     active               2602          651992               0          3.95e3          250.57
 ethernet-input                   active               2602          651992               0          7.07e1          250.57
 """  # noqa: E501
-    (nodes,) = nodes_told(text).values()
+    (nodes,) = parse_nodes(text).values()
     assert [(node.name, node.calls, node.vectors) for node in nodes] == [
         ("af_xdp-input", 3514652, 651992),
         ("b1-0877/1-tx", 2602, 651992),
@@ -142,7 +142,7 @@ def shown(recorded: Path) -> list[str]:
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.stem)
 def test_every_line_of_recorded_exchanges_is_understood(recorded: Path) -> None:
     for text in shown(recorded):
-        found = nodes_told(text)
+        found = parse_nodes(text)
         assert set(found) == set(re.findall(r"^Thread \d+ (\S+)", text, re.MULTILINE) or ["vpp_main"])
         with_frames = re.findall(r"^.{42} *\d+ +[1-9]\d* ", text, re.MULTILINE)
         assert sum(bool(node.vectors) for nodes in found.values() for node in nodes) == len(with_frames)
@@ -150,7 +150,7 @@ def test_every_line_of_recorded_exchanges_is_understood(recorded: Path) -> None:
 
 def test_some_exchange_has_frames() -> None:
     texts = [text for recorded in RECORDED for text in shown(recorded)]
-    assert any(node.vectors for text in texts for nodes in nodes_told(text).values() for node in nodes)
+    assert any(node.vectors for text in texts for nodes in parse_nodes(text).values() for node in nodes)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_what_is_not_understood_fails_the_point(before: str, after: str, words: 
     text = worker(2000, 1000, 123, 100).replace("1.23e+02", "1.23e2")
     assert before in text
     with pytest.raises(PointFailed, match=f"^VPP: show runtime: .*{words}"):
-        nodes_told(text.replace(before, after))
+        parse_nodes(text.replace(before, after))
 
 
 @pytest.mark.parametrize("text", ["", "unknown input `runtime'"])
 def test_an_answer_without_nodes_is_no_answer(text: str) -> None:
     with pytest.raises(PointFailed, match=r"^VPP: show runtime: no "):
-        nodes_told(text)
+        parse_nodes(text)

@@ -171,7 +171,7 @@ def test_why_its_programs_cannot_be_built_is_told(installed: Installed, tmp_path
     assert done.returncode == 2, done.stderr
     found = {each["name"]: each for each in json.loads(done.stdout)}
     assert (found["xdpgen"]["state"], found["xdpgen"]["found"]) == ("missing", "not built: make failed")
-    assert "false" in Path(found["xdpgen"]["mend"].removeprefix("less ")).read_text(encoding="utf-8")
+    assert "false" in Path(found["xdpgen"]["fix"].removeprefix("less ")).read_text(encoding="utf-8")
 
 
 def test_packages_that_are_missing_are_named(tmp_path: Path) -> None:

@@ -152,11 +152,11 @@ def run_study(
     results: Path,
     resume: RunFolder | None = None,
     *,
-    calibrate_anew: bool = False,
+    recalibrate: bool = False,
 ) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
 
-    `calibrate_anew`: the testers' calibrations of earlier runs are not used (`runner.calibrations`).
+    `recalibrate`: the testers' calibrations of earlier runs are not used (`runner.calibrations`).
 
     Raises:
         InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
@@ -182,7 +182,7 @@ def run_study(
         listener,
         earlier=folder.load() if resume else None,
         earlier_trials=folder.trials() if resume else (),
-        calibrate_anew=calibrate_anew,
+        recalibrate=recalibrate,
     )
     try:
         outcome = run.execute()

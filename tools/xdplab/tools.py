@@ -95,14 +95,14 @@ def bpf_program(name: str) -> Path | None:
 
 
 def build_gap() -> tuple[str, str]:
-    """Why a program of `bpf/` is not there, and the command that mends it."""
+    """Why a program of `bpf/` is not there, and the command that fixes it."""
     return (_builds_itself() and _why_no_build(_build_folder())) or ("not built", "make -C bpf")
 
 
 def not_built(name: str) -> str:
     """The same of one of them, as a sentence."""
-    why, mend = build_gap()
-    return f"bpf/build/{name} is {why}; `{mend}` mends it"
+    why, fix = build_gap()
+    return f"bpf/build/{name} is {why}; `{fix}` fixes it"
 
 
 def program_digest(name: str) -> str:

@@ -49,9 +49,9 @@ class Client:
             kind = "version" if "mismatch" in str(exc) else "server"
             raise BridgeError(kind, f"server {server}:{sync_port}: {_line(exc)}") from None
         self._client = client
-        told = client.get_server_version()
+        answer = client.get_server_version()
         ports = [{key: info.get(key) for key in ("index", "driver", "is_virtual")} for info in client.get_port_info()]
-        return {"version": told["version"], "mode": told.get("mode"), "ports": ports}
+        return {"version": answer["version"], "mode": answer.get("mode"), "ports": ports}
 
     def acquire(self, ports: list[int]) -> None:
         """Take the ports, unless somebody has them; what an earlier session of ours left on them is removed."""
@@ -108,20 +108,20 @@ class Client:
 
     def stream_counters(self, pg_ids: list[int]) -> dict[str, Any]:
         """What was sent and received of each stream, with errors and histogram of latency streams."""
-        told = self._call(self._client.get_pgid_stats, pg_ids)
+        answer = self._call(self._client.get_pgid_stats, pg_ids)
         found = {}
         for pg_id in pg_ids:
-            flow = told["flow_stats"].get(pg_id)
+            flow = answer["flow_stats"].get(pg_id)
             if flow is None:
                 raise BridgeError("client", f"the server has no counters of stream {pg_id}")
             stream: dict[str, Any] = {"sent": int(flow["tx_pkts"]["total"]), "received": int(flow["rx_pkts"]["total"])}
-            latency = told.get("latency", {}).get(pg_id)
+            latency = answer.get("latency", {}).get(pg_id)
             if latency is not None:
                 stream["errors"] = latency["err_cntrs"]
                 stream["average_us"] = _number(latency["latency"].get("average"))
                 stream["hdrh"] = latency["latency"].get("hdrh")
             found[str(pg_id)] = stream
-        strays = told.get("latency", {}).get("global", {})
+        strays = answer.get("latency", {}).get("global", {})
         return {"streams": found, "strays": {name: int(value) for name, value in strays.items()}}
 
     def remove(self, ports: list[int]) -> None:

@@ -25,11 +25,11 @@ class Session:
 
     def connect(self, request: dict[str, Any]) -> dict[str, Any]:
         """Connect, check version and mode, take the ports, and see that the server keeps histograms."""
-        told = self._client.connect(request["server"], request["sync_port"], request["async_port"], request["user"])
+        answer = self._client.connect(request["server"], request["sync_port"], request["async_port"], request["user"])
         self._connected = True
-        _check_version(told)
+        _check_version(answer)
         ports = request["ports"]
-        known = {port["index"]: port for port in told["ports"]}
+        known = {port["index"]: port for port in answer["ports"]}
         missing = [port for port in ports if port not in known]
         if missing:
             raise BridgeError("client", f"the server has no port {missing[0]}; it has {sorted(known)}")
@@ -43,7 +43,7 @@ class Session:
                 "histogram",
                 "the server keeps no latency histograms; start it with --hdrh (TRex's average is a filter, not a mean)",
             )
-        return {"version": told["version"], "drivers": [known[port]["driver"] for port in ports]}
+        return {"version": answer["version"], "drivers": [known[port]["driver"] for port in ports]}
 
     def trial(self, request: dict[str, Any], stopping: Callable[[], bool]) -> dict[str, Any]:
         """Warm up, send, let it drain, and count."""
@@ -97,17 +97,17 @@ class Session:
         }
 
 
-def _check_version(told: dict[str, Any]) -> None:
-    if told.get("mode") not in (None, "STL"):
-        raise BridgeError("version", f"the server runs in mode {told['mode']}; start it with -i --stl")
-    numbers = str(told["version"]).lstrip("v").split(".")
+def _check_version(answer: dict[str, Any]) -> None:
+    if answer.get("mode") not in (None, "STL"):
+        raise BridgeError("version", f"the server runs in mode {answer['mode']}; start it with -i --stl")
+    numbers = str(answer["version"]).lstrip("v").split(".")
     try:
         version = tuple(int(number) for number in numbers[:2])
     except ValueError:
-        raise BridgeError("version", f"the server's version {told['version']!r} cannot be read") from None
+        raise BridgeError("version", f"the server's version {answer['version']!r} cannot be read") from None
     if version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise BridgeError("version", f"the server is {told['version']}; v{oldest} or later is needed")
+        raise BridgeError("version", f"the server is {answer['version']}; v{oldest} or later is needed")
 
 
 def _warm_count(stream: dict[str, Any], warmup_s: float) -> int:

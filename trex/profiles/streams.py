@@ -29,7 +29,7 @@ from trex.stl.api import (
     STLVmWrMaskFlowVar,
 )
 
-#: Frames after which a drawn sequence begins anew.
+#: Frames after which a drawn sequence repeats.
 _SEQUENCE = 2**31
 
 
@@ -84,7 +84,7 @@ def _fields(described: dict[str, Any], frame: bytes) -> dict[str, dict[str, Any]
 def _variable(name: str, field: dict[str, Any], seed: int | None, number: int, following: str | None) -> Any:
     values, size = field["values"], field["size"]
     even = list(values) == list(range(values[0], values[0] + len(values)))
-    if seed is not None:  # four bytes: one of two begins anew after 65,535 frames
+    if seed is not None:  # four bytes: one of two repeats after 65,535 frames
         return STLVmFlowVarRepeatableRandom(
             name, size=4, limit=_SEQUENCE, seed=(seed + number) % 2**16, min_value=values[0], max_value=values[-1]
         )

@@ -34,8 +34,8 @@ def hugepages_plan(lines: Iterable[str], wanted: int, nodes: Iterable[int], leav
         pools: paths of the pools that are asked for; write: those with fewer pages; before: path -> pages, node by
         node, which is what to put back; refused: a line that says why it cannot be done, or nothing
     """
-    told = [line.partition(":")[::2] for line in lines]
-    pages = {path: int(text) for path, text in told if path.endswith(_POOL)}
+    readings = [line.partition(":")[::2] for line in lines]
+    pages = {path: int(text) for path, text in readings if path.endswith(_POOL)}
     pools = [f"{_NODE.format(node)}{_POOL}" for node in nodes] or [_MACHINE]
     write = [path for path in pools if int(wanted) > pages.get(path, 0)]
     each = [path for path in pages if path != _MACHINE]  # a kernel without NUMA has none
@@ -43,11 +43,11 @@ def hugepages_plan(lines: Iterable[str], wanted: int, nodes: Iterable[int], leav
         "pools": pools,
         "write": write,
         "before": {path: pages[path] for path in sorted(each or pages)},
-        "refused": _refused(told, pages, {path: int(wanted) for path in write}, int(leave_mib)),
+        "refused": _refused(readings, pages, {path: int(wanted) for path in write}, int(leave_mib)),
     }
 
 
-def _refused(told: list[tuple[str, str]], pages: dict[str, int], wanted: dict[str, int], leave_mib: int) -> str:
+def _refused(readings: list[tuple[str, str]], pages: dict[str, int], wanted: dict[str, int], leave_mib: int) -> str:
     for path in wanted:
         if path not in pages:
             return f"no {path}: this host has no such NUMA node, or its kernel no 2 MiB pages"
@@ -58,7 +58,7 @@ def _refused(told: list[tuple[str, str]], pages: dict[str, int], wanted: dict[st
             node = path.removesuffix(_POOL)
             asks.append((f"NUMA {node.split('/')[-2]}", f"{node}meminfo", need_mib[path], 0))
     for place, file, need, leave in asks:
-        free = _free_mib(told, file)
+        free = _free_mib(readings, file)
         if need > free - leave:
             kept = f", of which xdplab_hugepages_leave_mib keeps {leave}" if leave else ""
             return (
@@ -68,9 +68,9 @@ def _refused(told: list[tuple[str, str]], pages: dict[str, int], wanted: dict[st
     return ""
 
 
-def _free_mib(told: list[tuple[str, str]], path: str) -> int:
+def _free_mib(readings: list[tuple[str, str]], path: str) -> int:
     """Memory to give of a node, or of the whole host, in MiB."""
-    found = re.findall(r"(\S+): +(\d+) kB", " ".join(text for each, text in told if each == path))
+    found = re.findall(r"(\S+): +(\d+) kB", " ".join(text for each, text in readings if each == path))
     names = _HOST_FREE if path == _HOST_MEMINFO else _NODE_FREE
     return sum(int(kib) for name, kib in found if name in names) >> 10
 

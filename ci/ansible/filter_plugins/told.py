@@ -43,10 +43,10 @@ def told_services(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Services that run or would be started at boot, from the results of `systemctl show` for each."""
     found = []
     for result in results:
-        told = dict(line.partition("=")[::2] for line in result.get("stdout_lines", ()))
-        active = told.get("ActiveState") in ("active", "activating", "reloading")
-        enabled = told.get("UnitFileState") == "enabled"
-        if told.get("LoadState") == "loaded" and (active or enabled):
+        state = dict(line.partition("=")[::2] for line in result.get("stdout_lines", ()))
+        active = state.get("ActiveState") in ("active", "activating", "reloading")
+        enabled = state.get("UnitFileState") == "enabled"
+        if state.get("LoadState") == "loaded" and (active or enabled):
             found.append({"name": result["item"], "active": active, "enabled": enabled})
     return found
 

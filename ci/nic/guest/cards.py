@@ -63,7 +63,7 @@ class Pair:
 
 
 def context(ports: tuple[Port, ...]) -> KnobContext:
-    """For knobs of some cards; a setting for which igb starts anew takes a second for each."""
+    """For knobs of some cards; a setting that restarts igb takes a second for each."""
     return KnobContext(HOST, ports, LAYOUT, CPUS)
 
 
@@ -127,7 +127,7 @@ def exchange(
 
 
 def sound_exchange(cards: Pair, sizes: Sequence[int] = (64,), **options: Any) -> Exchange:
-    """The same where nothing may be lost: anew, with a longer warm-up, while the link has not been up in time."""
+    """The same where nothing may be lost: repeated, with a longer warm-up, while the link has not been up in time."""
     for warmup_s in _WARMUP_S[cards.driver]:
         got = exchange(cards, sizes, options, warmup_s)
         if got.sound:

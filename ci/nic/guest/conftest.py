@@ -44,7 +44,7 @@ def pairs() -> dict[str, Pair]:
 
 @pytest.fixture(scope="session")
 def before(pairs: dict[str, Pair]) -> Before:
-    """Once each has been up: igb fills its indirection table then, whoever does it."""
+    """Once each has been up: igb fills its indirection table then."""
     ports = [port for each in pairs.values() for port in each.ports]
     for port in ports:
         for way in ("up", "down"):

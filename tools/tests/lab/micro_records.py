@@ -44,7 +44,7 @@ def trial(
     """A rate that was counted; without one there is no result. `sent_pps`: the tester was the limit."""
     figures: dict[str, Any] = {}
     if pps is not None:
-        figures = {"told": f"{pps / 1e6:.3f} Mpps", "mpps": pps / 1e6, "sent_pps": sent_pps, "limited": bool(sent_pps)}
+        figures = {"text": f"{pps / 1e6:.3f} Mpps", "mpps": pps / 1e6, "sent_pps": sent_pps, "limited": bool(sent_pps)}
     return record(at, figures, repetition=repetition, **more)
 
 
@@ -71,7 +71,7 @@ def staged(at: Point, values: Sequence[int], **more: Any) -> TrialRecord:
     """A trial each stage of which took these ns."""
     stages = dict.fromkeys(("driver", "stack", "complete"), stage(values).model_dump(mode="json"))
     stamps = {"hardware": 0, "software": len(values), "unstamped": 0}
-    return record(at, {"told": "some us", "stages": stages, "stamps": stamps}, **more)
+    return record(at, {"text": "some us", "stages": stages, "stamps": stamps}, **more)
 
 
 def run(spec: Mapping[str, Any], **fields: Any) -> RunRecord:

@@ -34,8 +34,8 @@ def find_point(run: RunRecord, name: str) -> str:
         return found[0]
     points = {point_id: run.points[point_id] for point_id in (found or run.points)}
     names = Names(points.values())
-    told = ", ".join(f"{point_id} ({names.of(point)})" for point_id, point in points.items())
-    raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {told}")
+    notes = ", ".join(f"{point_id} ({names.of(point)})" for point_id, point in points.items())
+    raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {notes}")
 
 
 def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
@@ -68,12 +68,12 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
         return f"{where}{what}: {status}"
     result = trial.result
     frames = f"{result.sent} frames sent, {result.received} received, {result.lost} lost in {result.elapsed_s:.3f} s"
-    told = f"; {trial.figures['told']}" if "told" in trial.figures else ""
-    told += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
+    notes = f"; {trial.figures['text']}" if "text" in trial.figures else ""
+    notes += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
     met = met_of([trial])
-    told += f"; {met.text()}" if met and met.text() else ""
+    notes += f"; {met.text()}" if met and met.text() else ""
     used = "; stands for the point" if stands else "; set aside" if trial.purpose == "measure" else ""
-    return f"{where}{what}: {frames}{told}; {status}{used}"
+    return f"{where}{what}: {frames}{notes}; {status}{used}"
 
 
 def _strip(trial: TrialRecord) -> Iterator[str]:

@@ -164,10 +164,10 @@ def basis_words(found: Comparison) -> list[str]:
     if found.basis != "bounds" or found.better is None:
         return []
     plain = found.estimate if found.better else found.estimate and found.estimate.inverted()
-    told = [f"about {significant(plain.ratio)} times over all repetitions"] if plain else []
-    told += [f"the machine disturbed up to {percent(found.share)} of a trial"] if found.share else []
-    told += [f"this would hold up to {percent(found.breakdown)}"] if found.breakdown else []
-    return told
+    notes = [f"about {significant(plain.ratio)} times over all repetitions"] if plain else []
+    notes += [f"the machine disturbed up to {percent(found.share)} of a trial"] if found.share else []
+    notes += [f"this would hold up to {percent(found.breakdown)}"] if found.breakdown else []
+    return notes
 
 
 def repeats(found: Comparison) -> str:

@@ -72,8 +72,8 @@ def _write_redacted(out: Path, folder: "RunFolder") -> None:
             file.writelines(redactor.trial(line).model_dump_json() + "\n" for line in lines())
         write_report(made.report, record, made.trials())
         listed = redactor.replaced
-        told = tuple(Pseudonym(kind=each.kind, now=each.now, times=each.times) for each in listed)
-        write_bundle(out, made.path, record.run_id, __version__, told)
+        pseudonyms = tuple(Pseudonym(kind=each.kind, now=each.now, times=each.times) for each in listed)
+        write_bundle(out, made.path, record.run_id, __version__, pseudonyms)
     for each in listed:
         print(plain(f"{each.kind} {each.was} -> {each.now}, {each.times} times"))
     print("this list is not in the bundle" if listed else "nothing was found that had to be replaced")

@@ -71,7 +71,7 @@ class Found(Model):
 
 
 def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress: Callable[[str], None]) -> Found:
-    """Bring the testbed up, measure, take it down. `progress` is told of each of `TRIALS` trials a repetition.
+    """Bring the testbed up, measure, take it down. `progress` is called for each of `TRIALS` trials a repetition.
 
     Raises:
         InputError: not possible on this testbed.

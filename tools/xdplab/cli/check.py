@@ -16,21 +16,21 @@ class Check(Model):
     name: str
     state: Literal["ok", "optional", "advice", "missing"]
     found: Shown
-    mend: Shown = ""
+    fix: Shown = ""
     #: Host of the testbed file, where it has any.
     host: str = ""
 
     def line(self) -> str:
         """`ok       b kernel: 6.18`."""
         where = f"{self.host} " if self.host else ""
-        return f"{self.state:<9}{where}{self.name}: {self.found}" + (f"   -> {self.mend}" if self.mend else "")
+        return f"{self.state:<9}{where}{self.name}: {self.found}" + (f"   -> {self.fix}" if self.fix else "")
 
 
 def check(
     name: str,
     good: bool,
     found: str,
-    mend: str,
+    fix: str,
     *,
     required: bool = True,
     host: str = "",
@@ -38,4 +38,4 @@ def check(
 ) -> Check:
     """A finding; `otherwise`: its state when it is not good and not required."""
     state = "ok" if good else "missing" if required else otherwise
-    return Check(name=name, state=state, found=found, mend="" if good else mend, host=host)
+    return Check(name=name, state=state, found=found, fix="" if good else fix, host=host)

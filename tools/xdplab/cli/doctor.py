@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything a run needs, checked, with the command that mends each gap."""
+"""Everything a run needs, checked, with the command that fixes each gap."""
 
 import os
 import platform

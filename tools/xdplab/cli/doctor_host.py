@@ -9,7 +9,7 @@ from xdplab.forwarders.ovs.builds import OFFLOADING, build_facts, find_build, mi
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
-from xdplab.hosts.kernel import MEND_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
+from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
 from xdplab.tools import bpf_program, build_gap
@@ -71,8 +71,8 @@ def _reached(host: SshHost) -> Check:
 
 def _root(host: SshHost) -> Check:
     uid = host.facts["uid"]
-    mend = "`user: root` or `sudo: true` for this host in the testbed file; docs/security.md says what needs it"
-    return check("root", uid == 0, "yes" if uid == 0 else f"no, user id {uid}", mend, host=host.name)
+    fix = "`user: root` or `sudo: true` for this host in the testbed file; docs/security.md says what needs it"
+    return check("root", uid == 0, "yes" if uid == 0 else f"no, user id {uid}", fix, host=host.name)
 
 
 def _program(host: Host, name: str) -> Check:
@@ -86,18 +86,18 @@ def _install(*packages: str) -> str:
     return f"apt-get install {' '.join(packages)} on that host, or everything with {_PROVISION}"
 
 
-def offloading_ovs(host: Host, mend: str) -> Check:
+def offloading_ovs(host: Host, fix: str) -> Check:
     """The build that `flow_offload` takes."""
-    return _ovs(host, "OVS with flows in XDP", OFFLOADING, OvsAfxdp.daemon, "", mend)
+    return _ovs(host, "OVS with flows in XDP", OFFLOADING, OvsAfxdp.daemon, "", fix)
 
 
-def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, mend: str = _PROVISION) -> Check:
+def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, fix: str = _PROVISION) -> Check:
     """The build's own words, with the patches it was made with: what a study would measure."""
     build = find_build(build_name, daemon)
     absent = missing(host, build, package)
     if absent is not None:
-        mend = _install(package) if package else mend
-        return check(name, False, absent.partition(";")[0], mend, required=False, host=host.name)
+        fix = _install(package) if package else fix
+        return check(name, False, absent.partition(";")[0], fix, required=False, host=host.name)
     facts = build_facts(host, build)
     patches = f", {len(facts['patches'])} patches, key {facts['key']}" if "patches" in facts else ""
     return check(name, True, f"{facts['version']}{patches}", "", host=host.name)
@@ -107,7 +107,7 @@ def tap(host: Host, *, required: bool = False) -> Check:
     """The device that Open vSwitch makes its bridges with."""
     without = why_no_tap(host)
     found = f"{without}: Open vSwitch cannot make a bridge" if without else TUN
-    return check("tap devices", not without, found, MEND_TUN, required=required, host=host.name)
+    return check("tap devices", not without, found, FIX_TUN, required=required, host=host.name)
 
 
 def _testpmd(host: Host) -> Check:
@@ -196,15 +196,15 @@ def hugepages(host: Host) -> Check:
     path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
     text = text_of(host, path)
     found = f"{text or 'no'} 2 MiB pages reserved; runs that need them reserve and give back"
-    mend = "a kernel with CONFIG_HUGETLBFS"
-    return check("hugepages", bool(text), found, mend, required=False, host=host.name)
+    fix = "a kernel with CONFIG_HUGETLBFS"
+    return check("hugepages", bool(text), found, fix, required=False, host=host.name)
 
 
 def _service(host: Host, name: str, ifnames: list[str]) -> Check:
     running = not host.run(["pgrep", "-x", name[:15]], check=False).returncode
-    why, mend = _SERVICES[name]
-    return _advice(name, not running, why if running else "not running", mend.format(ports=" ".join(ifnames)), host)
+    why, fix = _SERVICES[name]
+    return _advice(name, not running, why if running else "not running", fix.format(ports=" ".join(ifnames)), host)
 
 
-def _advice(name: str, good: bool, found: str, mend: str, host: Host) -> Check:
-    return check(name, good, found, mend, required=False, host=host.name, otherwise="advice")
+def _advice(name: str, good: bool, found: str, fix: str, host: Host) -> Check:
+    return check(name, good, found, fix, required=False, host=host.name, otherwise="advice")

@@ -38,16 +38,16 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
             host.open()
             found += host_checks(host, roles, ifnames)
         except XdplabError as exc:
-            text, _, mend = str(exc).partition("; ")
-            found.append(check("ssh", False, text, mend or "check address, port and sshd there", host=name))
+            text, _, fix = str(exc).partition("; ")
+            found.append(check("ssh", False, text, fix or "check address, port and sshd there", host=name))
     if all(each.name != "ssh" or each.state == "ok" for each in found):
         try:
             testbed.find_ports()
             for role, given in testbed.spec.ports.items():
                 found += port_checks(testbed, role, testbed.ports[role], given)
         except XdplabError as exc:
-            text, _, mend = str(exc).partition("; ")
-            found.append(check("ports", False, text, mend))
+            text, _, fix = str(exc).partition("; ")
+            found.append(check("ports", False, text, fix))
         else:
             one_clock, why = testbed.clock
             text = f"{why}: {'one-way latencies and round trips' if one_clock else 'round trips only'}"
@@ -57,15 +57,15 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
 
 def direct_link(spec: TestbedSpec) -> Check:
     """What the tester is calibrated on; without it the ports' speed is the top load of RFC 2544."""
-    mend = "join two tester ports by a cable and call them d0 and d1"
+    fix = "join two tester ports by a cable and call them d0 and d1"
     if "d0" in spec.ports:
         return check("direct link", True, "d0 and d1: the tester is calibrated on it", "")
     found, speed_bps = "none, so the tester is not calibrated; ", spec.line_rate_bps
     if speed_bps is None:
-        found, mend = f"{found}no top load of RFC 2544 is known", f"{mend}, or give speed_mbps of each port"
+        found, fix = f"{found}no top load of RFC 2544 is known", f"{fix}, or give speed_mbps of each port"
     else:
         found += f"RFC 2544 searches up to the {speed_bps / 1e9:g} Gbit/s of its ports"
-    return check("direct link", False, found, mend, required=False, otherwise="advice")
+    return check("direct link", False, found, fix, required=False, otherwise="advice")
 
 
 def _with_ports_up(testbed: HostsTestbed) -> list[Check]:
@@ -73,7 +73,7 @@ def _with_ports_up(testbed: HostsTestbed) -> list[Check]:
         testbed.up()
         return [check("links", True, "up at every port", ""), *cable_checks(testbed)]
     except XdplabError as exc:
-        text, _, mend = str(exc).partition("; ")
-        return [check("links", False, text, mend)]
+        text, _, fix = str(exc).partition("; ")
+        return [check("links", False, text, fix)]
     finally:
         testbed.down()

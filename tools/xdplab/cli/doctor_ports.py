@@ -28,12 +28,14 @@ def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -
 
 def _as_stated(host: Host, role: str, ifname: str, given: PortSpec, link: dict[str, object]) -> Check:
     """Driver, firmware, PCI address, MAC and speed, against the file where it names them."""
-    told = dict(re.findall(r"^([\w-]+): (.*)$", host.run(["ethtool", "-i", ifname], check=False).stdout, re.MULTILINE))
+    driver_facts = dict(
+        re.findall(r"^([\w-]+): (.*)$", host.run(["ethtool", "-i", ifname], check=False).stdout, re.MULTILINE)
+    )
     speed = text_of(host, f"/sys/class/net/{ifname}/speed")
     facts = {
-        "driver": told.get("driver", "unknown"),
-        "firmware": told.get("firmware-version", ""),
-        "pci": told.get("bus-info", ""),
+        "driver": driver_facts.get("driver", "unknown"),
+        "firmware": driver_facts.get("firmware-version", ""),
+        "pci": driver_facts.get("bus-info", ""),
         "mac": str(link["address"]),
         "speed_mbps": speed if speed not in ("", "-1") else "",
     }
@@ -44,23 +46,23 @@ def _as_stated(host: Host, role: str, ifname: str, given: PortSpec, link: dict[s
         if value is not None and str(value) != facts[key]
     ]
     shown = ", ".join(f"{key} {value}" for key, value in facts.items() if value)
-    mend = f"correct ports.{role} in the testbed file, or the machine"
-    return check(f"{role} {ifname}", not wrong, "; ".join(wrong) or shown, mend, host=host.name)
+    fix = f"correct ports.{role} in the testbed file, or the machine"
+    return check(f"{role} {ifname}", not wrong, "; ".join(wrong) or shown, fix, host=host.name)
 
 
 def _free(host: Host, ifname: str, link: dict[str, object]) -> Check:
     try:
         port_settings.refuse_if_needed(host, ifname, link)
     except InputError as exc:
-        text, _, mend = str(exc).partition("; ")
-        return check(f"{ifname} use", False, text.removeprefix(f"{host.name}: "), mend, host=host.name)
+        text, _, fix = str(exc).partition("; ")
+        return check(f"{ifname} use", False, text.removeprefix(f"{host.name}: "), fix, host=host.name)
     return check(f"{ifname} use", True, "no address, no bridge", "", host=host.name)
 
 
 def _xdp(host: Host, ifname: str, link: dict[str, object]) -> Check:
     attached = bool(link.get("xdp"))
-    mend = f"ip link set dev {ifname} xdp off"
-    return check(f"{ifname} XDP program", not attached, "attached" if attached else "none", mend, host=host.name)
+    fix = f"ip link set dev {ifname} xdp off"
+    return check(f"{ifname} XDP program", not attached, "attached" if attached else "none", fix, host=host.name)
 
 
 def _queues(host: Host, ifname: str, wanted: int) -> Check:
@@ -69,8 +71,8 @@ def _queues(host: Host, ifname: str, wanted: int) -> Check:
     now = re.findall(r"^(?:Combined|RX):\s+(\d+)$", shown.partition("Current")[2], re.MULTILINE)
     count = max(map(int, now), default=1)
     text = f"{count} in use, the file says {wanted}" if count != wanted else str(count)
-    mend = f"ethtool -L {ifname} combined {wanted}"
-    return check(f"{ifname} queues", count == wanted, text, mend, required=False, host=host.name, otherwise="advice")
+    fix = f"ethtool -L {ifname} combined {wanted}"
+    return check(f"{ifname} queues", count == wanted, text, fix, required=False, host=host.name, otherwise="advice")
 
 
 def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
@@ -83,8 +85,8 @@ def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
     cpu = layout.forwarder if role.startswith("b") else layout.tester_tx
     local = cpu_list(text_of(host, f"/sys/devices/system/node/node{node}/cpulist"))
     found = f"{node}; CPU {cpu} that serves it is {'on it' if cpu in local else 'on another'}"
-    mend = f"cpus: {list(local[:4])} for host {host.name} in the testbed file"
-    return check(name, cpu in local, found, mend, required=False, host=host.name, otherwise="advice")
+    fix = f"cpus: {list(local[:4])} for host {host.name} in the testbed file"
+    return check(name, cpu in local, found, fix, required=False, host=host.name, otherwise="advice")
 
 
 def _features(host: Host, ifname: str) -> list[Check]:
@@ -102,10 +104,10 @@ def _features(host: Host, ifname: str) -> list[Check]:
         "AF_XDP zero-copy": ("xsk-zerocopy" in able, "copy mode only"),
         "AF_XDP busy polling": (busy, "inactive: the driver does not tie its queues to NAPIs (kernel 6.13 and later)"),
     }
-    mend = "a NIC and kernel whose driver has it; points that need it are marked unsupported"
+    fix = "a NIC and kernel whose driver has it; points that need it are marked unsupported"
     text = f"{driver} on {release}: "
     return [
-        check(f"{ifname} {name}", good, text + ("yes" if good else why), mend, required=False, host=host.name)
+        check(f"{ifname} {name}", good, text + ("yes" if good else why), fix, required=False, host=host.name)
         for name, (good, why) in checks.items()
     ]
 

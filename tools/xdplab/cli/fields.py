@@ -20,7 +20,7 @@ _LIMITS = (
 )
 _KINDS = {"string": "text", "boolean": "true or false", None: "anything"}
 _SCALAR = ["true or false", "integer", "number", "text"]
-#: Longer defaults are told where they are from.
+#: Of longer defaults, where they come from.
 _LONG = 30
 
 
@@ -74,7 +74,7 @@ def rows(model: type[Model]) -> Iterator[tuple[str, str, str, str]]:
     inner = schema.get("$defs", {})
     if "$ref" in schema:  # a model that holds itself
         schema = inner[model.__name__]
-    told = described(model)
+    descriptions = described(model)
     for name, field in _written(model).items():
         key = field.alias or name
         found = schema["properties"][key]
@@ -82,7 +82,7 @@ def rows(model: type[Model]) -> Iterator[tuple[str, str, str, str]]:
         meant = {each.__name__ for each in _inside(field.annotation)}
         based = MethodSpec in _bases(field.annotation) or PointFigures in _bases(field.annotation)
         kind = " or ".join(map(_link, sorted(meant))) if based else _type(found, inner)
-        yield key, kind, default, told.get(name, "")
+        yield key, kind, default, descriptions.get(name, "")
 
 
 def _bases(annotation: Any) -> set[Any]:

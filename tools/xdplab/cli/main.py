@@ -96,7 +96,7 @@ def run(
         print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done))
         return
     with ConsoleListener() as listener:
-        made, outcome = app.run_study(prepared, listener, folder, unfinished, calibrate_anew=calibrate)
+        made, outcome = app.run_study(prepared, listener, folder, unfinished, recalibrate=calibrate)
     trials = made.trials()
     summaries = summarise(outcome.record, trials)
     print(summary_table(prepared.plan.method, summaries))
@@ -109,7 +109,7 @@ def run(
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:
         _complain(str(outcome.error or outcome.interrupted), 0)
-    sys.exit(app.exit_code(outcome, summaries))  # not `typer.Exit`: an interruption was told already
+    sys.exit(app.exit_code(outcome, summaries))  # not `typer.Exit`: an interruption was reported already
 
 
 @cli.command()
@@ -174,7 +174,7 @@ def analyse(
 
 @cli.command()
 def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
-    """Check everything that a run needs; print the mending command for each gap.
+    """Check everything that a run needs; print the command that fixes each gap.
 
     Example: xdplab doctor --testbed lab.yaml
     """

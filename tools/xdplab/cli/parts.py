@@ -66,12 +66,12 @@ def explained(name: str) -> str:
     if not found:
         close = meant(name, [part.name for part in parts])
         raise InputError(f"explain: nothing is called {name!r}{close}; `xdplab list` names all")
-    return "\n\n".join(_told(part) for part in found)
+    return "\n\n".join(_described(part) for part in found)
 
 
 def by_kind() -> dict[str, dict[str, str]]:
     """Kind -> name -> explanation, of everything; for the documents."""
-    return {kind: {part.name: _told(part) for part in parts()} for kind, parts in _KINDS.items()}
+    return {kind: {part.name: _described(part) for part in parts()} for kind, parts in _KINDS.items()}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -86,7 +86,7 @@ def names() -> list[str]:
     return sorted({part.name for kind in _KINDS.values() for part in kind()})
 
 
-def _told(part: Part) -> str:
+def _described(part: Part) -> str:
     blocks = [f"{part.kind} {part.name}", part.text, *part.more()]
     return "\n\n".join(textwrap.indent(each, "  " * bool(number)) for number, each in enumerate(blocks) if each)
 

@@ -51,8 +51,8 @@ def _row(point: Point, own_rates: bool) -> tuple[str, ...]:
     share = f"{traffic.load_share:.0%} of its rate" if traffic.load_share else ""
     load = share or (f"{stated / 1000:g} kpps" if stated else "-")
     hidden = point.forwarder.options if point.forwarder.label else {}
-    told = {**hidden, **point.knobs, **unusual(traffic, *RATES)}
-    settings = " ".join(f"{key}={value}" for key, value in told.items()) or "-"
+    changed = {**hidden, **point.knobs, **unusual(traffic, *RATES)}
+    settings = " ".join(f"{key}={value}" for key, value in changed.items()) or "-"
     probes = "-" if own_rates else traffic.probes_text
     return point.title, str(point.pipeline), point.path.value, str(traffic.frame_bytes), probes, load, settings
 

@@ -16,12 +16,12 @@ _LINE_EVERY_S = 5.0
 
 
 class Steps:
-    """So many steps, each told before it begins: a bar on a terminal, now and then a line elsewhere; on stderr."""
+    """So many steps, each shown before it begins: a bar on a terminal, now and then a line elsewhere; on stderr."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total, self._done = what, total, 0
         self._console = Console(stderr=True, highlight=False)
-        self._began = self._told = time.monotonic()
+        self._began = self._printed = time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                    TextColumn("{task.fields[detail]}"))  # fmt: skip
         self._progress = Progress(*columns, console=self._console, auto_refresh=False)
@@ -43,9 +43,9 @@ class Steps:
         if self._console.is_terminal:
             self._progress.update(self._task, completed=self._done, detail=text)
             self._progress.refresh()
-        elif time.monotonic() - self._told >= _LINE_EVERY_S:
-            self._told = time.monotonic()
-            left = (self._told - self._began) / max(self._done, 1) * (self._total - self._done)
+        elif time.monotonic() - self._printed >= _LINE_EVERY_S:
+            self._printed = time.monotonic()
+            left = (self._printed - self._began) / max(self._done, 1) * (self._total - self._done)
             done = f"{self._what}: {self._done} of {self._total} trials"
             self._console.print(f"{done}; {text}   [left {duration(left)}]", markup=False, soft_wrap=True)
         self._done += 1

@@ -47,7 +47,9 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     dead = overhead(trials)
     if dead:
         notes.append(dead_time(dead))
-    beside = [line for one in tables_beside(points) for line in ("", one.title, columns(_rows(one.cells)), *one.told)]
+    beside = [
+        line for one in tables_beside(points) for line in ("", one.title, columns(_rows(one.cells)), *one.notes)
+    ]
     return "\n".join([columns(rows), *notes, *beside])
 
 
@@ -136,12 +138,12 @@ def comparison_table(
                     ]
                 )
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]
-    told = ["environment differs:", *changed] if changed else ["environment: the same"]
+    changes = ["environment differs:", *changed] if changed else ["environment: the same"]
     apart = (
         "Two runs are two machines until one run measures both, interleaved: "
         f"`xdplab run {study} --set 'forwarders=[A, B]'`, such as `ovs-afxdp` and `ovs-afxdp:build=patched`."
     )
-    return "\n".join([f"{reference} -> {run}", columns(table), *told, apart])
+    return "\n".join([f"{reference} -> {run}", columns(table), *changes, apart])
 
 
 def trend_table(trends: Iterable[tuple[str, str, Sequence[Stretch]]]) -> str:

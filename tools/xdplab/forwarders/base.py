@@ -53,7 +53,7 @@ class ProbeTarget:
     program: str
     pid: int
     tid: int
-    #: Where its frames come in; None when their XDP redirects cannot be told from those of frames that pass no probe.
+    #: Where its frames come in; None when their XDP redirects look like those of frames that pass no probe.
     ifname: str | None
     #: Whose probes, as `bpf/ovsprobe` knows it.
     provider: Literal["netdev_afxdp", "xsk"] = "netdev_afxdp"

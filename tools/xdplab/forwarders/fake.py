@@ -117,7 +117,7 @@ class FakeForwarder(Forwarder[Box], Changing):
         self._received += frames
 
     def frames_received(self) -> int:
-        """As it was told."""
+        """As configured."""
         return self._received
 
     def crash(self) -> None:

@@ -34,8 +34,8 @@ class Completed:
         """
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
         lines = lines or self.stdout.strip().splitlines()[-1:]
-        told = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], "...", *lines[-_ENDS:]]
-        return "; ".join(told).strip() or f"exit code {self.returncode}"
+        shown = lines if len(lines) <= 2 * _ENDS else [*lines[:_ENDS], "...", *lines[-_ENDS:]]
+        return "; ".join(shown).strip() or f"exit code {self.returncode}"
 
 
 def cpu_in_use(host: str, cpu: int, pid: int) -> str:

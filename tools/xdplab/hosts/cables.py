@@ -39,10 +39,10 @@ def who_hears(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[Labe
         for name, (output, process) in listeners.items():
             process.wait(_LISTEN_S + 5.0)
             for line in hosts[name].read(str(output)).splitlines()[1:]:
-                told = json.loads(line)
-                sent, _, number = told["word"].partition("-")
+                report = json.loads(line)
+                sent, _, number = report["word"].partition("-")
                 if sent == tag and number.isdecimal() and int(number) < len(labels):
-                    on = (hosts[name], told["on"])
+                    on = (hosts[name], report["on"])
                     heard[labels[int(number)]].update(label for label, end in ends.items() if end == on)
     return heard
 
@@ -61,6 +61,6 @@ def _wait_until_ready(hosts: Mapping[str, SshHost], listeners: Mapping[str, tupl
     for name, (output, process) in listeners.items():
         while not (hosts[name].exists(output) and hosts[name].read(str(output))):
             if time.monotonic() > deadline or process.poll() is not None:
-                told = " | ".join(process.log_tail(2))
-                raise XdplabError(f"{name}: cables: a listener does not start: {told or 'it said nothing'}")
+                report = " | ".join(process.log_tail(2))
+                raise XdplabError(f"{name}: cables: a listener does not start: {report or 'it said nothing'}")
             time.sleep(0.05)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends single frames by an interface and tells which come in there: frames are hexadecimal, one a line.
 
-Usage: frame_probe.py IFNAME MARK; only frames that hold MARK (hexadecimal) are told of. "ready" comes first. Ends with
+Usage: frame_probe.py IFNAME MARK; only frames that hold MARK (hexadecimal) are reported. "ready" comes first. Ends with
 its standard input. A VLAN tag that the kernel took off (packet(7), PACKET_AUXDATA) is put back.
 
 Standard library only: it is also run on remote hosts.
@@ -25,9 +25,9 @@ def received(sock: socket.socket) -> "bytes | None":
     data, ancillary, _, address = sock.recvmsg(65536, socket.CMSG_SPACE(AUXDATA.size))
     if address[2] == socket.PACKET_OUTGOING:
         return None
-    for level, kind, told in ancillary:
+    for level, kind, payload in ancillary:
         if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
-            status, *_, tci, tpid = AUXDATA.unpack_from(told)
+            status, *_, tci, tpid = AUXDATA.unpack_from(payload)
             if status & TP_STATUS_VLAN_VALID:
                 ethertype = tpid if status & TP_STATUS_VLAN_TPID_VALID else ETH_P_8021Q
                 data = data[:12] + struct.pack("!HH", ethertype, tci) + data[12:]

@@ -21,7 +21,7 @@ MINIMUM = (6, 1)
 TUN = "/dev/net/tun"
 _QUEUE_RELEASE_S = 0.05
 #: What to do where it is not.
-MEND_TUN = "modprobe tun; a container must be given this device"
+FIX_TUN = "modprobe tun; a container must be given this device"
 
 
 def text_of(host: Host, path: str) -> str:
@@ -122,7 +122,7 @@ def why_no_zero_copy(host: Host, ifname: str) -> str | None:
 
 
 def why_no_tx_skb_budget(host: Host) -> str | None:
-    """None, or why sockets cannot be told how many frames one call sends in copy mode."""
+    """None, or why the number of frames that one call sends in copy mode cannot be set."""
     release = host.read("/proc/sys/kernel/osrelease").strip()
     if version_of(release) < (6, 17):
         return f"tx_skb_budget: Linux {release} has no XDP_MAX_TX_SKB_BUDGET (needs 6.17)"

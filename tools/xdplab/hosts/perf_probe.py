@@ -103,8 +103,8 @@ def _probes(program: str, names: "list[str]", folder: str) -> Iterator[str]:
     _perf("--buildid-dir", ids, "buildid-cache", "--add", program)
     try:
         for event, name in zip(_EVENTS, names):  # noqa: B905 - Python 3.9 on hosts
-            told = _perf("--buildid-dir", ids, "probe", "-x", program, "-D", f"%sdt_{name}")
-            for number, line in enumerate(line for line in told.splitlines() if line.startswith("p:")):
+            output = _perf("--buildid-dir", ids, "probe", "-x", program, "-D", f"%sdt_{name}")
+            for number, line in enumerate(line for line in output.splitlines() if line.startswith("p:")):
                 _command(f"p:{group}/{event}_{number} {line.split(None, 1)[1]}")
         yield group
     finally:
@@ -133,10 +133,10 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _record(group: str, tid: str, data: str, told_to_end: threading.Event) -> str:
-    """Record from the line `ready` on until told to end; what perf had to say then."""
+def _record(group: str, tid: str, data: str, stop: threading.Event) -> str:
+    """Record from the line `ready` on until `stop`; returns what perf printed."""
     ask_read, ask = os.pipe()
-    told, tell = os.pipe()
+    output, tell = os.pipe()
     # -B: build ids are of no use here, and perf 6.1 reads them in the mount namespace of the thread; it does not find
     # back from there into a chroot, and leaves a file without a header ("assertion failed at util/namespaces.c:301")
     argv = ["perf", "record", "-q", "-B", "-k", "CLOCK_MONOTONIC", "-e", f"{group}:*", "-t", tid, "-D", "-1",
@@ -146,10 +146,10 @@ def _record(group: str, tid: str, data: str, told_to_end: threading.Event) -> st
     os.close(tell)
     try:
         os.write(ask, b"enable\n")
-        if not os.read(told, 16).startswith(b"ack"):
+        if not os.read(output, 16).startswith(b"ack"):
             sys.exit(f"perf record: {_first_line(perf.communicate()[1]) or 'it ended'}")
         print('{"event":"ready"}', flush=True)
-        told_to_end.wait()
+        stop.wait()
     finally:
         perf.send_signal(signal.SIGINT)
         said = _first_line(perf.communicate()[1])
@@ -157,16 +157,16 @@ def _record(group: str, tid: str, data: str, told_to_end: threading.Event) -> st
 
 
 def main(program: str, tid: str, every: str, folder: str, frames_argument: str, *names: str) -> None:
-    """Record until told to end; two lines of JSON."""
+    """Record until a signal; prints two lines of JSON."""
     if not shutil.which("perf"):
         sys.exit("perf is not installed; `apt-get install linux-perf` installs it")
     _mount_tracefs()
-    told_to_end = threading.Event()
+    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # whatever is under way, the probes are removed
-        signal.signal(number, lambda *_: told_to_end.set())
+        signal.signal(number, lambda *_: stop.set())
     data = f"{folder}/perf.data"
     with _probes(program, list(names), folder) as group:
-        said = _record(group, tid, data, told_to_end)
+        said = _record(group, tid, data, stop)
         found = read_back(data, int(every), int(frames_argument), said)
     os.unlink(data)
     print(json.dumps({"event": "done", **found}), flush=True)

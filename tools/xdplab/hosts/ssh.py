@@ -74,7 +74,7 @@ class SshHost(Host):
 
     @property
     def missing_hint(self) -> str:
-        """It is installed by whoever administers the host."""
+        """The administrator of the host installs it."""
         return " there; install it on that host"
 
     @property

@@ -14,7 +14,7 @@ import asyncssh
 from xdplab.model import HostSpec, InputError
 
 _MAIN = "from xdplab.hosts.agent.serve import main\n\nmain()\n"
-#: Why something else comes than what was asked for, and what mends it.
+#: Why the host answers with something else, and what fixes it.
 SILENT_SHELL = "what ~/.bashrc and the like print there must be for terminals only: `[ -t 1 ] || return` before it"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 

@@ -57,7 +57,7 @@ class CpuLayoutKnob(Knob):
         ThreadedNapi().apply(context, int(value != "inline"))
 
     def after_start(self, context: KnobContext, value: Scalar) -> None:
-        """Pin the NAPI threads, which a driver may have made anew when XDP was attached."""
+        """Pin the NAPI threads, which a driver may have replaced when XDP was attached."""
         cpu = self._napi_cpu(context, value)
         if cpu is None:
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rings, channels and what chooses a queue (`ethtool -g -l -n -x`).
 
-Rings and channels change before a forwarder starts: a driver that makes them anew drops AF_XDP sockets.
+Rings and channels change before a forwarder starts: a driver that replaces them drops AF_XDP sockets.
 """
 
 import re
@@ -81,7 +81,7 @@ class RssQueues(EachKnob):
     """Spread received flows over the first N queues (`ethtool -X PORT equal N`)."""
 
     name: ClassVar[str] = "rss_queues"
-    after: ClassVar[tuple[str, ...]] = ("channels",)  # the table is as wide as these, and fills anew with them
+    after: ClassVar[tuple[str, ...]] = ("channels",)  # the table is as wide as these, and is filled again with them
 
     def check(self, value: Scalar) -> int:
         """A number of queues."""

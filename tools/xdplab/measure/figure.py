@@ -46,7 +46,7 @@ class Figure(Model):
         """Whether more is better."""
         return self.better == "more"
 
-    def told(self, value: float) -> str:
+    def format(self, value: float) -> str:
         """In the unit of tables."""
         return number(value / self.per)
 

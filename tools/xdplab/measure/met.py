@@ -66,12 +66,12 @@ class Met(Model):
     def text(self) -> str:
         """For the line of a trial."""
         shares = [(name, getattr(self, f"{key}_share")) for key, name in _NAMES.items()]
-        told = [f"{name} {percent(share)}" for name, share in shares if share]
-        told = [f"look-ups met by {', '.join(told)}"] if told else []
-        told += [f"{significant(self.cycles_per_frame, 4)} cycles per frame"] if self.cycles_per_frame else []
-        told = [f"{self.frames:,} frames", *told] if self.frames else []
-        told += [f"{percent(self.kernel_share)} of its threads' time in the kernel"] if self.kernel_share else []
-        return ", ".join(told)
+        parts = [f"{name} {percent(share)}" for name, share in shares if share]
+        parts = [f"look-ups met by {', '.join(parts)}"] if parts else []
+        parts += [f"{significant(self.cycles_per_frame, 4)} cycles per frame"] if self.cycles_per_frame else []
+        parts = [f"{self.frames:,} frames", *parts] if self.frames else []
+        parts += [f"{percent(self.kernel_share)} of its threads' time in the kernel"] if self.kernel_share else []
+        return ", ".join(parts)
 
     def nodes_text(self) -> str:
         """Nodes with their cycles per frame, the most expensive first."""
@@ -149,16 +149,16 @@ def _nodes(trials: Sequence[TrialRecord]) -> dict[str, Any]:
         return {}
     idle = _sum_if_known(one.idle for one in every)
     clocks, polled = sum(one.clocks for one in every), sum(one.clocks for one in every if one.received)
-    told = idle is not None and idle <= _MOSTLY * polled
+    parts = idle is not None and idle <= _MOSTLY * polled
     fetched = sum(one.calls - one.empty for one in every if one.received)
     by_node = {
         name: sum(one.clocks - (one.idle or 0) for one in own) / frames
         for name, own in work.items()
-        if told or not any(one.received for one in own)
+        if parts or not any(one.received for one in own)
     }
     return {
         "frames": round(frames),
-        "cycles_per_frame": sum(by_node.values()) if told else None,
+        "cycles_per_frame": sum(by_node.values()) if parts else None,
         "cycles_by_node": by_node,
         "frames_per_call": frames / fetched if fetched else None,
         "busy_share": 1 - idle / clocks if clocks and idle is not None else None,

@@ -47,7 +47,7 @@ class Part(NamedTuple):
     """One of several things that a method measures, as a row of a suite asks for it."""
 
     #: What came of it, a line each.
-    told: Sequence[str] = ()
+    lines: Sequence[str] = ()
     #: Why nothing did: the row is skipped.
     without: str = ""
     #: Why that is not good: the row fails.

@@ -155,8 +155,8 @@ class PointSummary(Model):
         """What tells it from other points of its forwarder, path, frame size and rate, each as `name=value`."""
         pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}
         flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
-        told = {**pipeline, **flows, **self.profile, **self.levels, **self.swept}
-        return [f"{key}={value}" for key, value in told.items() if key != "probe_pps"]
+        shown = {**pipeline, **flows, **self.profile, **self.levels, **self.swept}
+        return [f"{key}={value}" for key, value in shown.items() if key != "probe_pps"]
 
     @property
     def repeats(self) -> str:

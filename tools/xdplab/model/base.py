@@ -63,10 +63,12 @@ class Model(BaseModel):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Each field with the `#:` lines above it."""
         found = handler(schema)
-        told, properties = described(cls), handler.resolve_ref_schema(found).get("properties", {})
+        descriptions, properties = described(cls), handler.resolve_ref_schema(found).get("properties", {})
         for name, field in cls.model_fields.items():
-            if name in told and (field.alias or name) in properties:  # a model may write itself in a way of its own
-                properties[field.alias or name]["description"] = told[name]
+            if (
+                name in descriptions and (field.alias or name) in properties
+            ):  # a model may write itself in a way of its own
+                properties[field.alias or name]["description"] = descriptions[name]
         return found
 
 

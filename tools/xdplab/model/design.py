@@ -80,7 +80,7 @@ class OneAtATime(Model):
 
 
 class Fractional(Model):
-    """A screening design: the `runs` combinations from which effects are told apart best (D-optimal)."""
+    """A screening design: the `runs` combinations that separate effects best (D-optimal)."""
 
     #: Name of the design.
     kind: Literal["fractional"]

@@ -76,8 +76,8 @@ class NfPoint(Model):
 
     def options(self) -> dict[str, Scalar]:
         """As options of forwarder `nf`."""
-        told: dict[str, Scalar] = self.model_dump(mode="json", exclude_defaults=True)
-        return {**told, "functions": "+".join(self.functions), "mode": self.mode}
+        dumped: dict[str, Scalar] = self.model_dump(mode="json", exclude_defaults=True)
+        return {**dumped, "functions": "+".join(self.functions), "mode": self.mode}
 
     @property
     def knobs(self) -> dict[str, int]:

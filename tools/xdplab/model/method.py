@@ -62,7 +62,7 @@ class _OneOf:
         return {"oneOf": [handler(model.__pydantic_core_schema__) for model in models]}
 
 
-#: The union of the specs of all methods that are installed, told apart by `name`.
+#: The union of the specs of all methods that are installed, selected by `name`.
 AnyMethod = Annotated[SerializeAsAny[MethodSpec], PlainValidator(_typed), _OneOf]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the points of a study are called where each must be told from the others."""
+"""Names of the points of a study, each different from the others."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 from xdplab.model.study import Point
 from xdplab.model.traffic import TrafficSpec
 
-#: Of a profile, what is told in words of its own.
+#: Keys of a profile that have a text of their own.
 RATES = ("frame_bytes", "probe_pps", "load_pps", "load_share", "load_of_line", "line_rate_bps")
 
 
@@ -28,8 +28,8 @@ class Names:
 
     def of(self, point: Point) -> str:
         """One line."""
-        told = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
-        return ", ".join([point.title, *told])
+        settings = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
+        return ", ".join([point.title, *settings])
 
 
 def _settings(point: Point) -> dict[str, object]:

@@ -50,12 +50,12 @@ class Environment(Model):
 
         That is not so of a port's name, which ethtool repeats, and its address.
         """
-        told = self.model_dump(mode="json")
-        for port in told["ports"].values():
+        dumped = self.model_dump(mode="json")
+        for port in dumped["ports"].values():
             name = str(port.pop("ifname", "")) or "\0"
             port.pop("mac", None)
             port |= {key: each.replace(name, "PORT") for key, each in port.items() if isinstance(each, str)}
-        return flat(told)
+        return flat(dumped)
 
 
 class Resumption(Model):

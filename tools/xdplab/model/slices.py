@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trial in slices of departure time: what was sent and how long it took in each, and where the machine was away.
 
-Which slices are marked is decided by clocks, never by latencies: whoever leaves out what was slow measures his hopes.
+Which slices are marked is decided by clocks, never by latencies: leaving out what was slow would measure hopes.
 """
 
 import base64
@@ -345,9 +345,9 @@ def _us(ns: float | None) -> float | None:
     return None if ns is None else ns / 1000
 
 
-def slices_of(told: dict[str, Any], unwatched: Sequence[SliceClock] = ()) -> Slices:
+def slices_of(report: dict[str, Any], unwatched: Sequence[SliceClock] = ()) -> Slices:
     """What xdpgen printed; `unwatched` takes the place of clocks of the same name."""
     instead = {clock.name: clock for clock in unwatched}
-    clocks = [SliceClock(**each) for each in told["clocks"]]
+    clocks = [SliceClock(**each) for each in report["clocks"]]
     clocks = [instead.get(clock.name, clock) for clock in clocks]
-    return Slices(slice_ns=told["slice_ns"], count=told["count"], clocks=tuple(clocks), packed=told["packed"])
+    return Slices(slice_ns=report["slice_ns"], count=report["count"], clocks=tuple(clocks), packed=report["packed"])

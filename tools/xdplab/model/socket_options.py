@@ -77,7 +77,7 @@ class SocketOptions(Model):
         return self.tx_skb_budget > 0 and self.backend == "af_xdp"
 
     def not_in_force(self, sockets: Iterable[Mapping[str, Any]]) -> str | None:
-        """Why what was asked for does not work, though the kernel took it; `sockets` as told once frames have come.
+        """Why what was asked for does not work, though the kernel took it; `sockets` as reported once frames have come.
 
         Busy polling may be set on a socket that the kernel never polls.
         """

@@ -94,7 +94,7 @@ class StreamResult(Model):
     #: Frames that the tester left out, being late.
     skipped: Count = 0
     #: Frames that the tester's own card dropped: neither sent nor lost. None where that is not known, and on veth: its
-    #: ring belongs to whoever receives.
+    #: ring belongs to the receiver.
     tx_drops: Count | None = None
     #: Distinct frames that arrived.
     received: Count

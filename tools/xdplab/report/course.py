@@ -67,7 +67,7 @@ def _names(run: RunRecord) -> dict[str, str]:
         if len(set(named.values())) == len(named):
             break
         if len({tell(at) for at in named}) > 1:
-            named = {at: f"{name}, {told}" if (told := tell(at)) else name for at, name in named.items()}
+            named = {at: f"{name}, {text}" if (text := tell(at)) else name for at, name in named.items()}
     return named
 
 
@@ -150,9 +150,9 @@ def _strip(trial: TrialRecord, slices: Slices, top: int) -> str:
             path.append(f"M{left:.1f} {top + _HEIGHT * (1 - share):.1f}h{step:.1f}")
         if marked[number]:
             marks.append(f"M{left:.1f} {top + _HEIGHT + _MARK / 2}h{step:.1f}")
-    told = escape(f"#{trial.repetition + 1} {trial.clause}".strip() + f": {low:.3g} to {high:.3g} µs")
+    text = escape(f"#{trial.repetition + 1} {trial.clause}".strip() + f": {low:.3g} to {high:.3g} µs")
     return (
         f'<path d="{"".join(path)}" stroke="var(--c0, #0072B2)" stroke-width="2" fill="none"/>'
         f'<path d="{"".join(marks)}" stroke="var(--c1, #D55E00)" stroke-width="{_MARK}" fill="none"/>'
-        f'<text x="{_WIDTH + 8:g}" y="{top + _HEIGHT - 4}" font-size="11" fill="var(--ink, #000)">{told}</text>'
+        f'<text x="{_WIDTH + 8:g}" y="{top + _HEIGHT - 4}" font-size="11" fill="var(--ink, #000)">{text}</text>'
     )

@@ -119,8 +119,10 @@ def _direct_plot(run: RunRecord) -> Markup | None:
     }
     if not curves:
         return None
-    told = "The direct link, as each tester reports it: its own transmit and receive path, for there is nothing else."
-    return Page.chart(distribution_chart("cumulative distribution of latency on the direct link", curves, told))
+    caption = (
+        "The direct link, as each tester reports it: its own transmit and receive path, for there is nothing else."
+    )
+    return Page.chart(distribution_chart("cumulative distribution of latency on the direct link", curves, caption))
 
 
 def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:

@@ -49,15 +49,15 @@ def describe(record: TrialRecord) -> str:
     """A trial in one phrase."""
     if record.result is None:
         return f"{record.status}: {record.reason}"
-    if "told" in record.figures:
-        text = str(record.figures["told"])
+    if "text" in record.figures:
+        text = str(record.figures["text"])
         return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
     latencies = distribution([record])
     p50, p99 = latencies.percentile_us(50), carried([record], 99, latencies.percentile_us(99))
     lost = sum(stream.lost for stream in record.result.streams)
     text = f"lost {lost} of {record.result.sent}"
-    told = {"p50": p50, "p99": p99}
-    text = ", ".join([*(f"{name} {value:.2f} us" for name, value in told.items() if value is not None), text])
+    percentiles = {"p50": p50, "p99": p99}
+    text = ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])
     return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
 
 

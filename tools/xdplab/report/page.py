@@ -128,12 +128,12 @@ def latency_plots(
     for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
         group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
         curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
-        told = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
+        about = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
         plots.append(
             {
                 "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}"
                 + (f", pipeline {work}" if work != "cross" else ""),
-                "distribution": Page.chart(distribution_chart("cumulative distribution of latency", curves, told)),
+                "distribution": Page.chart(distribution_chart("cumulative distribution of latency", curves, about)),
                 "density": Page.chart(
                     density_chart("kernel density of latency", curves, "Kernel density over log latency.")
                 ),

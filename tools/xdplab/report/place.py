@@ -19,8 +19,8 @@ class Place(NamedTuple):
         """Driver of the data path's ports -> those ports; empty where there is no interface."""
         found: dict[str, list[str]] = {}
         for role, facts in sorted(self.run.environment.ports.items()):
-            told = re.search(r"^driver: (\S+)", str(facts.get("ethtool -i", "")), re.MULTILINE)
-            found.setdefault(told.group(1) if told else "unknown driver", []).append(role)
+            parts = re.search(r"^driver: (\S+)", str(facts.get("ethtool -i", "")), re.MULTILINE)
+            found.setdefault(parts.group(1) if parts else "unknown driver", []).append(role)
         return found
 
     @property
@@ -46,8 +46,8 @@ class Place(NamedTuple):
             return "veth pairs: figures of this machine, not of a network card"
         if not self.drivers:
             return "figures of these machines; what their ports are was not recorded"
-        told = [f"{driver} ({', '.join(roles)})" for driver, roles in self.drivers.items()]
-        return f"figures of these network cards and machines: {'; '.join(told)}"
+        parts = [f"{driver} ({', '.join(roles)})" for driver, roles in self.drivers.items()]
+        return f"figures of these network cards and machines: {'; '.join(parts)}"
 
     @property
     def inline(self) -> str:

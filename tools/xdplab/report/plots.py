@@ -39,12 +39,12 @@ def still(chart: Chart) -> str:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    told: set[str] = set()
+    labelled: set[str] = set()
     for series in map(chart.thinned, chart.series):
         number = chart.numbers[series.name]
         colour = _COLOURS[number % len(_COLOURS)]
-        label = "_" if series.name in told else _plain(series.name)
-        told.add(series.name)
+        label = "_" if series.name in labelled else _plain(series.name)
+        labelled.add(series.name)
         dash = _STYLES[number // len(_COLOURS) % len(_STYLES)] if series.joined else "none"
         marker = "o" if not series.joined or (len(series.x) <= _FEW and not series.steps) else ""
         x, y = _placed(chart.x, series.x), _placed(chart.y, series.y)

@@ -34,7 +34,7 @@ from xdplab.report.page import templates
 from xdplab.results import RunFolder
 from xdplab.results.writing import write_whole
 
-#: In a folder that is a site: it may be written anew.
+#: In a folder that is a site: it may be overwritten.
 _MARK = ".xdplab-site"
 #: Of an overlay: it is of runs that were not measured in turns.
 _NOTE = (
@@ -135,13 +135,13 @@ def _page(runs: Sequence[SiteRun], left_out: Mapping[str, str]) -> str:
     environment.filters |= {"figure": figure_text, "doubts": _doubts}
     empty = distribution_chart("Cumulative distribution of latency", {}, "")
     overlay = Markup(f'{{"chart":{empty.json()},"note":{json.dumps(_NOTE)}}}')  # noqa: S704 - ours
-    told = all_trends([(run.name, run.read.record, run.read.summaries) for run in runs])
-    told.sort(key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
+    parts = all_trends([(run.name, run.read.record, run.read.summaries) for run in runs])
+    parts.sort(key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
     return environment.get_template("site.html.j2").render(
         runs=runs,
         kinds=_kinds(runs),
         overlay=overlay,
-        trends=[_trend(each, runs) for each in told],
+        trends=[_trend(each, runs) for each in parts],
         environments=environments([(run.name, run.read.record) for run in runs]),
         left_out=left_out,
     )
@@ -187,8 +187,8 @@ def _curves(run: SiteRun, trials: Sequence[TrialRecord]) -> dict[str, Any]:
 
 def _called(run: SiteRun, summary: PointSummary) -> str:
     settings = "".join(f", {setting}" for setting in summary.settings)
-    told = [f"{summary.frame_bytes} bytes", run.name, lost(summary), summary.status if summary.status != "ok" else ""]
-    return f"{summary.forwarder}{settings}, {', '.join(filter(None, told))}"
+    parts = [f"{summary.frame_bytes} bytes", run.name, lost(summary), summary.status if summary.status != "ok" else ""]
+    return f"{summary.forwarder}{settings}, {', '.join(filter(None, parts))}"
 
 
 def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def _kind(point: Point) -> str:
     return f"pipeline {point.pipeline.kind}{masks}"
 
 
-def _flows_told(point: Point) -> str:
+def _flow_count(point: Point) -> str:
     return f"{_flows(point):,} flow{'s' if _flows(point) > 1 else ''}"
 
 
@@ -89,8 +89,8 @@ def _without_threads(point: Point) -> str:
 
 _SIZES = (
     _Size("flows", _flows, (_pipeline,)),
-    _Size("rules", _rules, (_kind, _flows_told)),
-    _Size("threads", _threads, (_pipeline, _flows_told), _without_threads),
+    _Size("rules", _rules, (_kind, _flow_count)),
+    _Size("threads", _threads, (_pipeline, _flow_count), _without_threads),
 )
 
 

@@ -146,7 +146,7 @@ class RunFolder:
                 )
         return found
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Cut off half a last line, before a resumed run appends to it."""
         if self._trials.exists():
             data = self._trials.read_bytes()

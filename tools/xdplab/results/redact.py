@@ -244,7 +244,7 @@ def _checked(model: type[_M], data: Any) -> _M:
 
 
 def _texts(value: Any, key: str = "") -> Iterator[str]:
-    """Keys and texts; a serial number that stands under such a key is told from others by it."""
+    """Keys and texts; a serial number that stands under such a key is recognised by it."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield str(name)

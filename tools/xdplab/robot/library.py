@@ -215,7 +215,7 @@ class XdplabLibrary:
             self._case(title, found.points)
         if found.without:
             raise SkipExecution(f"{title}: {found.without}")
-        for line in found.told:
+        for line in found.lines:
             logger.info(f"{title}: {line}")
             logger.console(f"  {title}: {line}")
         if found.failed:
@@ -225,7 +225,7 @@ class XdplabLibrary:
     def published_figure_stands_beside_ours(self, reference: str) -> None:
         """Pass when the figure's ratio may be said at one setting at least; each setting is on the console.
 
-        What was measured must have been measured well; what this machine cannot do is told with its reason.
+        What was measured must have been measured well; what this machine cannot do is reported with its reason.
         """
         assert self._run is not None, "run a study first"
         found = reproduction(*published_figure(reference), self._run, self._summaries)
@@ -235,9 +235,9 @@ class XdplabLibrary:
             for one in row.ratios:
                 published, compared = one.published, one.comparison
                 here = with_reason(compared) if compared else "; ".join(sorted(set(row.missing.values()))) or "–"
-                told = f"{row.setting}: {published.of} over {published.to}: {here}"
-                logger.info(told)
-                logger.console(f"  {told}   [published {span(published.ratio)}]")
+                line = f"{row.setting}: {published.of} over {published.to}: {here}"
+                logger.info(line)
+                logger.console(f"  {line}   [published {span(published.ratio)}]")
         for point in self._summaries:
             if point.forwarder in found.published.forwarders and point.status != "unsupported":
                 _passed(point)

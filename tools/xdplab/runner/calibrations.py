@@ -49,7 +49,7 @@ class Kept(Model):
 class Calibrations:
     """Those of one testbed in its `environment`, of which the versions are the testers'.
 
-    `anew`: none of an earlier run is used.
+    `fresh`: none of an earlier run is used.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Calibrations:
         rule: DisturbanceRule,
         note: Callable[[str], None],
         *,
-        anew: bool,
+        fresh: bool,
     ) -> None:
         self._testbed, self._environment, self._rule = testbed, environment, rule
-        self._note, self._anew = note, anew
+        self._note, self._fresh = note, fresh
         self._path = volatile_dir() / f"{testbed.spec.name}.calibrations"
 
     def of(self, tester: Tester, asked: Mapping[str, Any], measure: Callable[[], Calibration]) -> Calibration:
@@ -73,7 +73,7 @@ class Calibrations:
         on = self._facts(tester, identity)
         name = json.dumps({"tester": tester.name, **asked}, sort_keys=True)
         kept = self._read()
-        if not self._anew and name in kept:
+        if not self._fresh and name in kept:
             stale = _stale(kept[name], on)
             if stale is None:
                 return kept[name].calibration.model_copy(update={"reused": True})
@@ -105,13 +105,13 @@ class Calibrations:
         return found, f"its sender stalled {stalled:.1%} of a trial" if stalled > self._rule.max_stalled_share else None
 
     def _facts(self, tester: Tester, identity: Mapping[str, str]) -> dict[str, str]:
-        told = {
+        facts = {
             "boot": {"tester": _boot(self._testbed.tester_host), "dut": _boot(self._testbed.dut)},
             "testbed": self._testbed.spec.model_dump(mode="json"),
             "layout": self._testbed.layout.model_dump(mode="json"),
             "tester": {**identity, "code": _code(tester), "xdplab": __version__},
         }
-        found = {**self._environment.facts(), **flat(told)}
+        found = {**self._environment.facts(), **flat(facts)}
         return {key: str(value) for key, value in found.items() if key not in UNIMPORTANT}
 
     def _read(self) -> dict[str, Kept]:
@@ -121,7 +121,7 @@ class Calibrations:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError, ValidationError):
-            self._note(f"{self._path}: cannot be understood, and is written anew")
+            self._note(f"{self._path}: cannot be understood, and is written again")
             return {}
 
     def _write(self, kept: Mapping[str, Kept]) -> None:
@@ -140,9 +140,9 @@ def _stale(kept: Kept, on: Mapping[str, str]) -> str | None:
     return None if 0 <= age_s <= HOLDS_S else f"it is {age_s / 60:.0f} min old, and holds for {HOLDS_S / 60:.0f}"
 
 
-def told(found: Calibration) -> str:
+def reused_note(found: Calibration) -> str:
     """`, calibration of 11:02:13 UTC, boot 1a2b3c4d`; nothing of one that has just been made."""
-    return f" (calibration {_when(found)}; --calibrate measures anew)" if found.reused else ""
+    return f" (calibration {_when(found)}; --calibrate measures again)" if found.reused else ""
 
 
 def _when(found: Calibration) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Each number of `after` less that of `before`, at any depth; one that was not there began at zero.
 
-    When one has fallen, its program was started anew meanwhile: all of its numbers are of the time since.
+    When one has fallen, its program was restarted meanwhile: all of its numbers are of the time since.
     """
     found = _differences(before, after)
     return _differences({}, after) if any(number < 0 for number in _numbers(found)) else found

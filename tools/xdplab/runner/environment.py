@@ -103,8 +103,8 @@ def _port(port: Port) -> dict[str, Any]:
         done = host.run(["ethtool", flag, port.ifname], check=False)
         facts[f"ethtool {flag}"] = done.stdout.strip() if done.returncode == 0 else done.complaint
     folder = f"/sys/class/net/{port.ifname}"
-    told = host.run(["grep", "-sH", "", *(f"{folder}/{file}" for file in _NAPI_FILES)], check=False).stdout
-    found = dict(line.removeprefix(f"{folder}/").partition(":")[::2] for line in told.splitlines())
+    output = host.run(["grep", "-sH", "", *(f"{folder}/{file}" for file in _NAPI_FILES)], check=False).stdout
+    found = dict(line.removeprefix(f"{folder}/").partition(":")[::2] for line in output.splitlines())
     return facts | {file: found.get(file) or "absent" for file in _NAPI_FILES}
 
 

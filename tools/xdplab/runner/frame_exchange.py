@@ -164,5 +164,5 @@ def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, byt
     same = [(at, data) for at, data in came if payload(data) == payload(forms[0])]
     if not same:
         return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"
-    told = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)
-    return f"it came out {told}; it must be on side {side} as {forms[0].hex()}"
+    forms_seen = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)
+    return f"it came out {forms_seen}; it must be on side {side} as {forms[0].hex()}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is told how far a run is."""
+"""Who learns how far a run is."""
 
 from xdplab.model import Point, TrialRecord
 from xdplab.runner.plan import Plan

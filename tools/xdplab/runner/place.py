@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a point is measured: ports of the forwarder and of the tester, and what the forwarder is told of them."""
+"""Where a point is measured: ports of the forwarder and of the tester, and what the forwarder gets to know of them."""
 
 import dataclasses
 from typing import Any

@@ -12,7 +12,7 @@ from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, Tria
 
 _PROOF_TIMEOUT_S = 5.0
 #: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
-#: programs have come (igb: 0.4 s), which each trial brings anew.
+#: programs have come (igb: 0.4 s), which each trial brings again.
 _PROOF_WARMUPS_S = (0.0, 1.0, 2.0)
 #: How often frames are sent, and asked what is in force: an offload takes flows, which the first frames make.
 _PROOFS = 3

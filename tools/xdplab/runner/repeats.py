@@ -28,7 +28,7 @@ class Round:
     reason: str
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """One line; repetitions are counted from 1."""
         points = "1 point" if len(self.repetitions) == 1 else f"all {len(self.repetitions)} points"
         return f"repetition {self.repeats + 1} is repeated for {points}, as repetition {self.number + 1}: {self.reason}"

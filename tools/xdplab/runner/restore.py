@@ -85,7 +85,7 @@ class Settings:
         return {knob.name: knob.read(self._before) for knob, _ in self._wanted}
 
     def restore(self) -> None:
-        """Put everything back and verify it; those that fail stay remembered, and are told after all have been tried.
+        """Put everything back and verify it; those that fail are kept, and reported after all have been tried.
 
         Raises:
             XdplabError: the reason of each that failed.
@@ -163,7 +163,7 @@ def _put_back(testbed: Testbed) -> list[str]:
         return []
     if testbed.lock.rebooted(testbed.system):
         testbed.lock.remember(settings={})
-        return [f"{', '.join(left)}: {testbed.system.name} was started anew since, which reset it"]
+        return [f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it"]
     ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
     context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
     done: list[str] = []

@@ -50,9 +50,9 @@ def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:
 
 def _facts(run: RunRecord) -> dict[str, str]:
     """Dotted key -> value, of everything that says where and with what a run measures."""
-    told = run.model_dump(mode="json", include={"testbed", "layout", "rx_program"})
+    described = run.model_dump(mode="json", include={"testbed", "layout", "rx_program"})
     digest = hashlib.sha256(" ".join(sorted(run.points)).encode()).hexdigest()
-    facts = {**run.environment.facts(), **flat(told), "points": f"{len(run.points)} with digest {digest[:12]}"}
+    facts = {**run.environment.facts(), **flat(described), "points": f"{len(run.points)} with digest {digest[:12]}"}
     return {key: str(value) for key, value in facts.items()}
 
 

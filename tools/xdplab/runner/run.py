@@ -48,9 +48,9 @@ class Journal(Protocol):
     """Where a run is written as it happens."""
 
     def head(self, record: RunRecord) -> None:
-        """Write run.json anew."""
+        """Write run.json again."""
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Cut off half a last line that a killed run left."""
 
     def append(self, record: TrialRecord) -> None:
@@ -85,7 +85,7 @@ class StudyRun:
         *,
         earlier: RunRecord | None = None,
         earlier_trials: Sequence[TrialRecord] = (),
-        calibrate_anew: bool = False,
+        recalibrate: bool = False,
     ) -> None:
         self._study = study
         self._plan = plan
@@ -97,7 +97,7 @@ class StudyRun:
         self._earlier_trials = earlier_trials
         self._run_id = run_id
         self._earlier = earlier
-        self._calibrate_anew = calibrate_anew
+        self._recalibrate = recalibrate
         self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._journaled = bool(earlier_trials)
@@ -186,7 +186,7 @@ class StudyRun:
             environment.model_copy(update={"versions": versions}),
             self._study.disturbance,
             note,
-            anew=self._calibrate_anew,
+            fresh=self._recalibrate,
         )
         refused = self._once_more(
             "the calibration",
@@ -208,11 +208,11 @@ class StudyRun:
             calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
             described=_described(self._plan),
-            forwarders=_told(self._plan),
+            forwarders=_about_forwarders(self._plan),
         )
         if self._earlier is not None:
             record = resumed(self._earlier, record)
-            self._journal.mend()
+            self._journal.repair()
         self._journal.head(record)
         return record
 
@@ -243,9 +243,9 @@ class StudyRun:
 
     def _leave_out(self, points: dict[str, str]) -> None:
         """`points`: point -> why it cannot be measured here."""
-        told = {point_id: plain(reason) for point_id, reason in points.items()}
-        self._unsupported |= told
-        for reason, count in Counter(told.values()).items():
+        refused = {point_id: plain(reason) for point_id, reason in points.items()}
+        self._unsupported |= refused
+        for reason, count in Counter(refused.values()).items():
             self._listener.note(f"unsupported: {'1 point' if count == 1 else f'{count} points'}: {reason}")
 
     def _carry_out(self, record: RunRecord) -> None:
@@ -281,7 +281,7 @@ class StudyRun:
         while (found := self._repeats.next_round()) is not None:
             more = self._to_do(each for each in found.repetitions if each.point.id not in self._unsupported)
             if more:
-                self._listener.note(found.told)
+                self._listener.note(found.text)
                 order += more
                 return True
         return False
@@ -312,7 +312,7 @@ class StudyRun:
                 )
 
     def _reconnect(self) -> None:
-        """Make lost connections again. Testers start anew: with a connection, what they had running is gone."""
+        """Make lost connections again. Testers are restarted: with a connection, what they had running is gone."""
         self._testbed.reconnect()
         self._team.close()
 
@@ -358,7 +358,7 @@ def _described(plan: Plan) -> dict[str, dict[str, str]]:
     return found
 
 
-def _told(plan: Plan) -> dict[str, str]:
+def _about_forwarders(plan: Plan) -> dict[str, str]:
     """Forwarder's title -> what it says of itself."""
     specs = {point.forwarder.title: point.forwarder for point in plan.points}
     found = {title: plain(make_forwarder(spec).describe()) for title, spec in specs.items()}

@@ -199,7 +199,7 @@ class PointSession:
             record = self._one_trial(spec, purpose, clause, number, attempt, take)
             self._emit(record)
         elif record.asked != spec:
-            raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start anew")
+            raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start again")
         return record
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
@@ -222,7 +222,7 @@ class PointSession:
         if ended := self._forwarder.crashed():
             raise PointFailed(ended)
         if result.restart_own_ns is not None:
-            counters = None  # some of them began anew meanwhile, and nothing says which
+            counters = None  # some of them were reset meanwhile, and nothing says which
         now = counting.counters() if counting else {}
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
@@ -326,7 +326,7 @@ class PointSession:
         lost = self._testbed.reconnect()
         for _ in range(_PUT_BACKS):
             try:
-                self._put_back(anew=bool(lost))
+                self._put_back(fresh=bool(lost))
             except XdplabError:
                 again = self._testbed.reconnect()
                 if not again:
@@ -336,10 +336,10 @@ class PointSession:
                 return lost
         raise HostLost(f"{', '.join(lost)}: the connection is lost each time; `xdplab restore` puts back what is left")
 
-    def _put_back(self, *, anew: bool) -> None:
+    def _put_back(self, *, fresh: bool) -> None:
         """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails.
 
-        `anew`: with a connection, what the tester had running is gone.
+        `fresh`: with a connection, what the tester had running is gone.
         """
         with contextlib.ExitStack() as stack:
             stack.callback(self._dut.host.remove_folder, self._dut.rundir)
@@ -350,7 +350,7 @@ class PointSession:
             if self._forwarder.pids():
                 stack.callback(self._wait_for_queues)
             stack.callback(self._stop)
-            stack.callback(self._tester.close if anew else self._tester.rest)
+            stack.callback(self._tester.close if fresh else self._tester.rest)
 
     def _stop(self) -> None:
         began_s = time.monotonic()

@@ -6,7 +6,7 @@ from typing import Any
 
 from xdplab.measure import Method
 from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
-from xdplab.runner.calibrations import Calibrations, told
+from xdplab.runner.calibrations import Calibrations, reused_note
 from xdplab.runner.place import tester_ports_of
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Testbed
@@ -105,7 +105,7 @@ class Team:
                 if found is None:
                     _refuse_shares([point for point in mine if not self._top_pps(point)])
                     continue
-                note(_told(tester, found))
+                note(_tester_line(tester, found))
                 for point in mine:
                     _check_load(tester, found, plan.method, point.traffic)
                 self.calibrations[name] = found
@@ -140,11 +140,11 @@ def _no_senders(tester: Tester, testbed: Testbed) -> str | None:
     return None
 
 
-def _told(tester: Tester, found: Calibration) -> str:
+def _tester_line(tester: Tester, found: Calibration) -> str:
     whole = f", {found.lossless_pps / 1e6:.2f} Mpps without loss" if found.lossless_pps is not None else ""
     return (
         f"tester {tester.name} on the direct link: p50 {found.p50_ns / 1000:.2f} us, "
-        f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps{whole}{told(found)}"
+        f"p99 {found.p99_ns / 1000:.2f} us, top rate {found.top_pps / 1e6:.2f} Mpps{whole}{reused_note(found)}"
     )
 
 

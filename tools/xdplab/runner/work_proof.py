@@ -49,9 +49,9 @@ def prove_rules(forwarder: Forwarder[Any], pipeline: Pipeline) -> None:
     Raises:
         PointFailed: how many there are.
     """
-    told = forwarder.rule_count() if isinstance(forwarder, RuleCounting) else None
-    if told is not None and told[0] != told[1]:
-        raise PointFailed(f"{pipeline}: {forwarder.name} has {told[0]:,} rules of {told[1]:,}")
+    rules = forwarder.rule_count() if isinstance(forwarder, RuleCounting) else None
+    if rules is not None and rules[0] != rules[1]:
+        raise PointFailed(f"{pipeline}: {forwarder.name} has {rules[0]:,} rules of {rules[1]:,}")
 
 
 def prove_counts(forwarder: Forwarder[Any], pipeline: Pipeline, send: Callable[[TrialSpec], TrialResult]) -> None:
@@ -67,11 +67,11 @@ def prove_counts(forwarder: Forwarder[Any], pipeline: Pipeline, send: Callable[[
         streams = tuple(
             StreamSpec(kind="load", pps=pps, frame_bytes=_FRAME_BYTES, count=_FRAMES, direction=way) for way in ways
         )
-        told = send(TrialSpec(streams=streams, duration_s=2 * _FRAMES / pps)).streams
+        rules = send(TrialSpec(streams=streams, duration_s=2 * _FRAMES / pps)).streams
         after = forwarder.rule_hits()
         met = {name: after[name] - before[name] for name in after}
-        sent: dict[str, int] = {stream.direction: stream.sent for stream in told}
-        came: dict[str, int] = {stream.direction: stream.received for stream in told}
+        sent: dict[str, int] = {stream.direction: stream.sent for stream in rules}
+        came: dict[str, int] = {stream.direction: stream.received for stream in rules}
         asked = {"forth": sent["forward"], "back": sent.get("backward", 0), "meter": sum(sent.values())}
         if sent == came and any(met[name] < asked[name] for name in met):
             break

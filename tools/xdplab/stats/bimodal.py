@@ -3,7 +3,7 @@
 
 On a shared machine a rate may jump between two speeds (of a core whose other thread is taken, or free); a median and an
 interval over both describe neither. The split is the one with the least spread within its groups, of logarithms (Otsu
-1979). It is told when both groups have two values, lie a tenth apart, and half as far again as either is wide.
+1979). It is reported when both groups have two values, lie a tenth apart, and half as far again as either is wide.
 """
 
 import itertools

@@ -10,7 +10,7 @@ rate a quarter lower), 20 % at 3 pairs, 14 % at 5, 9 % at 8, 6 % at 14. A bimoda
 counts if it is deeper. The resolution of the measure (width of a search, bucket of a histogram) is a floor as well.
 Spread and floor add as squares.
 
-So a factor of two is told from three pairs, a tenth from twelve to fourteen. `differs` says that the interval leaves
+So three pairs show a factor of two, twelve to fourteen a tenth. `differs` says that the interval leaves
 out 1, or that every pair lies apart by a factor of two in the same direction: then, where t on few unlike pairs says
 nothing, low and high are the least and the greatest ratio of a pair ("at least 10.4 times in each of 3 repetitions").
 `together` corrects a table of comparisons after Holm (1979): a family has one chance in a hundred of a false

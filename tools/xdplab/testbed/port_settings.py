@@ -96,7 +96,7 @@ def refuse_other_card(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     if found != saved["mac"]:
         raise XdplabError(
             f"{host.name}: {ifname} has MAC {found}, but what is to be put back is of {saved['mac']}: "
-            f"give that card its name again, or start the host anew, which resets it"
+            f"give that card its name again, or reboot the host, which resets it"
         )
 
 

@@ -226,7 +226,7 @@ class HostsTestbed:
         return done
 
     def _forget_what_a_boot_reset(self) -> list[str]:
-        """Ports, links and settings of a host that was started anew are as its start made them, and stay so."""
+        """Ports, links and settings of a rebooted host are as after its boot, and stay so."""
         state = self.lock.state()
         ports = state.get("ports", {})
         again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
@@ -234,7 +234,7 @@ class HostsTestbed:
             state.update(links=[], settings={}, settings_ports=[])
         left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
         self.lock.remember(**{**state, "ports": left})
-        return [f"{host.name}: started anew since, which reset what a run had changed" for host in again]
+        return [f"{host.name}: rebooted since, which reset what a run had changed" for host in again]
 
     def notes(self) -> list[str]:
         """Hosts whose connection was lost."""

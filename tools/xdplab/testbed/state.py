@@ -173,7 +173,7 @@ class TestbedLock:
         self.remember(boots={host.name: host.read(_BOOT_ID) for host in hosts})
 
     def rebooted(self, host: Host) -> bool:
-        """Whether the host was started anew since: what was changed on it is then as its start made it."""
+        """Whether the host was rebooted since: what was changed on it is then as after its boot."""
         boot = self.state().get("boots", {}).get(host.name)
         return boot is not None and host.read(_BOOT_ID) != boot
 

@@ -11,7 +11,7 @@ from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult,
 from xdplab.testers.base import Tester, TesterContext
 
 DEFAULT_PPS = 100_000.0
-#: Steps of the search for the highest rate that arrives whole: a sixteenth of the top rate is told apart.
+#: Steps of the search for the highest rate that arrives whole: its resolution is a sixteenth of the top rate.
 _STEPS, _LOWEST_PPS = 6, 1000.0
 
 
@@ -28,7 +28,7 @@ def calibrate(
     """Measure the tester itself; medians over `repeats` short trials, so that one stall does not set the bias.
 
     Latencies are those at `at_pps`: testers that are compared with each other are so at the rate of the comparison.
-    `progress` is told of each step before it begins.
+    `progress` is called before each step.
 
     Raises:
         PointFailed: the direct link carries nothing.

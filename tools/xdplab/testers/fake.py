@@ -155,5 +155,5 @@ _OF_CHANGES = {"sender_stall_slows", *(name for name in Box.model_fields if name
 
 
 def _seed(box: Box, trial: str) -> int:
-    told = box.model_dump_json(exclude=_OF_CHANGES)
-    return int.from_bytes(hashlib.sha256(f"{told}:{trial}".encode()).digest()[:8], "big")
+    dumped = box.model_dump_json(exclude=_OF_CHANGES)
+    return int.from_bytes(hashlib.sha256(f"{dumped}:{trial}".encode()).digest()[:8], "big")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames as scapy builds them: the one description of headers that all testers send.
 
-TRex is given the bytes built here. xdpgen writes its headers inside the kernel; `Headers` is what both are told, and a
+TRex is given the bytes built here. xdpgen writes its headers inside the kernel; `Headers` is what both are given, and a
 test compares what arrives on the wire with what is built here. Imports nothing of xdplab, so that TRex's own Python
 with its own older scapy can use it as well (`trex/profiles`).
 """

@@ -33,7 +33,7 @@ def parts_of(trial: TrialSpec, cpus: Sequence[int]) -> list[Part]:
 def _split(index: int, stream: StreamSpec, cpus: Sequence[int]) -> list[Part]:
     """Equal rates. Frames leave in turns, or of a burst together.
 
-    Flows in turns are divided where that gives equal parts; each part has all of others, which are drawn anew.
+    Flows in turns are divided where that gives equal parts; each part has all of others, which are drawn again.
     """
     count = len(cpus)
     kind, _, burst = stream.departures.partition(":")

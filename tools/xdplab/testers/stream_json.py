@@ -99,36 +99,36 @@ def _beside(stream: StreamSpec, headers: Headers, ports: TesterPorts) -> dict[st
     return {name: value for name, (value, default) in asked.items() if value != default}
 
 
-def stream_result(asked: StreamSpec, told: dict[str, Any]) -> StreamResult:
-    """What a program told of one stream."""
-    lateness = told["lateness"]
+def stream_result(asked: StreamSpec, report: dict[str, Any]) -> StreamResult:
+    """What a program reported of one stream."""
+    lateness = report["lateness"]
     return StreamResult(
         kind=asked.kind,
         direction=asked.direction,
         new_flows=asked.new_flows,
-        frame_bytes=told["frame_bytes"],
-        offered_pps=told["offered_pps"],
-        intended=told["intended"],
-        sent=told["sent"],
-        skipped=told["skipped"],
-        tx_drops=told.get("tx_drops"),
-        received=told["received"],
-        lost=told["lost"],
-        duplicated=told["duplicated"],
-        out_of_order=told["out_of_order"],
-        achieved_pps=told["achieved_pps"],
-        rx_pps=told["rx_pps"],
-        latency=_summary(told["latency"]),
+        frame_bytes=report["frame_bytes"],
+        offered_pps=report["offered_pps"],
+        intended=report["intended"],
+        sent=report["sent"],
+        skipped=report["skipped"],
+        tx_drops=report.get("tx_drops"),
+        received=report["received"],
+        lost=report["lost"],
+        duplicated=report["duplicated"],
+        out_of_order=report["out_of_order"],
+        achieved_pps=report["achieved_pps"],
+        rx_pps=report["rx_pps"],
+        latency=_summary(report["latency"]),
         lateness=_summary(lateness),
         on_schedule=lateness["on_schedule"] if lateness else None,
-        last_lost=told["gaps"]["last_lost"],
-        longest_gap_ns=told["gaps"]["longest_ns"],
-        trailing_lost=told["gaps"]["trailing"],
-        flow_figures=FlowFigures(**flows) if (flows := told.get("flow_figures")) else None,
+        last_lost=report["gaps"]["last_lost"],
+        longest_gap_ns=report["gaps"]["longest_ns"],
+        trailing_lost=report["gaps"]["trailing"],
+        flow_figures=FlowFigures(**flows) if (flows := report.get("flow_figures")) else None,
     )
 
 
-def _summary(told: dict[str, Any] | None) -> LatencySummary | None:
-    if not told or not told["count"]:
+def _summary(report: dict[str, Any] | None) -> LatencySummary | None:
+    if not report or not report["count"]:
         return None
-    return LatencySummary(**{key: told[key] for key in ("count", "min_ns", "max_ns", "mean_ns", "hdr")})
+    return LatencySummary(**{key: report[key] for key in ("count", "min_ns", "max_ns", "mean_ns", "hdr")})

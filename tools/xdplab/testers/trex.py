@@ -82,7 +82,7 @@ class Trex(Tester):
         self._bridge: Bridge | None = None
         self._ports: tuple[Port, Port] | None = None
         self._napi = ExitStack()
-        self._told: dict[str, Any] = {}
+        self._server_facts: dict[str, Any] = {}
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be there, and its two ports on one host."""
@@ -127,7 +127,7 @@ class Trex(Tester):
         return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        """One trial over the bridge; a server that died is started anew for the next one."""
+        """One trial over the bridge; a server that died is restarted for the next one."""
         try:
             return self._run(context, trial)
         except XdplabError as exc:
@@ -161,7 +161,7 @@ class Trex(Tester):
         self._connect(context, numbers, streams[0]["frame"])
         assert self._bridge is not None
         before = self._uses()
-        told = self._bridge.ask(
+        report = self._bridge.ask(
             "trial",
             timeout_s=_ANSWER_TIMEOUT_S + trial.warmup_s + trial.duration_s + trial.drain_s,
             well=lambda: context.still_well() or self.server_ended(),
@@ -171,11 +171,12 @@ class Trex(Tester):
             drain_s=trial.drain_s,
         )
         after = self._uses()
-        result = trial_result(trial, told, [stream["port"] for stream in streams])
+        result = trial_result(trial, report, [stream["port"] for stream in streams])
         threads = after.keys() & before.keys()
+        server = self._server_facts
         return result.model_copy(
             update={
-                "sender": f"trex {self._told['version']} over {'+'.join(sorted(set(self._told['drivers'])))}",
+                "sender": f"trex {server['version']} over {'+'.join(sorted(set(server['drivers'])))}",
                 "sender_reason": self._how(),
                 "rx_program": context.rx_program,
                 "rx_cpus": {self._receiving_cpu(context): result.received},
@@ -183,7 +184,7 @@ class Trex(Tester):
                 "nonvoluntary_switches": sum(
                     after[tid].nonvoluntary_switches - before[tid].nonvoluntary_switches for tid in threads
                 ),
-                "detail": {**result.detail, **self._told},
+                "detail": {**result.detail, **self._server_facts},
             }
         )
 
@@ -199,7 +200,7 @@ class Trex(Tester):
         self._bridge, address = self.start(context, ports, folder)
         name, *tcp_ports = address.split(":")
         sync_port, async_port = (*map(int, tcp_ports), *(SYNC_PORT, ASYNC_PORT)[len(tcp_ports) :])
-        self._told = self._bridge.ask(
+        self._server_facts = self._bridge.ask(
             "connect",
             timeout_s=_ANSWER_TIMEOUT_S,
             well=context.still_well,
@@ -211,7 +212,7 @@ class Trex(Tester):
             frame=frame,
         )
         if self._server is not None:
-            self._told = {**self._told, "server_start_s": round(self._server.start_s, 2)}
+            self._server_facts = {**self._server_facts, "server_start_s": round(self._server.start_s, 2)}
         self._ports = ports
 
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:

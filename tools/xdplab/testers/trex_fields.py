@@ -50,19 +50,19 @@ def fields_of(headers: Headers, stream: StreamSpec, place: int = 0) -> dict[str,
         stream: What is asked for.
         place: Among the streams of a trial, so that two of them do not draw the same.
     """
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if stream.flow_choice == "uniform":
-        told["seed"] = (stream.flow_seed + _SEEDS * place) % 2**16
+        fields["seed"] = (stream.flow_seed + _SEEDS * place) % 2**16
     ranges = (("targets", headers.targets, headers.dst_ip, 0), ("sources", headers.sources, headers.src_ip, 1))
     for name, addresses, first, before in ranges:
         if addresses.count > 1 and stream.flows > 1:
             width = 4 if headers.ip == 4 else 16
             offset = headers.flow_offset - 4 - width * before
-            told[name] = {"offset": offset, "values": _values(addresses, first)}
-    if "targets" in told or "sources" in told:
-        told["ip_offset"] = headers.flow_offset - 20 if headers.ip == 4 else None
-        told["flows"] = _ports(headers, stream.flows)
-    return told
+            fields[name] = {"offset": offset, "values": _values(addresses, first)}
+    if "targets" in fields or "sources" in fields:
+        fields["ip_offset"] = headers.flow_offset - 20 if headers.ip == 4 else None
+        fields["flows"] = _ports(headers, stream.flows)
+    return fields
 
 
 def _ports(headers: Headers, flows: int) -> int | None:

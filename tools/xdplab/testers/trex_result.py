@@ -51,18 +51,18 @@ def intended_frames(stream: StreamSpec, duration_s: float) -> int:
     return min(whole, stream.count) if stream.count else whole
 
 
-def trial_result(trial: TrialSpec, told: Mapping[str, Any], sending_ports: Sequence[int]) -> TrialResult:
+def trial_result(trial: TrialSpec, report: Mapping[str, Any], sending_ports: Sequence[int]) -> TrialResult:
     """A trial's result from the bridge's reply; `sending_ports` holds the TRex port of each stream.
 
     Raises:
         PointFailed: the counters contradict each other.
     """
-    sent = _really_sent(trial.streams, told, sending_ports)
-    took_s = float(told["took_s"])
+    sent = _really_sent(trial.streams, report, sending_ports)
+    took_s = float(report["took_s"])
     elapsed_s = _elapsed(trial.duration_s, took_s)
     streams = tuple(
         _stream(asked, counted, frames, trial.duration_s, elapsed_s, _sending_s(asked, elapsed_s, took_s))
-        for asked, counted, frames in zip(trial.streams, told["streams"], sent, strict=True)
+        for asked, counted, frames in zip(trial.streams, report["streams"], sent, strict=True)
     )
     return TrialResult(
         tester="trex",
@@ -70,9 +70,9 @@ def trial_result(trial: TrialSpec, told: Mapping[str, Any], sending_ports: Seque
         elapsed_s=elapsed_s,
         streams=streams,
         rx_program="af_packet",
-        tester_lost=sum(port.get("rx_missed_errors", 0) for port in told["ports"].values()),
-        detail={"ports": told["ports"], "strays": told["strays"], "took_s": told["took_s"],
-                "errors": [counted.get("errors") for counted in told["streams"]]},
+        tester_lost=sum(port.get("rx_missed_errors", 0) for port in report["ports"].values()),
+        detail={"ports": report["ports"], "strays": report["strays"], "took_s": report["took_s"],
+                "errors": [counted.get("errors") for counted in report["streams"]]},
     )  # fmt: skip
 
 
@@ -88,20 +88,20 @@ def _elapsed(duration_s: float, took_s: float) -> float:
 def _sending_s(asked: StreamSpec, elapsed_s: float, took_s: float) -> float:
     """What the rates of a stream are over: of one that ends with its count until TRex said that it had sent all.
 
-    TRex tells no departures, and is asked every 10 ms: the burst was shorter, and its true rate is above the one told.
+    TRex reports no departures, and is asked every 10 ms: the burst was shorter, and its rate higher, than reported.
     """
     return min(elapsed_s, took_s) if asked.count and took_s else elapsed_s
 
 
-def _really_sent(streams: Sequence[StreamSpec], told: Mapping[str, Any], ports: Sequence[int]) -> list[int]:
+def _really_sent(streams: Sequence[StreamSpec], report: Mapping[str, Any], ports: Sequence[int]) -> list[int]:
     """Frames of each stream that left. TRex counts a frame before its driver takes it, and drops it when that is full.
 
     What the driver of a port did not take is charged to that port's load streams first, then to its latency streams.
     """
-    sent = [int(counted["sent"]) for counted in told["streams"]]
+    sent = [int(counted["sent"]) for counted in report["streams"]]
     for port in set(ports):
         mine = [index for index, sender in enumerate(ports) if sender == port]
-        driver = told["ports"].get(str(port), {}).get("tx_good_packets")
+        driver = report["ports"].get(str(port), {}).get("tx_good_packets")
         refused = max(0, sum(sent[index] for index in mine) - driver) if driver is not None else 0
         for index in sorted(mine, key=lambda index: streams[index].kind == "latency"):
             taken = min(refused, sent[index])

@@ -78,7 +78,7 @@ class Xdpgen(Tester):
         return None if bpf_program("xdpgen") else not_built("xdpgen")
 
     def senders(self, testbed: TestbedSpec) -> int:
-        """All, unless it is told."""
+        """All, unless configured otherwise."""
         return self.options.senders or testbed.senders
 
     def choose_rx(self, redirects: bool) -> RxChoice:
@@ -113,11 +113,11 @@ class Xdpgen(Tester):
         if self._session is None:
             self._session = _Session(context)
         try:
-            told = self._session.ask(asked, context, trial)
-            self._at_ports = told["sender"] != "live" or context.ports.far
+            report = self._session.ask(asked, context, trial)
+            self._at_ports = report["sender"] != "live" or context.ports.far
             if self._session.ends_with_thread:
                 self.close()
-            return _result(told, trial, parts, context.watch)
+            return _result(report, trial, parts, context.watch)
         except BaseException:
             self.close()  # whatever it does now, it is not for the next trial
             raise
@@ -144,8 +144,8 @@ class Xdpgen(Tester):
         program = bpf_program("xdpgen")
         if program is None:
             return {"xdpgen": "not built"}
-        told = json.loads(host.run([host.program(program), "--version"]).stdout)
-        return {"xdpgen": str(told.get("version")), "libbpf": str(told.get("libbpf"))}
+        report = json.loads(host.run([host.program(program), "--version"]).stdout)
+        return {"xdpgen": str(report.get("version")), "libbpf": str(report.get("libbpf"))}
 
 
 class _Session:
@@ -178,14 +178,14 @@ class _Session:
             if time.monotonic() > deadline:
                 raise PointFailed("xdpgen: did not end in time: " + " | ".join(self._process.log_tail(3)))
         try:
-            told = json.loads(line)
+            report = json.loads(line)
         except ValueError:
-            told = None
-        if not isinstance(told, dict) or "streams" not in told:
+            report = None
+        if not isinstance(report, dict) or "streams" not in report:
             raise PointFailed(f"xdpgen: answered {line[:80]!r}, which is no result")
-        if told.get("error"):
-            raise PointFailed(f"xdpgen: {told['error']}")
-        return told
+        if report.get("error"):
+            raise PointFailed(f"xdpgen: {report['error']}")
+        return report
 
     def stop(self) -> None:
         """End both."""
@@ -250,11 +250,11 @@ def _watched(context: TesterContext) -> dict[str, Any]:
     return {"cpus": cpus, "threads": list(watch.threads), "processes": list(watch.processes)}
 
 
-def _slices(told: dict[str, Any] | None, watch: Watch) -> Slices | None:
-    if told is None:
+def _slices(report: dict[str, Any] | None, watch: Watch) -> Slices | None:
+    if report is None:
         return None
     unwatched = [SliceClock(clock="forwarder", unwatched=watch.no_forwarder)] if watch.no_forwarder else []
-    return slices_of(told, unwatched)
+    return slices_of(report, unwatched)
 
 
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
@@ -268,33 +268,33 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
     }
 
 
-def _result(told: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], watch: Watch) -> TrialResult:
+def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], watch: Watch) -> TrialResult:
     found: list[list[StreamResult]] = [[] for _ in trial.streams]
-    for item in told["streams"]:
+    for item in report["streams"]:
         part = parts[item["id"]]
         found[part.of].append(stream_result(part.stream, item))
     streams = tuple(together(asked, each) for asked, each in zip(trial.streams, found, strict=True) if each)
     rx_cpus: dict[int, int] = {}
-    for port in told["ports"]:
+    for port in report["ports"]:
         for cpu, frames in port["rx_cpus"].items():
             rx_cpus[int(cpu)] = rx_cpus.get(int(cpu), 0) + frames
-    threads = told["threads"]
+    threads = report["threads"]
     return TrialResult(
         tester="xdpgen",
-        sender=told["sender"],
-        sender_reason=told["sender_reason"],
-        elapsed_s=told["elapsed_s"],
-        interrupted=told["interrupted"],
+        sender=report["sender"],
+        sender_reason=report["sender_reason"],
+        elapsed_s=report["elapsed_s"],
+        interrupted=report["interrupted"],
         streams=streams,
         rx_cpus=rx_cpus,
-        rx_program=",".join(sorted({port["rx"] for port in told["ports"] if port["rx"] != "none"})),
+        rx_program=",".join(sorted({port["rx"] for port in report["ports"] if port["rx"] != "none"})),
         stalls=sum(thread["stalls"] for thread in threads),
         stalled_ns=sum(thread["stalled_ns"] for thread in threads),
         senders=max(1, len(threads)),
         longest_gap_ns=max((thread["longest_gap_ns"] for thread in threads), default=0),
         run_delay_ns=sum(thread["run_delay_ns"] for thread in threads),
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
-        slices=_slices(told.get("slices"), watch),
+        slices=_slices(report.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
-        detail={name: told[name] for name in _DETAIL if name in told},
+        detail={name: report[name] for name in _DETAIL if name in report},
     )

@@ -107,11 +107,11 @@ class XskTester(Tester):
                 self._wait(process, context, trial)
             finally:
                 process.stop()
-        told = self._read(host, process, answer)
-        idle = self.options.not_in_force(told["sockets"])
+        report = self._read(host, process, answer)
+        idle = self.options.not_in_force(report["sockets"])
         if idle:
             raise Unsupported(f"tester {self.name}: {idle}")
-        return self._result(told, context, trial)
+        return self._result(report, context, trial)
 
     def identity(self) -> Mapping[str, str] | None:
         """The program, by its digest, and the options of its sockets."""
@@ -159,10 +159,10 @@ class XskTester(Tester):
     def _read(self, host: Host, process: Running, answer: FilePath) -> dict[str, Any]:
         """Its last line, which it writes whatever happened after it was ready."""
         lines = host.read(str(answer)).splitlines() if host.exists(answer) else []
-        told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-        if process.poll() or told.get("event") != "done":
+        report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+        if process.poll() or report.get("event") != "done":
             raise PointFailed(f"{self.name}: {' | '.join(process.log_tail(1)) or 'it said nothing'}")
-        return told
+        return report
 
     def _sockets(self) -> dict[str, Any]:
         """Its options as the program has them."""
@@ -187,23 +187,23 @@ class XskTester(Tester):
             "batch": _TOP_BATCH if offered is None or offered > _PACED_MAX_PPS else _PACED_BATCH,
         }
 
-    def _result(self, told: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
-        streams = tuple(stream_result(trial.streams[item["id"]], item) for item in told["streams"])
-        (worker,) = told["workers"]
+    def _result(self, report: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
+        streams = tuple(stream_result(trial.streams[item["id"]], item) for item in report["streams"])
+        (worker,) = report["workers"]
         return TrialResult(
             tester=self.name,
             sender=self.options.backend,
-            elapsed_s=told["trial_s"],
-            interrupted=told["interrupted"],
+            elapsed_s=report["trial_s"],
+            interrupted=report["interrupted"],
             streams=streams,
             rx_cpus={context.layout.tester_tx: sum(stream.received for stream in streams)},
             rx_program=self.options.backend,
-            stalls=told.get("stalls", 0),
-            stalled_ns=told.get("stalled_ns", 0),
-            longest_gap_ns=told.get("longest_gap_ns", 0),
+            stalls=report.get("stalls", 0),
+            stalled_ns=report.get("stalled_ns", 0),
+            longest_gap_ns=report.get("longest_gap_ns", 0),
             run_delay_ns=worker["run_delay_ns"],
             nonvoluntary_switches=worker["nonvoluntary_switches"],
-            detail={key: told[key] for key in _DETAIL if key in told},
+            detail={key: report[key] for key in _DETAIL if key in report},
         )
 
 
@@ -252,8 +252,8 @@ class XskPing(XskTester):
             "count": math.ceil(stream.count / batch),
         }
 
-    def _result(self, told: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
-        found = super()._result(told, context, trial)
+    def _result(self, report: dict[str, Any], context: TesterContext, trial: TrialSpec) -> TrialResult:
+        found = super()._result(report, context, trial)
         (stream,) = found.streams
         return found.model_copy(update={"streams": (stream.model_copy(update={"offered_pps": trial.streams[0].pps}),)})
 

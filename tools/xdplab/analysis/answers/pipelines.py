@@ -93,15 +93,15 @@ def answer_by(
         title = f"{name} ({figure(metric).name})" if named else name
         why = nothing(*alike[0], metric)
         found[name if why else title] = why or compare_points(*alike[0], metric) or _NEVER
-    told = corrected({name: one for name, one in found.items() if isinstance(one, Comparison)})
+    adjusted = corrected({name: one for name, one in found.items() if isinstance(one, Comparison)})
     others = [f"Each at the first of {settings} settings; the table has the others."] if settings > 1 else []
-    parts = _parts({name: told.get(name, one) for name, one in found.items()})
-    return told, [*(f"{part[:1].upper()}{part[1:]}." for part in parts), *others]
+    parts = _parts({name: adjusted.get(name, one) for name, one in found.items()})
+    return adjusted, [*(f"{part[:1].upper()}{part[1:]}." for part in parts), *others]
 
 
 def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
     """Each piece of work by itself; those without a measurable difference, or of which nothing is said, in one part."""
-    told: list[str] = []
+    adjusted: list[str] = []
     alike: list[str] = []
     unsaid: dict[str, list[str]] = {}
     for work, one in found.items():
@@ -111,14 +111,14 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
         elif one.alike:
             alike.append(f"{work} ({ratio_text(one)})")
         else:
-            told.append(f"{work}: {lead(one)}")
-    told += [f"no measurable difference in {', '.join(alike)}"] if alike else []
+            adjusted.append(f"{work}: {lead(one)}")
+    adjusted += [f"no measurable difference in {', '.join(alike)}"] if alike else []
     if len(unsaid) > 1:
         often = max(unsaid, key=lambda each: len(unsaid[each]))
         works = ", ".join(work for each in unsaid.values() for work in each)
         why = f"{often} (so {', '.join(unsaid[often])}; the others for other reasons)"
-        return [*told, f"nothing is said of {works}: {why}"]
-    return [*told, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
+        return [*adjusted, f"nothing is said of {works}: {why}"]
+    return [*adjusted, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
 
 
 def _work(one: PointSummary, several_flows: bool) -> str:

@@ -190,9 +190,9 @@ def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple
             compared = compare_points(fit[0].point, other.point, other.figure.key)
             if compared is not None:
                 found[*place, other.name] = compared
-    told = corrected(found)
+    adjusted = corrected(found)
     return {
-        place: _place(cases, {one.name: told[*place, one.name] for one in cases if (*place, one.name) in told})
+        place: _place(cases, {one.name: adjusted[*place, one.name] for one in cases if (*place, one.name) in adjusted})
         for place, cases in groups.items()
     }
 
@@ -201,12 +201,12 @@ def _fit(cases: Sequence[Contender]) -> list[Contender]:
     return sorted((one for one in cases if not one.hindrance), key=lambda one: one.speed, reverse=True)
 
 
-def _place(cases: Sequence[Contender], told: Mapping[str, Comparison]) -> _Place:
+def _place(cases: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
     fit = _fit(cases)
-    apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in told}
+    apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in adjusted}
     return _Place(
         fit=[one for one in fit if one.name not in apart],
-        with_leader=[told[one.name] for one in fit[1:] if one.name in told],
+        with_leader=[adjusted[one.name] for one in fit[1:] if one.name in adjusted],
         unsaid={one.name: one.hindrance for one in cases if one.hindrance} | apart,
     )
 

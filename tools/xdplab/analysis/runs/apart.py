@@ -105,8 +105,8 @@ def _facts(run: RunRecord) -> dict[str, str]:
             found[key] = text
         seen: Counter[str] = Counter()
         for line in lines:
-            name, colon, told = line.strip().partition(":")
+            name, colon, content = line.strip().partition(":")
             seen[name] += 1  # `ethtool -g` has what can be and what is under the same names
             again = f" ({seen[name]})" if seen[name] > 1 else ""
-            found[f"{key}: {name}{again}"] = told.strip() if colon else "there"
+            found[f"{key}: {name}{again}"] = content.strip() if colon else "there"
     return found

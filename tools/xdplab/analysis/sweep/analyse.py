@@ -174,12 +174,12 @@ def _groups(grouped: Clustering, rules: RuleSet) -> str:
 def _caution(table: Table, effects: Anova) -> str:
     """Said beside what matters as well."""
     disturbed, taken = sum(len(row.disturbed) for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
-    told = ""
+    notes = ""
     if any(each.differs for each in effects.effects) and effects.error_from == "repetitions":
-        told = " The design has one configuration for each level: what that always does is taken for the level's."
+        notes = " The design has one configuration for each level: what that always does is taken for the level's."
     if 2 * disturbed > taken:
-        told += f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
-    return told
+        notes += f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
+    return notes
 
 
 def _losses(table: Table, lost: Collection[Configuration]) -> str:

@@ -188,8 +188,8 @@ def _weights(factor: Factor, blocks: Mapping[Term, np.ndarray]) -> dict[_Key, np
     columns = blocks[(factor.name,)]
     design = np.column_stack([columns, np.ones(len(columns)), *_beside((factor.name,), blocks)])
     inverse = np.linalg.pinv(design, rcond=1e-9)
-    told = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1) < 1e-6
-    return {(factor.name, level): inverse[n] for n, level in enumerate(_others(factor)) if told[n]}
+    estimable = np.abs(inverse @ design - np.eye(design.shape[1])).max(axis=1) < 1e-6
+    return {(factor.name, level): inverse[n] for n, level in enumerate(_others(factor)) if estimable[n]}
 
 
 def _by_variance(
@@ -229,9 +229,9 @@ def _interactions(added: Mapping[Term, tuple[float, int]], variance: float, df: 
     """Probability of every two that are estimable by F, Holm over all of them."""
     from scipy.special import fdtrc
 
-    told = {term: each for term, each in added.items() if len(term) == 2 and each[1]}
-    raw = [float(fdtrc(own, df, squares / own / variance)) for squares, own in told.values()]
-    return {term: p for term, (p, _) in zip(told, _holm(raw, 2), strict=True)}
+    estimable = {term: each for term, each in added.items() if len(term) == 2 and each[1]}
+    raw = [float(fdtrc(own, df, squares / own / variance)) for squares, own in estimable.values()]
+    return {term: p for term, (p, _) in zip(estimable, _holm(raw, 2), strict=True)}
 
 
 def _levels(table: Table, factor: Factor, y: np.ndarray, judged: Mapping[_Key, _Judged]) -> tuple[LevelEffect, ...]:

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.tables.met_columns import TOLD_NEW, by_node, met_columns, met_points, new_flow_columns, told_of
+from xdplab.analysis.tables.met_columns import (
+    NEW_FLOWS_NOTE,
+    by_node,
+    met_columns,
+    met_note,
+    met_points,
+    new_flow_columns,
+)
 from xdplab.measure import Column, Figure, Method, method_class, method_names
 from xdplab.measure.figure import P50, P99, P999
 from xdplab.measure.point import PointSummary
@@ -69,8 +76,12 @@ def range_columns(figure: Figure) -> tuple[Column, Column]:
         return [value for one in point.by_repetition if (value := one.value(figure.key)) is not None]
 
     return (
-        Column(f"{figure.key}_low", f"{figure.unit} from", lambda point: min(values(point), default=None), figure.told),
-        Column(f"{figure.key}_high", f"{figure.unit} to", lambda point: max(values(point), default=None), figure.told),
+        Column(
+            f"{figure.key}_low", f"{figure.unit} from", lambda point: min(values(point), default=None), figure.format
+        ),
+        Column(
+            f"{figure.key}_high", f"{figure.unit} to", lambda point: max(values(point), default=None), figure.format
+        ),
     )
 
 
@@ -81,7 +92,7 @@ def figure_text(point: PointSummary, figure: Figure, unit: str = "") -> str:
         return "-"
     if figure.more or found.limited_by not in ("forwarder", "machine") or found.value is None:
         return found.text(figure.per, unit, digits=4)
-    return "∞" if math.isinf(found.value) else figure.told(found.value) + unit
+    return "∞" if math.isinf(found.value) else figure.format(found.value) + unit
 
 
 def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
@@ -141,11 +152,11 @@ def _varying(points: Sequence[PointSummary], key: Literal["profile", "levels"]) 
     names = dict.fromkeys(name for point in points for name in getattr(point, key))
     found = [name for name in names if len({str(getattr(point, key).get(name)) for point in points}) > 1]
 
-    def told(point: PointSummary) -> str | None:
+    def text_of(point: PointSummary) -> str | None:
         settings = getattr(point, key)
         return " ".join(f"{name}={settings[name]}" for name in found if name in settings) or None
 
-    return [Column(key, "settings" if key == "levels" else key, told, str)] if found else []
+    return [Column(key, "settings" if key == "levels" else key, text_of, str)] if found else []
 
 
 def _named(points: Sequence[PointSummary]) -> list[Column]:
@@ -184,19 +195,19 @@ class Beside(NamedTuple):
     #: Head -> what stands below it.
     cells: dict[str, list[str]]
     #: Lines that are said below it.
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def tables_beside(points: Sequence[PointSummary]) -> list[Beside]:
     """New flows, and where frames were met; those for which a point has something."""
     new, met = [point for point in points if point.new_flows], met_points(points)
     tables = [
-        Beside("new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (TOLD_NEW,)),
+        Beside("new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (NEW_FLOWS_NOTE,)),
         Beside(
             "where frames were met",
             "What forwarders counted of their own work",
             met_cells(points),
-            (*by_node(points), told_of(points)),
+            (*by_node(points), met_note(points)),
         ),
     ]
     return [table for table, of in zip(tables, (new, met), strict=True) if of]

@@ -9,7 +9,7 @@ from xdplab.measure.met import Met
 from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number, percent, significant
 
-#: Said below the table, where its columns are told.
+#: Below the table.
 TOLD = (
     "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
     "warm-ups counted."
@@ -75,7 +75,7 @@ NEW_FLOW_COLUMNS = (
     Column("new_flows_p99_us", "first p99 µs", _first("p99_us"), number),
 )
 #: Said below their table.
-TOLD_NEW = (
+NEW_FLOWS_NOTE = (
     "Each of these frames is the first and only one of its flow. Latencies of the other tables are without them; rates "
     "and losses there are of all frames."
 )
@@ -102,7 +102,7 @@ def met_points(points: Sequence[PointSummary]) -> list[PointSummary]:
     return [point for point in points if point.met]
 
 
-def told_of(points: Sequence[PointSummary]) -> str:
+def met_note(points: Sequence[PointSummary]) -> str:
     """What is said below the table."""
     return TOLD + "".join(_TOLD_OF.get(column.key, "") for column in met_columns(points))
 

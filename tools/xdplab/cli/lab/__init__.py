@@ -49,8 +49,8 @@ def init(
     if ask and from_ is None:
         tester = tester or typer.prompt("Tester, which sends and measures (USER@ADDRESS)")
         forwarder = forwarder or typer.prompt("Forwarder, the switch under test (USER@ADDRESS)")
-        told = "Far end, if it is a third machine (USER@ADDRESS, or nothing)"
-        far = far or typer.prompt(told, default="", show_default=False) or None
+        question = "Far end, if it is a third machine (USER@ADDRESS, or nothing)"
+        far = far or typer.prompt(question, default="", show_default=False) or None
     common = {"key": key, "known_hosts": known_hosts, "sudo": sudo}
     hosts = lab_hosts(
         name or path.stem, {"tester": tester, "forwarder": forwarder, "far": far}, common, offer or [], from_

@@ -77,10 +77,10 @@ def _between(pairs: Sequence[tuple[End, End]], left: Part, right: Part) -> list[
 
 
 def _found(heard: Heard, pairs: Sequence[tuple[End, End]], without_link: Sequence[End]) -> str:
-    told = [f"{left} faces {right}" for left, right in pairs]
-    told += [f"{end} reaches nothing that was offered" for end in sorted(heard) if not heard[end]]
-    told += [f"{end} has no link" for end in sorted(without_link)]
-    return ", ".join(told) or "nothing was offered"
+    lines = [f"{left} faces {right}" for left, right in pairs]
+    lines += [f"{end} reaches nothing that was offered" for end in sorted(heard) if not heard[end]]
+    lines += [f"{end} has no link" for end in sorted(without_link)]
+    return ", ".join(lines) or "nothing was offered"
 
 
 def _and(ends: set[End]) -> str:

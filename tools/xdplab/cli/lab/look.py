@@ -54,7 +54,7 @@ def offered(part: str, there: dict[str, Card], wanted: tuple[str, ...], *, force
     """
     for name in wanted:
         if name not in there:
-            raise InputError(f"{part}: no interface {name!r}{meant(name, there)}; there are {_told(there) or 'none'}")
+            raise InputError(f"{part}: no interface {name!r}{meant(name, there)}; there are {_listed(there) or 'none'}")
         if there[name].needed and not force:
             raise InputError(
                 f"{part}: {name} {there[name].needed}, so no frame is sent from it; offer another, or give --force"
@@ -71,14 +71,14 @@ def none_offered(part: str, there: dict[str, Card]) -> InputError:
     )
 
 
-def _told(there: dict[str, Card]) -> str:
+def _listed(there: dict[str, Card]) -> str:
     return ", ".join(card.text for card in there.values())
 
 
 def _card(host: Host, link: dict[str, Any], routed: set[str]) -> Card:
     ifname = link["ifname"]
-    told = host.run(["ethtool", "-i", ifname], check=False).stdout
-    about = dict(re.findall(r"^([\w-]+): (\S.*)$", told, re.MULTILINE))
+    output = host.run(["ethtool", "-i", ifname], check=False).stdout
+    about = dict(re.findall(r"^([\w-]+): (\S.*)$", output, re.MULTILINE))
     node = text_of(host, f"/sys/class/net/{ifname}/device/numa_node")
     pci = about.get("bus-info", "")
     return Card(
@@ -96,8 +96,8 @@ def _card(host: Host, link: dict[str, Any], routed: set[str]) -> Card:
 
 def speed_of(host: Host, ifname: str) -> int | None:
     """Of the link as it is now, in Mbit/s."""
-    told = text_of(host, f"/sys/class/net/{ifname}/speed")
-    return int(told) if told.isdecimal() and int(told) else None
+    output = text_of(host, f"/sys/class/net/{ifname}/speed")
+    return int(output) if output.isdecimal() and int(output) else None
 
 
 def _needed(link: dict[str, Any], routed: set[str]) -> str:
@@ -114,7 +114,7 @@ def _needed(link: dict[str, Any], routed: set[str]) -> str:
 def _with_default_route(host: Host) -> set[str]:
     found: set[str] = set()
     for family in ("-4", "-6"):
-        told = host.run(["ip", "-json", family, "route", "show", "default"], check=False).stdout.strip()
-        for route in json.loads(told or "[]"):
+        output = host.run(["ip", "-json", family, "route", "show", "default"], check=False).stdout.strip()
+        for route in json.loads(output or "[]"):
             found |= {hop["dev"] for hop in (route, *route.get("nexthops", ())) if "dev" in hop}
     return found

@@ -77,6 +77,6 @@ def _port(role: Role, end: End, card: Card) -> str:
         "" if card.node is None else f"NUMA node {card.node}",
     ]
     if card.driver != _VIRTUAL and not card.speed_mbps:
-        beside.append("its speed is not told: give speed_mbps")
-    told = ", ".join(filter(None, beside))
-    return f"  {role}: {{{given}}}" + (f"  # {told}" if told else "")
+        beside.append("its speed is unknown: give speed_mbps")
+    comment = ", ".join(filter(None, beside))
+    return f"  {role}: {{{given}}}" + (f"  # {comment}" if comment else "")

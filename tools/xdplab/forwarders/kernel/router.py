@@ -122,8 +122,8 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         """A flowtable must have taken a connection of the traffic."""
         if not self.options.flowtable:
             return None
-        told = self.instance.dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
-        return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if told.returncode else None
+        output = self.instance.dut.host.run(["grep", "-c", "OFFLOAD", _CONNECTIONS], check=False)
+        return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if output.returncode else None
 
     def counters(self) -> dict[str, Any]:
         """Interface counters of the ports."""
@@ -133,18 +133,20 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         """Of the access list; the routes that were given are counted where there is none."""
         dut = self.instance.dut
         if dut.pipeline.kind == "route":
-            told = dut.host.run(["ip", "-4", "route", "show", "scope", "global"], timeout_s=120.0).stdout
-            return told.count(" via "), sum(1 for side in sides(dut) for _ in prefixes(dut.pipeline, side))
-        told = dut.host.run(["nft", "list", "chain", "ip", _TABLE, "forward"], timeout_s=120.0).stdout
-        return told.count(" accept\n"), sum(line.endswith(" accept") for line in self.instance.rules())
+            output = dut.host.run(["ip", "-4", "route", "show", "scope", "global"], timeout_s=120.0).stdout
+            return output.count(" via "), sum(1 for side in sides(dut) for _ in prefixes(dut.pipeline, side))
+        output = dut.host.run(["nft", "list", "chain", "ip", _TABLE, "forward"], timeout_s=120.0).stdout
+        return output.count(" accept\n"), sum(line.endswith(" accept") for line in self.instance.rules())
 
     def rule_hits(self) -> dict[str, int]:
         """By named counters; routes have none, and a connection in a flowtable meets no rule."""
         dut = self.instance.dut
         if dut.pipeline.kind == "route" or self.options.flowtable:
             return {}
-        told = json.loads(dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
-        found = {each["counter"]["name"]: each["counter"]["packets"] for each in told["nftables"] if "counter" in each}
+        output = json.loads(dut.host.run(["nft", "-j", "list", "counters", "table", "ip", _TABLE]).stdout)
+        found = {
+            each["counter"]["name"]: each["counter"]["packets"] for each in output["nftables"] if "counter" in each
+        }
         return {name: found[name] for name in _COUNTERS}
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:
@@ -170,8 +172,8 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
                 return host.run(["nft", "list", "chain", "ip", _SPARE_TABLE, "spare"]).stdout.count(" drop")
 
             act(_SPARE_CHAINS)
-            told = (("installed", rules, count), ("removed", f"flush chain ip {_SPARE_TABLE} spare", 0))
-            steps = [Step(n, count, partial(act, t + "\n"), counted("rules", left, there)) for n, t, left in told]
+            output = (("installed", rules, count), ("removed", f"flush chain ip {_SPARE_TABLE} spare", 0))
+            steps = [Step(n, count, partial(act, t + "\n"), counted("rules", left, there)) for n, t, left in output]
             return Change(steps, lambda: _forget(host), often=True)
 
         def batch(verb: str) -> None:

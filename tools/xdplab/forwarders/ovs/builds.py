@@ -71,7 +71,7 @@ def cache() -> FilePath:
     return cache_folder() / "ovs"
 
 
-#: A run asks each of its hosts once (a testbed makes its hosts anew), and not at each start.
+#: A run asks each of its hosts once (a testbed has new host objects), and not at each start.
 _once = lru_cache(maxsize=64)
 
 
@@ -111,10 +111,10 @@ def build_facts(host: Host, build: Build) -> dict[str, Any]:
 def _recorded(host: Host, path: str) -> dict[str, Any]:
     """Of build.json: the patches with the beginnings of their hashes, the source's hash, compiler and configuration."""
     try:
-        told = json.loads(host.read(path))
-        patches = [f"{patch['name']}@{patch['sha256'][:12]}" for patch in told["patches"]]
-        rest = {key: told[key] for key in ("base", "series", "asan", "compiler", "configure")}
-        return {**rest, "patches": patches, "source": told["source"]["sha256"][:12]}
+        recorded = json.loads(host.read(path))
+        patches = [f"{patch['name']}@{patch['sha256'][:12]}" for patch in recorded["patches"]]
+        rest = {key: recorded[key] for key in ("base", "series", "asan", "compiler", "configure")}
+        return {**rest, "patches": patches, "source": recorded["source"]["sha256"][:12]}
     except (XdplabError, ValueError, KeyError, TypeError):
         return {"error": f"{path} cannot be read as one of `ovs/build`"}
 

@@ -23,7 +23,7 @@ from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import MEND_TUN, link_mtu, why_no_tap, why_no_zero_copy
+from xdplab.hosts.kernel import FIX_TUN, link_mtu, why_no_tap, why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported
 from xdplab.model.pipeline import KINDS
 
@@ -74,7 +74,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
             return reason
         without = why_no_tap(dut.host)
         if without:
-            return f"Open vSwitch makes a tap device for each bridge, and {without}: {MEND_TUN}"
+            return f"Open vSwitch makes a tap device for each bridge, and {without}: {FIX_TUN}"
         for setting in settings(self.options, OvsKey):
             if self._key(dut.host, setting) is None:
                 brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
@@ -128,8 +128,8 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         """Lookups that missed every megaflow, or connections that are known."""
         if self.options.rules != "ports":
             return readback.missed_lookups(self.instance.control("dpctl/show"))
-        told = self.instance.control("dpctl/ct-get-nconns").strip()
-        return int(told) if told.isdigit() else None
+        output = self.instance.control("dpctl/ct-get-nconns").strip()
+        return int(output) if output.isdigit() else None
 
     def mode(self) -> dict[str, Any]:
         """What the build is, what each port shows of itself, and which core polls which queue."""

@@ -55,10 +55,10 @@ class LookupCounts:
         if self._show is None:
             commands = set(ask("list-commands").split())
             self._show = next((show for show in _SHOWS if {show, _CLEAR} <= commands), "")
-        told = threads_told(ask(self._show)) if self._show else {}
-        if told:
+        threads = parse_threads(ask(self._show)) if self._show else {}
+        if threads:
             ask(_CLEAR)
-        for thread, found in told.items():
+        for thread, found in threads.items():
             if found.frames:
                 sums = self._sums.setdefault(thread, {})
                 for key, value in found.model_dump(exclude_none=True).items():
@@ -66,7 +66,7 @@ class LookupCounts:
         return {LOOKUPS: {thread: dict(sums) for thread, sums in self._sums.items()}}
 
 
-def threads_told(text: str) -> dict[str, ThreadLookups]:
+def parse_threads(text: str) -> dict[str, ThreadLookups]:
     """`core 1`, or `main` -> what it counted, of either command.
 
     Raises:

@@ -22,7 +22,7 @@ _WHY_NOT = ("xdp-flows", "xdp-flow-output")
 
 def offloaded(counters: Mapping[str, Any]) -> dict[str, int]:
     """Port -> frames that met an offloaded flow."""
-    return {port: told[OFFLOADED] for port, told in counters.items() if OFFLOADED in told}
+    return {port: columns[OFFLOADED] for port, columns in counters.items() if OFFLOADED in columns}
 
 
 def not_offloaded(
@@ -37,22 +37,22 @@ def not_offloaded(
         ports: what each tells of itself.
     """
     sending = 1 if asked and ovs.dut.pipeline.one_way else None
-    for port, told in list(ports.items())[:sending]:
+    for port, columns in list(ports.items())[:sending]:
         count = frames.get(port, 0)
         if bool(count) != asked:
             seen = f"{count} frames of {port} met an offloaded flow"
             if asked and (refused := _refused(ovs, port)):
                 seen += f"; refused: {refused}"
-            why_not = [key for key in _WHY_NOT if asked and told.get(key, "on") != "on"]
-            return seen + "".join(f"; {key} is {told[key]}" for key in why_not)
+            why_not = [key for key in _WHY_NOT if asked and columns.get(key, "on") != "on"]
+            return seen + "".join(f"; {key} is {columns[key]}" for key in why_not)
     return None
 
 
 def _refused(ovs: Ovs, port: str) -> str:
     """What of the flows of a port the offload does not do, in its own words."""
-    told = ""
+    columns = ""
     for command in _SHOW:
         with suppress(XdplabError):  # "is not a valid command"
-            told += ovs.control(command)
-    found = re.search(rf'"{re.escape(port)}": {{.*?"refused": {{(.*?)}}', told, re.DOTALL)
+            columns += ovs.control(command)
+    found = re.search(rf'"{re.escape(port)}": {{.*?"refused": {{(.*?)}}', columns, re.DOTALL)
     return ", ".join(re.findall(r'"([^"]+)":', found[1])) if found else ""

@@ -65,15 +65,15 @@ def _rule(command: Literal["add", "delete"], address: int, cookie: int, priority
 def rule_changes(
     command: Literal["add", "delete"], addresses: Iterable[int], *, cookie: int, priority: int, bundle: bool
 ) -> bytes:
-    """Rules by their IPv4 destination, in one atomic bundle or one after another; what is told ends with `END`."""
+    """Rules by their IPv4 destination, in one atomic bundle or one after another; the message ends with `END`."""
     rules = [_rule(command, address, cookie, priority) for address in addresses]
     if bundle:
         added = [_message(_BUNDLE_ADD, 2, struct.pack(">IxxH", 1, 3) + _message(_FLOW_MOD, 2, each)) for each in rules]
         control = [_message(_BUNDLE, 2, struct.pack(">IHH", 1, way, _ATOMIC_IN_ORDER)) for way in (_OPEN, _COMMIT)]
-        told = [control[0], *added, control[1]]
+        messages = [control[0], *added, control[1]]
     else:
-        told = [_message(_FLOW_MOD, 2, each) for each in rules]
-    return b"".join((_message(_HELLO, 1), *told, _message(_BARRIER, 4)))
+        messages = [_message(_FLOW_MOD, 2, each) for each in rules]
+    return b"".join((_message(_HELLO, 1), *messages, _message(_BARRIER, 4)))
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ def rule_counts(answer: bytes) -> RuleCounts:
     """
     refuse_errors(answer)
     try:
-        told = [(*struct.unpack_from(">H", body), body[8:]) for kind, body in _messages(answer) if kind == _REPLY]
-        rules = [_statistics(body) for what, body in told if what == _AGGREGATE]
+        messages = [(*struct.unpack_from(">H", body), body[8:]) for kind, body in _messages(answer) if kind == _REPLY]
+        rules = [_statistics(body) for what, body in messages if what == _AGGREGATE]
         found = [(each[_FLOW_COUNT], each[_PACKET_COUNT]) for each in rules]
         if not found:
             raise KeyError(_AGGREGATE)
-        return RuleCounts(found, sum(_metered(body) for what, body in told if what == _METER))
+        return RuleCounts(found, sum(_metered(body) for what, body in messages if what == _METER))
     except (struct.error, KeyError):
         raise XdplabError("OpenFlow: the bridge's answer cannot be understood") from None
 

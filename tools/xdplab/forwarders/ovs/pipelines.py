@@ -58,7 +58,7 @@ _WHOLE_FRAME = 65535
 
 @dataclass(frozen=True)
 class Tables:
-    """What a bridge is told, each line as `ovs-ofctl add-flows`, `add-groups` and `add-meter` take it."""
+    """What a bridge is given, each line as `ovs-ofctl add-flows`, `add-groups` and `add-meter` take it."""
 
     flows: list[str]
     groups: list[str] = field(default_factory=list)
@@ -141,9 +141,9 @@ def set_up(ovs: Ovs, made: Tables) -> None:
 def rule_hits(ovs: Ovs, made: Tables) -> dict[str, int]:
     """By cookie and meter, once the datapath's counts have been taken over (`revalidator/wait`)."""
     ovs.control("revalidator/wait")
-    told = rule_counts(ovs.exchange(ask_rules(FORTH, BACK)))
-    (_, forth), (_, back) = told.rules
-    return {"forth": forth, "back": back, **({"meter": told.metered} if made.meters else {})}
+    counts = rule_counts(ovs.exchange(ask_rules(FORTH, BACK)))
+    (_, forth), (_, back) = counts.rules
+    return {"forth": forth, "back": back, **({"meter": counts.metered} if made.meters else {})}
 
 
 def _group(number: int, port: str) -> str:

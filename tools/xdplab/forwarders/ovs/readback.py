@@ -85,13 +85,13 @@ def rxq_places(pmd_rxq_show: str) -> tuple[RxqPlace, ...]:
 def afxdp_show(text: str) -> dict[str, Any]:
     """Port -> what `netdev-afxdp/show` tells of it; {} when it is no JSON (a build without our patches)."""
     try:
-        told = json.loads(text)
+        asked_for = json.loads(text)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return asked_for if isinstance(asked_for, dict) else {}
 
 
-def busy_polling(told: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, str]:
+def busy_polling(asked_for: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, str]:
     """Keys `napi-id` and `busy-poll-active` of a port as they are now; {} when `netdev-afxdp/show` does not tell.
 
     Its status keeps what was true when the link changed last; up to Linux 6.12 the first frame brings a socket its NAPI
@@ -100,7 +100,7 @@ def busy_polling(told: Mapping[str, str], show: Mapping[str, Any]) -> dict[str, 
     napis = [queue["napi-id"] for queue in show.get("queues", ()) if queue and "napi-id" in queue]
     if not napis:
         return {}
-    asked = told.get("busy-poll", "0") != "0" and told.get("prefer-busy-poll") == "true"
+    asked = asked_for.get("busy-poll", "0") != "0" and asked_for.get("prefer-busy-poll") == "true"
     return {"napi-id": ",".join(map(str, napis)), "busy-poll-active": str(asked and all(napis)).lower()}
 
 

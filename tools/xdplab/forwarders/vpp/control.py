@@ -76,7 +76,7 @@ def papi_stats(address: str) -> Any:
             return self._kept[item]
 
         def set_errors(self, blocking: bool = True) -> Any:
-            """Each of 3,000 is a link into one vector, which vpp-papi reads anew each time: 1.2 s, so 0.01 s."""
+            """Each of 3,000 is a link into one vector, which vpp-papi reads again each time: 1.2 s, so 0.01 s."""
             self._kept = {}
             try:
                 return super().set_errors(blocking)

@@ -56,9 +56,9 @@ class NodeCounts:
 
     def read(self, ask: Callable[[str], str]) -> dict[str, dict[str, Any]]:
         """`NODES`: thread -> node -> fields of `NodeWork` up to now, of nodes that have had a frame."""
-        told = nodes_told(ask(_SHOW))
+        threads = parse_nodes(ask(_SHOW))
         ask(_CLEAR)
-        for thread, nodes in told.items():
+        for thread, nodes in threads.items():
             with_frames = max((node.calls for node in nodes if not node.fetches and node.vectors), default=0)
             for node in nodes:
                 self._add(thread, node, with_frames)
@@ -95,7 +95,7 @@ class NodeCounts:
         return 0.0
 
 
-def nodes_told(text: str) -> dict[str, list[Node]]:
+def parse_nodes(text: str) -> dict[str, list[Node]]:
     """Thread -> its nodes, of `show runtime`; names that are the same in 30 letters may be several.
 
     Raises:

@@ -159,9 +159,9 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         Raises:
             PointFailed: it did not answer, or could not.
         """
-        told = self.instance.ask(signal.SIGUSR2, 3.0, "its trace")
-        if told["event"] != "trace" or told["error"]:
-            raise PointFailed(f"xsk: its trace: {self.crashed() or told.get('error')}")
+        answer = self.instance.ask(signal.SIGUSR2, 3.0, "its trace")
+        if answer["event"] != "trace" or answer["error"]:
+            raise PointFailed(f"xsk: its trace: {self.crashed() or answer.get('error')}")
 
     def mode(self) -> dict[str, Any]:
         """What it read back from the kernel."""
@@ -226,7 +226,7 @@ class XskRole(XskForwarder):
     def _configuration(self, dut: Dut) -> dict[str, Any]:
         asked = {**super()._configuration(dut), "role": _ROLES[self._workload], "trace": None}
         if self._workload == "l2fwd" and "touch" not in self.options.model_fields_set:
-            asked.pop("touch")  # a reflector swaps addresses unless it is told otherwise
+            asked.pop("touch")  # a reflector swaps addresses unless configured otherwise
         if self._workload == "stages":
             asked["stages"] = True
         if self._workload == "txonly":

@@ -295,7 +295,7 @@ class Machine:
 
     @operation
     def held_queues(self, ifnames: Sequence[str]) -> list[str] | None:
-        """Those of the interfaces of which an AF_XDP socket has a queue; None: not told before 6.15."""
+        """Those of the interfaces of which an AF_XDP socket has a queue; None: not reported before 6.15."""
         with _about(f"queues of {', '.join(ifnames)}"):
             return self.within(netlink.held_queues, ifnames)
 

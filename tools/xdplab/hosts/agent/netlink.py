@@ -67,11 +67,11 @@ def xdp(ifname: str) -> XdpAttachment | None:
     """The XDP program of an interface."""
     body = bytes(16) + _attribute(_IFLA_IFNAME, ifname.encode() + b"\0")
     (link,) = _ask(_NETLINK_ROUTE, _RTM_GETLINK, body, 16)
-    told = _attributes(link.get(_IFLA_XDP, b""))
-    if _IFLA_XDP_PROG_ID not in told:
+    attributes = _attributes(link.get(_IFLA_XDP, b""))
+    if _IFLA_XDP_PROG_ID not in attributes:
         return None
-    prog_id = _number(told[_IFLA_XDP_PROG_ID])
-    return XdpAttachment(_XDP_MODES.get(told[_IFLA_XDP_ATTACHED][0], "none"), prog_id, _program_name(prog_id))
+    prog_id = _number(attributes[_IFLA_XDP_PROG_ID])
+    return XdpAttachment(_XDP_MODES.get(attributes[_IFLA_XDP_ATTACHED][0], "none"), prog_id, _program_name(prog_id))
 
 
 def features(ifname: str) -> list[str] | None:
@@ -80,10 +80,10 @@ def features(ifname: str) -> list[str] | None:
         if family is None:
             return None
         try:
-            (told,) = _netdev_ask(family, _DEV_GET, {_DEV_IFINDEX: socket.if_nametoindex(ifname)})
+            (attributes,) = _netdev_ask(family, _DEV_GET, {_DEV_IFINDEX: socket.if_nametoindex(ifname)})
         except OSError:
             return []
-    bits = _number(told.get(_DEV_XDP_FEATURES, b""))
+    bits = _number(attributes.get(_DEV_XDP_FEATURES, b""))
     return [feature for bit, feature in enumerate(_FEATURES) if bits & 1 << bit]
 
 
@@ -107,11 +107,11 @@ def queue_napis(ifname: str, queue: int) -> dict[str, int | None]:
         for way, kind in _QUEUE_TYPES.items() if family is not None else ():
             try:
                 wanted = {_QUEUE_IFINDEX: index, _QUEUE_TYPE: kind, _QUEUE_ID: queue}
-                (told,) = _netdev_ask(family or 0, _QUEUE_GET, wanted)
+                (attributes,) = _netdev_ask(family or 0, _QUEUE_GET, wanted)
             except OSError:
                 continue
-            if _QUEUE_NAPI_ID in told:
-                found[way] = _number(told[_QUEUE_NAPI_ID])
+            if _QUEUE_NAPI_ID in attributes:
+                found[way] = _number(attributes[_QUEUE_NAPI_ID])
     return found
 
 
@@ -128,9 +128,9 @@ def suspend_timeouts(ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | 
             timeout_ns = wanted_ns[min(number, len(wanted_ns) - 1)]
             wanted = {_NAPI_ID: _number(napi[_NAPI_ID]), _NAPI_IRQ_SUSPEND_TIMEOUT: timeout_ns}
             _netdev_ask(family, _NAPI_SET, wanted, acknowledged=True)
-        told = [napi.get(_NAPI_IRQ_SUSPEND_TIMEOUT) for napi in _napis(family, index)]
-    known = [_number(each) for each in told if each is not None]
-    return known if known and len(known) == len(told) else None
+        attributes = [napi.get(_NAPI_IRQ_SUSPEND_TIMEOUT) for napi in _napis(family, index)]
+    known = [_number(each) for each in attributes if each is not None]
+    return known if known and len(known) == len(attributes) else None
 
 
 def _napis(family: int, index: int) -> list[dict[int, bytes]]:

@@ -36,7 +36,7 @@ def end_all() -> list[str]:
 
 
 def reap(machine: Machine) -> None:
-    """Collect orphans that have ended; what the machine started is collected by whoever waits for it."""
+    """Collect orphans that have ended; what the machine started is collected by the caller that waits for it."""
     with machine.forking:
         for pid in descendants():
             if pid not in machine.children and _state(pid) == "Z":

@@ -41,7 +41,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
         """Each rate in turn; a forwarder without probes is unsupported."""
         target = probes_of(session.forwarder, session.dut)
         with attached(session.dut, target, 1):
-            pass  # so that a build without probes is told before anything is measured
+            pass  # a build without probes is reported before anything is measured
         for one in self.rounds(session, traffic, self.ways):
             with attached(session.dut, target, one.every) as probes:
                 session.trial(one.spec, purpose="search", clause=one.clause)

@@ -96,7 +96,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
     }
     frames = median(one["frames_per_batch"] for one in stages)
     cost = median(slow - fast for slow, fast in pairs) / PROBES_ON_THE_WAY if pairs else None
-    told = cost is not None and cost > 0 and frames <= ALONE
+    measurable = cost is not None and cost > 0 and frames <= ALONE
     return AtRate(
         rate_pps=rate,
         pairs=len(pairs),
@@ -105,8 +105,8 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
         with_us={name: median(values) for name, values in traced.items() if values},
         cost=interval,
         typical_us=typical,
-        probe_cost_us=cost if told else None,
-        typical_less_us=_less(typical["p50"], cost or 0.0) if told else None,
+        probe_cost_us=cost if measurable else None,
+        typical_less_us=_less(typical["p50"], cost or 0.0) if measurable else None,
         stage_us={
             stage: {name: median(one["stage_us"][stage][name] for one in stages) for name in known}
             for stage, known in stages[0]["stage_us"].items()
@@ -149,7 +149,7 @@ def _why_no_breakdown(summaries: Sequence[PointSummary]) -> list[str]:
     fewest = min(at_rates, key=lambda one: one.frames_per_batch)
     if fewest.frames_per_batch > ALONE:
         return [
-            "at no rate was a frame alone in its batch, so the probes' cost cannot be told apart",
+            "at no rate was a frame alone in its batch, so the probes' cost is unknown",
             f"At {significant(fewest.rate_pps / 1000)} kpps a batch held {significant(fewest.frames_per_batch)} "
             "frames: lower rates_pps, or a faster machine.",
         ]

@@ -215,11 +215,11 @@ class Changes(Method[ChangesSpec]):
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A change, by its kind."""
         points = [point for point in summaries if point.levels.get("change") in name]
-        told = []
+        lines = []
         for point in points:
             shown = [f"{each.title} {each.shown(point)}" for each in self.columns[1:] if each.of(point) is not None]
-            told += [f"{point.forwarder}: {', '.join(shown)}"] if shown else []
-        return Part(told, points=points)
+            lines += [f"{point.forwarder}: {', '.join(shown)}"] if shown else []
+        return Part(lines, points=points)
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer | None:
         """Who is ahead at each change."""
@@ -227,15 +227,15 @@ class Changes(Method[ChangesSpec]):
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What frames took beside a change, over what they took without it."""
-        told = beside_it(run, summaries)
-        return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in told.values()]
+        lines = beside_it(run, summaries)
+        return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in lines.values()]
 
     def sections(self, page: Page) -> list[Section]:
         """The table of points, latencies with and without, distributions."""
         if not page.measured:
             return []
-        told = [(one.point, _slower(one)) for one in beside_it(page.run, page.measured).values()]
-        return [page.section(self, "report.html.j2", told=told, lead_s=LEAD_S), page.pictures()]
+        lines = [(one.point, _slower(one)) for one in beside_it(page.run, page.measured).values()]
+        return [page.section(self, "report.html.j2", lines=lines, lead_s=LEAD_S), page.pictures()]
 
     def remarks(self, run: RunRecord) -> list[str]:
         """What the figures follow."""

@@ -51,11 +51,11 @@ def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
     result = session.send(asked)
     after = counts.flows_met() if counts else None
     if before is None or after is None:
-        return Counted(result, {"told": f"{result.received} new flows came through"})
+        return Counted(result, {"text": f"{result.received} new flows came through"})
     met = after - before
     if met < _NEW_SHARE * result.received:
         raise PointFailed(f"the flows were not new to it: it met {met} new ones, and {result.received} came through")
-    return Counted(result, {"told": f"{met} new flows", "flows_met": met})
+    return Counted(result, {"text": f"{met} new flows", "flows_met": met})
 
 
 def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
@@ -75,7 +75,7 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
                 result, ended = session.send(asked), time.monotonic()
                 done = changing.result()
     except BaseException:
-        with suppress(XdplabError):  # what went wrong is told, not what came of it
+        with suppress(XdplabError):  # what went wrong is reported, not what followed from it
             change.undo()
         raise
     change.undo()
@@ -109,8 +109,8 @@ def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float,
             _be_sure(step)
         rounds += 1
     last_s = time.monotonic()
-    told = ", ".join(f"{name} {each['count']} in {each['s'] * 1e3:.4g} ms" for name, each in steps.items())
-    return first_s, last_s, {"told": told, "rounds": rounds, "steps": steps}
+    returned = ", ".join(f"{name} {each['count']} in {each['s'] * 1e3:.4g} ms" for name, each in steps.items())
+    return first_s, last_s, {"text": returned, "rounds": rounds, "steps": steps}
 
 
 def _fits(now_s: float, first_s: float, rounds: int, end_s: float) -> bool:
@@ -120,8 +120,8 @@ def _fits(now_s: float, first_s: float, rounds: int, end_s: float) -> bool:
 
 def _timed(act: Callable[[], float | None]) -> float:
     began = time.monotonic()
-    told = act()
-    return time.monotonic() - began if told is None else told
+    returned = act()
+    return time.monotonic() - began if returned is None else returned
 
 
 def _be_sure(step: Step) -> None:

@@ -88,16 +88,16 @@ class Colocated:
             PointFailed: a program ended; the message holds its own words.
         """
         if self.traffic == "job":
-            told = json.loads(self._output(self._script(self.dut.host, cpu_job.__file__, [str(duration_s)])))
-            return float(told["elapsed_s"] / max(told["rounds"], 1))
+            report = json.loads(self._output(self._script(self.dut.host, cpu_job.__file__, [str(duration_s)])))
+            return float(report["elapsed_s"] / max(report["rounds"], 1))
         with self._server() as server:
             text = self._ask(duration_s)
             if server.poll() is not None:
                 raise PointFailed(f"{_PROGRAMS[self.traffic][0]} ended: {' | '.join(server.log_tail(2))}")
         if self.traffic == "web":
             return wrk_requests_per_s(text)
-        told = json.loads(text)
-        return float(told["requests"] / told["elapsed_s"])
+        report = json.loads(text)
+        return float(report["requests"] / report["elapsed_s"])
 
     @contextlib.contextmanager
     def _server(self) -> Iterator[Running]:

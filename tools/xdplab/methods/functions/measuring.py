@@ -69,7 +69,7 @@ def beside_a_flood(session: Session, spec: FunctionsSpec) -> None:
         with _flood(session, asked) as sent, cache_misses(dut.host, dut.layout.forwarder, dut.rundir) as misses:
             value, figure = beside.figure(spec.duration_s), ROUND_S if kind == "job" else REQUESTS
         _be_sure(program)
-        return Counted(sent(), {"told": f"{value:.4g} {figure.unit}", figure.key: value, **misses})
+        return Counted(sent(), {"text": f"{value:.4g} {figure.unit}", figure.key: value, **misses})
 
     session.counted(asked, count)
 

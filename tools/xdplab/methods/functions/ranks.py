@@ -43,7 +43,7 @@ class RankAgreement(Model):
     agree: tuple[tuple[NfMode, NfMode], ...]
     differ: tuple[tuple[NfMode, NfMode], ...]
     unclear: tuple[tuple[NfMode, NfMode], ...]
-    #: Why, for the first of the unclear pairs of which nothing can be said; empty: they cannot be told apart.
+    #: Why, for the first of the unclear pairs of which nothing can be said; empty: no measurable difference.
     reason: str = ""
 
     @property
@@ -70,8 +70,8 @@ class RankAgreement(Model):
             if pairs:
                 parts.append(f"{name}: {', '.join(f'{first} above {second}' for first, second in pairs)}")
         if self.unclear:
-            told = ", ".join(f"{first} and {second}" for first, second in self.unclear)
-            parts.append(f"not told apart here{f' ({self.reason})' if self.reason else ''}: {told}")
+            adjusted = ", ".join(f"{first} and {second}" for first, second in self.unclear)
+            parts.append(f"no measurable difference here{f' ({self.reason})' if self.reason else ''}: {adjusted}")
         return "; ".join(parts)
 
 
@@ -104,10 +104,14 @@ def rank_agreements(
         for traffic, group, members, known in given
         for one, two in _pairs(members, known)
     }
-    told = corrected({key: one for key, one in compared.items() if one is not None})
+    adjusted = corrected({key: one for key, one in compared.items() if one is not None})
     return [
         _agreement(
-            traffic, group, members, known, {key[2]: told.get(key) for key in compared if key[:2] == (traffic, group)}
+            traffic,
+            group,
+            members,
+            known,
+            {key[2]: adjusted.get(key) for key in compared if key[:2] == (traffic, group)},
         )
         for traffic, group, members, known in given
     ]

@@ -70,6 +70,6 @@ def scalings(rows: Sequence[tuple[NfTraffic, NfPoint, Contender]]) -> list[Scali
 
 def _others(function: NfPoint, row: Contender) -> tuple[str, ...]:
     """What else it is of, but for settings that go with the function."""
-    told = [each for each in row.point.settings if each.partition("=")[0] not in {"traffic", *function.knobs}]
+    settings = [each for each in row.point.settings if each.partition("=")[0] not in {"traffic", *function.knobs}]
     by = [f"by {row.point.tester}"] if row.point.tester else []
-    return (f"{row.point.frame_bytes} bytes", *by, *told)
+    return (f"{row.point.frame_bytes} bytes", *by, *settings)

@@ -73,7 +73,7 @@ class FunctionsSpec(MethodSpec):
         return value
 
     def points(self) -> list[NfPoint]:
-        """All of them; a size that a function has no table for, and work of none, is not told apart."""
+        """All of them; a size that a function has no table for, and work of none, count as equal."""
         found: dict[str, NfPoint] = {}
         work = itertools.product(self.table_entries, self.work_iterations, self.work_lookups)
         machine = itertools.product(self.rx_rings, self.ddio_ways, self.cores)

@@ -148,18 +148,18 @@ class Rfc2544(Method[Rfc2544Spec]):
         flooded = Rfc2544Figures.of(point).forwarding_rate
         ndr = point.measured.get(NDR.key)
         split = flooded.bimodal_kpps if flooded else ""
-        told = [f"{where}: at overload bimodal, kpps: {split}"] if split else []
-        return told + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
+        lines = [f"{where}: at overload bimodal, kpps: {split}"] if split else []
+        return lines + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A clause under its name in `point_figures`, or what a variant contributes against the study's reference."""
         (title,) = name
         if title not in CLAUSE_NAMES:
             steps = ablation(run, summaries)
-            told = [
+            lines = [
                 variant.verdict() for variant in (steps.variants if steps else ()) if variant.summary.forwarder == title
             ]
-            return Part(told, "" if told else "the study's reference was not measured with it")
+            return Part(lines, "" if lines else "the study's reference was not measured with it")
         points = [point for point in summaries if point.status != "unsupported"]
         reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
         found = {point.point_id: Rfc2544Figures.of(point).clause_text(title) for point in points}

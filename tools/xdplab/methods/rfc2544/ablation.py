@@ -85,7 +85,7 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
         return None
     alike = [s for s in measured if s.setting == reference.setting and s.point_id != reference.point_id]
     found = {(s.point_id, metric): compare_points(s, reference, metric) for s in alike for metric in _GAINS}
-    told = corrected({key: one for key, one in found.items() if one is not None})
+    adjusted = corrected({key: one for key, one in found.items() if one is not None})
     by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
     return Ablation(
         reference=reference,
@@ -95,7 +95,7 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
             Variant(
                 summary=summary,
                 ndr=_ndr(summary),
-                comparisons={metric: told.get((summary.point_id, metric)) for metric in _GAINS},
+                comparisons={metric: adjusted.get((summary.point_id, metric)) for metric in _GAINS},
                 per_frame=per_frame(by_point[summary.point_id]),
                 note=run.study.notes.get(summary.forwarder, ""),
             )

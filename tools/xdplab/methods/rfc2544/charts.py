@@ -36,8 +36,8 @@ def throughput_chart(summaries: Sequence[PointSummary]) -> Chart:
     label = "theoretical (line rate)" if speed else "tester's top rate"
     series.append(Series(label, list(limits), [limit / 1e6 for limit in limits.values()]))
     x = Axis("frame size, FCS counted", "bytes")
-    told = "Band: all repeats. Points without a line: lower bounds, set by the tester, the time or the machine."
-    return Chart("throughput by frame size", x, Axis("without loss", "Mpps"), series, told)
+    caption = "Band: all repeats. Points without a line: lower bounds, set by the tester, the time or the machine."
+    return Chart("throughput by frame size", x, Axis("without loss", "Mpps"), series, caption)
 
 
 def loss_chart(summaries: Sequence[PointSummary]) -> Chart:

@@ -37,7 +37,7 @@ def curves(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Curve
 def lines(found: dict[str, Curve]) -> Iterator[str]:
     """A line for each number of threads and queues, and why there is no efficiency."""
     for title, curve in found.items():
-        yield from (f"{title}: {rung.at}: {_told(curve, rung)}" for rung in curve.rungs)
+        yield from (f"{title}: {rung.at}: {_rung_line(curve, rung)}" for rung in curve.rungs)
         if curve.without:
             yield f"{title}: no efficiency: one thread: {curve.without}"
 
@@ -55,7 +55,7 @@ def _curve(rows: Sequence[tuple[int, int, PointSummary]]) -> Curve:
     return Curve(rungs)
 
 
-def _told(curve: Curve, rung: Rung) -> str:
+def _rung_line(curve: Curve, rung: Rung) -> str:
     """`1.9 Mpps, 79 to 86 % of 2 times one thread`."""
     row = rung.row
     if not rung.values:
@@ -64,8 +64,8 @@ def _told(curve: Curve, rung: Rung) -> str:
     if row.hindrance:
         return f"{row.amount}, not to be taken for a fact: {row.hindrance}"
     share = curve.share(rung) if rung.number > 1 else ""
-    told = f", {share} of {rung.number} times one thread" if share else ""
-    return row.amount + told + (f" ({row.limit})" if row.limit else "")
+    shown = f", {share} of {rung.number} times one thread" if share else ""
+    return row.amount + shown + (f" ({row.limit})" if row.limit else "")
 
 
 def _has(summary: PointSummary, figure: Figure) -> bool:

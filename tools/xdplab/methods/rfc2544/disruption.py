@@ -70,7 +70,7 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
             "reset_us": (gap_ns - own_ns) / 1e3 if gap_ns is not None and gap_ns >= own_ns else None,
             "reason": _no_reset(back, gap_ns, own_ns),
             "lost": result.lost,
-            # a frame that the sender could not send is no frame that was lost: its own gaps are not told apart
+            # a frame that the sender could not send was not lost, and looks like one in its gaps
             "resolution_us": max(result.senders * 1e6 / load, result.longest_gap_ns / 1e3),
             "came_back": back,
             "trial_s": duration,

@@ -41,10 +41,10 @@ class ProbeRecords:
     full: int
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> "ProbeRecords":
+    def of(cls, table: dict[str, Any]) -> "ProbeRecords":
         """From its last line."""
         return cls(
-            told["columns"], told["records"], *(int(told[key]) for key in ("batches", "unmatched", "unsent", "full"))
+            table["columns"], table["records"], *(int(table[key]) for key in ("batches", "unmatched", "unsent", "full"))
         )
 
     def table(self) -> dict[str, np.ndarray]:
@@ -59,8 +59,8 @@ def stage_figures(found: ProbeRecords) -> dict[str, Any]:
 
     `batches` is 0 when none was seen from end to end; the rest is then absent.
     """
-    told = found.table()
-    known = {name: values[told["begun"] > 0] for name, values in told.items()}
+    table = found.table()
+    known = {name: values[table["begun"] > 0] for name, values in table.items()}
     counts = {
         "seen": found.batches,
         "batches": len(known["begun"]),
@@ -92,7 +92,7 @@ def traced_figures(found: ProbeRecords) -> dict[str, Any]:
     Where no batch was recorded from end to end the counts are all there is. Without a first time what begins there is
     None.
     """
-    told = found.table()
+    table = found.table()
     counts = {
         "seen": found.batches,
         "recorded": len(found.records),
@@ -106,10 +106,10 @@ def traced_figures(found: ProbeRecords) -> dict[str, Any]:
         **dict(zip(STAGES, pairwise(_WAY), strict=True)),
         **{name: ("begun", name) for name in ("queued", "kicked")},
     }
-    spans = {name: ((told[last] - told[first])[told[first] > 0]) / 1000 for name, (first, last) in since.items()}
+    spans = {name: ((table[last] - table[first])[table[first] > 0]) / 1000 for name, (first, last) in since.items()}
     return {
         **counts,
-        "frames_per_batch": float(told["frames"].mean()),
+        "frames_per_batch": float(table["frames"].mean()),
         "us": {
             name: {of: float(np.percentile(span, float(of[1:]))) for of in _BANDS} if len(span) else None
             for name, span in spans.items()

@@ -30,7 +30,7 @@ _FIRST_S = 0.02
 def rate_figures(pps: float, result: TrialResult, *, limited: bool) -> dict[str, Any]:
     """For the journal; `limited`: by what the tester sent."""
     sent_pps = result.sent / result.elapsed_s if result.streams else None
-    return {"told": f"{pps / 1e6:.3f} Mpps", "mpps": pps / 1e6, "sent_pps": sent_pps, "limited": limited}
+    return {"text": f"{pps / 1e6:.3f} Mpps", "mpps": pps / 1e6, "sent_pps": sent_pps, "limited": limited}
 
 
 def took_all(figures: dict[str, Any]) -> bool:

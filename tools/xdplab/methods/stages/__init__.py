@@ -122,19 +122,19 @@ class Stages(CountingMethod[StagesSpec]):
         assert isinstance(program, XskRole)
         begin = program.frames_received()
         result = session.send(asked)
-        told = program.stages()
-        if program.frames_received() == begin or not told["complete"]["count"]:
+        stamped = program.stages()
+        if program.frames_received() == begin or not stamped["complete"]["count"]:
             raise PointFailed("no frame with a time arrived")
-        if not session.dut.tester_here and not told["hardware"]:
+        if not session.dut.tester_here and not stamped["hardware"]:
             raise Unsupported(_NO_CLOCK)
         reason = program.ineffective()
         if reason:
             raise Unsupported(reason)
-        stages = {name: StageSummary(**told[name]) for name in STAGES}
+        stages = {name: StageSummary(**stamped[name]) for name in STAGES}
         words = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in stages.items())
-        stamps = {name: told[name] for name in ("hardware", "software", "unstamped")}
+        stamps = {name: stamped[name] for name in ("hardware", "software", "unstamped")}
         kept = {name: stage.model_dump(mode="json") for name, stage in stages.items()}
-        return Counted(result, {"told": words, "stages": kept, "stamps": stamps})
+        return Counted(result, {"text": words, "stages": kept, "stamps": stamps})
 
     def values(self, trial: TrialRecord) -> dict[str, float | None]:
         """Of the whole way."""
@@ -147,8 +147,8 @@ class Stages(CountingMethod[StagesSpec]):
         if not counted:
             return StagesFigures()
         stamps = {name: sum(trial.figures["stamps"][name] for trial in counted) for name in ("hardware", "software")}
-        told = ", ".join(name for name, count in stamps.items() if count)
-        return StagesFigures(stages=stage_rows(counted), stamps=told)
+        stamped = ", ".join(name for name, count in stamps.items() if count)
+        return StagesFigures(stages=stage_rows(counted), stamps=stamped)
 
     def where(self, point: PointSummary) -> str:
         """The rate."""
@@ -162,8 +162,10 @@ class Stages(CountingMethod[StagesSpec]):
         plots = {}
         for stage in STAGES if rows else ():
             curves = {_title(row): stage_distribution(page.trials, row.point_id, stage) for row in rows}
-            told = f"{stage.capitalize()}: share of frames at or below a latency."
-            plots[stage] = page.chart(distribution_chart(f"cumulative distribution of latency, {stage}", curves, told))
+            stamped = f"{stage.capitalize()}: share of frames at or below a latency."
+            plots[stage] = page.chart(
+                distribution_chart(f"cumulative distribution of latency, {stage}", curves, stamped)
+            )
         found = {"rows": [(_title(row), row) for row in rows], "stages": STAGES, "stage_plots": plots}
         return [page.section(self, "report.html.j2", published=self.spec.published, **found)]
 

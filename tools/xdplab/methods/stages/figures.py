@@ -77,15 +77,15 @@ def _stamped_pps(trial: TrialRecord) -> float:
     return sum(stream.achieved_pps for stream in trial.result.streams) if trial.result else 0.0
 
 
-def _row(told: Sequence[tuple[StageSummary, float]]) -> StageRow:
-    found = [stage for stage, _ in told]
+def _row(pairs: Sequence[tuple[StageSummary, float]]) -> StageRow:
+    found = [stage for stage, _ in pairs]
     count = sum(stage.count for stage in found)
     mean = sum(stage.mean_ns * stage.count for stage in found) / count
     # the variance about the common mean, from each trial's own mean and RMS
     variance = sum((stage.rms_ns**2 + (stage.mean_ns - mean) ** 2) * stage.count for stage in found) / count
     low, high = min(stage.min_ns for stage in found), max(stage.max_ns for stage in found)
     whole = Distribution.merged(stage.hdr for stage in found)
-    parts = [(Distribution.merged([stage.hdr]), pps) for stage, pps in told]
+    parts = [(Distribution.merged([stage.hdr]), pps) for stage, pps in pairs]
     return StageRow(
         count=count,
         min_us=low / 1000,

@@ -135,7 +135,7 @@ def traced(session: Session, way: str, every: int) -> Iterator[Callable[[], Prob
             yield end
         finally:
             if not ended:
-                with suppress(XdplabError):  # what ended the trial is told, not what came of it
+                with suppress(XdplabError):  # what ended the trial is reported, not what followed from it
                     end()
         return
     recorder = attached if way == "bpf" else recorded_by_perf

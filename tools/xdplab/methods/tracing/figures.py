@@ -214,7 +214,7 @@ def verdict(difference: Difference, goal_us: float) -> str:
         return "no interval"
     if difference.high < goal_us:
         return "met"
-    return "missed" if difference.low >= goal_us else "not told apart"
+    return "missed" if difference.low >= goal_us else "undecided"
 
 
 def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | None]:
@@ -236,7 +236,7 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
     rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
     said = any(one.clean >= MIN_PAIRS for one in rows)
     at = f"{significant(rate / 1000)} kpps, goal below {goal_us:g} µs"
-    costs = [f"{one.way} {'not said' if one.doubt else f'{_told(one)}, {one.verdict}'}" for one in rows]
+    costs = [f"{one.way} {'undecided' if one.doubt else f'{_cost(one)}, {one.verdict}'}" for one in rows]
     whole = f"Tracing {name} costs at p50, {at}: {'; '.join(costs)}."
     first = whole if len(whole.split()) <= MAX_WORDS else f"What tracing costs {name} at p50, {at}, differs by way."
     doubts = [f"{one.way}: {one.doubt}." for one in rows if one.doubt]
@@ -249,12 +249,12 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
 def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:
     """What a way costs at each rate; with a question, whether it misses its goal."""
     points = [point for point in summaries if point.status != "unsupported"]
-    told = [(point.forwarder, row) for point in points for row in TracingFigures.of(point).tracing]
-    rows = [(forwarder, row) for forwarder, row in told if row.way == way and isinstance(row, Traced)]
-    reasons = {row.reason for _, row in told if row.way == way and isinstance(row, Untraced)}
+    shown = [(point.forwarder, row) for point in points for row in TracingFigures.of(point).tracing]
+    rows = [(forwarder, row) for forwarder, row in shown if row.way == way and isinstance(row, Traced)]
+    reasons = {row.reason for _, row in shown if row.way == way and isinstance(row, Untraced)}
     if reasons:
         return Part(without=f"unsupported: {'; '.join(sorted(reasons))}")
-    if not told:
+    if not shown:
         return Part(failed=f"nothing was traced: {'; '.join(point.reason for point in summaries)}")
     if not rows:
         return Part(without="not asked for")
@@ -262,16 +262,16 @@ def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = ""
     if question and missed:
         return Part(failed=f"costs more than {rows[0][1].goal_us:g} us at p50: {', '.join(missed)}")
     if question and not any(row.verdict == "met" for _, row in rows):
-        return Part(without="its cost cannot be told from the goal; more rounds, or a quieter machine")
-    return Part([f"{name}, {_cost(row)}" for name, row in rows])
+        return Part(without="undecided whether its cost meets the goal: measure more rounds, or on a quieter machine")
+    return Part([f"{name}, {_line(row)}" for name, row in rows])
+
+
+def _line(row: Traced) -> str:
+    shown = row.doubt or f"costs {_cost(row)} at p50: {row.verdict}"
+    return f"{significant(row.rate_pps / 1e3)} kpps: {shown}"
 
 
 def _cost(row: Traced) -> str:
-    told = row.doubt or f"costs {_told(row)} at p50: {row.verdict}"
-    return f"{significant(row.rate_pps / 1e3)} kpps: {told}"
-
-
-def _told(row: Traced) -> str:
     cost = row.cost["p50"].difference_us
     spread = f" ({significant(cost.low)} to {significant(cost.high)})" if cost.low is not None and cost.high else ""
     return f"{significant(cost.mean)} µs{spread}"

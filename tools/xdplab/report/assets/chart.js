@@ -177,8 +177,8 @@
 				make(plot.marks, "circle", { cx: spot(series, best), cy: plot.y(series.y[best]), r: 4, class: "s" + (index % COLOURS) });
 				const band = series.low && series.low[best] !== null && series.high[best] !== null;
 				const ends = band ? ` (${number(series.low[best])} to ${number(series.high[best])})` : "", [x, y] = [said(chart.x, series.x[best]), said(chart.y, series.y[best])];
-				const told = rows ? `${y}, ${series.name}: ${x}${ends}` : `${series.name}: ${y}${ends} at ${x}`;
-				make(tip, "div", { class: "s" + (index % COLOURS) }, told);
+				const text = rows ? `${y}, ${series.name}: ${x}${ends}` : `${series.name}: ${y}${ends} at ${x}`;
+				make(tip, "div", { class: "s" + (index % COLOURS) }, text);
 			}
 			tip.hidden = !found.length;
 			const right = x > plot.width / 2;

@@ -6,7 +6,7 @@
 "use strict";
 (() => {
 	const page = JSON.parse(document.getElementById("site").textContent);
-	const place = document.getElementById("overlay"), told = document.getElementById("overlay-said");
+	const place = document.getElementById("overlay"), message = document.getElementById("overlay-said");
 	const boxes = [...document.querySelectorAll("input[data-point]")];
 	const keyOf = (box) => box.dataset.run + "." + box.dataset.point;
 	const loaded = new Map(), asked = new Set();
@@ -33,7 +33,7 @@
 			figure.dispatchEvent(new Event("chart", { bubbles: true }));
 		}
 		for (const run of new Set(missing)) load(run);
-		told.hidden = chosen.length > 0;
+		message.hidden = chosen.length > 0;
 		history.replaceState(null, "", "#" + chosen.map(keyOf).join(","));
 	};
 	const load = (run) => {
@@ -41,7 +41,7 @@
 		asked.add(run);
 		const script = document.createElement("script");
 		script.src = "data/" + run + ".js";
-		script.onerror = () => { told.hidden = false; told.textContent = script.getAttribute("src") + " cannot be read: it belongs beside this page."; };
+		script.onerror = () => { message.hidden = false; message.textContent = script.getAttribute("src") + " cannot be read: it belongs beside this page."; };
 		document.head.append(script);
 	};
 	window.xdplabRun = (run, curves) => { loaded.set(run, curves); show(); };

@@ -36,9 +36,9 @@ def parquet_of(rows: Iterable[ExportRow]) -> bytes:
     except ImportError:
         raise InputError("format parquet needs pyarrow: pip install 'xdplab[parquet]', or choose csv") from None
     kinds: dict[Any, Any] = {int: pa.int64(), bool: pa.bool_(), float | None: pa.float64()}
-    told = described(ExportRow)
+    descriptions = described(ExportRow)
     schema = pa.schema(
-        pa.field(name, kinds.get(field.annotation, pa.string()), metadata={"description": told.get(name, "")})
+        pa.field(name, kinds.get(field.annotation, pa.string()), metadata={"description": descriptions.get(name, "")})
         for name, field in ExportRow.model_fields.items()
     )
     out = io.BytesIO()

@@ -24,9 +24,9 @@ def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[Expo
     suite.attrib |= {"time": f"{run.wall_s or 0:.3f}", "timestamp": run.started[:19]}
     properties = SubElement(suite, "properties")
     environment = run.environment
-    told = {"study": run.study.name, "testbed": run.testbed.name, "kernel": environment.kernel}
-    told |= {"cpu_model": environment.cpu_model, "git_revision": environment.git_revision}
-    for name, value in told.items():
+    facts = {"study": run.study.name, "testbed": run.testbed.name, "kernel": environment.kernel}
+    facts |= {"cpu_model": environment.cpu_model, "git_revision": environment.git_revision}
+    for name, value in facts.items():
         SubElement(properties, "property", name=name, value=_xml(value))
     lines: dict[str, list[str]] = {}
     for row in rows:

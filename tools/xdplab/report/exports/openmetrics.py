@@ -28,8 +28,14 @@ class _Families:
     def __init__(self) -> None:
         self._found: dict[str, list[str]] = {}
 
-    def add(self, name: str, kind: str, told: str, labels: Mapping[str, str], value: float, unit: str = "") -> None:
-        head = [f"# TYPE {name} {kind}", f"# UNIT {name} {unit}" if unit else "", f"# HELP {name} {_escaped(told)}"]
+    def add(
+        self, name: str, kind: str, help_text: str, labels: Mapping[str, str], value: float, unit: str = ""
+    ) -> None:
+        head = [
+            f"# TYPE {name} {kind}",
+            f"# UNIT {name} {unit}" if unit else "",
+            f"# HELP {name} {_escaped(help_text)}",
+        ]
         sample = f"{name}_info" if kind == "info" else name
         inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
         self._found.setdefault(name, [*filter(None, head)]).append(f"{sample}{{{inside}}} {value!r}")
@@ -53,16 +59,20 @@ def openmetrics_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterabl
         for end, value in (("", row.value), ("_low", row.low), ("_high", row.high), ("_below", row.below)):
             if value is not None:
                 name = _name(f"{stem}{end}", unit.base if unit else "")
-                told = f"{row.name}{_ENDS[end]}{f', in {unit.base}' if unit else ''}"
-                out.add(name, "gauge", told, labels, value * (unit.scale if unit else 1.0), unit.base if unit else "")
+                help_text = f"{row.name}{_ENDS[end]}{f', in {unit.base}' if unit else ''}"
+                out.add(
+                    name, "gauge", help_text, labels, value * (unit.scale if unit else 1.0), unit.base if unit else ""
+                )
     for point in points:
         labels = {"run_id": run.run_id, "study": run.study.name, "point_id": point.point_id}
         labels |= {"forwarder": point.forwarder, "path": point.path, "frame_bytes": str(point.frame_bytes)}
-        for key, told in _COUNTS.items():
-            out.add(f"xdplab_{key}", "gauge", told, labels, getattr(point, key))
+        for key, help_text in _COUNTS.items():
+            out.add(f"xdplab_{key}", "gauge", help_text, labels, getattr(point, key))
         for state in _STATES:
-            told = "What became of the point."
-            out.add("xdplab_status", "stateset", told, {**labels, "xdplab_status": state}, int(point.status == state))
+            help_text = "What became of the point."
+            out.add(
+                "xdplab_status", "stateset", help_text, {**labels, "xdplab_status": state}, int(point.status == state)
+            )
     environment = run.environment
     known = {"run_id": run.run_id, "study": run.study.name, "testbed": run.testbed.name}
     facts = {"method": run.study.method.name, "kernel": environment.kernel, "cpu_model": environment.cpu_model}

@@ -131,7 +131,7 @@ def test_a_host_that_was_started_anew_is_left_as_its_start_made_it(machines: dic
     killed_run()
     machines["dut"].reboot()
     done = recover(SPEC)
-    assert "dut: started anew since, which reset what a run had changed" in done
+    assert "dut: rebooted since, which reset what a run had changed" in done
     assert machines["dut"].mtu == {"p0": 1500, "p1": 1500}
     assert machines["dut"].files["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "7"
     assert machines["t"].mtu == {"p0": 9000, "p1": 9000}
@@ -156,7 +156,7 @@ def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch:
     spec = TestbedSpec(name="here", kind="fake")
     lock = TestbedLock("here")
     lock.remember(settings={"hugepages_2m": 1 << 20}, boots={"local": "an earlier one"})
-    assert recover(spec) == ["hugepages_2m: local was started anew since, which reset it"]
+    assert recover(spec) == ["hugepages_2m: local was restarted since, which reset it"]
     assert not lock.path.exists()
 
 

@@ -60,7 +60,9 @@ def test_the_next_run_has_the_calibration_of_the_one_before_and_says_so(results:
     second, notes = a_run(results)
     assert trials(notes) == 0
     assert second == first.model_copy(update={"reused": True})
-    assert f"(calibration of {first.taken[11:19]} UTC, boot {first.boot_id[:8]}; --calibrate measures fresh)" in notes[0]
+    assert (
+        f"(calibration of {first.taken[11:19]} UTC, boot {first.boot_id[:8]}; --calibrate measures again)" in notes[0]
+    )
 
 
 def test_the_report_says_that_a_calibration_is_of_an_earlier_run(results: Path) -> None:
@@ -79,8 +81,8 @@ def test_it_is_measured_anew_when_that_is_asked_for(results: Path, tmp_path: Pat
     assert trials(notes) == 3
     assert not second.reused
     study = studies.study_file(tmp_path, repetitions=1)
-    assert "--calibrate measures fresh" in cli("run", study).err
-    assert "--calibrate measures fresh" not in cli("run", study, "--calibrate").err
+    assert "--calibrate measures again" in cli("run", study).err
+    assert "--calibrate measures again" not in cli("run", study, "--calibrate").err
 
 
 def test_a_tester_that_does_not_say_what_it_is_made_of_is_always_measured(

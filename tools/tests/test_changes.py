@@ -51,8 +51,8 @@ def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path
     for kind in ("rules", "rule-stream"):
         assert values(found["slow", kind], "installed_per_s") == pytest.approx([20_000.0] * 3)
         assert values(found["fake", kind], "removed_per_s") == pytest.approx([100_000.0] * 3)
-    assert found["slow", "rules"].p50_us > 2 * found["slow", "rules"].beside[WITHOUT].p50_us
-    assert found["slow", "rules"].beside[WITHOUT].loss_ratio == 0
+    assert found["slow", "rules"].p50_us > 2 * found["slow", "rules"].by_clause[WITHOUT].p50_us
+    assert found["slow", "rules"].by_clause[WITHOUT].loss_ratio == 0
     for name in ("fake", "slow"):
         assert found[name, "queue-added"].reason == (
             "fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, new-flows, restart"
@@ -109,7 +109,7 @@ def test_each_frame_of_a_new_flow_is_one_by_the_forwarders_own_count(results: Pa
     blind = {"name": "fake", "label": "blind", "options": {"change_ignored": True}}
     found = measured(results, forwarders=["fake", blind], method={**CHANGES, "kinds": ["new-flows"]}, repetitions=1)
     assert values(found["fake", "new-flows"], "new_flows_per_s") == [10_000]
-    assert found["fake", "new-flows"].beside[WITHOUT].samples == 10_000
+    assert found["fake", "new-flows"].by_clause[WITHOUT].samples == 10_000
     assert "the flows were not new to it: it met 0 new ones, and 10000 came" in found["blind", "new-flows"].reason
     trials = studies.only_run(results).trials()
     asked = {trial.clause: trial.asked.streams[0].new_flows for trial in trials if trial.asked}

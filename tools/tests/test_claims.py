@@ -105,7 +105,7 @@ def test_the_light_load_leads_and_the_rate_of_the_study_stands_beside() -> None:
     assert found.at_rate
     assert any(each.startswith("At 0.2 kpps OVS on AF_XDP is 12 times as fast") for each in found.details)
     assert "ovs-afpacket lost 10 %, counted as infinitely late" in found.text()
-    lights = [each.beside[LIGHT_LOAD] for each in (ours, theirs)]
+    lights = [each.by_clause[LIGHT_LOAD] for each in (ours, theirs)]
     assert (lights[0].p50_us, ours.p50_us) == pytest.approx((2, 3), rel=0.002)
     assert (lights[1].loss_ratio, theirs.loss_ratio) == (0, pytest.approx(0.1))
 

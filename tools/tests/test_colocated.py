@@ -13,7 +13,7 @@ import pytest
 
 from xdplab.hosts import cpu_job, memcached_client
 from xdplab.methods.functions.colocated import wrk_requests_per_s
-from xdplab.methods.functions.measuring import counted
+from xdplab.methods.functions.measuring import cache_misses_of
 from xdplab.model import PointFailed
 
 VALUE = b"VALUE xdplab 0 32\r\n" + b"x" * 32 + b"\r\nEND\r\n"
@@ -118,6 +118,6 @@ def test_what_wrk_prints() -> None:
 
 
 def test_what_perf_prints() -> None:
-    assert counted("1234567,,cache-misses,1002003004,100.00,,\n") == 1234567
-    assert counted("<not supported>,,cache-misses,0,100.00,,\n") == "unsupported: perf says <not supported>"
-    assert str(counted("perf: nothing like it")).startswith("unsupported: ")
+    assert cache_misses_of("1234567,,cache-misses,1002003004,100.00,,\n") == 1234567
+    assert cache_misses_of("<not supported>,,cache-misses,0,100.00,,\n") == "unsupported: perf says <not supported>"
+    assert str(cache_misses_of("perf: nothing like it")).startswith("unsupported: ")

@@ -18,9 +18,17 @@ from xdplab.forwarders.kernel.xdp import XdpForwarder
 from xdplab.forwarders.ovs.forwarder import OvsForwarder
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
-from xdplab.model import TrialResult, TrialSpec
-from xdplab.runner.counted import added
+from xdplab.model import TrialResult, TrialSpec, plugins
+from xdplab.runner.counters import added
 from xdplab.runner.session import PointSession
+
+
+def counts(monkeypatch: pytest.MonkeyPatch, **methods: Callable[..., Any]) -> None:
+    """Let `fake` be a class of its own: isinstance() remembers for a class which protocols it has."""
+    find, other = plugins.find, type("CountingFake", (FakeForwarder,), methods)
+    monkeypatch.setattr(
+        plugins, "find", lambda *asked: other if asked[-1] == "fake" and "forw" in asked[0] else find(*asked)
+    )
 
 
 def test_only_what_was_added_counts_at_any_depth() -> None:
@@ -43,15 +51,14 @@ def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
     def counters(_: FakeForwarder) -> dict[str, Any]:
         return {"b0": {"rx_pkts": 1000 * next(readings), "rx_drop": 812}}
 
-    growing = (lambda self, counters: counters) if cumulative else (lambda self, counters: {})
-    monkeypatch.setattr(FakeForwarder, "counters", counters, raising=False)
-    monkeypatch.setattr(FakeForwarder, "growing", growing, raising=False)
+    monotonic = (lambda self, counters: counters) if cumulative else (lambda self, counters: {})
+    counts(monkeypatch, counters=counters, monotonic=monotonic)
     assert cli("run", studies.study_file(tmp_path)).code == 0
     measured = [trial for trial in studies.only_run(results).trials() if trial.result is not None]
     assert measured
     for trial in measured:
         assert trial.counters["b0"]["rx_drop"] == 812
-        assert trial.counted == ({"b0": {"rx_pkts": 1000, "rx_drop": 0}} if cumulative else {})
+        assert trial.increments == ({"b0": {"rx_pkts": 1000, "rx_drop": 0}} if cumulative else {})
 
 
 def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
@@ -64,14 +71,17 @@ def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
         frames["rx"] = 4000
         return self.send(spec).model_copy(update={"restart_own_ns": 1})
 
-    monkeypatch.setattr(FakeForwarder, "counters", lambda self: {"thread": dict(frames)}, raising=False)
-    monkeypatch.setattr(FakeForwarder, "growing", lambda self, counters: counters, raising=False)
-    monkeypatch.setattr(FakeForwarder, "start", lambda self, dut: frames.update(rx=1000))
+    counts(
+        monkeypatch,
+        counters=lambda self: {"thread": dict(frames)},
+        monotonic=lambda self, counters: counters,
+        start=lambda self, dut: frames.update(rx=1000),
+    )
     monkeypatch.setattr(PointSession, "_run_with_restart", run)
     method = {"name": "rfc2544", "clauses": ["throughput", "reset"], "preset": "quick", "budget_s": 5}
     assert cli("run", studies.study_file(tmp_path, method=method, forwarders=["fake"], repetitions=1)).code == 0
     trials = [trial for trial in studies.only_run(results).trials() if trial.result is not None]
-    told = {trial.result.restart_own_ns is not None: trial.counted for trial in trials if trial.result}
+    told = {trial.result.restart_own_ns is not None: trial.increments for trial in trials if trial.result}
     assert told[True] == {}
     assert "thread" in told[False]
 
@@ -88,8 +98,8 @@ def test_sockets_of_xsk_keep_their_names_and_their_numbers_are_of_the_trial() ->
         return {"event": "counters", "elapsed_s": 1.5, "sockets": [socket], "workers": [{"turns": rx * 2}]}
 
     xsk = XskForwarder(XskOptions())
-    assert added(xsk.growing(told(20, 4)), xsk.growing(told(120, 6))) == {
+    assert added(xsk.monotonic(told(20, 4)), xsk.monotonic(told(120, 6))) == {
         "sockets": {"b0 queue 3 number 1": {"rx": 100, "kernel": {"rx_ring_full": 2}}},
         "workers": {"0": {"turns": 200}},
     }
-    assert xsk.growing(told(20, None))["sockets"]["b0 queue 3 number 1"] == {"rx": 20, "kernel": {}}
+    assert xsk.monotonic(told(20, None))["sockets"]["b0 queue 3 number 1"] == {"rx": 20, "kernel": {}}

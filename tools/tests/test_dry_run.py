@@ -9,11 +9,11 @@ from lab.command import Done
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.analysis.tables.columns import cells_of, met_cells
+from xdplab.analysis.tables.columns import cells_of, datapath_cells
 from xdplab.cli.plan import plan_table
 from xdplab.cli.progress import ConsoleListener
 from xdplab.measure import make_method
-from xdplab.measure.met import Met
+from xdplab.measure.datapath import DatapathStats
 from xdplab.model import StudySpec, validated
 from xdplab.runner import Plan, make_plan
 from xdplab.runner.plan import Repetition
@@ -57,8 +57,8 @@ def test_points_that_differ_in_what_frames_carry_can_be_told_apart(
         f"{key}={value}" for load in LOADS for key, value in load.items() for _ in method["kinds"]
     ]
     assert len(set(changes.findings(run, points))) == 6
-    met = [point.model_copy(update={"met": Met(frames=1)}) for point in points]
-    assert len(set(zip(*met_cells(met).values(), strict=True))) == 6
+    met = [point.model_copy(update={"datapath": DatapathStats(frames=1)}) for point in points]
+    assert len(set(zip(*datapath_cells(met).values(), strict=True))) == 6
     assert len({", ".join(point.settings) for point in points}) == 6
 
 

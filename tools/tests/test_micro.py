@@ -157,7 +157,7 @@ def test_a_warm_up_is_a_trial_of_its_own_only_where_the_program_counts(
 
     found: list[Any] = []
     session: Any = SimpleNamespace(
-        point=at, forwarder=program, send=send, counted=lambda asked, count: found.append(count())
+        point=at, forwarder=program, send=send, measure_by=lambda asked, count: found.append(count())
     )
     made.measure(session, at.traffic)
     assert [(trial.duration_s, trial.warmup_s, trial.drain_s) for trial in sent] == asked

@@ -10,7 +10,7 @@ from robot.api import SkipExecution, TestSuite as Suite
 from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.trace import way_of
-from xdplab.measure.met import Offloaded, offloaded
+from xdplab.measure.datapath import Offloaded, offloaded
 from xdplab.model import Point, TrialRecord
 from xdplab.model.published import published_figure, span
 from xdplab.report import render
@@ -27,7 +27,7 @@ def counting(at: Point, repetition: int = 0, *, met: int, **left: int) -> TrialR
     """A trial in which `met` frames met a flow at b0; others went to the socket."""
     rest = {f"xdp_flow_{why}": frames for why, frames in left.items()}
     counted = {"b0": {"rx_pkts": 9, "xdp_flow_packets": met, **rest}, "b1": {"rx_pkts": 3}, "coverage": {"afxdp_x": 1}}
-    return trial(at, repetition, [1000] * 20, counted=counted)
+    return trial(at, repetition, [1000] * 20, increments=counted)
 
 
 def test_frames_are_summed_over_trials_and_over_all_that_sends_them_to_the_socket() -> None:

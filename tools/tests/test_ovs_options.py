@@ -47,7 +47,11 @@ def test_every_option_of_the_series_is_there_under_its_key() -> None:
     assert len(keys(OvsAfxdpOptions)) == sum(len(key.names) for key in table.values())  # none twice
 
 
-@pytest.mark.parametrize("series", sorted(SERIES.glob("*/series")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "series",
+    [path for path in sorted(SERIES.glob("*/series")) if "compilers" not in str(path)],
+    ids=lambda path: path.parent.name,
+)
 def test_the_patch_that_a_message_names_is_the_one_of_the_series_that_brings_the_option(series: Path) -> None:
     lines = series.read_text(encoding="utf-8").splitlines()
     patches = {line.split()[0]: series.parent / line.split()[0] for line in lines if line and not line.startswith("#")}

@@ -108,10 +108,10 @@ def test_what_a_trial_added_has_its_frames_and_not_those_of_the_proof(
     (trial,) = [each for each in shared_lab.trials() if each.point_id == rows[title]["point_id"] and each.result]
     assert trial.result is not None
     if title.startswith("xsk"):
-        counted, whole = sum(sock["rx"] for sock in trial.counted["sockets"].values()), trial.counters["sockets"]
+        counted, whole = sum(sock["rx"] for sock in trial.increments["sockets"].values()), trial.counters["sockets"]
         before = sum(sock["rx"] for sock in whole) - counted
     else:
-        counted = sum(port["rx"] for port in trial.counted.values())
+        counted = sum(port["rx"] for port in trial.increments.values())
         before = sum(port["rx"] for port in trial.counters.values()) - counted
     assert counted >= trial.result.sent
     assert before >= 40  # 20 frames in each direction

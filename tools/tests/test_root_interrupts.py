@@ -12,7 +12,7 @@ pytestmark = pytest.mark.root
 
 MEASURE = "lab.saboteur:QuickXdpgen.measure"
 UP = {"at": "xdplab.testbed.embedded:EmbeddedTestbed._add_link", "call": 2}
-CALIBRATION = {"at": "xdplab.runner.team:calibrate"}
+CALIBRATION = {"at": "xdplab.runner.tester_pool:calibrate"}
 START = {"at": "xdplab.forwarders.ovs.daemon:Ovs._wait_until_configured"}
 TRIAL = {"at": MEASURE, "call": 2, "after_s": 0.15}
 CLEAN_UP = {"at": "xdplab.runner.session:PointSession._clean_up", "call": 2}

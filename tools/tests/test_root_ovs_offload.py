@@ -46,7 +46,7 @@ def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(build: s
     with_it, without = (trials[rows[title]["point_id"]] for title in titles)
     assert with_it.result is not None
     assert with_it.result.received > 100
-    counted = [sum(port.get("xdp_flow_packets", 0) for port in each.counted.values()) for each in (with_it, without)]
+    counted = [sum(port.get("xdp_flow_packets", 0) for port in each.increments.values()) for each in (with_it, without)]
     assert counted[0] >= with_it.result.received
     assert counted[1] == 0
     assert [rows[title]["mode"] for title in titles] == ["native copy + XDP flows", "native copy"]

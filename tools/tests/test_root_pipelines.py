@@ -19,7 +19,7 @@ from xdplab.forwarders.ovs.pipelines import TUNNEL
 from xdplab.forwarders.work import BUCKET_MACS
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import LocalHost
-from xdplab.measure.met import ENDS
+from xdplab.measure.datapath import ENDS
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
 from xdplab.model.pipeline import PipelineText
 from xdplab.runner.place import dut_of, tester_ports_of
@@ -74,12 +74,12 @@ def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab
     for row in rows:
         trial = found[row["point_id"]]
         assert trial.result is not None
-        (thread,) = trial.counted["lookups"].values()
+        (thread,) = trial.increments["lookups"].values()
         ends = sum(thread[end] for end in ENDS)
         assert (ends, thread["recirculated"]) == (3 * thread["frames"], 2 * thread["frames"])
         assert trial.result.received <= thread["frames"] <= trial.result.sent
-        assert row["met"]["frames"] == thread["frames"] > 0
-        assert bool(row["met"]["cycles_per_frame"]) == row["forwarder"].startswith("ovs-afxdp")
+        assert row["datapath"]["frames"] == thread["frames"] > 0
+        assert bool(row["datapath"]["cycles_per_frame"]) == row["forwarder"].startswith("ovs-afxdp")
 
 
 def test_a_flowtable_carries_connections_where_the_kernel_has_it(lab: Lab) -> None:

@@ -105,7 +105,7 @@ def test_two_cpus_send_a_load_into_two_queues(tmp_path: Path) -> None:
     """On the direct link, where no forwarder needs one of them: CPU n fills queue n."""
     testbed = EmbeddedTestbed(TestbedSpec(name=f"senders-{secrets.token_hex(2)}", kind="embedded", queues=2))
     first, second = testbed.cpus[:2]
-    layout = testbed.layout.model_copy(update={"tester_tx_beside": (second,)})
+    layout = testbed.layout.model_copy(update={"extra_senders": (second,)})
     load = StreamSpec(kind="load", pps=10_000.0, frame_bytes=64, flows=10)
     probe = StreamSpec(kind="latency", pps=1000.0, frame_bytes=64, start_ns=50_000)
     tester = Xdpgen(XdpgenOptions(flow_figures=True))

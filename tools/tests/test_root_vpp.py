@@ -84,12 +84,12 @@ def test_vpp_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[str, Any]
     counted = [trial.counters[each["name"]] for each in trial.mode["vpp"]["interfaces"]]
     assert counted[0]["rx"] >= came_through > 100
     assert counted[1]["tx"] >= came_through
-    (nodes,) = trial.counted["nodes"].values()
+    (nodes,) = trial.increments["nodes"].values()
     (fetched,) = (node["received"] for node in nodes.values() if node["received"])
-    added = sum(trial.counted[each["name"]]["rx"] for each in trial.mode["vpp"]["interfaces"])
+    added = sum(trial.increments[each["name"]]["rx"] for each in trial.mode["vpp"]["interfaces"])
     assert abs(fetched - added) <= 5  # they are not read in the same moment
-    assert row["met"]["frames"] == fetched >= came_through
-    assert all(cycles > 0 for cycles in row["met"]["cycles_by_node"].values())
+    assert row["datapath"]["frames"] == fetched >= came_through
+    assert all(cycles > 0 for cycles in row["datapath"]["cycles_by_node"].values())
     assert sum(node["vectors"] >= came_through for node in nodes.values()) > 3  # fetch, Ethernet, work, send
 
 

@@ -12,7 +12,7 @@ import pytest
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.changes import no_further_queue
-from xdplab.measure.method import Counted
+from xdplab.measure.method import MethodResult
 from xdplab.methods.changes import carry_out
 from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
 
@@ -112,7 +112,7 @@ class Late:
         detail = {"started_ns": round(began_s * 1e9)}
         return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=(), detail=detail)
 
-    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str) -> Counted:
+    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str) -> MethodResult:
         found = count()
         self.journaled += 1
         self.figures = found.figures

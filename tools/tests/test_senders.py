@@ -11,11 +11,11 @@ from lab.records import latency, stream
 
 from xdplab.model import CpuLayout, FlowFigures, InputError, Path as Way, StreamSpec, TestbedSpec, TrialSpec
 from xdplab.runner import make_plan
-from xdplab.runner.team import Team
+from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import FakeTestbed
 from xdplab.testbed.base import default_layout
 from xdplab.testers import TesterContext, make_tester, xdpgen
-from xdplab.testers.senders import parts_of, together
+from xdplab.testers.senders import merge_parts, parts_of
 from xdplab.testers.xdpgen import Xdpgen
 
 
@@ -61,7 +61,7 @@ def test_counts_of_the_parts_add_up() -> None:
         longest_gap_ns=20, lateness=late, flow_figures=flows, trailing_lost=2, duplicated=3, out_of_order=4,
     )  # fmt: skip
     second = first.model_copy(update={"last_lost": 79, "longest_gap_ns": 10})
-    told = together(asked, [first, second])
+    told = merge_parts(asked, [first, second])
     names = (
         "offered_pps", "sent", "received", "lost", "tx_drops", "on_schedule", "trailing_lost", "duplicated",
         "out_of_order", "achieved_pps", "rx_pps",
@@ -72,12 +72,12 @@ def test_counts_of_the_parts_add_up() -> None:
     assert (told.lateness.count, told.lateness.mean_ns) == (4, 200.0)
     assert told.flow_figures is not None
     assert told.flow_figures.sent == (50, 50, 50, 50)
-    drawn = together(asked.model_copy(update={"flows": 2}), [first, second]).flow_figures
+    drawn = merge_parts(asked.model_copy(update={"flows": 2}), [first, second]).flow_figures
     assert drawn is not None
     assert (drawn.sent, drawn.lost) == ((100, 100), (0, 2))
-    unknown = together(asked, [first, second.model_copy(update={"longest_gap_ns": None})])
+    unknown = merge_parts(asked, [first, second.model_copy(update={"longest_gap_ns": None})])
     assert unknown.longest_gap_ns is None
-    blind = together(asked, [first, second.model_copy(update={"tx_drops": None, "last_lost": None})])
+    blind = merge_parts(asked, [first, second.model_copy(update={"tx_drops": None, "last_lost": None})])
     assert (blind.tx_drops, blind.last_lost) == (None, 99)
 
 
@@ -116,7 +116,7 @@ def test_xdpgen_is_told_who_sends_what(
     tester = make_tester(f"xdpgen{options}")
     assert isinstance(tester, Xdpgen)
     ports = FakeTestbed(studies.a_testbed()).tester_ports(Way.THROUGH)
-    layout = CpuLayout(tester_tx=0, forwarder=1, tester_tx_beside=(3,))
+    layout = CpuLayout(tester_tx=0, forwarder=1, extra_senders=(3,))
     load = StreamSpec(kind="load", pps=1000.0, frame_bytes=64, flows=10)
     told = tester.run(TesterContext(ports, layout, "tc", tmp_path), TrialSpec(streams=(load,), duration_s=1.0))
     streams = Session.asked["streams"]
@@ -145,7 +145,7 @@ def test_senders_are_those_that_fill_other_queues(
     """A veth takes a frame into queue number CPU modulo queues (veth_select_rxq, Linux 6.18)."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(there)))
     layout = default_layout(studies.a_testbed("embedded", **given))
-    assert (layout.tester_tx, layout.forwarder, layout.tester_tx_beside, layout.housekeeping) == (0, 1, beside, house)
+    assert (layout.tester_tx, layout.forwarder, layout.extra_senders, layout.housekeeping) == (0, 1, beside, house)
     if len(beside) + 1 == given.get("queues") and there != 3:
         assert {cpu % given["queues"] for cpu in layout.tx_cpus} == {*range(given["queues"])}
 
@@ -163,7 +163,7 @@ def test_fewer_cpus_than_senders_are_a_reason(tester: str, senders: int, words: 
     study = studies.study(tester=tester)
     plan = make_plan(studies.study(), studies.a_testbed(), make_tester("fake"))
     assert (
-        Team(study, (make_tester(tester),), testbed).missing(plan.points[0])
+        TesterPool(study, (make_tester(tester),), testbed).missing(plan.points[0])
         == f"tester {tester.split(':')[0]}: {words}"
     )
 

@@ -280,7 +280,7 @@ def test_loads_and_first_frames_of_flows_are_in_none() -> None:
     assert both.slices.sent().sum() == both.streams[1].sent
 
 
-LAYOUT = CpuLayout(tester_tx=0, forwarder=1, dut_napi=2, tester_rx=3, tester_tx_beside=(4,))
+LAYOUT = CpuLayout(tester_tx=0, forwarder=1, dut_napi=2, tester_rx=3, extra_senders=(4,))
 
 
 def test_the_cpus_of_the_path_are_watched_where_they_are() -> None:

@@ -17,8 +17,8 @@ from xdplab.stats.interval import (
     MIN_PAIRS,
     Interval,
     difference_interval,
+    holm_corrected,
     ratio_interval,
-    together,
 )
 
 Pairs = list[tuple[float, float]]
@@ -209,7 +209,7 @@ def test_a_table_of_many_comparisons_has_one_chance_in_a_hundred() -> None:
     for _ in range(families):
         family = [ratio_interval(pairs(rng, 8, noise=0.3)) for _ in range(56)]
         alone += any(each and each.differs for each in family)
-        corrected += any(each and each.differs for each in together(family))
+        corrected += any(each and each.differs for each in holm_corrected(family))
     assert alone > 0.3 * families
     assert corrected <= 0.05 * families
 
@@ -222,7 +222,7 @@ def test_a_level_that_one_side_of_each_comparison_may_have_missed_is_corrected_f
         level = DEPTH ** (share - (rng.random((20, 8)) < share))
         family = [ratio_interval([(float(value), 1.0) for value in study]) for study in level]
         alone += any(each and each.differs for each in family)
-        corrected += any(each and each.differs for each in together(family))
+        corrected += any(each and each.differs for each in holm_corrected(family))
     assert alone > 20
     assert corrected <= 0.05 * 60
 
@@ -230,7 +230,7 @@ def test_a_level_that_one_side_of_each_comparison_may_have_missed_is_corrected_f
 @given(st.lists(noisy, min_size=1, max_size=8))
 def test_verdict_bounds_and_p_of_a_family_agree(family: list[Pairs]) -> None:
     before = [ratio_interval(data) for data in family]
-    for alone, found in zip(before, together(before), strict=True):
+    for alone, found in zip(before, holm_corrected(before), strict=True):
         assert alone is not None
         assert found is not None
         assert found.family == len(family)
@@ -246,23 +246,23 @@ def test_after_the_first_that_fails_none_differs() -> None:
     assert found.p is not None
     assert 0.005 < found.p < 0.01  # alone it would do, and as the last of two
     assert found.differs
-    for each in together([found, found]):
+    for each in holm_corrected([found, found]):
         assert each is not None
         assert (each.differs, each.corrected_p) == (False, 2 * found.p)
 
 
 def test_a_family_leaves_out_what_has_no_interval() -> None:
     few, good = interval([(2.0, 1.0)]), interval([(2.0, 1.0)] * 5)
-    assert together([]) == []
-    assert together([None, few, good]) == [None, few, good.model_copy(update={"corrected_p": good.p})]
+    assert holm_corrected([]) == []
+    assert holm_corrected([None, few, good]) == [None, few, good.model_copy(update={"corrected_p": good.p})]
     with pytest.raises(ValueError, match="one confidence"):
-        together([good, interval([(2.0, 1.0)] * 5, confidence=0.9)])
+        holm_corrected([good, interval([(2.0, 1.0)] * 5, confidence=0.9)])
 
 
 def test_a_clear_difference_of_a_family_is_clearer() -> None:
     twice = [(2.2, 1.0), (5.0, 1.0), (30.0, 1.0)]
     assert interval(twice).differs
-    assert [each and each.differs for each in together([interval(twice), interval(UNLIKE)])] == [False, True]
+    assert [each and each.differs for each in holm_corrected([interval(twice), interval(UNLIKE)])] == [False, True]
 
 
 @given(noisy)

@@ -8,7 +8,7 @@ import pytest
 from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.summary import counted
+from xdplab.analysis.summary import trials_used
 from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Point, TrialRecord
@@ -59,9 +59,9 @@ def test_all_repetitions_count_where_too_few_are_undisturbed() -> None:
     bad, good = ([trial(A, n, status=status) for n in numbers]
                  for status, numbers in (("disturbed", range(3)), ("ok", range(3, 6))))  # fmt: skip
     method = make_method(default_method())
-    assert counted(method, bad) == bad
-    assert counted(method, [*bad, *good[:2]]) == [*bad, *good[:2]]
-    assert counted(method, [*bad, *good]) == good
+    assert trials_used(method, bad) == bad
+    assert trials_used(method, [*bad, *good[:2]]) == [*bad, *good[:2]]
+    assert trials_used(method, [*bad, *good]) == good
 
 
 def test_a_repetition_that_stayed_disturbed_marks_the_point() -> None:

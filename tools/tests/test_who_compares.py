@@ -45,7 +45,7 @@ ELSEWHERE = {
 #: Function -> why it may say such a word without a decision.
 WORDS = {
     "analysis/answers/answer.py:_unasked": "names the command that says it",
-    "analysis/answers/standing.py:": "that nothing is said",
+    "analysis/answers/ranking.py:": "that nothing is said",
     "analysis/runs/trend.py:": "two names of a step, which stands where the order of the runs is not chance (_chance)",
     "analysis/runs/trend.py:stretches": "the same",
     "analysis/sweep/analyse.py:_losses": "that lossy configurations are left out",
@@ -71,19 +71,17 @@ WORDS = {
     "cli/doctor_ports.py:_queues": "the same",
     "cli/main.py:analyse": "help of an option",
     "cli/tables.py:trend_table": "title of a table",
-    "methods/breakdown/figures.py:_why_no_breakdown": "that nothing is said",
     "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
     "methods/functions/scaling.py:Scaling.sentence": "by the intervals of Curve.compared, corrected together",
     "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
-    "methods/tracing/figures.py:verdict": "that an interval holds its goal; by pairs of trials of one point",
     "report/sweep.py:_densities": "title of a chart",
     "report/sweep.py:_importance": "legend and note of a chart, by the verdicts of Importance.matters",
 }
 #: Function -> why it may put figures side by side.
 ORDERS = {
     "analysis/answers/agreement.py:_through": "shown beside the hindrance, where too few pairs are clean",
-    "analysis/answers/standing.py:_fit": "whom compare compares with all others",
+    "analysis/answers/ranking.py:_fit": "whom compare compares with all others",
     "analysis/sweep/clusters.py:_smallest_gap": "coordinates of groups of configurations",
     "analysis/runs/pooled.py:SharedPoint.spread": "of one point over machines: nobody is ahead",
     "methods/functions/scaling.py:Scaling._needed": "what a core more has to bring, which its interval is held against",

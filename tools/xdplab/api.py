@@ -33,7 +33,7 @@ from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process, how_it_ended
 from xdplab.knobs import Knob, KnobContext
-from xdplab.measure import Column, Counted, Figure, Method, PointFigures, Session, make_method
+from xdplab.measure import Column, Figure, Method, MethodResult, PointFigures, Session, make_method
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.distribution import Distribution, distribution
 from xdplab.measure.measured import Measured, RepetitionFigures
@@ -71,7 +71,6 @@ __all__ = [
     "Changing",
     "Column",
     "Comparison",
-    "Counted",
     "Counting",
     "Distribution",
     "Dut",
@@ -88,6 +87,7 @@ __all__ = [
     "Listener",
     "Measured",
     "Method",
+    "MethodResult",
     "MethodSpec",
     "Missing",
     "Model",

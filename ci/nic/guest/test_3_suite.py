@@ -11,7 +11,7 @@ from nic.guest.cards import CPUS, HOST, Pair, changes, state
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
 from xdplab.hosts import Host
-from xdplab.measure.met import offloaded
+from xdplab.measure.datapath import offloaded
 from xdplab.model import StudySpec, TestbedSpec, TrialRecord, validated
 from xdplab.results import RunFolder
 from xdplab.runner import Listener, StudyRun, make_plan

@@ -10,7 +10,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.measure import LimitedBy, Measured, RepetitionFigures
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
-from xdplab.measure.standing import measured_of
+from xdplab.measure.usable import measured_of
 from xdplab.model import Point, TrialRecord
 from xdplab.stats.interval import Interval
 

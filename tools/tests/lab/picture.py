@@ -59,7 +59,11 @@ def keep(name: str) -> None:
 
 
 def _reduced(trial: TrialRecord) -> dict[str, object]:
-    update = {"counters": {}, "counted": {}, "mode": {key: value for key, value in trial.mode.items() if key != "ovs"}}
+    update = {
+        "counters": {},
+        "increments": {},
+        "mode": {key: value for key, value in trial.mode.items() if key != "ovs"},
+    }
     if trial.result is not None:
         update["result"] = trial.result.model_copy(update={"detail": {}})  # type: ignore[assignment]
     return dict(json.loads(trial.model_copy(update=update).model_dump_json()))

@@ -19,7 +19,7 @@ from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
-from xdplab.measure.standing import standing
+from xdplab.measure.usable import usable_repetitions
 from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
 from xdplab.stats.contamination import MIN_BOUNDED
 from xdplab.stats.interval import (
@@ -28,8 +28,8 @@ from xdplab.stats.interval import (
     Interval,
     apart_interval,
     difference_interval,
+    holm_corrected,
     ratio_interval,
-    together,
 )
 
 Key = TypeVar("Key")
@@ -122,7 +122,7 @@ def hindrance_of(point: PointSummary, metric: str) -> str:
 
 def compare_values(family: Sequence[Sequence[tuple[float, float]]], resolution: float) -> list[Interval | None]:
     """Ratios of the first over the second of pairs of undisturbed repetitions, corrected together; None without any."""
-    return together([ratio_interval(pairs, resolution=resolution) for pairs in family])
+    return holm_corrected([ratio_interval(pairs, resolution=resolution) for pairs in family])
 
 
 def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: int = 1) -> Difference | None:
@@ -150,7 +150,7 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
         side.model_copy(update={"forwarder": f"{side.forwarder} ({when})"})
         for side, when in ((after, "after"), (before, "before"))
     )
-    sides = [standing(side.by_repetition, metric) for side in (after, before)]
+    sides = [usable_repetitions(side.by_repetition, metric) for side in (after, before)]
     if not all(sides):
         return None
     clean = min(sum(not one.was_disturbed(metric) for one in side) for side in sides)
@@ -198,8 +198,8 @@ def compare_all(
 
 def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
     """The comparisons of one table, corrected together (Holm)."""
-    intervals = together([one.interval for one in family.values()])
-    first = together([one.first or one.interval for one in family.values()])
+    intervals = holm_corrected([one.interval for one in family.values()])
+    first = holm_corrected([one.first or one.interval for one in family.values()])
     return {
         key: one.model_copy(update={"interval": interval, "first": one.first and alone})
         for (key, one), interval, alone in zip(family.items(), intervals, first, strict=True)
@@ -317,10 +317,10 @@ def metric_of(ours: PointSummary, theirs: PointSummary, figures: Sequence[Figure
     return next((each.key for each in figures if each.key in has), figures[0].key)
 
 
-def ratios_of(answer: Answer, points: Sequence[PointSummary], beside: str = "") -> dict[str, Comparison]:
-    """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
-    compared = (answer.at_rate and answer.comparison) if beside else (answer.at_rate or answer.comparison)
-    sides = [each.beside[beside] for each in points if beside in each.beside] if beside else list(points)
+def ratios_of(answer: Answer, points: Sequence[PointSummary], clause: str = "") -> dict[str, Comparison]:
+    """Point id -> comparison with the answer's reference at the same setting; of the trials of `clause`."""
+    compared = (answer.at_rate and answer.comparison) if clause else (answer.at_rate or answer.comparison)
+    sides = [each.by_clause[clause] for each in points if clause in each.by_clause] if clause else list(points)
     if compared is None or not sides:
         return {}
     reference = next(point for point in sides if point.point_id == compared.reference_id)

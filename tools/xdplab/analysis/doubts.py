@@ -9,7 +9,7 @@ from xdplab.measure.comparison import Basis
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
-from xdplab.measure.standing import standing
+from xdplab.measure.usable import usable_repetitions
 from xdplab.model.digits import percent, ratio, significant
 from xdplab.stats.contamination import MIN_BOUNDED, away
 
@@ -31,7 +31,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
     hindrances: list[str] = []
     remarks: list[str] = []
     for side in sides:
-        figures = standing(side.by_repetition, metric)
+        figures = usable_repetitions(side.by_repetition, metric)
         hindrances += _of_side(side, figures, metric)
         zeros = sum(one.value(metric) == 0 and one.figures[metric].high == 0 for one in figures)
         if figure(metric).more and zeros:
@@ -46,7 +46,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
 
 def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What is wrong with the figure of a point by itself."""
-    figures = standing(side.by_repetition, metric)
+    figures = usable_repetitions(side.by_repetition, metric)
     if not figures:
         return
     disturbed = sum(one.was_disturbed(metric) for one in figures)
@@ -60,7 +60,7 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
 
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said beside the figure of a point."""
-    losses = [one.loss_ratio for one in standing(side.by_repetition, metric)]
+    losses = [one.loss_ratio for one in usable_repetitions(side.by_repetition, metric)]
     if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
         yield f"{side.forwarder} lost {percent(loss)}, counted as infinitely late"
 

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdplab.forwarders.base import mode_name
+from xdplab.measure.datapath import datapath_stats
 from xdplab.measure.distribution import Distribution, Sample, carried, distribution, sample_of, timed
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
-from xdplab.measure.met import met_of
 from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import make_method
-from xdplab.measure.standing import measured_of
+from xdplab.measure.usable import measured_of
 from xdplab.model import Point, RunRecord, TrialRecord
 from xdplab.model.naming import unusual
 from xdplab.stats.contamination import away
@@ -33,7 +33,7 @@ TESTER_LIMIT_RATIO = 0.01
 MIN_UNMARKED = 0.5
 
 
-def counted(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
+def trials_used(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
     """The trials that stand for a point: the clean ones if they are enough to compare by, else all."""
     measured = _measured(method, trials, clause)
     clean = [trial for trial in measured if trial.status == "ok"]
@@ -44,7 +44,7 @@ def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = 
     """The first of each repetition: a method may measure more than one thing in it, and has figures for these."""
     first: dict[int, TrialRecord] = {}
     for trial in trials:
-        of_clause = trial.clause == clause if clause else trial.clause not in method.beside
+        of_clause = trial.clause == clause if clause else trial.clause not in method.side_clauses
         if trial.purpose == "measure" and trial.result and of_clause:
             first.setdefault(trial.repetition, trial)
     return [first[repetition] for repetition in sorted(first)]
@@ -59,9 +59,9 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     found = []
     for point_id in run.points:
         own = by_point[point_id]
-        there = [clause for clause in method.beside if _measured(method, own, clause)]
-        beside = {clause: _summary(run, method, point_id, own, clause) for clause in there}
-        found.append(_summary(run, method, point_id, own).model_copy(update={"beside": beside}))
+        there = [clause for clause in method.side_clauses if _measured(method, own, clause)]
+        by_clause = {clause: _summary(run, method, point_id, own, clause) for clause in there}
+        found.append(_summary(run, method, point_id, own).model_copy(update={"by_clause": by_clause}))
     return found
 
 
@@ -69,7 +69,7 @@ def _summary(
     run: RunRecord, method: Method[Any], point_id: str, trials: list[TrialRecord], clause: str = ""
 ) -> PointSummary:
     point = run.points[point_id]
-    measured, chosen = _measured(method, trials, clause), counted(method, trials, clause)
+    measured, chosen = _measured(method, trials, clause), trials_used(method, trials, clause)
     figures = _repetitions(measured, [] if clause else method.repetitions(trials))
     clean = [figure for figure in figures if not figure.disturbed]
     stands = clean if len(clean) >= P50.pairs else figures
@@ -114,7 +114,7 @@ def _summary(
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,
         worst_flows=flows.worst,
-        met=met_of(chosen or _steps(trials)),
+        datapath=datapath_stats(chosen or _steps(trials)),
         new_flows=new_flows_of(chosen) if point.traffic.new_flows_pps else None,
         planned=run.study.repetitions,
         repetitions=len(figures),

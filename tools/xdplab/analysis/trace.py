@@ -5,15 +5,15 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from xdplab.analysis.summary import counted
+from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import figure_text
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Figure, make_method
 from xdplab.measure.comparison import Answer
+from xdplab.measure.datapath import datapath_stats, offloaded
 from xdplab.measure.measured import RepetitionFigures
-from xdplab.measure.met import met_of, offloaded
 from xdplab.measure.point import PointSummary
-from xdplab.measure.standing import standing
+from xdplab.measure.usable import usable_repetitions
 from xdplab.model import InputError, RunRecord, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.model.naming import Names
@@ -42,12 +42,12 @@ def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord],
     """Line by line, for the terminal and for the report."""
     method, point = make_method(run.study.method), run.points[summary.point_id]
     own = [trial for trial in trials if trial.point_id == summary.point_id]
-    standing = {(trial.repetition, trial.trial) for trial in counted(method, own)}
+    used = {(trial.repetition, trial.trial) for trial in trials_used(method, own)}
     what = f"path {point.path.value}, {point.traffic.frame_bytes} bytes, pipeline {point.pipeline}"
     yield f"point {summary.point_id}: {point.title}, {what}"
     yield f"{summary.status}{f': {summary.reason}' if summary.reason else ''}"
     for trial in own:
-        yield _of_trial(trial, (trial.repetition, trial.trial) in standing)
+        yield _of_trial(trial, (trial.repetition, trial.trial) in used)
         yield from _strip(trial)
     for figure in method.figures:
         yield from _of_figure(figure, summary)
@@ -70,7 +70,7 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     frames = f"{result.sent} frames sent, {result.received} received, {result.lost} lost in {result.elapsed_s:.3f} s"
     notes = f"; {trial.figures['text']}" if "text" in trial.figures else ""
     notes += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
-    met = met_of([trial])
+    met = datapath_stats([trial])
     notes += f"; {met.text()}" if met and met.text() else ""
     used = "; stands for the point" if stands else "; set aside" if trial.purpose == "measure" else ""
     return f"{where}{what}: {frames}{notes}; {status}{used}"
@@ -101,7 +101,7 @@ def _of_figure(figure: Figure, summary: PointSummary) -> Iterator[str]:
     if not found:
         return
     clean = [one for one in found if not one.was_disturbed(figure.key)]
-    stands = standing(found, figure.key)
+    stands = usable_repetitions(found, figure.key)
     known = [value / figure.per for one in stands if (value := one.value(figure.key)) is not None]
     which = (
         f"{len(clean)} clean of {len(found)}"

@@ -125,7 +125,9 @@ def lead(found: Comparison) -> str:
     """`OVS 3 times as fast (99 % interval 2.1 to 4.4)`: who is ahead and how far, for lists."""
     much = "as much" if figure(found.metric).more else "as fast"
     times, often, spread = _times(found)
-    return f"{ahead(found)} {times} times {much}{often}{spread}" + "".join(f" ({each})" for each in beside(found))
+    return f"{ahead(found)} {times} times {much}{often}{spread}" + "".join(
+        f" ({each})" for each in qualifications(found)
+    )
 
 
 def _times(found: Comparison) -> tuple[str, str, str]:
@@ -151,7 +153,7 @@ def _least(found: Comparison) -> float:
     return ratio.low or 1.0
 
 
-def beside(found: Comparison) -> list[str]:
+def qualifications(found: Comparison) -> list[str]:
     """What has to be said beside how far one is ahead."""
     repeats = ["this depends on repeats"] if found.depends_on_repeats else []
     return [*found.remarks, *repeats, *basis_words(found)]

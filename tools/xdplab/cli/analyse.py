@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from xdplab.analysis.sweep import SweepAnalysis
 from xdplab.analysis.sweep.effects import LevelEffect, p_words
-from xdplab.analysis.sweep.published import Beside
+from xdplab.analysis.sweep.published import PublishedComparison
 from xdplab.cli.tables import columns
 from xdplab.model.digits import significant
 
@@ -13,7 +13,7 @@ from xdplab.model.digits import significant
 _LISTED = 5
 
 
-def sweep_text(found: SweepAnalysis, published: Sequence[Beside]) -> str:
+def sweep_text(found: SweepAnalysis, published: Sequence[PublishedComparison]) -> str:
     """Summary, settings, groups with their rules, the ends of the list, and published tables."""
     parts = [f"{found.quantity} latency, {found.title}", *(f"* {line}" for line in found.summary), ""]
     parts += [f"everything here goes by the {found.statistic}", _settings(found), "", _groups(found), ""]
@@ -94,7 +94,7 @@ def _ends(found: SweepAnalysis) -> str:
     return columns(rows)
 
 
-def _beside(each: Beside) -> str:
+def _beside(each: PublishedComparison) -> str:
     rows = [["published cluster", "mean us", "ours us", "configurations", "our group"]]
     for row in each.rows:
         group = row.missing or ("outliers" if row.group is None else str(row.group))

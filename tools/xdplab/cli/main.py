@@ -153,7 +153,7 @@ def analyse(
 
     from xdplab import app
     from xdplab.analysis.sweep.follow_up import follow_up
-    from xdplab.analysis.sweep.published import beside_published
+    from xdplab.analysis.sweep.published import compare_published
     from xdplab.cli.analyse import sweep_text
 
     folder, found = app.sweep_of(run, results or results_folder())
@@ -164,12 +164,12 @@ def analyse(
     if as_json:
         output = [
             each.model_dump(mode="json")
-            | {"published": [b.model_dump(mode="json") for b in beside_published(each, study)]}
+            | {"published": [b.model_dump(mode="json") for b in compare_published(each, study)]}
             for each in found
         ]
         print(json.dumps(output, indent=1))
         return
-    print("\n\n".join(sweep_text(each, beside_published(each, study)) for each in found))
+    print("\n\n".join(sweep_text(each, compare_published(each, study)) for each in found))
 
 
 @cli.command()

@@ -9,7 +9,7 @@ from typing import Any
 from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
-from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, tables_beside
+from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison
@@ -47,9 +47,7 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     dead = overhead(trials)
     if dead:
         notes.append(dead_time(dead))
-    beside = [
-        line for one in tables_beside(points) for line in ("", one.title, columns(_rows(one.cells)), *one.notes)
-    ]
+    beside = [line for one in side_tables(points) for line in ("", one.title, columns(_rows(one.cells)), *one.notes)]
     return "\n".join([columns(rows), *notes, *beside])
 
 
@@ -63,7 +61,7 @@ def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: A
     """The report's table for a page in Markdown: its columns, each ratio with its interval, how many are clean."""
     shown = [each for each in own_columns(method) if "html" in each.places]
     shown = [each for each in shown if any(each.of(point) is not None for point in points)]
-    ratios = {each.key: ratios_of(found, points, each.beside) for each in shown if each.ratio}
+    ratios = {each.key: ratios_of(found, points, each.clause) for each in shown if each.ratio}
     heads, rows = ["forwarder", "mode"], [[point.forwarder, point.mode] for point in points]
     for each in shown:
         heads.append(each.title)

@@ -148,7 +148,7 @@ class Counting(Protocol):
     def counters(self) -> dict[str, Any]:
         """All of them, for the record."""
 
-    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+    def monotonic(self, counters: dict[str, Any]) -> dict[str, Any]:
         """What of `counters` only grows, by name at any depth: the record also has what each trial added to it."""
         return counters
 

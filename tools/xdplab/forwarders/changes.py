@@ -84,7 +84,7 @@ def spare_addresses(count: int) -> Iterator[int]:
     return iter(range(first, first + count))
 
 
-def counted(what: str, wanted: int, there: Callable[[], int]) -> Callable[[], str]:
+def count_differs(what: str, wanted: int, there: Callable[[], int]) -> Callable[[], str]:
     """Reads back a number."""
 
     def missing() -> str:
@@ -118,7 +118,7 @@ def port_change(host: Host, add: Callable[[], None], remove: Callable[[], None],
             remove_spare_link(host)
 
     ways = (("added", add, 1), ("removed", remove, 0))
-    return Change([Step(way, 1, act, counted("added ports", left, there)) for way, act, left in ways], undo)
+    return Change([Step(way, 1, act, count_differs("added ports", left, there)) for way, act, left in ways], undo)
 
 
 def remove_spare_link(host: Host) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder, no_role
-from xdplab.forwarders.changes import Change, Changing, Step, counted
+from xdplab.forwarders.changes import Change, Changing, Step, count_differs
 from xdplab.model import Model, PointFailed
 from xdplab.model.forwarder import Role
 
@@ -105,7 +105,7 @@ class FakeForwarder(Forwarder[Box], Changing):
             return number * self.box.change_us / 1e6
 
         steps = (("installed", number), ("removed", 0))
-        done = [Step(n, number, partial(act, w), counted("rules", w, lambda: self._rules)) for n, w in steps]
+        done = [Step(n, number, partial(act, w), count_differs("rules", w, lambda: self._rules)) for n, w in steps]
         return Change(done)
 
     def flows_met(self) -> int:

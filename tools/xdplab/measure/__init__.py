@@ -14,7 +14,7 @@ from xdplab.measure.figure import (
     PointFigures as PointFigures,
 )
 from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
-from xdplab.measure.method import Counted as Counted, Method as Method, Session as Session
+from xdplab.measure.method import Method as Method, MethodResult as MethodResult, Session as Session
 from xdplab.measure.page import Column as Column
 from xdplab.measure.point import PointSummary as PointSummary
 from xdplab.measure.registry import (

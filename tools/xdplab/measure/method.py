@@ -31,7 +31,7 @@ from xdplab.testbed import Port
 SpecT = TypeVar("SpecT", bound=MethodSpec)
 
 
-class Counted(NamedTuple):
+class MethodResult(NamedTuple):
     """What the tester says, and what was counted beside (`TrialRecord.figures`)."""
 
     result: TrialResult
@@ -121,7 +121,7 @@ class Session(Trials, Protocol):
     def cannot(self) -> Mapping[str, str]:
         """Clauses that the tester has no figures for, and why."""
 
-    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
+    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> MethodResult:
         """Journal as a measured trial what the method counts itself, with or without the tester.
 
         The machine is watched while `count` runs; what that raises ends the repetition. On a resumed run a trial that
@@ -152,7 +152,7 @@ class Method(ABC, Generic[SpecT]):
     #: What its latencies are of, where the path does not say it.
     quantity: ClassVar[str] = ""
     #: Clauses of trials that are measured beside the one that stands for the point, and have a summary of their own.
-    beside: ClassVar[tuple[str, ...]] = ()
+    side_clauses: ClassVar[tuple[str, ...]] = ()
     #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
     #: repeated for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
     #: such a trial is only marked.

@@ -39,7 +39,7 @@ class Column:
     below: Callable[[PointSummary], str] = lambda point: ""
     #: In the report, the head of the ratio to the answer's reference behind it, of what was measured `beside` if given.
     ratio: str = ""
-    beside: str = ""
+    clause: str = ""
     #: Where it is shown; JSON and CSV have all.
     places: tuple[Place, ...] = ("terminal", "html")
     #: Text stands left, numbers right.
@@ -92,7 +92,7 @@ class Page(Protocol):
     def table(self, columns: Sequence[Column] = (), caption: str = ...) -> Section:
         """The points that were measured, with the columns of the method or those given, where one has a value."""
 
-    def ratios(self, beside: str = "") -> dict[str, Comparison]:
+    def ratios(self, clause: str = "") -> dict[str, Comparison]:
         """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
 
     def pictures(self) -> Section:

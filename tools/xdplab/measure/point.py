@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import SerializeAsAny
 
 from xdplab.measure.comparison import ALIKE_WITHIN
+from xdplab.measure.datapath import DatapathStats
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.flows import FlowSummary, NewFlows
 from xdplab.measure.measured import Measured, RepetitionFigures
-from xdplab.measure.met import Met
 from xdplab.model import Model, Shown
 
 
@@ -109,11 +109,11 @@ class PointSummary(Model):
     #: Frames that the tester's own card dropped; they are not in what was sent.
     tx_drops: int = 0
     #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
-    met: Met | None = None
+    datapath: DatapathStats | None = None
     #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.
     new_flows: NewFlows | None = None
     #: The same of what is measured in the same repetitions beside (`Method.beside`).
-    beside: dict[str, "PointSummary"] = {}
+    by_clause: dict[str, "PointSummary"] = {}
 
     @property
     def p50_us(self) -> float | None:

@@ -3,7 +3,7 @@
 
 from xdplab.model.base import Amount, Model
 
-#: Keys of `TrialRecord.counted`: thread of a datapath -> `ThreadLookups`; thread of a graph -> node -> `NodeWork`.
+#: Keys of `TrialRecord.increments`: thread of a datapath -> `ThreadLookups`; thread of a graph -> node -> `NodeWork`.
 LOOKUPS, NODES = "lookups", "nodes"
 
 

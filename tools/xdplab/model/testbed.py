@@ -27,12 +27,12 @@ class CpuLayout(Model):
     #: CPUs for everything else.
     housekeeping: tuple[int, ...] = ()
     #: Further CPUs that send (`senders` of the testbed file).
-    tester_tx_beside: tuple[int, ...] = ()
+    extra_senders: tuple[int, ...] = ()
 
     @property
     def tx_cpus(self) -> tuple[int, ...]:
         """All CPUs that send."""
-        return (self.tester_tx, *self.tester_tx_beside)
+        return (self.tester_tx, *self.extra_senders)
 
     def describe(self) -> str:
         """One line for tables: `tx 0 · napi inline · forwarder 1 · rx inline`."""

@@ -297,7 +297,7 @@ class TrialRecord(Model):
     #: The forwarder's own, as of after the trial.
     counters: dict[str, Any] = {}
     #: What this trial added to the counters, of forwarders whose counters only grow; empty where it was restarted.
-    counted: dict[str, Any] = {}
+    increments: dict[str, Any] = {}
     #: Name -> value as it was read back after the trial.
     knobs: dict[str, Any] = {}
     #: Last lines of the forwarder's log, where it failed.

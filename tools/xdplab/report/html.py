@@ -11,11 +11,11 @@ from markupsafe import Markup
 from xdplab.analysis import agreements, answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.runs.overhead import overhead
-from xdplab.analysis.tables.columns import tables_beside
+from xdplab.analysis.tables.columns import side_tables
 from xdplab.analysis.trace import way_of
 from xdplab.measure import make_method
+from xdplab.measure.datapath import offloaded
 from xdplab.measure.distribution import Distribution
-from xdplab.measure.met import offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
@@ -61,7 +61,7 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
             ways={} if sweeps else _ways(page),
             strips={} if sweeps else _strips(trials),
             sections=[page.table(), page.pictures()] if own is None else own,
-            tables=[] if sweeps else tables_beside(summaries),
+            tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
             remarks=method.remarks(run),
             agreements=agreements(run, summaries),

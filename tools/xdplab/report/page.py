@@ -12,7 +12,7 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictU
 from markupsafe import Markup, escape
 
 from xdplab.analysis.compare import ratios_of, unsaid
-from xdplab.analysis.summary import counted
+from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
 from xdplab.measure import Column, Method
@@ -66,16 +66,16 @@ class Page:
             for each in columns or own_columns(self.method)
             if "html" in each.places and any(each.of(point) is not None for point in points)
         ]
-        ratios = {each.key: self.ratios(each.beside) for each in shown if each.ratio}
+        ratios = {each.key: self.ratios(each.clause) for each in shown if each.ratio}
         found = {"points": points, "columns": shown, "ratios": ratios, "page": self, "answer": self.answer}
         found["caption"] = caption
         sizes = len({point.frame_bytes for point in points}) > 1
         template = templates().get_template("points.html.j2")
         return Markup(template.render(**found, several_sizes=sizes)) if points else Markup()  # noqa: S704 - it escapes
 
-    def ratios(self, beside: str = "") -> dict[str, Comparison]:
-        """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
-        return ratios_of(self.answer, self.measured, beside)
+    def ratios(self, clause: str = "") -> dict[str, Comparison]:
+        """Point id -> comparison with the answer's reference at the same setting; of what was measured `clause`."""
+        return ratios_of(self.answer, self.measured, clause)
 
     def pictures(self) -> Section:
         """Distributions of latency, where there are any."""
@@ -144,7 +144,7 @@ def latency_plots(
 
 
 def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRecord]) -> Distribution:
-    return distribution(counted(method, [trial for trial in trials if trial.point_id == summary.point_id]))
+    return distribution(trials_used(method, [trial for trial in trials if trial.point_id == summary.point_id]))
 
 
 def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:

@@ -21,7 +21,7 @@ from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.runs.apart import environments
 from xdplab.analysis.runs.pooled import PooledRun, main_figures, shared_points, testbed_differences
 from xdplab.analysis.runs.trend import Trend, all_trends
-from xdplab.analysis.summary import counted
+from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import figure_text, lost
 from xdplab.measure import Figure, figure, make_method
 from xdplab.measure.distribution import distribution
@@ -175,7 +175,7 @@ def _curves(run: SiteRun, trials: Sequence[TrialRecord]) -> dict[str, Any]:
         own.setdefault(trial.point_id, []).append(trial)
     found = {}
     for summary in run.read.summaries:
-        merged = distribution(counted(method, own.get(summary.point_id, ())))
+        merged = distribution(trials_used(method, own.get(summary.point_id, ())))
         if merged.count:
             chart = distribution_chart("", {_called(run, summary): merged}, "")
             found[summary.point_id] = {

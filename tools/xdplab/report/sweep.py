@@ -4,10 +4,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from xdplab.analysis.summary import counted
+from xdplab.analysis.summary import trials_used
 from xdplab.analysis.sweep import SHOWN, Importance, analyse_sweep, is_sweep
 from xdplab.analysis.sweep.effects import p_words
-from xdplab.analysis.sweep.published import beside_published
+from xdplab.analysis.sweep.published import compare_published
 from xdplab.measure import make_method
 from xdplab.measure.distribution import Distribution, distribution
 from xdplab.model import RunRecord, TrialRecord
@@ -28,7 +28,7 @@ def sweep_sections(run: RunRecord, trials: Sequence[TrialRecord]) -> list[dict[s
     for found in analyse_sweep(run, trials):
         best = found.configurations[:SHOWN]
         labels = found.clustering.labels
-        curves = [(labels.get(row.point_id), distribution(counted(method, by_point[row.point_id]))) for row in best]
+        curves = [(labels.get(row.point_id), distribution(trials_used(method, by_point[row.point_id]))) for row in best]
         densities = _densities(curves, found.statistic)
         rules = {rule.cluster: rule for rule in found.rules.rules}
         sections.append(
@@ -38,7 +38,7 @@ def sweep_sections(run: RunRecord, trials: Sequence[TrialRecord]) -> list[dict[s
                 "colours": {group: densities.numbers.get(_group_name(group)) for group in range(found.clustering.k)},
                 "densities": Page.chart(densities),
                 "importance": Page.chart(_importance(found.importance)),
-                "beside": beside_published(found, run.study),
+                "beside": compare_published(found, run.study),
                 "p_words": p_words,
                 "significant": significant,
             }

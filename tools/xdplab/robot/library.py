@@ -14,11 +14,11 @@ from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
 from xdplab.analysis.sweep.effects import p_words
-from xdplab.analysis.sweep.published import beside_published
+from xdplab.analysis.sweep.published import compare_published
 from xdplab.analysis.words import with_reason
 from xdplab.measure import make_method
 from xdplab.measure.comparison import Answer
-from xdplab.measure.met import offloaded
+from xdplab.measure.datapath import offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
 from xdplab.model.digits import number
@@ -294,7 +294,7 @@ class XdplabLibrary:
     def published_tables_are_compared(self) -> None:
         """Log what agrees with the published tables that the study names, and what does not."""
         assert self._run is not None, "run a study first"
-        compared = [table for found in self._analysed() for table in beside_published(found, self._run.study)]
+        compared = [table for found in self._analysed() for table in compare_published(found, self._run.study)]
         if not compared:
             raise SkipExecution("the study names no published table")
         for table in compared:

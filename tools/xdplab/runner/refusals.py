@@ -14,11 +14,11 @@ from xdplab.model import Path, Point
 from xdplab.runner.place import dut_of, ports_of
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
-from xdplab.runner.team import Team
+from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Port, Testbed
 
 
-def refusals(plan: Plan, testbed: Testbed, team: Team) -> dict[str, str]:
+def refusals(plan: Plan, testbed: Testbed, team: TesterPool) -> dict[str, str]:
     """Point -> why it cannot be measured here. A sweep asks the same of many points: each question is asked once."""
     asked: dict[tuple[Any, ...], str | None] = {}
     found: dict[str, str] = {}
@@ -45,7 +45,7 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
     return forwarder.supported(dut) or method.unsupported(point, dut, client)
 
 
-def _no_tester(point: Point, team: Team, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+def _no_tester(point: Point, team: TesterPool, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """Its tester is not here, or cannot measure the path."""
     question: tuple[Any, ...] = ("tester", point.tester, point.path)
     if question not in asked:

@@ -36,7 +36,7 @@ from xdplab.runner.refusals import refusals
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession
-from xdplab.runner.team import Team
+from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
@@ -90,7 +90,7 @@ class StudyRun:
         self._study = study
         self._plan = plan
         self._testbed = testbed
-        self._team = Team(study, tuple(testers), testbed)
+        self._team = TesterPool(study, tuple(testers), testbed)
         self._journal = journal
         self._listener = listener
         self._done = completed(earlier_trials)

@@ -14,7 +14,7 @@ from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.kernel import link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
-from xdplab.measure import Counted, Method
+from xdplab.measure import Method, MethodResult
 from xdplab.model import (
     DisturbanceRule,
     HostLost,
@@ -30,7 +30,7 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.model.trial import Purpose
-from xdplab.runner.counted import added
+from xdplab.runner.counters import added
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, remove_links
 from xdplab.runner.place import dut_of, ports_of, tester_ports_of, watch_of
@@ -161,11 +161,11 @@ class PointSession:
         number, attempt = self._trials, 0
         self._trials += 1
 
-        def take() -> Counted:
+        def take() -> MethodResult:
             trial = f"{number}.{attempt}"
             if restart_after_s is None:
-                return Counted(self._tester.run(self._context(trial), spec), {})
-            return Counted(self._run_with_restart(spec, restart_after_s, trial), {})
+                return MethodResult(self._tester.run(self._context(trial), spec), {})
+            return MethodResult(self._run_with_restart(spec, restart_after_s, trial), {})
 
         while True:
             record = self._journaled(spec, purpose, clause, number, attempt, take)
@@ -179,19 +179,25 @@ class PointSession:
             if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
                 return record.result
 
-    def counted(self, asked: TrialSpec, count: Callable[[], Counted], clause: str = "") -> Counted:
+    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> MethodResult:
         """Watch the machine while a method counts, judge, journal."""
         record = self._journaled(asked, "measure", clause, self._trials, 0, count)
         assert record.result is not None
         self._trials += 1
-        return Counted(record.result, record.figures)
+        return MethodResult(record.result, record.figures)
 
     def send(self, spec: TrialSpec) -> TrialResult:
         """Without a record."""
         return self._tester.run(self._context("beside"), spec)
 
     def _journaled(
-        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
+        self,
+        spec: TrialSpec,
+        purpose: Purpose,
+        clause: str,
+        number: int,
+        attempt: int,
+        take: Callable[[], MethodResult],
     ) -> TrialRecord:
         """By the journal of a resumed run, or taken now."""
         record = self._earlier.pop((number, attempt), None)
@@ -209,11 +215,17 @@ class PointSession:
         self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
 
     def _one_trial(
-        self, spec: TrialSpec, purpose: Purpose, clause: str, number: int, attempt: int, take: Callable[[], Counted]
+        self,
+        spec: TrialSpec,
+        purpose: Purpose,
+        clause: str,
+        number: int,
+        attempt: int,
+        take: Callable[[], MethodResult],
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
         counting = self._forwarder if isinstance(self._forwarder, Counting) else None
-        counters = counting.growing(counting.counters()) if counting else None
+        counters = counting.monotonic(counting.counters()) if counting else None
         before = snapshot(self._forwarder, self._dut)
         result, figures = take()
         self._traffic_s += spec.warmup_s + spec.duration_s
@@ -243,7 +255,7 @@ class PointSession:
             threads=use.threads,
             softirq_cpus=use.softirqs,
             counters=now,
-            counted=added(counters, counting.growing(now)) if counting and counters is not None else {},
+            increments=added(counters, counting.monotonic(now)) if counting and counters is not None else {},
             knobs=self._settings.read_back(),
         )
 

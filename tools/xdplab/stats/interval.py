@@ -13,7 +13,7 @@ Spread and floor add as squares.
 So three pairs show a factor of two, twelve to fourteen a tenth. `differs` says that the interval leaves
 out 1, or that every pair lies apart by a factor of two in the same direction: then, where t on few unlike pairs says
 nothing, low and high are the least and the greatest ratio of a pair ("at least 10.4 times in each of 3 repetitions").
-`together` corrects a table of comparisons after Holm (1979): a family has one chance in a hundred of a false
+`holm_corrected` corrects a table of comparisons after Holm (1979): a family has one chance in a hundred of a false
 difference, and in twenty of a spell unseen.
 
 `tools/dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found.
@@ -59,7 +59,7 @@ class Interval(Model):
     high: float | None
     #: How many there are.
     pairs: int
-    #: Of the verdict; within a family (`together`) of all its verdicts at once.
+    #: Of the verdict; within a family (`holm_corrected`) of all its verdicts at once.
     confidence: float = CONFIDENCE
     #: `each-pair`: t says nothing, but every pair is clear; low and high are the least and greatest ratio of a pair.
     method: _Way = "none"
@@ -186,7 +186,7 @@ def apart_interval(
     return found if found.error is None else _bounded(found.model_copy(update={"p": _p(found)}), 1 - confidence)
 
 
-def together(intervals: Sequence[Interval | None]) -> list[Interval | None]:
+def holm_corrected(intervals: Sequence[Interval | None]) -> list[Interval | None]:
     """The comparisons of one table, corrected after Holm (1979): bounds, verdict and `corrected_p` agree.
 
     Each interval is that at the level which Holm's steps ask of it. Those that are None or have too few pairs stay as

@@ -233,7 +233,7 @@ def usable_cpus(spec: TestbedSpec) -> tuple[int, ...]:
     return cpus
 
 
-def senders_beside(first: int, spare: Sequence[int], spec: TestbedSpec) -> tuple[int, ...]:
+def extra_sender_cpus(first: int, spare: Sequence[int], spec: TestbedSpec) -> tuple[int, ...]:
     """CPUs that send beside `first`, as many as the testbed file has or there are.
 
     A veth takes a frame into queue number CPU modulo queues: those that fill other queues come first.
@@ -254,6 +254,6 @@ def default_layout(spec: TestbedSpec) -> CpuLayout:
     whereas on the forwarder's core it would pass for the forwarder's latency.
     """
     cpus = usable_cpus(spec)
-    beside = senders_beside(cpus[0], cpus[2:], spec)
+    beside = extra_sender_cpus(cpus[0], cpus[2:], spec)
     rest = tuple(cpu for cpu in cpus[2:] if cpu not in beside)
-    return CpuLayout(tester_tx=cpus[0], forwarder=cpus[1], housekeeping=rest or cpus[:1], tester_tx_beside=beside)
+    return CpuLayout(tester_tx=cpus[0], forwarder=cpus[1], housekeeping=rest or cpus[:1], extra_senders=beside)

@@ -19,7 +19,7 @@ from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import port_settings
-from xdplab.testbed.base import Port, TesterPorts, ports_of_path, senders_beside
+from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
 from xdplab.testbed.state import TestbedLock, lasting_dir
 
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
@@ -80,16 +80,14 @@ class HostsTestbed:
         if self.one_machine:
             tester = self._cpus(self.tester_host, 1)[0]
             own = [cpu for cpu in cpus if cpu != tester]
-            beside = senders_beside(tester, own[1:], self.spec)
+            beside = extra_sender_cpus(tester, own[1:], self.spec)
             rest = tuple(cpu for cpu in own[1:] if cpu not in beside)
-            return CpuLayout(
-                tester_tx=tester, forwarder=own[0], housekeeping=rest or (tester,), tester_tx_beside=beside
-            )
+            return CpuLayout(tester_tx=tester, forwarder=own[0], housekeeping=rest or (tester,), extra_senders=beside)
         forwarder, tester = self._preferred(self.dut), self._preferred(self.tester_host)
         others = [cpu for cpu in self._cpus(self.tester_host, 1) if cpu != tester]
         return CpuLayout(
             tester_tx=tester,
-            tester_tx_beside=senders_beside(tester, others, self.spec),
+            extra_senders=extra_sender_cpus(tester, others, self.spec),
             forwarder=forwarder,
             housekeeping=tuple(cpu for cpu in cpus if cpu != forwarder) or (forwarder,),
         )

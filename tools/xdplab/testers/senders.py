@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A load that several CPUs send together: its parts, each a stream with sequences of its own, and their sum."""
+"""A load that several CPUs send in parallel: its parts, each a stream with sequences of its own, and their sum."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def parts_of(trial: TrialSpec, cpus: Sequence[int]) -> list[Part]:
 
 
 def _split(index: int, stream: StreamSpec, cpus: Sequence[int]) -> list[Part]:
-    """Equal rates. Frames leave in turns, or of a burst together.
+    """Equal rates. Frames leave in turns, or of a burst at once.
 
     Flows in turns are divided where that gives equal parts; each part has all of others, which are drawn again.
     """
@@ -55,7 +55,7 @@ def _split(index: int, stream: StreamSpec, cpus: Sequence[int]) -> list[Part]:
     return found
 
 
-def together(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResult:
+def merge_parts(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResult:
     """What became of a stream; gaps are those of the part that has the longest."""
     if len(parts) == 1:
         return parts[0]

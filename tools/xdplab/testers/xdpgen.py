@@ -29,7 +29,7 @@ from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.model.slices import slices_of
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch
-from xdplab.testers.senders import Part, parts_of, together
+from xdplab.testers.senders import Part, merge_parts, parts_of
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import bpf_program, not_built, program_digest
 
@@ -273,7 +273,7 @@ def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], wat
     for item in report["streams"]:
         part = parts[item["id"]]
         found[part.of].append(stream_result(part.stream, item))
-    streams = tuple(together(asked, each) for asked, each in zip(trial.streams, found, strict=True) if each)
+    streams = tuple(merge_parts(asked, each) for asked, each in zip(trial.streams, found, strict=True) if each)
     rx_cpus: dict[int, int] = {}
     for port in report["ports"]:
         for cpu, frames in port["rx_cpus"].items():

@@ -76,7 +76,7 @@ def answer(
     for summary in (ours, theirs):
         if not summary.repetitions:
             return _no_answer(f"{summary.forwarder} was not measured ({summary.reason})", *others)
-    found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.beside)
+    found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.side_clauses)
     return found.model_copy(update={"details": (*found.details, *others)})
 
 
@@ -100,13 +100,13 @@ def _no_answer(why: str, *details: str) -> Answer:
     return Answer(sentence=f"No answer: {what}.", details=(f"Why: {reason.removesuffix(')')}.", *details))
 
 
-def compared(ours: PointSummary, theirs: PointSummary, metric: str, beside: Sequence[str] = ()) -> Answer:
+def compared(ours: PointSummary, theirs: PointSummary, metric: str, side_clauses: Sequence[str] = ()) -> Answer:
     """At the study's load; where something was measured beside it, the answer is there, then the study's."""
-    there = next((clause for clause in beside if clause in ours.beside and clause in theirs.beside), None)
+    there = next((clause for clause in side_clauses if clause in ours.by_clause and clause in theirs.by_clause), None)
     full = _compared(ours, theirs, metric)
     if there is None:
         return full
-    light = _compared(ours.beside[there], theirs.beside[there], metric)
+    light = _compared(ours.by_clause[there], theirs.by_clause[there], metric)
     first, second = (light, full) if light.said or not full.said else (full, light)
     details = (*first.details, second.sentence, *second.details)
     both = {"sentence": first.sentence, "details": details, "said": first.said}

@@ -2,8 +2,8 @@
 """Configurations that are left out of the groups, and those whose latency is that of survivors.
 
 The rules of the delay study ("Understanding Delays in AF_XDP-based Applications", section on outliers: "latency close
-to the inter-batch interval, or above the kernel ping RTT"), and frames that were lost: a setting that loses the slow ones is
-no faster for it.
+to the inter-batch interval, or above the kernel ping RTT"), and frames that were lost: a setting that loses the slow
+ones is no faster for it.
 """
 
 from collections.abc import Mapping

@@ -46,7 +46,7 @@ class Claim(Model):
     verdict: Verdict
 
 
-class Beside(Model):
+class PublishedComparison(Model):
     """The published table beside ours."""
 
     source: str
@@ -89,13 +89,19 @@ def names_of(rule: str, stands_for: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for each in found for name in stands_for.get(each, [each])))
 
 
-def beside_published(found: "SweepAnalysis", study: StudySpec) -> list[Beside]:
+def compare_published(found: "SweepAnalysis", study: StudySpec) -> list[PublishedComparison]:
     """Every table that the study names, beside ours."""
     spec = study.sweep
-    return [beside(found, *published_table(each), spec.published_names) for each in spec.published] if spec else []
+    return (
+        [published_comparison(found, *published_table(each), spec.published_names) for each in spec.published]
+        if spec
+        else []
+    )
 
 
-def beside(found: "SweepAnalysis", study: Published, table: PublishedTable, names: Mapping[str, str]) -> Beside:
+def published_comparison(
+    found: "SweepAnalysis", study: Published, table: PublishedTable, names: Mapping[str, str]
+) -> PublishedComparison:
     """Compare.
 
     Args:
@@ -121,7 +127,7 @@ def beside(found: "SweepAnalysis", study: Published, table: PublishedTable, name
     claims += [_worse(name, importance) for name in table.worse]
     same = found.quantity == study.quantity
     note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.quantity}: only the order compares."
-    return Beside(
+    return PublishedComparison(
         source=study.source,
         setup=study.setup,
         title=table.title,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xdplab.analysis.summary import counted
+from xdplab.analysis.summary import trials_used
 from xdplab.measure import Method, make_method
 from xdplab.measure.distribution import Distribution, carried, distribution
 from xdplab.model import Model, Point, RunRecord, TrialRecord
@@ -256,7 +256,7 @@ def _factors(rows: Sequence[Configuration], factors: Sequence[Factor]) -> tuple[
 def _row(
     method: Method[Any], point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord]
 ) -> Configuration | None:
-    chosen = counted(method, trials)
+    chosen = trials_used(method, trials)
     loss_ratio, sent = _loss(chosen)
     merged = Statistics.of(distribution(chosen), loss_ratio)
     if merged is None:

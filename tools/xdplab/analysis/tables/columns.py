@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.tables.met_columns import (
+from xdplab.analysis.tables.datapath_columns import (
     NEW_FLOWS_NOTE,
     by_node,
-    met_columns,
-    met_note,
-    met_points,
+    datapath_columns,
+    datapath_note,
+    datapath_points,
     new_flow_columns,
 )
 from xdplab.measure import Column, Figure, Method, method_class, method_names
@@ -175,7 +175,7 @@ def _named(points: Sequence[PointSummary]) -> list[Column]:
 
 def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
     """All of CSV: those of the table of points, and of those beside, which JSON has in `met` and `new_flows`."""
-    return [*columns_of(method, points), *met_columns(points), *new_flow_columns(points)]
+    return [*columns_of(method, points), *datapath_columns(points), *new_flow_columns(points)]
 
 
 def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
@@ -186,7 +186,7 @@ def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, l
     return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
 
 
-class Beside(NamedTuple):
+class SideTable(NamedTuple):
     """A table beside that of points."""
 
     title: str
@@ -198,25 +198,27 @@ class Beside(NamedTuple):
     notes: tuple[str, ...]
 
 
-def tables_beside(points: Sequence[PointSummary]) -> list[Beside]:
+def side_tables(points: Sequence[PointSummary]) -> list[SideTable]:
     """New flows, and where frames were met; those for which a point has something."""
-    new, met = [point for point in points if point.new_flows], met_points(points)
+    new, met = [point for point in points if point.new_flows], datapath_points(points)
     tables = [
-        Beside("new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (NEW_FLOWS_NOTE,)),
-        Beside(
+        SideTable(
+            "new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (NEW_FLOWS_NOTE,)
+        ),
+        SideTable(
             "where frames were met",
             "What forwarders counted of their own work",
-            met_cells(points),
-            (*by_node(points), met_note(points)),
+            datapath_cells(points),
+            (*by_node(points), datapath_note(points)),
         ),
     ]
     return [table for table, of in zip(tables, (new, met), strict=True) if of]
 
 
-def met_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
+def datapath_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
     """Cells of where frames were met; {} where no forwarder tells it."""
-    met = met_points(points)
-    return _cells(met, met_columns(met))
+    met = datapath_points(points)
+    return _cells(met, datapath_columns(met))
 
 
 def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[str, list[str]]:

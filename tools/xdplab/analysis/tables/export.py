@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.columns import figure_text, own_columns
-from xdplab.analysis.tables.met_columns import met_columns, new_flow_columns
+from xdplab.analysis.tables.datapath_columns import datapath_columns, new_flow_columns
 from xdplab.measure import Column, Figure, Method, figure, make_method
 from xdplab.measure.point import PointSummary
-from xdplab.measure.standing import standing
+from xdplab.measure.usable import usable_repetitions
 from xdplab.model import InputError, Model, RunRecord
 from xdplab.model.digits import number
 
@@ -169,7 +169,7 @@ def export_rows(run: RunRecord, points: Sequence[PointSummary]) -> list[ExportRo
     return [
         ExportRow(**of_run, **_of_point(run, side, point, part), **found)
         for point in points
-        for part, side in {"": point, **point.beside}.items()
+        for part, side in {"": point, **point.by_clause}.items()
         for found in _figures(method, side, part)
     ]
 
@@ -207,8 +207,8 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
         if not part or side.searched(each.key):
             yield row_of(side, each)
     ranges = {f"{key}_{end}" for key in declared for end in ("low", "high")}
-    for column in () if part else (*own_columns(method), *met_columns([side]), *new_flow_columns([side])):
-        if column.key in {*declared, *ranges, *_OF_THE_POINT} or column.beside:
+    for column in () if part else (*own_columns(method), *datapath_columns([side]), *new_flow_columns([side])):
+        if column.key in {*declared, *ranges, *_OF_THE_POINT} or column.clause:
             continue
         value = column.of(side)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -218,7 +218,9 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
 def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
     """What an `ExportRow` says of a figure: its value with lowest and highest repetition, bounds, doubts."""
     searched = [one for one in side.by_repetition if one.was_searched(of.key)]
-    known = [value for one in standing(side.by_repetition, of.key) if (value := one.value(of.key)) is not None]
+    known = [
+        value for one in usable_repetitions(side.by_repetition, of.key) if (value := one.value(of.key)) is not None
+    ]
     found = side.measured.get(of.key)
     value = side.value(of.key)
     shown = known if value is not None else []

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Counting, Dut
-from xdplab.forwarders.changes import SPARE, Change, Changing, Step, counted, spare_addresses
+from xdplab.forwarders.changes import SPARE, Change, Changing, Step, count_differs, spare_addresses
 from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
@@ -173,7 +173,10 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
 
             act(_SPARE_CHAINS)
             output = (("installed", rules, count), ("removed", f"flush chain ip {_SPARE_TABLE} spare", 0))
-            steps = [Step(n, count, partial(act, t + "\n"), counted("rules", left, there)) for n, t, left in output]
+            steps = [
+                Step(name, count, partial(act, text + "\n"), count_differs("rules", left, there))
+                for name, text, left in output
+            ]
             return Change(steps, lambda: _forget(host), often=True)
 
         def batch(verb: str) -> None:
@@ -184,7 +187,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
             return host.run(["ip", "route", "show", "root", str(SPARE)]).stdout.count("blackhole")
 
         ways = (("installed", "add", count), ("removed", "delete", 0))
-        steps = [Step(n, count, partial(batch, v), counted("routes", left, routes)) for n, v, left in ways]
+        steps = [Step(n, count, partial(batch, v), count_differs("routes", left, routes)) for n, v, left in ways]
         return Change(steps, lambda: _flush(host), often=True)
 
     def _same_routes(self, dut: Dut) -> Change:
@@ -199,7 +202,9 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
             return len(dut.host.run(["ip", "route", "show", "proto", _OTHER]).stdout.splitlines())
 
         ways = (("replaced", _OTHER, len(networks)), ("replaced-back", "boot", 0))
-        found = [Step(n, len(networks), partial(to, p), counted("new routes", left, theirs)) for n, p, left in ways]
+        found = [
+            Step(n, len(networks), partial(to, p), count_differs("new routes", left, theirs)) for n, p, left in ways
+        ]
         return Change(found, lambda: to("boot"), often=True)
 
     def _no_flowtable(self, dut: Dut) -> str | None:

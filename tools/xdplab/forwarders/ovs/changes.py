@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.changes import Change, Step, add_spare_link, counted, port_change, spare_addresses
+from xdplab.forwarders.changes import Change, Step, add_spare_link, count_differs, port_change, spare_addresses
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.readback import queues
@@ -49,7 +49,7 @@ class OvsChanges:
             asked = openflow.rule_changes(
                 command, spare_addresses(count), cookie=_COOKIE, priority=_PRIORITY, bundle=kind == "rules"
             )
-            steps.append(Step(name, count, self.sender(asked), counted("rules", left, self._spare_rules)))
+            steps.append(Step(name, count, self.sender(asked), count_differs("rules", left, self._spare_rules)))
         return Change(steps, undo=self._remove_rules, often=True)
 
     def sender(self, asked: bytes) -> Callable[[], None]:
@@ -105,7 +105,7 @@ class OvsChanges:
             return act
 
         def seen(number: int) -> Callable[[], str]:
-            return counted(f"queues of {name}", number, there)
+            return count_differs(f"queues of {name}", number, there)
 
         now = there()
         steps = [Step("added", 1, to(now + 1), seen(now + 1)), Step("removed", 1, to(now), seen(now))]

@@ -249,7 +249,7 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         flows = {"xdp_flows": offload.offloaded(self.counters())} if self.options.flow_offload else {}
         return {**super().mode(), **flows}
 
-    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+    def monotonic(self, counters: dict[str, Any]) -> dict[str, Any]:
         """All but how many flows and masks are offloaded now."""
         return {
             name: {key: value for key, value in each.items() if key not in offload.NOW}

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.changes import Change, Step, add_spare_link, counted, port_change, spare_addresses
+from xdplab.forwarders.changes import Change, Step, add_spare_link, count_differs, port_change, spare_addresses
 from xdplab.forwarders.vpp import pipelines
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.process import Interface, Vpp
@@ -51,7 +51,7 @@ class VppChanges:
 
         asked = len({routes[0], routes[-1]})
         steps = [
-            Step(name, len(routes), partial(to, add), counted("of the first and the last route", left, there))
+            Step(name, len(routes), partial(to, add), count_differs("of the first and the last route", left, there))
             for name, add, left in (("installed", True, asked), ("removed", False, 0))
         ]
 
@@ -74,7 +74,7 @@ class VppChanges:
             return lambda: sum(_preference(control, str(side.network)) == preference for side, _ in both)
 
         steps = [
-            Step(name, len(both), partial(to, preference), counted("new routes", len(both), seen(preference)))
+            Step(name, len(both), partial(to, preference), count_differs("new routes", len(both), seen(preference)))
             for name, preference in (("replaced", 1), ("replaced-back", 0))
         ]
         return Change(steps, lambda: to(0), often=True)

@@ -175,7 +175,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         """Frames by socket, system calls, and the kernel's counters."""
         return self.instance.ask(signal.SIGUSR1, 1.0, "its counters")
 
-    def growing(self, counters: dict[str, Any]) -> dict[str, Any]:
+    def monotonic(self, counters: dict[str, Any]) -> dict[str, Any]:
         """Sockets by `IFNAME queue QUEUE number NUMBER`, workers by number."""
         sockets = {}
         for row in counters.get("sockets", ()):

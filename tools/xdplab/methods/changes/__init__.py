@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
-from xdplab.analysis.words import beside, ratio_text, verdict
+from xdplab.analysis.words import qualifications, ratio_text, verdict
 from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind, cannot_change
 from xdplab.measure.comparison import Answer, Comparison
@@ -91,7 +91,7 @@ def _text(key: str, per: float) -> Column:
 
 def _without(key: str, title: str) -> Column:
     def of(point: PointSummary) -> float | None:
-        value: float | None = getattr(point.beside[WITHOUT], key) if WITHOUT in point.beside else None
+        value: float | None = getattr(point.by_clause[WITHOUT], key) if WITHOUT in point.by_clause else None
         return value
 
     return Column(f"{key.removesuffix('_us')}_without_us", title, of)
@@ -117,7 +117,7 @@ class Changes(Method[ChangesSpec]):
         _without("p50_us", "p50 µs without"),
         _without("p99_us", "p99 µs without"),
     )
-    beside: ClassVar[tuple[str, ...]] = (WITHOUT,)
+    side_clauses: ClassVar[tuple[str, ...]] = (WITHOUT,)
     repeats_whole: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
 
@@ -190,7 +190,7 @@ class Changes(Method[ChangesSpec]):
             if not changed:
                 result = session.trial(asked, clause=WITHOUT)
             elif kind == "new-flows":
-                result = session.counted(news, lambda: with_new_flows(session, news), kind).result
+                result = session.measure_by(news, lambda: with_new_flows(session, news), kind).result
             elif kind == "restart" and not simulated:  # a simulated restart takes no time that its tester would see
                 result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
             else:
@@ -249,7 +249,7 @@ def beside_it(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Co
     """Point id -> its p50 without the change against that with it; one family (Holm)."""
     found, names = {}, Names(run.points.values())
     for point in summaries:
-        without = point.beside.get(WITHOUT)
+        without = point.by_clause.get(WITHOUT)
         if without is None:
             continue
         title = names.of(run.points[point.point_id])
@@ -267,7 +267,7 @@ def _slower(found: Comparison) -> str:
     """The ratio, or why there is none."""
     if found.better is None:
         return verdict(found) if found.hindrances else f"{ratio_text(found)}: {verdict(found)}"
-    return ratio_text(found) + "".join(f" ({each})" for each in beside(found))
+    return ratio_text(found) + "".join(f" ({each})" for each in qualifications(found))
 
 
 def _kind(levels: Mapping[str, Scalar]) -> Kind:

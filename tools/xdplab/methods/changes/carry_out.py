@@ -11,7 +11,7 @@ from xdplab.forwarders.base import NewFlows
 from xdplab.forwarders.changes import Change, Changing, Step
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import SshHost
-from xdplab.measure.method import Counted, Session
+from xdplab.measure.method import MethodResult, Session
 from xdplab.model import PointFailed, TrialResult, TrialSpec, Unsupported, XdplabError
 
 #: From the beginning of the trial to that of the change.
@@ -36,11 +36,11 @@ def with_change(session: Session, asked: TrialSpec, kind: str, rules: int) -> Tr
     """
     for _ in range(_ATTEMPTS - 1):
         with suppress(_TooEarly):
-            return session.counted(asked, lambda: _once(session, asked, kind, rules), kind).result
-    return session.counted(asked, lambda: _once(session, asked, kind, rules), kind).result
+            return session.measure_by(asked, lambda: _once(session, asked, kind, rules), kind).result
+    return session.measure_by(asked, lambda: _once(session, asked, kind, rules), kind).result
 
 
-def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
+def with_new_flows(session: Session, asked: TrialSpec) -> MethodResult:
     """One trial in which each frame is the first of its flow.
 
     Raises:
@@ -51,14 +51,14 @@ def with_new_flows(session: Session, asked: TrialSpec) -> Counted:
     result = session.send(asked)
     after = counts.flows_met() if counts else None
     if before is None or after is None:
-        return Counted(result, {"text": f"{result.received} new flows came through"})
+        return MethodResult(result, {"text": f"{result.received} new flows came through"})
     met = after - before
     if met < _NEW_SHARE * result.received:
         raise PointFailed(f"the flows were not new to it: it met {met} new ones, and {result.received} came through")
-    return Counted(result, {"text": f"{met} new flows", "flows_met": met})
+    return MethodResult(result, {"text": f"{met} new flows", "flows_met": met})
 
 
-def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
+def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodResult:
     if not isinstance(session.forwarder, Changing):
         raise Unsupported(f"{session.forwarder.name}: it carries out no change")
     change = session.forwarder.change(kind, rules)
@@ -80,7 +80,7 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> Counted:
         raise
     change.undo()
     first_s, last_s, figures = done
-    found = Counted(result, figures)
+    found = MethodResult(result, figures)
     if simulated:
         return found
     begin_s, end_s = ended - result.elapsed_s, began + asked.warmup_s + result.elapsed_s  # the latest, and the soonest

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.xsk.functions import XskFunctions

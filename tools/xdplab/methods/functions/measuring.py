@@ -11,7 +11,7 @@ from typing import get_args
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import Host
 from xdplab.measure.figure import Figure
-from xdplab.measure.method import Counted, Session, untested
+from xdplab.measure.method import MethodResult, Session, untested
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, rate_figures
@@ -38,7 +38,7 @@ def under_traffic(session: Session, spec: FunctionsSpec) -> None:
     warmup_s = spec.warmup_s if with_it else 0.0
     asked = TrialSpec(streams=program.streams(), duration_s=spec.duration_s, drain_s=DRAIN_S, warmup_s=warmup_s)
 
-    def count() -> Counted:
+    def count() -> MethodResult:
         if not with_it:
             session.send(asked.model_copy(update={"duration_s": spec.warmup_s, "drain_s": UNDER_WAY_S}))
         begin = program.frames_dropped()
@@ -51,9 +51,9 @@ def under_traffic(session: Session, spec: FunctionsSpec) -> None:
         if wrong:
             raise PointFailed(f"{wrong} frames were decided on wrongly")
         _be_sure(program)
-        return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))
+        return MethodResult(result, rate_figures(received / result.elapsed_s, result, limited=True))
 
-    session.counted(asked, count)
+    session.measure_by(asked, count)
 
 
 def beside_a_flood(session: Session, spec: FunctionsSpec) -> None:
@@ -64,14 +64,14 @@ def beside_a_flood(session: Session, spec: FunctionsSpec) -> None:
     asked = TrialSpec(streams=program.streams() if flooded else (), duration_s=seconds, drain_s=DRAIN_S)
     beside = Colocated(kind, session.dut, session.client)
 
-    def count() -> Counted:
+    def count() -> MethodResult:
         dut = session.dut
         with _flood(session, asked) as sent, cache_misses(dut.host, dut.layout.forwarder, dut.rundir) as misses:
             value, figure = beside.figure(spec.duration_s), ROUND_S if kind == "job" else REQUESTS
         _be_sure(program)
-        return Counted(sent(), {"text": f"{value:.4g} {figure.unit}", figure.key: value, **misses})
+        return MethodResult(sent(), {"text": f"{value:.4g} {figure.unit}", figure.key: value, **misses})
 
-    session.counted(asked, count)
+    session.measure_by(asked, count)
 
 
 @contextlib.contextmanager
@@ -111,7 +111,7 @@ def why_not(host: Host) -> str | None:
     return None
 
 
-def counted(text: str) -> int | str:
+def cache_misses_of(text: str) -> int | str:
     """From `perf stat -x,`: the count, or why there is none."""
     for line in text.splitlines():
         value, _, rest = line.partition(",")
@@ -139,4 +139,4 @@ def cache_misses(host: Host, cpu: int, folder: Path) -> Iterator[dict[str, int |
         process.signal(2)
         process.wait(3.0)
         process.stop()
-        found["cache_misses"] = counted("\n".join(process.log_tail(5)))
+        found["cache_misses"] = cache_misses_of("\n".join(process.log_tail(5)))

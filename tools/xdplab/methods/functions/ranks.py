@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
-from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.measure.comparison import Comparison
 from xdplab.model import Model

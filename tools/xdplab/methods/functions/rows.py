@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.answers.ranking import Contender
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.ranks import RankAgreement, rank_agreements

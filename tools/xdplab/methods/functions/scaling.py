@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.answers.ranking import Contender
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model.functions import NfPoint, NfTraffic
 

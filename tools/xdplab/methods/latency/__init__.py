@@ -23,16 +23,16 @@ LIGHT_LOAD = "light load"
 
 
 def _light(name: str) -> Callable[[PointSummary], float | None]:
-    return lambda point: getattr(point.beside[LIGHT_LOAD], name) if LIGHT_LOAD in point.beside else None
+    return lambda point: getattr(point.by_clause[LIGHT_LOAD], name) if LIGHT_LOAD in point.by_clause else None
 
 
 def _lost(point: PointSummary) -> str:
-    return lost(point.beside[LIGHT_LOAD]) if LIGHT_LOAD in point.beside else ""
+    return lost(point.by_clause[LIGHT_LOAD]) if LIGHT_LOAD in point.by_clause else ""
 
 
 COLUMNS = (
     Column("light_pps", "kpps, light", _light("offered_pps"), kpps),
-    Column("light_p50_us", "p50 µs, light", _light("p50_us"), below=_lost, ratio="times as fast", beside=LIGHT_LOAD,
+    Column("light_p50_us", "p50 µs, light", _light("p50_us"), below=_lost, ratio="times as fast", clause=LIGHT_LOAD,
            main=True),
     Column("light_loss_ratio", "loss, light", _light("loss_ratio"), ratio, places=("terminal",)),
     *LOAD_COLUMNS,
@@ -66,7 +66,7 @@ class Latency(Method[LatencySpec]):
     name: ClassVar[str] = "latency"
     spec_model: ClassVar[type[MethodSpec]] = LatencySpec
     columns: ClassVar[tuple[Column, ...]] = COLUMNS
-    beside: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
+    side_clauses: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     repeats_whole: ClassVar[bool] = True
     closed_loop: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
@@ -111,7 +111,7 @@ class Latency(Method[LatencySpec]):
         if not page.measured:
             return []
         light = page.ratios(LIGHT_LOAD).values()
-        with_light = [point.beside[LIGHT_LOAD] for point in page.measured if LIGHT_LOAD in point.beside]
+        with_light = [point.by_clause[LIGHT_LOAD] for point in page.measured if LIGHT_LOAD in point.by_clause]
         ratios = page.ratios().values()
         result = page.section(self, "report.html.j2", ratios=ratios, light_ratios=light, with_light=with_light)
         return [result, page.pictures(), page.section(self, "loss.html.j2")]

@@ -12,7 +12,7 @@ from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.base import frames_received, in_role
 from xdplab.hosts.kernel import link_counters
 from xdplab.measure.figure import Figure
-from xdplab.measure.method import Counted, Session, untested
+from xdplab.measure.method import MethodResult, Session, untested
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, rate_figures
@@ -98,15 +98,15 @@ class Micro(CountingMethod[MicroSpec]):
         spec, workload = self.spec, session.point.levels["workload"]
         if workload == "txonly":
             asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
-            session.counted(asked, lambda: self._sent(session))
+            session.measure_by(asked, lambda: self._sent(session))
             return
         flood = StreamSpec(kind="load", pps=None, frame_bytes=traffic.smallest)
         # what the tester counts, it can tell from the warm-up itself: no second process of it
         warmup_s = spec.warmup_s if workload == "l2fwd" else 0.0
         asked = TrialSpec(streams=(flood,), duration_s=spec.duration_s, warmup_s=warmup_s, drain_s=DRAIN_S)
-        session.counted(asked, lambda: self._received(session, asked))
+        session.measure_by(asked, lambda: self._received(session, asked))
 
-    def _sent(self, session: Session) -> Counted:
+    def _sent(self, session: Session) -> MethodResult:
         time.sleep(self.spec.warmup_s)
         count, begin = _frames_sent(session.dut), time.monotonic()
         time.sleep(self.spec.duration_s)
@@ -114,9 +114,9 @@ class Micro(CountingMethod[MicroSpec]):
         if not sent:
             raise PointFailed("nothing was sent")
         result = untested(elapsed_s)
-        return Counted(result, rate_figures(sent / elapsed_s, result, limited=False))
+        return MethodResult(result, rate_figures(sent / elapsed_s, result, limited=False))
 
-    def _received(self, session: Session, asked: TrialSpec) -> Counted:
+    def _received(self, session: Session, asked: TrialSpec) -> MethodResult:
         """What came back by the tester's count, or what was dropped by the program's."""
         by_the_program = session.point.levels["workload"] == "rxdrop"
         if by_the_program:
@@ -126,7 +126,7 @@ class Micro(CountingMethod[MicroSpec]):
         received = frames_received(session.forwarder) - begin if by_the_program else result.received
         if not received:
             raise PointFailed("nothing was received")
-        return Counted(result, rate_figures(received / result.elapsed_s, result, limited=True))
+        return MethodResult(result, rate_figures(received / result.elapsed_s, result, limited=True))
 
     def where(self, point: PointSummary) -> str:
         """The workload."""

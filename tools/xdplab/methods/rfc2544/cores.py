@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.answers.ranking import Contender
 from xdplab.forwarders.base import THREADS
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary

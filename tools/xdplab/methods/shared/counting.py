@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from xdplab.analysis.answers.standing import Contender, standings
+from xdplab.analysis.answers.ranking import Contender, ranking
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
@@ -39,7 +39,7 @@ def took_all(figures: dict[str, Any]) -> bool:
     return bool(figures.get("limited") and sent and 1e6 * figures["mpps"] / sent >= TOOK_ALL)
 
 
-def counted_figure(value: float | None, trial: TrialRecord, figure: Figure) -> Measured:
+def figure_of_trial(value: float | None, trial: TrialRecord, figure: Figure) -> Measured:
     """What a trial counted: a lower bound where the tester was the limit, between two ends where it was disturbed.
 
     In the disturbed part of a trial a program is taken to have done nothing, or as much as in the rest.
@@ -53,7 +53,7 @@ def counted_figure(value: float | None, trial: TrialRecord, figure: Figure) -> M
     return Measured(value=value, low=low, high=high, limited_by="machine" if share else "forwarder", share=share)
 
 
-def counted_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+def counting_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The first of each repetition that has figures."""
     first: dict[int, TrialRecord] = {}
     for trial in trials:
@@ -109,12 +109,12 @@ class CountingMethod(Method[SpecT]):
             RepetitionFigures(
                 repetition=trial.repetition,
                 figures={
-                    each.key: counted_figure(values[each.key], trial, each)
+                    each.key: figure_of_trial(values[each.key], trial, each)
                     for each in self.figures
                     if each.key in values
                 },
             )
-            for trial in counted_trials(trials)
+            for trial in counting_trials(trials)
             for values in [self.values(trial)]
         ]
 
@@ -131,7 +131,7 @@ class CountingMethod(Method[SpecT]):
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """Who is ahead at each place."""
         called = {f"{self.where(point)}: {point.forwarder}": point for point in summaries}
-        return standings(self.contenders(summaries), called)
+        return ranking(self.contenders(summaries), called)
 
 
 def _first(figures: Sequence[Figure], point: PointSummary) -> Figure | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from xdplab.analysis.answers.standing import Contender
+from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.measure.comparison import Comparison
 from xdplab.model.digits import significant

@@ -12,10 +12,10 @@ from xdplab.forwarders.base import in_role
 from xdplab.forwarders.xsk.forwarder import XskRole
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.figure import Figure
-from xdplab.measure.method import Counted, Session
+from xdplab.measure.method import MethodResult, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import DRAIN_S, CountingMethod, counted_trials
+from xdplab.methods.shared.counting import DRAIN_S, CountingMethod, counting_trials
 from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
 from xdplab.model import (
     ForwarderSpec,
@@ -115,9 +115,9 @@ class Stages(CountingMethod[StagesSpec]):
         """One trial."""
         stream = StreamSpec(kind="load", pps=float(session.point.levels["rate_pps"]), frame_bytes=traffic.smallest)
         asked = TrialSpec(streams=(stream,), duration_s=self.spec.duration_s, drain_s=DRAIN_S)
-        session.counted(asked, lambda: self._received(session, asked))
+        session.measure_by(asked, lambda: self._received(session, asked))
 
-    def _received(self, session: Session, asked: TrialSpec) -> Counted:
+    def _received(self, session: Session, asked: TrialSpec) -> MethodResult:
         program = session.forwarder
         assert isinstance(program, XskRole)
         begin = program.frames_received()
@@ -134,7 +134,7 @@ class Stages(CountingMethod[StagesSpec]):
         words = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in stages.items())
         stamps = {name: stamped[name] for name in ("hardware", "software", "unstamped")}
         kept = {name: stage.model_dump(mode="json") for name, stage in stages.items()}
-        return Counted(result, {"text": words, "stages": kept, "stamps": stamps})
+        return MethodResult(result, {"text": words, "stages": kept, "stamps": stamps})
 
     def values(self, trial: TrialRecord) -> dict[str, float | None]:
         """Of the whole way."""
@@ -143,7 +143,7 @@ class Stages(CountingMethod[StagesSpec]):
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> StagesFigures:
         """Each stage over all repetitions, and whose time stamps they are."""
-        counted = counted_trials(trials)
+        counted = counting_trials(trials)
         if not counted:
             return StagesFigures()
         stamps = {name: sum(trial.figures["stamps"][name] for trial in counted) for name in ("hardware", "software")}

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from xdplab.measure.distribution import Distribution, carried_by
 from xdplab.measure.figure import PointFigures
-from xdplab.methods.shared.counting import counted_trials
+from xdplab.methods.shared.counting import counting_trials
 from xdplab.model import Model, TrialRecord
 from xdplab.model.histogram import Histogram
 from xdplab.model.published import Stage
@@ -63,7 +63,7 @@ def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:
 
 def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stage) -> Distribution:
     """All samples of a stage."""
-    own = counted_trials([trial for trial in trials if trial.point_id == point_id])
+    own = counting_trials([trial for trial in trials if trial.point_id == point_id])
     return Distribution.merged(of_trial(trial, stage).hdr for trial in own)
 
 

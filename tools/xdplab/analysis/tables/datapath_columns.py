@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdplab.measure import Column
-from xdplab.measure.met import Met
+from xdplab.measure.datapath import DatapathStats
 from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number, percent, significant
 
@@ -37,7 +37,7 @@ _TOLD_OF = {
 
 
 def _field(name: str) -> Callable[[PointSummary], Any]:
-    return lambda point: getattr(point.met or Met(), name)
+    return lambda point: getattr(point.datapath or DatapathStats(), name)
 
 
 def _share(name: str, title: str) -> Column:
@@ -45,7 +45,12 @@ def _share(name: str, title: str) -> Column:
 
 
 MET_COLUMNS = (
-    Column("met_frames", "frames", lambda point: (point.met and point.met.frames) or None, lambda value: f"{value:,}"),
+    Column(
+        "met_frames",
+        "frames",
+        lambda point: (point.datapath and point.datapath.frames) or None,
+        lambda value: f"{value:,}",
+    ),
     Column("lookups_per_frame", "look-ups per frame", _field("lookups_per_frame"), number),
     _share("hardware_share", "card"),
     _share("simple_share", "simple match"),
@@ -86,7 +91,7 @@ def new_flow_columns(points: Sequence[PointSummary]) -> list[Column]:
     return [*NEW_FLOW_COLUMNS] if any(point.new_flows for point in points) else []
 
 
-def met_columns(points: Sequence[PointSummary]) -> list[Column]:
+def datapath_columns(points: Sequence[PointSummary]) -> list[Column]:
     """Those in which a point has more than nothing; a share of time may be nothing."""
     known = {column.key: [column.of(point) for point in points] for column in MET_COLUMNS}
     times = ("busy_share", "kernel_share")
@@ -97,21 +102,21 @@ def met_columns(points: Sequence[PointSummary]) -> list[Column]:
     ]
 
 
-def met_points(points: Sequence[PointSummary]) -> list[PointSummary]:
+def datapath_points(points: Sequence[PointSummary]) -> list[PointSummary]:
     """Those that have any of it."""
-    return [point for point in points if point.met]
+    return [point for point in points if point.datapath]
 
 
-def met_note(points: Sequence[PointSummary]) -> str:
+def datapath_note(points: Sequence[PointSummary]) -> str:
     """What is said below the table."""
-    return TOLD + "".join(_TOLD_OF.get(column.key, "") for column in met_columns(points))
+    return TOLD + "".join(_TOLD_OF.get(column.key, "") for column in datapath_columns(points))
 
 
 def by_node(points: Sequence[PointSummary]) -> list[str]:
     """A line for each point whose forwarder tells what each node of its graph costs."""
     named = [
         (" ".join((point.forwarder, *point.settings)), text)
-        for point in met_points(points)
-        if (text := (point.met or Met()).nodes_text())
+        for point in datapath_points(points)
+        if (text := (point.datapath or DatapathStats()).nodes_text())
     ]
     return [f"{name}, cycles per frame by node: {text}" for name, text in named]

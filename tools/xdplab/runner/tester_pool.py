@@ -14,7 +14,7 @@ from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
 from xdplab.testers.calibrate import DEFAULT_PPS
 
 
-class Team:
+class TesterPool:
     """Testers by the name that the study gives them, with what was found out about each."""
 
     def __init__(self, study: StudySpec, testers: tuple[Tester, ...], testbed: Testbed) -> None:

@@ -8,7 +8,7 @@ from xdplab.measure.registry import find_figure
 from xdplab.stats.interval import MIN_PAIRS
 
 
-def standing(repetitions: Iterable[RepetitionFigures], metric: str) -> list[RepetitionFigures]:
+def usable_repetitions(repetitions: Iterable[RepetitionFigures], metric: str) -> list[RepetitionFigures]:
     """Those that a figure is of, where it was looked for: the clean ones if they are enough to compare by, else all."""
     searched = [one for one in repetitions if one.was_searched(metric)]
     clean = [one for one in searched if not one.was_disturbed(metric)]
@@ -18,5 +18,5 @@ def standing(repetitions: Iterable[RepetitionFigures], metric: str) -> list[Repe
 
 def measured_of(repetitions: Iterable[RepetitionFigures], metric: str) -> Measured | None:
     """A figure of a point; None where it was not looked for."""
-    found = standing(repetitions, metric)
+    found = usable_repetitions(repetitions, metric)
     return Measured.over([one.figures[metric] for one in found]) if found else None

@@ -22,7 +22,7 @@ _OVERLOADED = 0.01
 ENDS = ("hardware", "simple", "emc", "smc", "megaflow", "upcalls", "lost")
 
 
-class Met(Model):
+class DatapathStats(Model):
     """Of the trials that stand for a point, or of a search's steps where none does; warm-ups counted, over all threads.
 
     Shares are of look-ups.
@@ -85,7 +85,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def met_of(trials: Iterable[TrialRecord]) -> Met | None:
+def datapath_stats(trials: Iterable[TrialRecord]) -> DatapathStats | None:
     """None of a forwarder that counts nothing of the kind.
 
     Raises:
@@ -94,8 +94,8 @@ def met_of(trials: Iterable[TrialRecord]) -> Met | None:
     trials = list(trials)
     own = {**_lookups(trials), **_nodes(trials), "kernel_share": _kernel_share(trials)}
     in_xdp = offloaded(trials)
-    found = Met(**own, xdp_share=in_xdp.met / (in_xdp.met + in_xdp.left) if in_xdp else None)
-    return found if found != Met() else None
+    found = DatapathStats(**own, xdp_share=in_xdp.met / (in_xdp.met + in_xdp.left) if in_xdp else None)
+    return found if found != DatapathStats() else None
 
 
 def _kernel_share(trials: Sequence[TrialRecord]) -> float | None:
@@ -115,7 +115,7 @@ def _sampled_fairly(trial: TrialRecord) -> bool:
 
 
 def _lookups(trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """Fields of `Met` that Open vSwitch's threads tell."""
+    """Fields of `DatapathStats` that Open vSwitch's threads tell."""
     every = [one for trial in trials for one in _read(_THREADS, trial, LOOKUPS).values()]
     threads = [one for one in every if one.frames]
     if not threads:
@@ -136,7 +136,7 @@ def _lookups(trials: Sequence[TrialRecord]) -> dict[str, Any]:
 
 
 def _nodes(trials: Sequence[TrialRecord]) -> dict[str, Any]:
-    """Fields of `Met` that the nodes of VPP's threads tell."""
+    """Fields of `DatapathStats` that the nodes of VPP's threads tell."""
     work: dict[str, list[NodeWork]] = {}
     for trial in trials:
         for nodes in _read(_GRAPHS, trial, NODES).values():
@@ -172,10 +172,10 @@ def _sum_if_known(values: Iterable[float | None]) -> float | None:
 
 def _read(form: TypeAdapter[Any], trial: TrialRecord, key: str) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = form.validate_python(trial.counted.get(key, {}))
+        found: dict[str, Any] = form.validate_python(trial.increments.get(key, {}))
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        where = ".".join(map(str, ("counted", key, *first["loc"])))
+        where = ".".join(map(str, ("increments", key, *first["loc"])))
         raise InputError(f"trials.jsonl, point {trial.point_id}: {where}: {first['msg']}") from None
     return found
 
@@ -194,6 +194,6 @@ class Offloaded(Model):
 
 def offloaded(trials: Iterable[TrialRecord]) -> Offloaded | None:
     """Over all ports and these trials; None when no frame met such a flow."""
-    ports = [port for trial in trials for port in trial.counted.values() if OFFLOADED in port]
+    ports = [port for trial in trials for port in trial.increments.values() if OFFLOADED in port]
     met = sum(port[OFFLOADED] for port in ports)
     return Offloaded(met=met, left=sum(port.get(key, 0) for port in ports for key in LEFT)) if met else None

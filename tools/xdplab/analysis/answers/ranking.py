@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
-from xdplab.analysis.words import beside, figure_of, how_far, listed, verdict
+from xdplab.analysis.words import figure_of, how_far, listed, qualifications, verdict
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured
 from xdplab.measure.point import PointSummary
-from xdplab.measure.standing import standing
+from xdplab.measure.usable import usable_repetitions
 from xdplab.stats.bimodal import bimodal
 
 _CANNOT = "who is ahead cannot be said"
@@ -43,7 +43,7 @@ class Contender:
     def stands(self) -> list[Measured]:
         """Of the repetitions that stand for it."""
         key = self.figure.key
-        return [one.figures[key] for one in standing(self.point.by_repetition, key)]
+        return [one.figures[key] for one in usable_repetitions(self.point.by_repetition, key)]
 
     @property
     def values(self) -> list[float]:
@@ -129,13 +129,13 @@ class _Place:
             names = listed([f"{one.name} ({one.amount})" for one in (leader, *tied)])
             return f"no measurable difference between {names}"
         second, found = self._compared[0]
-        said = "".join(f" ({each})" for each in beside(found))
+        said = "".join(f" ({each})" for each in qualifications(found))
         limit = ", the tester sent no more" * leader.took_all
         far = how_far(found, {second.point.forwarder: second.name})
         return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}"
 
 
-def standings(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
+def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
     """The same for console, report and Robot. `points`: all, also without a figure, by what they are called."""
     groups: dict[tuple[str, str], list[Contender]] = {}
     for one in contenders:

@@ -11,13 +11,13 @@ import pytest
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.tables.columns import met_cells
+from xdplab.analysis.tables.columns import datapath_cells
 from xdplab.analysis.tables.export import export_rows
 from xdplab.analysis.trace import way_of
 from xdplab.cli.tables import csv_text, summary_table
 from xdplab.forwarders.ovs.lookups import LookupCounts, parse_threads
 from xdplab.measure import make_method
-from xdplab.measure.met import ENDS
+from xdplab.measure.datapath import ENDS
 from xdplab.model import InputError, Point, PointFailed, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec
 from xdplab.report import render
 
@@ -102,14 +102,14 @@ COUNTED = {"frames": 1000, "recirculated": 1000, "emc": 1500, "megaflow": 498, "
 
 
 def counting(at: Point = OURS, repetition: int = 0, **counted: Any) -> TrialRecord:
-    return trial(at, repetition, [1000] * 20, counted={"b0": {"rx_pkts": 9}, **counted})
+    return trial(at, repetition, [1000] * 20, increments={"b0": {"rx_pkts": 9}, **counted})
 
 
 def told(*trials: TrialRecord) -> tuple[RunRecord, dict[str, Any], str]:
     """The run, what JSON has of the first point, and the terminal's table."""
     run = run_record(OURS, OTHER)
     points = summarise(run, trials)
-    found = points[0].met
+    found = points[0].datapath
     return (
         run,
         found.model_dump(exclude_defaults=True) if found else {},
@@ -150,7 +150,7 @@ def test_points_that_differ_in_a_knob_or_a_size_are_told_apart() -> None:
     other = point("fake:seed=1", frame_bytes=512).model_copy(update={"knobs": {"gro": True}})
     run = run_record(OURS, other)
     points = summarise(run, [counting(each, lookups={"core 1": COUNTED}) for each in (OURS, other)])
-    cells = met_cells(points)
+    cells = datapath_cells(points)
     assert (cells["knobs"], cells["bytes"]) == (["-", "gro=True"], ["64", "512"])
 
 
@@ -270,5 +270,5 @@ def test_frames_that_flows_in_xdp_took_are_told_beside_those_that_threads_saw() 
 @pytest.mark.parametrize("key", ["lookups", "nodes"])
 @pytest.mark.parametrize("wrong", [7, {"core 1": {"frames": -3}}, {"core 1": {"frames": 1, "unknown": 2}}])
 def test_a_record_that_is_not_ours_ends_in_one_line(wrong: Any, key: str) -> None:
-    with pytest.raises(InputError, match=rf"point {OURS.id}: counted\.{key}"):
+    with pytest.raises(InputError, match=rf"point {OURS.id}: increments\.{key}"):
         told(counting(**{key: wrong}))

@@ -202,7 +202,9 @@ def test_a_cpu_that_is_away_marks_those_slices(direct, away_program):
     within = [number for number in begun if 1 <= number < len(late) - 2]
     assert len(within) >= 5
     assert sum(1 for number in within if late[number] or late[number + 1]) >= len(within) - 2
-    assert all(any(row[at] for row in (late, stalled) for at in (number, number + 1)) for number in within)
+    # on a machine that is short of CPUs the sender may have been waiting for this one, or it was stolen, at that time
+    clocks = (late, stalled, away(got, "sender"), away(got, "steal"))
+    assert all(any(row[at] for row in clocks for at in (number, number + 1)) for number in within)
 
 
 def test_the_receive_half_of_a_forwarder_marks_none(middle):

@@ -96,7 +96,9 @@ SIMULATED = [line for line in OTHERS if line.startswith("python tools/dev ")]
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("line", SIMULATED)
+@pytest.mark.parametrize(
+    "line", [pytest.param(each, marks=pytest.mark.slow if "bench-analysis" in each else ()) for each in SIMULATED]
+)
 def test_every_simulation_works(line: str, place: Path) -> None:
     _run(line, place)
 

@@ -239,6 +239,7 @@ def test_a_connection_that_is_lost_before_the_first_repetition_costs_what_was_be
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_connections_cut_at_random_moments_leave_nothing_changed(tmp_path: Path) -> None:
     """`tools/tests/lab/cuts.py` is the same with 100 trials and at least 50 cuts."""
     found = run_with_cuts(tmp_path, repetitions=1, cuts=4, seed=1, each_s=0.8, at_most=6)

@@ -48,7 +48,7 @@ pool: setup # suites shared out over a pool of testbeds, and one report: POOL=FI
 	PATH=$(CURDIR)/.venv/bin:$$PATH XDPLAB_RESULTS=$$results pabot --pabotlib --pabotlibport 0 \
 		--resourcefile "$(POOL)" --processes $$(grep -c '^\[' "$(POOL)") --outputdir $$results/robot \
 		-v TESTBED:pool $(ROBOT) $(SUITES) || status=$$?; \
-	.venv/bin/xdplab merge --results $$results && exit $$status
+	.venv/bin/xdplab report --all --results $$results && exit $$status
 
 provision undo report: setup # ci/ansible on the hosts of a testbed file: TESTBED=lab.yaml [ANSIBLE="--check --diff"]
 	XDPLAB_TESTBED="$(TESTBED)" ANSIBLE_CONFIG=ci/ansible/ansible.cfg LC_ALL=C.UTF-8 \

@@ -203,7 +203,7 @@ def test_a_cpu_that_is_away_marks_those_slices(direct, away_program):
     assert len(within) >= 5
     assert sum(1 for number in within if late[number] or late[number + 1]) >= len(within) - 2
     # on a machine that is short of CPUs the sender may have been waiting for this one, or it was stolen, at that time
-    clocks = (late, stalled, away(got, "sender"), away(got, "steal"))
+    clocks = [row for row in (late, stalled, away(got, "sender"), away(got, "steal")) if row]
     assert all(any(row[at] for row in clocks for at in (number, number + 1)) for number in within)
 
 

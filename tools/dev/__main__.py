@@ -89,7 +89,7 @@ def false_alarms(
     Example: python tools/dev false-alarms --simulated 200
     """
     from dev.bench_intervals import bench_intervals, bench_table, self_comparisons
-    from xdplab import app
+    from xdplab.analysis.run import Run
     from xdplab.analysis.words import ratio_text
     from xdplab.model import InputError
 
@@ -103,9 +103,10 @@ def false_alarms(
         rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
         print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
         return
-    folder, summaries = app.summaries_of(run, results or results_folder())
+    read = Run.named(run, results or results_folder())
+    summaries = read.points
     if len(summaries) != 2:
-        raise InputError(f"{folder.name}: a run of two points is expected, this one has {len(summaries)}")
+        raise InputError(f"{read.name}: a run of two points is expected, this one has {len(summaries)}")
     called = {metric: self_comparisons(summaries[0], summaries[1], group, metric) for metric in ("p50_us", "p99_us")}
     if as_json:
         print(json.dumps({metric: [one.model_dump() for one in found] for metric, found in called.items()}, indent=1))

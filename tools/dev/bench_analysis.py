@@ -13,6 +13,7 @@ import numpy as np
 
 from dev.planted import DOMINATING, IDLE, MIDDLE, planted
 from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
+from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import analyse_sweep
 from xdplab.cli.tables import columns
 from xdplab.model import Model
@@ -158,7 +159,7 @@ def measure_cost(trials: int) -> Cost:
         count = len(made.trials)
         del made
         wall, cpu = time.perf_counter(), time.process_time()
-        write_report(run.report, run.load(), run.trials())
+        write_report(Run.of(run))
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Cost(trials=count, seconds=wall, cpu_s=cpu, peak_mib=peak_mib)

@@ -4,6 +4,7 @@
 from typing import Any
 
 import pytest
+from lab.reading import render
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
@@ -13,7 +14,6 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.ablation import Ablation, ablation, per_frame
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
 from xdplab.model.published import published_figure
-from xdplab.report import render
 
 GUIDE = "intel-afxdp-guide"
 METHOD = {"name": "throughput", "preset": "quick", "equal_load": {"latency_pps": 20_000, "overload_pps": 400_000}}

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from lab import studies
 from lab.command import Done
+from lab.reading import render
 from lab.saboteur import BiasedFake
 
 from xdplab import app
 from xdplab.analysis import agreements, answer, summarise
 from xdplab.cli.progress import ConsoleListener
 from xdplab.model import InputError, Missing, RunRecord, TrialRecord
-from xdplab.report import render
 from xdplab.runner import RunOutcome
 from xdplab.testbed import Testbed as AnyTestbed
 from xdplab.testers import make_tester

@@ -106,7 +106,7 @@ def test_runs_are_looked_for_where_it_was_said(
     cli("run", path, "--results", tmp_path)
     cli("run", path, "--results", tmp_path / "other", "--set", "forwarders=[fake]")
     monkeypatch.chdir(tmp_path)
-    for command in ("show", "report", "analyse", "merge"):
+    for command in ("show", "report", "analyse"):
         cli(command, "--results", "/nonexistent").refused("/nonexistent")
     assert len(cli("show", "--json", "--results", tmp_path / "other").json()) == 1
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, ratio, searched, two
+from lab.reading import a_run
 from lab.records import encoded, run_record, trial
 from robot.api import SkipExecution
 
@@ -231,7 +232,7 @@ def test_three_unlike_pairs_are_not_alike_and_pass_nothing() -> None:
     assert found.comparison
     assert (found.comparison.alike, found.comparison.known, found.said) == (False, False, False)
     suite = XdplabLibrary()
-    suite._answer = found
+    suite.read = a_run(run_record(OURS, THEIRS), answer=found)
     with pytest.raises(SkipExecution, match="too little to tell"):
         suite.question_was_answered()
     assert ratio(found.comparison).ratio == pytest.approx(1, rel=0.001)

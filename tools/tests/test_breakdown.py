@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from lab.reading import render
 from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
@@ -19,7 +20,6 @@ from xdplab.methods.breakdown.figures import BreakdownFigures
 from xdplab.methods.shared.batches import STAGES, ProbeRecords, stage_figures, traced_figures
 from xdplab.methods.shared.probes import one_in
 from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
-from xdplab.report import render
 
 COLUMNS = ("begun", "received", "queued", "kicked", "reaped", "frames", "sent")
 Record = tuple[int, int, int, int, int, int, int]

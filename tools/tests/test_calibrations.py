@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
+from lab.reading import render
 from test_repeats import Told
 
 from xdplab import app
 from xdplab.hosts import LocalHost
 from xdplab.model import Calibration
-from xdplab.report import render
 from xdplab.results import find_run
 from xdplab.runner import calibrations
 from xdplab.testers.fake import FakeTester

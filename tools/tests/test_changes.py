@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
+from lab.reading import a_run
 from lab.records import each_figure, point, result, run_record, stream, trial
 from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.runs.pooled import PooledRun, shared_points
+from xdplab.analysis.runs.pooled import shared_points
 from xdplab.analysis.tables.columns import figure_text, rows_of
 from xdplab.analysis.tables.export import row_of
 from xdplab.cli.progress import ConsoleListener
@@ -215,7 +216,7 @@ def test_a_bound_of_a_gap_is_told_wherever_the_gap_is(
     assert row_of(point_of, GAP)["text"].startswith(f"{words} ms")
     assert row_of(point_of, GAP)["below"] == (pytest.approx(below) if below else None)
     beds = [studies.a_testbed().model_copy(update={"name": name}) for name in ("one", "two")]
-    both = [PooledRun(Path(), run_record(study={"method": CHANGES}, testbed=bed), (point_of,), "") for bed in beds]
+    both = [a_run(run_record(study={"method": CHANGES}, testbed=bed), [point_of]) for bed in beds]
     assert [each.figure.key for each in shared_points(both)].count("gap_us") == (bound == "exact")
 
 

@@ -3,16 +3,17 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, disturbed, measured, searched, two, with_repetitions
+from lab.reading import a_run
 from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, compare_points, summarise
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import compare_runs
-from xdplab.analysis.runs.pooled import PooledRun, shared_points
+from xdplab.analysis.runs.pooled import shared_points
 from xdplab.analysis.runs.trend import trends
 from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
@@ -210,13 +211,13 @@ def test_testers_agree_by_the_rules_of_a_comparison() -> None:
 def test_testbeds_share_facts_only() -> None:
     """A lower limit of one testbed over a figure of another was told as how far a figure depends on the machine."""
 
-    def runs(noisy: bool = False, **changes: Any) -> list[PooledRun]:
+    def runs(noisy: bool = False, **changes: Any) -> list[Run]:
         made = []
         for name in ("one", "two"):
             run = run_record(OURS, study=SEARCH, testbed=TestbedSpec(name=name, kind="fake"))
             summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **(changes if name == "two" else {}))
             summary = disturbed(summary) if noisy else summary
-            made.append(PooledRun(Path(name), run, (summary,), ""))
+            made.append(a_run(run, [summary], name))
         return made
 
     assert {point.figure.key for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
@@ -236,7 +237,7 @@ def test_a_trend_is_of_facts_only() -> None:
         summary = disturbed(summary) if noisy else summary
         if not p99:
             summary = summary.model_copy(update={"measured": {**summary.measured, "p99_us": Measured(value=None)}})
-        return {found.metric for found in trends([(str(n), run, [summary]) for n in range(3)])}
+        return {found.metric for found in trends([a_run(run, [summary], str(n)) for n in range(3)])}
 
     assert told() == {"p50_us", "p99_us", "ndr_pps"}
     assert told(count=3) == {"p50_us", "ndr_pps"}  # a tail needs five, as in a comparison

@@ -148,8 +148,7 @@ def test_doctor_is_exit_code_2_when_something_is_missing(
 
 
 def test_the_version_is_printed(cli: Callable[..., Done]) -> None:
-    assert cli("version").out == cli("--version").out
-    assert cli("version").out.strip().count(".") == 2
+    assert cli("--version").out.strip().count(".") == 2
 
 
 def test_the_installed_program_is_the_same_entry_point(tmp_path: Path) -> None:

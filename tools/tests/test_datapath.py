@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.reading import render
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
@@ -19,7 +20,6 @@ from xdplab.forwarders.ovs.lookups import LookupCounts, parse_threads
 from xdplab.measure import make_method
 from xdplab.measure.datapath import ENDS
 from xdplab.model import InputError, Point, PointFailed, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec
-from xdplab.report import render
 
 DATA = Path(__file__).parent / "data"
 STATS, PERF, MAIN = (

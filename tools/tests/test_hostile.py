@@ -12,11 +12,11 @@ from hypothesis import given, strategies as st
 from lab import micro_records, records
 from lab.command import Done
 from lab.markup import without_our_scripts
+from lab.reading import render
 from lab.studies import study, study_file
 
 from xdplab.hosts.ssh_link import checked_facts
 from xdplab.model import ForwarderSpec, HostSpec, InputError, PortSpec, TestbedSpec, plain, validated
-from xdplab.report.html import render
 from xdplab.results import new_run
 from xdplab.testbed import load_yaml
 

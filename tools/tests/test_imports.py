@@ -29,7 +29,7 @@ def loaded(heavy: set[str], *argv: str) -> list[str]:
     return [name for name in done.stderr.strip().split(",") if name]
 
 
-@pytest.mark.parametrize("argv", [["version"], ["--help"], ["run", "--help"], ["lab", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["run", "--help"], ["lab", "--help"]], ids=" ".join)
 def test_help_and_version_load_no_library_but_that_of_the_command_line(argv: list[str]) -> None:
     assert loaded(_EVERYTHING, *argv) == []
 

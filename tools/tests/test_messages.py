@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import BIN, NOBODY, Done, environment, xdplab
+from lab.reading import a_run
+from lab.records import run_record
 from robot.api import SkipExecution
 
 from xdplab.hosts.base import Completed
@@ -58,6 +60,7 @@ def test_a_cause_is_not_cut_to_the_last_line(stderr: str, words: str) -> None:
 
 def test_a_row_that_was_not_asked_for_names_its_variable() -> None:
     library = XdplabLibrary()
+    library.read = a_run(run_record())
     with pytest.raises(SkipExecution, match=r"ovs-dpdk was not asked for \(variable FORWARDERS\)"):
         library.forwarder_was_measured("ovs-dpdk")
     with pytest.raises(SkipExecution, match=r"patched was not asked for \(variable VARIANTS\)"):

@@ -16,6 +16,7 @@ from lab import micro_records as micro, studies
 from lab.command import Done, environment, xdplab
 from lab.markup import without_our_scripts
 from lab.outsider import distribution
+from lab.reading import render
 from lab.records import environment as machine, result, stream
 
 from xdplab import app
@@ -24,7 +25,6 @@ from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method
 from xdplab.methods.shared.counting import UNDER_WAY_S
 from xdplab.model import InputError, StudySpec, TrialSpec, validated
-from xdplab.report import render
 from xdplab.runner import session
 from xdplab.tools import project_root
 
@@ -262,7 +262,7 @@ def test_runs_are_compared_merged_and_their_series_has_a_trend(results: Path, cl
     stretches = cli("compare", *names, "--json").json()["trend"][0]["stretches"]
     assert [(each["runs"], each["change"]) for each in stretches] == [(4, "first"), (4, "better")]
     assert "rate, Mpps" in cli("compare", names[0], names[-1]).out
-    cli("merge")
+    cli("report", "--all")
     assert "rate, Mpps" in (results / "merged.html").read_text(encoding="utf-8")
 
 

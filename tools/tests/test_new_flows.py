@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
+from lab.reading import render
 from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
@@ -16,7 +17,6 @@ from xdplab.measure import make_method
 from xdplab.measure.streams import load_streams
 from xdplab.methods.changes.figures import repetition_figures
 from xdplab.model import InputError, Path as Way, StreamSpec, TestbedSpec, TrafficSpec, TrialSpec
-from xdplab.report.html import render
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import make_tester
 from xdplab.testers.headers import headers_of

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames that met a flow in XDP, as ports counted them: in the report, in a trial's line, and where Robot insists."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.reading import a_run, render
 from lab.records import point, run_record, trial
 from robot.api import SkipExecution, TestSuite as Suite
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.run import Run
 from xdplab.analysis.trace import way_of
 from xdplab.measure.datapath import Offloaded, offloaded
 from xdplab.model import Point, TrialRecord
 from xdplab.model.published import published_figure, span
-from xdplab.report import render
 from xdplab.robot.library import XdplabLibrary
 from xdplab.tools import project_root
 
@@ -54,9 +56,7 @@ def test_the_report_says_how_many_beside_whose_core_pays_and_each_trial_says_its
 
 def keyword(*trials: TrialRecord, **record: Any) -> None:
     library: Any = XdplabLibrary()
-    library._run = run_record(OURS, **record)
-    library._trials = list(trials)
-    library._summaries = summarise(library._run, list(trials))
+    library.read = Run(Path(), run_record(OURS, **record), trials)
     library.flows_forwarded_in_xdp(TITLE)
 
 
@@ -83,7 +83,9 @@ def test_robot_skips_with_the_reason_where_it_cannot_be() -> None:
     with pytest.raises(SkipExecution, match="unsupported: the build is not there"):
         keyword(unsupported={OURS.id: "the build is not there"})
     with pytest.raises(SkipExecution, match="not part of this study"):
-        XdplabLibrary().flows_forwarded_in_xdp(TITLE)
+        library = XdplabLibrary()
+        library.read = a_run(run_record(OURS))
+        library.flows_forwarded_in_xdp("another")
 
 
 def test_the_combined_mode_stands_beside_the_parts_of_it_and_the_published_one() -> None:

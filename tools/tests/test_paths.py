@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import BIN, environment
+from lab.reading import render
 from lab.records import environment as machine, point, run_record, trial
 from robot.api import TestSuite as Suite
 from test_robot_suite import SUITES, robot
 
 from xdplab import app, tools
 from xdplab.model import InputError, Path, RunRecord, TestbedSpec
-from xdplab.report import render
 from xdplab.report.place import Place
 from xdplab.runner import make_plan
 from xdplab.testbed.load import load_yaml

@@ -34,9 +34,9 @@ def test_three_studies_share_two_testbeds(tmp_path: Path, results: Path, cli: Ca
 
     (results / "broken").mkdir()
     (results / "broken" / "run.json").write_text("{}", encoding="utf-8")
-    merged = cli("merge")
+    merged = cli("report", "--all")
     assert merged.code == 0, merged.err
-    assert "not merged: broken: " in merged.out
+    assert "not in it: broken: " in merged.out
     page = (results / "merged.html").read_text(encoding="utf-8")
     assert "3 runs on 2 testbeds" in page
     for run in runs:
@@ -78,7 +78,7 @@ def test_a_pool_that_cannot_be_used_says_why(
 
 def test_nothing_to_merge_is_said(cli: Callable[..., Done], results: Path) -> None:
     results.mkdir()
-    cli("merge").refused("no run in")
+    cli("report", "--all").refused("no run in")
 
 
 def test_a_merged_report_is_not_written_through_a_link_of_somebody_else(
@@ -90,7 +90,7 @@ def test_a_merged_report_is_not_written_through_a_link_of_somebody_else(
     victim.write_text("precious", encoding="utf-8")
     (results / f".merged.html.{os.getpid()}").symlink_to(victim)
     (results / "merged.html").symlink_to(victim)
-    assert cli("merge").code == 0
+    assert cli("report", "--all").code == 0
     assert victim.read_text(encoding="utf-8") == "precious"
     assert "1 runs on 1 testbeds" in (results / "merged.html").read_text(encoding="utf-8")
     assert not (results / "merged.html").is_symlink()
@@ -104,7 +104,7 @@ def test_names_in_a_merged_report_do_nothing(tmp_path: Path, results: Path, cli:
     data["environment"]["kernel"] = '"><img src=x onerror=alert(2)>'
     (run.path / "run.json").write_text(json.dumps(data), encoding="utf-8")
     run.path.rename(results / "javascript:alert(3)")
-    assert cli("merge").code == 0
+    assert cli("report", "--all").code == 0
     page = (results / "merged.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "<img" not in page

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from xdplab.analysis.runs.pooled import shared_points
-from xdplab.cli.merge import read_runs
+from xdplab.cli.several import read_runs
 from xdplab.report.site import write_pooled_report
 
 STORED = Path(__file__).parent / "data" / "stored"
@@ -16,16 +16,16 @@ STORED = Path(__file__).parent / "data" / "stored"
 def test_rows_say_their_settings_and_figures_their_doubts(results: Path) -> None:
     shutil.copytree(STORED / "rfc2544", results / "search")
     shutil.copytree(STORED / "functions", results / "functions")
-    runs, left_out = read_runs("merge", (), results)
+    runs, left_out = read_runs("report", (), results)
     at = next(n for n, run in enumerate(runs) if run.folder.name == "search")
-    first = runs[at].summaries[0]
+    first = runs[at].points[0]
     wavered = first.measured["ndr_pps"].model_copy(update={"doubt": "it wavered"})
-    summaries = (first.model_copy(update={"measured": {**first.measured, "ndr_pps": wavered}}), *runs[at].summaries[1:])
-    runs[at] = replace(runs[at], summaries=summaries)
+    summaries = (first.model_copy(update={"measured": {**first.measured, "ndr_pps": wavered}}), *runs[at].points[1:])
+    runs[at].__dict__["points"] = summaries
     write_pooled_report(results / "merged.html", runs, left_out)
     page = html.unescape((results / "merged.html").read_text(encoding="utf-8"))
     assert page.count('<div class="soft wrap">it wavered</div>') == 1
-    settings = {", ".join(filter(None, [each.mode, *each.settings])) for run in runs for each in run.summaries}
+    settings = {", ".join(filter(None, [each.mode, *each.settings])) for run in runs for each in run.points}
     assert len(settings) > 4
     assert [each for each in settings if f"{each}</div>" not in page] == []
 
@@ -36,7 +36,7 @@ def test_points_of_several_testbeds_are_named_apart(results: Path) -> None:
         for name in ("run.json", "trials.jsonl"):
             text = (results / bed / name).read_text(encoding="utf-8").replace('"status":"disturbed"', '"status":"ok"')
             (results / bed / name).write_text(text, encoding="utf-8")
-    runs, _ = read_runs("merge", (), results)
+    runs, _ = read_runs("report", (), results)
     beds = [run.record.testbed.model_copy(update={"name": name}) for run, name in zip(runs, "ab", strict=True)]
     runs = [
         replace(run, record=run.record.model_copy(update={"testbed": bed})) for run, bed in zip(runs, beds, strict=True)

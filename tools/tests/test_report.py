@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from lab import studies
+from lab.reading import a_run, render
 from lab.records import environment, point, run_record, trial
 
 from xdplab import app
 from xdplab.forwarders.fake import FakeForwarder
 from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
-from xdplab.report import assets, render, write_report
+from xdplab.report import assets, write_report
 from xdplab.report.course import course_charts, rows_of
 from xdplab.runner import Listener
 
@@ -170,7 +171,7 @@ def test_the_same_run_gives_the_same_report() -> None:
 def test_a_report_that_cannot_be_written_says_how_to_draw_it_again(tmp_path: FilePath) -> None:
     missing: Any = tmp_path / "run" / "report.html"
     with pytest.raises(XdplabError, match=r"No such file or directory; `xdplab report .*/run` draws it again"):
-        write_report(missing, run_record(A), [])
+        write_report(a_run(run_record(A), []), missing)
 
 
 def test_what_a_forwarder_says_of_itself_is_stored_and_drawn_without_it(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from lab.browser import PROGRAM, Browser, browser
+from lab.reading import render
 from markupsafe import Markup
 
-from xdplab.report import render
 from xdplab.report.chart import Axis, Chart, Series
 from xdplab.report.page import templates
 from xdplab.results import RunFolder

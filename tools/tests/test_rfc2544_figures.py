@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
+from lab.reading import render
 from lab.records import each_figure, point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
@@ -20,7 +21,6 @@ from xdplab.methods.rfc2544.found import Rfc2544Figures
 from xdplab.methods.rfc2544.scale import QUICK
 from xdplab.methods.rfc2544.spec import Rfc2544Spec
 from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
-from xdplab.report import render
 
 AT = point()
 

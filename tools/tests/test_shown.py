@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from lab.claims import disturbed, searched, with_repetitions
+from lab.reading import a_run, render
 from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
 
@@ -24,7 +25,6 @@ from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec
 from xdplab.model.published import published_figure
-from xdplab.report import render
 from xdplab.report.bars import rate_chart
 from xdplab.report.chart import distribution_chart, repetition_chart
 from xdplab.report.exports import FORMS
@@ -115,7 +115,7 @@ def test_robot_says_no_ratio_that_may_not_be_said(told: list[str]) -> None:
     assert row.mpps == {}
     assert all("disturbed" in why for why in row.missing.values())
     suite = library.XdplabLibrary()
-    suite._run, suite._summaries = run, both
+    suite.read = a_run(run, both)
     with pytest.raises(SkipExecution, match=r"\(2\.07\): 0 clean of 3 paired repetitions"):
         suite.published_figure_stands_beside_ours("xsknf-measurements/pass-through")
     assert any("(2.07): 0 clean" in line for line in told)
@@ -126,16 +126,15 @@ def test_robot_passes_nothing_that_has_no_figure(told: list[str]) -> None:
     folder, points = stored("rfc2544")
     gone = {"status": "not measured", "reason": "not come to it", "repetitions": 0, "by_repetition": ()}
     suite = library.XdplabLibrary()
-    suite._run, suite._summaries = folder.load(), [points[0].model_copy(update=gone)]
+    suite.read = a_run(folder.load(), [points[0].model_copy(update=gone)])
     for asked, name in ((suite.case_was_measured, points[0].forwarder), (suite.work_was_measured, "cross")):
         with pytest.raises(AssertionError, match="not measured: not come to it"):
             asked(name)
-    suite._summaries = points
-    suite.case_was_measured(points[0].forwarder)
-    assert not any("{'" in line for line in told)
     weight = {"permutation": 0.123456789012345, "p": 1.2345678901e-87, "why": "", "undecided": False, "matters": True}
     one = SimpleNamespace(factor="busy", verdict="matters", **weight)
-    suite._sweeps = [SimpleNamespace(title="t", importance=[one])]  # type: ignore[list-item]
+    suite.read = a_run(folder.load(), points, sweeps=[SimpleNamespace(title="t", importance=[one])])
+    suite.case_was_measured(points[0].forwarder)
+    assert not any("{'" in line for line in told)
     suite.setting_matters("busy")
     assert told[-1] == "busy: matters, importance 0.123, p < 0.0001"
 

@@ -15,10 +15,10 @@ from lab.command import Done
 from lab.records import environment, point, run_record, trial
 from lab.tags import Tags
 
-from xdplab.analysis import summarise
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environments
 from xdplab.analysis.runs.trend import all_trends
-from xdplab.model import ForwarderSpec, RunRecord, TrialRecord
+from xdplab.model import ForwarderSpec, RunRecord
 from xdplab.report import assets, site
 from xdplab.results import RunFolder
 
@@ -117,8 +117,7 @@ def test_a_step_over_runs_is_shown_with_what_changed_there(
     assert "<b>worse</b>" in step
     assert "governor: performance → schedutil" in step
     trend, *_ = all_trends(
-        [(each.name, each.load(), summarise(each.load(), each.trials()))
-         for each in (RunFolder(results / f"day-{day}") for day in range(8, 0, -1))]
+        [Run.of(RunFolder(results / f"day-{day}")) for day in range(8, 0, -1)]
     )  # fmt: skip
     assert [(run.name, run.count) for run in trend.runs] == [(f"day-{day}", 5) for day in range(1, 9)]
     data = json.loads(re.findall(r'<script type="application/json">(.*?)</script>', text)[0])
@@ -132,7 +131,7 @@ def test_runs_that_do_not_continue_each_other_have_trends_of_their_own() -> None
     for day in range(1, 8):
         testbed = {"tester": "fake:seed=2"} if day % 2 else {}
         record = at(day).model_copy(update={"study": run_record(A, study=testbed).study})
-        runs.append((f"day-{day}", record, summarise(record, [trial(A, n) for n in range(3)])))
+        runs.append(Run(Path(f"day-{day}"), record, [trial(A, n) for n in range(3)]))
     found = {tuple(run.name for run in each.runs) for each in all_trends(runs)}
     assert found == {("day-1", "day-3", "day-5", "day-7"), ("day-2", "day-4", "day-6")}
 
@@ -189,10 +188,10 @@ def test_reports_are_drawn_here_and_a_run_that_cannot_be_is_left_out(
     stored(results, "without-topology", record)
     draw, broken = site.render, {RunFolder(results / "search").load().run_id}
 
-    def render(run: RunRecord, trials: list[TrialRecord]) -> str:
-        if run.run_id in broken or not broken:
+    def render(run: Run) -> str:
+        if run.record.run_id in broken or not broken:
             raise ZeroDivisionError("nothing to divide by")
-        return draw(run, trials)
+        return draw(run)
 
     monkeypatch.setattr(site, "render", render)
     done = cli("site", place)

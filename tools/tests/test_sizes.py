@@ -5,13 +5,13 @@ import json
 from typing import Literal
 
 from lab.claims import LATENCY, measured, searched
+from lab.reading import render
 from lab.records import point, result as result_of, run_record, stream, trial
 
 from xdplab.analysis import answer, summarise
 from xdplab.measure import make_method
 from xdplab.methods.rfc2544.figures import NDR
 from xdplab.model import Pipeline, Point, TrialRecord
-from xdplab.report import render
 from xdplab.report.chart import Chart
 from xdplab.report.sizes import size_charts
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from lab import micro_records as micro
 from lab.command import Done
+from lab.reading import a_run
 from robot.api import SkipExecution
 
 from xdplab.analysis import answer, summarise
@@ -192,7 +193,7 @@ def test_it_is_the_same_on_the_console_in_the_report_and_for_robot(
     assert cli("report").code == 0
     assert f'<p class="answer">{found.sentence}</p>' in folder.report.read_text(encoding="utf-8")
     library = XdplabLibrary()
-    library._answer = found
+    library.read = a_run(folder.load(), answer=found)
     if count < 4:
         with pytest.raises(SkipExecution, match=found.sentence):
             library.question_was_answered()

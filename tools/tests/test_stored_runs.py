@@ -17,6 +17,7 @@ from lab.command import Done
 from robot.api import SkipExecution
 
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.run import Run
 from xdplab.measure import method_class, method_names
 from xdplab.measure.comparison import MAX_WORDS
 from xdplab.model import InputError, plugins
@@ -51,7 +52,7 @@ def test_the_headline_is_one_sentence_of_thirty_words_and_no_column_says_nothing
     found = answer(run, summarise(run, trials), trials)
     assert len(found.sentence.split()) <= MAX_WORDS
     assert not re.search(r"[a-z)]\. [A-Z]", found.sentence)
-    write_report(tmp_path / "report.html", run, trials)
+    write_report(Run(tmp_path, run, trials))
     html = re.sub(r"<details.*?</details>", "", (tmp_path / "report.html").read_text(encoding="utf-8"), flags=re.DOTALL)
     for table in re.findall(r"<table.*?</table>", html, re.DOTALL):
         rows = [
@@ -127,8 +128,7 @@ def test_a_suite_asks_for_a_part_of_a_method(
     monkeypatch.setattr(library.logger, "console", lambda line: None)
     monkeypatch.setattr(library.logger, "write", lambda text, **_: lines.append(text))
     folder, suite = RunFolder(STORED / name), library.XdplabLibrary()
-    suite._run = folder.load()
-    suite._summaries = summarise(suite._run, folder.trials())
+    suite.read = Run.of(folder)
     try:
         suite.part_was_measured(*part)
     except SkipExecution as exc:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lab import records
+from lab.reading import a_run
 from robot.api import SkipExecution
 from test_sweep_parts import factorial, table
 from threadpoolctl import threadpool_limits
@@ -149,7 +150,7 @@ def test_too_few_configurations_are_counted_in_one_sentence() -> None:
     assert analyse_sweep(run, few) == []
     assert sweep_sentence(run, few) == words
     library = XdplabLibrary()
-    library._run, library._answer = run, answer(run, [], few)
+    library.read = a_run(run, sweeps=[], answer=answer(run, [], few))
     for ask in (library.sweep_was_analysed, lambda: library.setting_matters(DOMINATING)):
         with pytest.raises(SkipExecution, match=words):
             ask()
@@ -167,14 +168,14 @@ def test_the_sentence_is_the_first_of_the_summary_and_needs_latencies() -> None:
 
 def test_the_keyword_skips_what_cannot_be_said_and_fails_what_has_no_effect() -> None:
     library = XdplabLibrary()
-    library._run, _ = planted(0)
-    library._sweeps = [analysed(0)]
+    run, _ = planted(0)
+    library.read = a_run(run, sweeps=[analysed(0)])
     library.setting_matters(DOMINATING)
     with pytest.raises(AssertionError, match=f"{IDLE[0]}: no effect seen: no effect above"):
         library.setting_matters(IDLE[0])
     with pytest.raises(SkipExecution, match="does not vary in this run"):
         library.setting_matters("nothing")
-    library._sweeps = [analysed(0, noise=2.0, disturbed=1.0)]
+    library.read = a_run(run, sweeps=[analysed(0, noise=2.0, disturbed=1.0)])
     with pytest.raises(
         SkipExecution, match=f"{MIDDLE}: too disturbed to say: 48 of 48 repetitions at one level were disturbed"
     ):

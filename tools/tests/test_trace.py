@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from lab import micro_records as micro, studies
 from lab.command import Done
+from lab.reading import render
 from lab.records import point, run_record, trial
 
 from xdplab.analysis.trace import find_point
 from xdplab.model import InputError
-from xdplab.report import render
 
 
 def test_the_way_from_frames_to_a_percentile(tmp_path: Path, cli: Callable[..., Done]) -> None:

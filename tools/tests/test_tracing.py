@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from lab.reading import render
 from lab.records import point, result, run_record, stream
 
 from xdplab import app
@@ -29,7 +30,6 @@ from xdplab.model import (
     TrialSpec as Trial,
     Unsupported,
 )
-from xdplab.report import render
 from xdplab.stats.interval import Difference, difference_interval
 from xdplab.tools import project_root
 

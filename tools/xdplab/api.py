@@ -5,16 +5,14 @@ A plug-in subclasses `Forwarder`, `Tester`, `Knob` or `Method` and names its cla
 package (`xdplab.forwarders`, `.testers`, `.knobs`, `.methods`); a gate or a notebook calls `load` or `measure`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from xdplab import app
-from xdplab.analysis import answer, compare_points, summarise
+from xdplab.analysis import compare_points
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.tables.columns import rows_of
+from xdplab.analysis.run import Run
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import (
     Counting,
@@ -33,7 +31,7 @@ from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process, how_it_ended
 from xdplab.knobs import Knob, KnobContext
-from xdplab.measure import Column, Figure, Method, MethodResult, PointFigures, Session, make_method
+from xdplab.measure import Column, Figure, Method, MethodResult, PointFigures, Session
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.distribution import Distribution, distribution
 from xdplab.measure.measured import Measured, RepetitionFigures
@@ -59,8 +57,7 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
-from xdplab.results import RunFolder, find_run
-from xdplab.runner import Listener, RunOutcome
+from xdplab.runner import Listener
 from xdplab.testers import Tester, TesterContext
 from xdplab.tools import project_root
 
@@ -140,46 +137,13 @@ __all__ = [
 read_study = app.read_study
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run as typed objects; `folder` is where it lies."""
-
-    folder: Path
-    record: RunRecord
-    trials: Sequence[TrialRecord]
-    #: How it ended, of one that was made here.
-    outcome: RunOutcome | None = None
-
-    @cached_property
-    def points(self) -> list[PointSummary]:
-        """A summary of each point, in the study's order."""
-        return summarise(self.record, self.trials)
-
-    @cached_property
-    def answer(self) -> Answer:
-        """The first sentence of its report."""
-        return answer(self.record, self.points, self.trials)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """What `xdplab show --json` prints."""
-        return rows_of(make_method(self.record.study.method), self.points)
-
-    def frame(self, make: Callable[[list[dict[str, Any]]], Any]) -> Any:
-        """The same as a table of your library: `run.frame(pandas.DataFrame)`, `run.frame(polars.DataFrame)`.
-
-        Nested values are left out: what is in a cell is a number, a text, or nothing.
-        """
-        plain = (bool, int, float, str, type(None))
-        return make([{key: value for key, value in row.items() if isinstance(value, plain)} for row in self.rows()])
-
-
 def load(name: str | Path = "latest", results: Path | None = None) -> Run:
     """A run folder by its path, or by its name in the results folder.
 
     Raises:
         InputError: there is none, or another version wrote it.
     """
-    return _run(find_run(str(name), results or app.results_folder()))
+    return Run.named(str(name), results or app.results_folder())
 
 
 def points(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Sequence[Point]:
@@ -207,8 +171,4 @@ def measure(
     """
     spec = study if isinstance(study, StudySpec) else app.read_study(study, changes)
     folder, outcome = app.run_study(app.prepare(spec, allowed_programs), listener or Listener(), app.results_folder())
-    return _run(folder, outcome)
-
-
-def _run(folder: RunFolder, outcome: RunOutcome | None = None) -> Run:
-    return Run(folder.path, folder.load(), folder.trials(), outcome)
+    return Run.of(folder, outcome)

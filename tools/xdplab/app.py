@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.analysis import summarise
 from xdplab.analysis.doubts import loss_above
-from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, sweep_sentence
-from xdplab.measure import make_method, method_class
+from xdplab.analysis.run import Run
+from xdplab.analysis.sweep import sweep_sentence
+from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Missing, Model, StudySpec, TestbedSpec, XdplabError, validated
 from xdplab.model.errors import meant
 from xdplab.model.programs import refuse_programs
 from xdplab.report import write_report
-from xdplab.results import RunFolder, find_run, new_run
+from xdplab.results import RunFolder, new_run
 from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
@@ -191,7 +191,7 @@ def run_study(
             folder.forget()
         raise
     try:
-        write_report(folder.report, outcome.record, folder.trials())
+        write_report(Run.of(folder, outcome))
     except XdplabError:
         if outcome.error is None:  # else that error came first, and says what to do
             raise
@@ -218,25 +218,16 @@ def study_of(folder: RunFolder) -> StudySpec:
     return folder.load().study
 
 
-def summaries_of(name: str, results: Path) -> tuple[RunFolder, list[PointSummary]]:
-    """A run folder by path or name, and the summary of each of its points."""
-    folder = find_run(name, results)
-    return folder, summarise(folder.load(), folder.trials())
-
-
-def sweep_of(name: str, results: Path) -> tuple[RunFolder, list[SweepAnalysis]]:
-    """A run folder, and the analysis of its sweep: one for each path and traffic profile.
+def sweep_of(name: str, results: Path) -> Run:
+    """A run whose sweep has an analysis: one for each path and traffic profile.
 
     Raises:
         InputError: too few configurations were measured, or not their latencies.
     """
-    folder = find_run(name, results)
-    run = folder.load()
-    trials = folder.trials()
-    found = analyse_sweep(run, trials) if method_class(run.study.method.name).swept else []
-    if not found:
-        raise InputError(f"run {folder.name}: {sweep_sentence(run, trials, found)}")
-    return folder, found
+    run = Run.named(name, results)
+    if not run.sweeps:
+        raise InputError(f"run {run.name}: {sweep_sentence(run.record, run.trials, run.sweeps)}")
+    return run
 
 
 def exit_code(outcome: RunOutcome, summaries: list[PointSummary]) -> int:

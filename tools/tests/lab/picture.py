@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.browser import browser
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.run import Run
 from xdplab.cli.tables import markdown_table
 from xdplab.measure import make_method
 from xdplab.model import RunRecord, TrialRecord
@@ -89,7 +90,7 @@ def draw() -> None:
     record, trials = stored()
     with tempfile.TemporaryDirectory() as folder, browser() as page:
         report = Path(folder) / "report.html"
-        write_report(report, record, trials)
+        write_report(Run(report.parent, record, trials), report)
         page.open(report, WIDTH)
         clip = {"x": 0, "y": 0, "width": WIDTH, "height": HEIGHT, "scale": 1}
         PICTURE.write_bytes(base64.b64decode(page.ask("Page.captureScreenshot", clip=clip)["data"]))

@@ -35,24 +35,26 @@ def bundle(
     Example: xdplab bundle latest -o run.tar.gz --redact
     """
     from xdplab import __version__
+    from xdplab.analysis.run import Run
     from xdplab.model import plain
     from xdplab.report import write_report
     from xdplab.results import find_run
     from xdplab.results.bundle import write_bundle
 
     folder = find_run(run, results or results_folder())
-    record, trials = folder.load(), folder.trials()
+    read = Run.of(folder)
     if redact:
         _write_redacted(out, folder)
     else:
         if not folder.report.is_file():
-            write_report(folder.report, record, trials)
-        write_bundle(out, folder.path, record.run_id, __version__)
+            write_report(read)
+        write_bundle(out, folder.path, read.record.run_id, __version__)
     print(plain(f"bundle {out}"))
 
 
 def _write_redacted(out: Path, folder: "RunFolder") -> None:
     from xdplab import __version__
+    from xdplab.analysis.run import Run
     from xdplab.model import plain
     from xdplab.report import write_report
     from xdplab.results import RunFolder
@@ -70,7 +72,7 @@ def _write_redacted(out: Path, folder: "RunFolder") -> None:
         made.head(record)
         with (made.path / "trials.jsonl").open("w", encoding="utf-8") as file:
             file.writelines(redactor.trial(line).model_dump_json() + "\n" for line in lines())
-        write_report(made.report, record, made.trials())
+        write_report(Run.of(made))
         listed = redactor.replaced
         pseudonyms = tuple(Pseudonym(kind=each.kind, now=each.now, times=each.times) for each in listed)
         write_bundle(out, made.path, record.run_id, __version__, pseudonyms)
@@ -94,6 +96,7 @@ def import_(file: Annotated[Path, typer.Argument(help="what `xdplab bundle` wrot
 
 def _check(folder: "RunFolder") -> None:
     """A record that cannot be read or drawn is refused before it is among the results."""
+    from xdplab.analysis.run import Run
     from xdplab.report import write_report
 
-    write_report(folder.report, folder.load(), folder.trials())
+    write_report(Run.of(folder))

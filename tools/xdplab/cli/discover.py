@@ -30,7 +30,7 @@ def list_(kind: Annotated[str | None, typer.Argument(help="one of the kinds (def
 
 
 def explain(name: Annotated[str, typer.Argument(help="as `list` has it", autocompletion=_names)]) -> None:
-    """Tell what a part is: its options or keys with values and defaults, what it rests on, where it is inactive.
+    """Describe a part: its options or keys with values and defaults, its sources, and where one is inactive.
 
     Example: xdplab explain ovs-afxdp
     """

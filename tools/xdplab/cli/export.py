@@ -36,14 +36,14 @@ def export(
 
     Example: xdplab export latest --format junit -o junit.xml
     """
-    from xdplab.app import summaries_of
+    from xdplab.analysis.run import Run
     from xdplab.model import InputError
     from xdplab.report.exports import FORMS
 
     if form is Form.PARQUET and out is None:
         raise InputError("export: parquet is no text: give its file with -o FILE")
-    folder, summaries = summaries_of(run, results or results_folder())
-    data = FORMS[form](folder.load(), summaries)
+    read = Run.named(run, results or results_folder())
+    data = FORMS[form](read.record, read.points)
     if out is None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -19,14 +19,12 @@ from xdplab.cli.bundle import bundle, import_
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.lab import lab
-from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, merge, report, show, site
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show, site
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
-cli.add_typer(lab, name="lab")
-for command in (merge, show, compare, report, export, bundle, import_, site, list_, explain, where, schema):
-    cli.command(command.__name__.rstrip("_"))(command)
-
+#: Panels of `xdplab --help`, in the order of their first command.
+_MEASURE, _LOOK, _SHARE, _LAB = "Measure", "Look at runs and parts", "Share", "Testbeds"
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
 
 
@@ -38,7 +36,7 @@ def _studies() -> list[str]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        version()
+        print(__version__)
         raise typer.Exit
 
 
@@ -49,7 +47,7 @@ def options(
     """What stands before a command."""
 
 
-@cli.command()
+@cli.command(rich_help_panel=_MEASURE)
 def run(
     study: Annotated[
         str | None, typer.Argument(help="name in suites/studies, or a file", autocompletion=_studies)
@@ -69,7 +67,7 @@ def run(
     Example: xdplab run latency --set repetitions=3 --dry-run
     """
     from xdplab import app
-    from xdplab.analysis import answer, summarise
+    from xdplab.analysis.run import Run
     from xdplab.cli.changes import changes_of
     from xdplab.cli.plan import plan_table
     from xdplab.cli.progress import ConsoleListener
@@ -97,29 +95,26 @@ def run(
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished, recalibrate=calibrate)
-    trials = made.trials()
-    summaries = summarise(outcome.record, trials)
-    print(summary_table(prepared.plan.method, summaries))
-    print(answer(outcome.record, summaries, trials).text())
-    for line in prepared.plan.method.findings(outcome.record, summaries):
-        print(line)
-    for line in app.limits_missed(outcome, summaries):
+    read = Run.of(made, outcome)
+    print(summary_table(read.method, read.points))
+    print(read.answer.text())
+    for line in (*read.findings, *app.limits_missed(outcome, read.points)):
         print(line)
     print(f"run {made.path}")
     print(f"report {made.report}")
     if outcome.error or outcome.interrupted:
         _complain(str(outcome.error or outcome.interrupted), 0)
-    sys.exit(app.exit_code(outcome, summaries))  # not `typer.Exit`: an interruption was reported already
+    sys.exit(app.exit_code(outcome, read.points))  # not `typer.Exit`: an interruption was reported already
 
 
-@cli.command()
+@cli.command(rich_help_panel=_MEASURE)
 def calibrate(
     testbed: Testbed = "embedded",
     repeats: Annotated[int, typer.Option(min=5, max=100, help="interleaved repetitions")] = 9,
     duration_s: Annotated[float, typer.Option(min=0.1, max=60, help="seconds per trial")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the tester itself on the direct link: top rate beside AF_XDP transmit, punctuality, bias.
+    """Measure the tester itself on the direct link: top rate next to AF_XDP transmit, punctuality, bias.
 
     Example: xdplab calibrate --repeats 5 --duration-s 0.1
     """
@@ -133,7 +128,7 @@ def calibrate(
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else found.text())
 
 
-@cli.command()
+@cli.command(rich_help_panel=_LOOK)
 def analyse(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     as_json: AsJson = False,
@@ -145,7 +140,7 @@ def analyse(
     ] = None,
     results: ResultsThere = None,
 ) -> None:
-    """Say which settings of a sweep matter: groups of configurations, their rules, importance, what to change.
+    """Print which settings of a sweep matter: groups of configurations, their rules, importance, what to change.
 
     Example: xdplab analyse latest
     """
@@ -156,11 +151,11 @@ def analyse(
     from xdplab.analysis.sweep.published import compare_published
     from xdplab.cli.analyse import sweep_text
 
-    folder, found = app.sweep_of(run, results or results_folder())
+    read = app.sweep_of(run, results or results_folder())
+    found, study = read.sweeps, read.record.study
     if under_load:
-        study_file = follow_up(folder.load(), found[0], bandwidth_bps)
+        study_file = follow_up(read.record, found[0], bandwidth_bps)
         under_load.write_text(yaml.safe_dump(study_file, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    study = folder.load().study
     if as_json:
         output = [
             each.model_dump(mode="json")
@@ -172,7 +167,7 @@ def analyse(
     print("\n\n".join(sweep_text(each, compare_published(each, study)) for each in found))
 
 
-@cli.command()
+@cli.command(rich_help_panel=_MEASURE)
 def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
     """Check everything that a run needs; print the command that fixes each gap.
 
@@ -191,7 +186,7 @@ def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
         raise typer.Exit(2)
 
 
-@cli.command()
+@cli.command(rich_help_panel=_LAB)
 def inventory(testbed: Testbed) -> None:
     """Print the hosts of a testbed file as Ansible's inventory (ci/ansible).
 
@@ -203,9 +198,9 @@ def inventory(testbed: Testbed) -> None:
     print(json.dumps(inventory_of(read_testbed(testbed, testbeds_folder())), indent=1))
 
 
-@cli.command()
+@cli.command(rich_help_panel=_LAB)
 def up(testbed: Testbed = "embedded") -> None:
-    """Build the testbed and keep it until Ctrl-C, for looking around in its namespaces.
+    """Build the testbed and keep it until Ctrl-C, to look around in its namespaces.
 
     Example: xdplab up
     """
@@ -232,7 +227,7 @@ def up(testbed: Testbed = "embedded") -> None:
             built.down()
 
 
-@cli.command()
+@cli.command(rich_help_panel=_LAB)
 def restore(testbed: Testbed = "embedded") -> None:
     """Put back and remove what a killed run left: settings first, then processes and namespaces.
 
@@ -248,13 +243,13 @@ def restore(testbed: Testbed = "embedded") -> None:
         print(line)
 
 
-@cli.command()
-def version() -> None:
-    """Print xdplab's version.
-
-    Example: xdplab version
-    """
-    print(__version__)
+for panel, commands in (
+    (_LOOK, (show, compare, report, list_, explain)),
+    (_SHARE, (export, bundle, import_, site, where, schema)),
+):
+    for command in commands:
+        cli.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)
+cli.add_typer(lab, name="lab", rich_help_panel=_LAB)
 
 
 def main(commands: typer.Typer = cli) -> None:
@@ -276,7 +271,7 @@ def main(commands: typer.Typer = cli) -> None:
 
 
 def _explained(exc: Exception) -> int:
-    """Tell it in one line; what nobody foresaw is raised again."""
+    """Print a known error as one line; an unforeseen one is raised again."""
     from xdplab.model import XdplabError
 
     if isinstance(exc, XdplabError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab show`, `compare`, `report` and `merge`: what reads run folders.
+"""`xdplab show`, `compare`, `report` and `site`: what reads run folders.
 
 What a command needs is imported in its function, as in `cli.main`.
 """
@@ -33,54 +33,54 @@ def show(
 
     Example: xdplab show latest ovs-afxdp
     """
-    from xdplab.analysis import answer, summarise
-    from xdplab.analysis.tables.columns import rows_of
+    from xdplab.analysis.run import Run
     from xdplab.cli.tables import csv_text, markdown_table, summary_table
-    from xdplab.measure import make_method
     from xdplab.model import InputError, plain
-    from xdplab.results import find_run
 
     if (point is not None) + as_json + as_csv + as_markdown > 1:
         raise InputError(
             "show: one of POINT, --json, --csv and --markdown: a point is shown as text, the others have all"
         )
-    folder = find_run(run, results or results_folder())
-    record, trials = folder.load(), folder.trials()
-    summaries, method = summarise(record, trials), make_method(record.study.method)
+    read = Run.named(run, results or results_folder())
     if point is not None:
         from xdplab.analysis.trace import find_point, way_of
 
-        point_id = find_point(record, point)
-        summary = next(each for each in summaries if each.point_id == point_id)
-        print("\n".join(map(plain, way_of(record, summary, trials, answer(record, summaries, trials)))))
-        return
-    if as_json:
-        print(json.dumps(rows_of(method, summaries), indent=1))
-        return
-    if as_csv:
-        print(csv_text(method, summaries), end="")
-        return
-    if as_markdown:
-        found = answer(record, summaries, trials)
-        print(f"{found.text()}\n\n{markdown_table(method, [each for each in summaries if each.repetitions], found)}")
-        return
-    print(summary_table(method, summaries, trials))
-    print(answer(record, summaries, trials).text())
-    for line in method.findings(record, summaries):
-        print(line)
+        point_id = find_point(read.record, point)
+        summary = next(each for each in read.points if each.point_id == point_id)
+        print("\n".join(map(plain, way_of(read.record, summary, read.trials, read.answer))))
+    elif as_json:
+        print(json.dumps(read.rows(), indent=1))
+    elif as_csv:
+        print(csv_text(read.method, read.points), end="")
+    elif as_markdown:
+        measured = [each for each in read.points if each.repetitions]
+        print(f"{read.answer.text()}\n\n{markdown_table(read.method, measured, read.answer)}")
+    else:
+        print(summary_table(read.method, read.points, read.trials))
+        print("\n".join([read.answer.text(), *read.findings]))
 
 
-def report(run: Annotated[str, typer.Argument()] = "latest", results: ResultsThere = None) -> None:
-    """Draw report.html again from a run folder.
+def report(
+    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: latest)")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="one page over all runs of the results folder")] = False,
+    results: ResultsThere = None,
+) -> None:
+    """Draw the report of a run again; of several runs write one page with links to their own: merged.html.
 
     Example: xdplab report latest
     """
-    from xdplab.report import write_report
-    from xdplab.results import find_run
+    folder = results or results_folder()
+    if all_ or len(runs or ()) > 1:
+        from xdplab.cli.several import report_on
 
-    folder = find_run(run, results or results_folder())
-    write_report(folder.report, folder.load(), folder.trials())
-    print(folder.report)
+        report_on(runs or (), folder)
+        return
+    from xdplab.analysis.run import Run
+    from xdplab.report import write_report
+
+    read = Run.named(runs[0] if runs else "latest", folder)
+    write_report(read)
+    print(read.report)
 
 
 def compare(
@@ -92,22 +92,9 @@ def compare(
 
     Example: xdplab compare RUN latest
     """
-    from xdplab.cli.merge import compare_named
+    from xdplab.cli.several import compare_named
 
     compare_named(runs, results or results_folder(), as_json)
-
-
-def merge(
-    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
-    results: ResultsThere = None,
-) -> None:
-    """Write one report over several runs, with links to their own: merged.html in the results folder.
-
-    Example: xdplab merge RUN RUN
-    """
-    from xdplab.cli.merge import merge_runs
-
-    merge_runs(runs or (), results or results_folder())
 
 
 def site(
@@ -121,7 +108,7 @@ def site(
 
     Example: xdplab site site latest
     """
-    from xdplab.cli.merge import read_runs
+    from xdplab.cli.several import read_runs
     from xdplab.model import plain
     from xdplab.report.site import write_site
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from xdplab.analysis import agreements, answer, summarise
+from xdplab.analysis import agreements
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import overhead
 from xdplab.analysis.tables.columns import side_tables
 from xdplab.analysis.trace import way_of
-from xdplab.measure import make_method
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
@@ -28,42 +28,41 @@ from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
 
-def write_report(path: Path, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
-    """Render into `path`, atomically.
+def write_report(run: Run, path: Path | None = None) -> None:
+    """Render into its own page or `path`, atomically.
 
     Raises:
         XdplabError: it cannot be written.
     """
+    path = path or run.report
     try:
-        write_whole(path, render(run, trials))
+        write_whole(path, render(run))
     except OSError as exc:
         raise XdplabError(f"{path}: {exc.strerror}; `xdplab report {path.parent}` draws it again") from None
 
 
-def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
+def render(of: Run) -> str:
     """The report of a run as HTML."""
-    method = make_method(run.study.method)
-    summaries = summarise(run, trials)
-    sweeps = sweep_sections(run, trials)
-    found = answer(run, summaries, trials, [section["found"] for section in sweeps])
-    page = Page(run, method, trials, summaries, found)
+    run, trials, summaries = of.record, of.trials, of.points
+    sweeps = sweep_sections(of)
+    page = Page(run, of.method, trials, summaries, of.answer)
     rows = rows_of(run, trials)
-    own = method.sections(page) if not sweeps else []  # a sweep has sections of its own
+    own = of.method.sections(page) if not sweeps else []  # a sweep has sections of its own
     return with_contents(
         templates()
         .get_template("report.html.j2")
         .render(
             run=run,
             place=page.place,
-            answer=found,
+            answer=of.answer,
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,
-            ways={} if sweeps else _ways(page),
-            strips={} if sweeps else _strips(trials),
+            ways={} if sweeps else _ways(of),
+            strips={} if sweeps else _strips(of),
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
-            remarks=method.remarks(run),
+            remarks=of.method.remarks(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),
             reproductions=_reproductions(run, summaries),
@@ -79,22 +78,18 @@ def render(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     )
 
 
-def _ways(page: Page) -> dict[str, list[str]]:
-    """Point id -> the way from its frames to its numbers; of a sweep's hundreds `xdplab show RUN POINT` tells one."""
-    own: dict[str, list[TrialRecord]] = {}
-    for trial in page.trials:
-        own.setdefault(trial.point_id, []).append(trial)
-    found = {each.point_id: way_of(page.run, each, own.get(each.point_id, []), page.answer) for each in page.summaries}
-    return {point_id: list(lines) for point_id, lines in found.items()}
+def _ways(of: Run) -> dict[str, list[str]]:
+    """Point id -> the way from its frames to its numbers; of a sweep's hundreds `xdplab show RUN POINT` shows one."""
+    return {
+        point.point_id: list(way_of(of.record, point, of.by_point.get(point.point_id, []), of.answer))
+        for point in of.points
+    }
 
 
-def _strips(trials: Sequence[TrialRecord]) -> dict[str, Markup]:
+def _strips(of: Run) -> dict[str, Markup]:
     """Point id -> its measured trials over their time, of points whose tester has slices."""
-    own: dict[str, list[TrialRecord]] = {}
-    for trial in trials:
-        if trial.purpose == "measure":
-            own.setdefault(trial.point_id, []).append(trial)
-    return {point_id: found for point_id, each in own.items() if (found := strips(each))}
+    measured = {name: [each for each in own if each.purpose == "measure"] for name, own in of.by_point.items()}
+    return {point_id: found for point_id, own in measured.items() if own and (found := strips(own))}
 
 
 def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:

@@ -18,20 +18,20 @@ from jinja2 import TemplateError
 from markupsafe import Markup
 
 from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environments
-from xdplab.analysis.runs.pooled import PooledRun, main_figures, shared_points, testbed_differences
+from xdplab.analysis.runs.pooled import main_figures, shared_points, testbed_differences
 from xdplab.analysis.runs.trend import Trend, all_trends
 from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import figure_text, lost
-from xdplab.measure import Figure, figure, make_method
+from xdplab.measure import Figure, figure
 from xdplab.measure.distribution import distribution
 from xdplab.measure.point import PointSummary
-from xdplab.model import InputError, TrialRecord
+from xdplab.model import InputError
 from xdplab.report import assets
 from xdplab.report.chart import Axis, Chart, Series, distribution_chart
 from xdplab.report.html import render
 from xdplab.report.page import templates
-from xdplab.results import RunFolder
 from xdplab.results.writing import write_whole
 
 #: In a folder that is a site: it may be overwritten.
@@ -49,12 +49,12 @@ class SiteRun:
 
     #: Of its files, from 1 on: no name becomes a path.
     number: int
-    read: PooledRun
+    read: Run
 
     @property
     def name(self) -> str:
         """As its folder is called."""
-        return self.read.folder.name
+        return self.read.name
 
     @property
     def link(self) -> str:
@@ -85,7 +85,7 @@ class _Kind:
     points: list[_Point]
 
 
-def write_site(place: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+def write_site(place: Path, runs: Sequence[Run], left_out: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
     """Write it into `place`, in the place of one that is there, which stays as it is until the new one is whole.
 
     `left_out`: folder -> why it is not in it. Given back are its page, and such reasons for runs that cannot be drawn.
@@ -122,8 +122,7 @@ def write_site(place: Path, runs: Sequence[PooledRun], left_out: Mapping[str, st
 
 def _write_run(place: Path, run: SiteRun) -> None:
     """Its report, drawn here from its record: whatever page lies in its folder may be another's. And its curves."""
-    trials = RunFolder(run.read.folder).trials()
-    report, curves = render(run.read.record, trials), json.dumps(_curves(run, trials), separators=(",", ":"))
+    report, curves = render(run.read), json.dumps(_curves(run), separators=(",", ":"))
     own = place / "runs" / str(run.number)
     own.mkdir()
     (own / "report.html").write_text(report, encoding="utf-8")
@@ -135,7 +134,7 @@ def _page(runs: Sequence[SiteRun], left_out: Mapping[str, str]) -> str:
     environment.filters |= {"figure": figure_text, "doubts": _doubts}
     empty = distribution_chart("Cumulative distribution of latency", {}, "")
     overlay = Markup(f'{{"chart":{empty.json()},"note":{json.dumps(_NOTE)}}}')  # noqa: S704 - ours
-    parts = all_trends([(run.name, run.read.record, run.read.summaries) for run in runs])
+    parts = all_trends([run.read for run in runs])
     parts.sort(key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
     return environment.get_template("site.html.j2").render(
         runs=runs,
@@ -155,7 +154,7 @@ def _kinds(runs: Sequence[SiteRun]) -> list[_Kind]:
         _Kind(
             name,
             main_figures([run.read for run in own]),
-            [_Point(run, summary) for run in own for summary in run.read.summaries],
+            [_Point(run, summary) for run in own for summary in run.read.points],
         )
         for name, own in by_method.items()
     ]
@@ -167,15 +166,11 @@ def _doubts(summary: PointSummary, of: Figure) -> list[str]:
     return list(doubts_of_one(summary, of.key)) if searched else []
 
 
-def _curves(run: SiteRun, trials: Sequence[TrialRecord]) -> dict[str, Any]:
+def _curves(run: SiteRun) -> dict[str, Any]:
     """Point id -> its curve, and what its latency is."""
-    method = make_method(run.read.record.study.method)
-    own: dict[str, list[TrialRecord]] = {}
-    for trial in trials:
-        own.setdefault(trial.point_id, []).append(trial)
     found = {}
-    for summary in run.read.summaries:
-        merged = distribution(trials_used(method, own.get(summary.point_id, ())))
+    for summary in run.read.points:
+        merged = distribution(trials_used(run.read.method, run.read.by_point.get(summary.point_id, ())))
         if merged.count:
             chart = distribution_chart("", {_called(run, summary): merged}, "")
             found[summary.point_id] = {
@@ -194,7 +189,7 @@ def _called(run: SiteRun, summary: PointSummary) -> str:
 def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
     """Its chart: a run is a place on the axis, in the order of their time; the mean of each group is a line."""
     of = figure(found.metric)
-    points = {s.point_id: s for run in runs for s in run.read.summaries}
+    points = {s.point_id: s for run in runs for s in run.read.points}
     summary = points[found.point_id]
     settings = "".join(f", {setting}" for setting in summary.settings)
     title = f"{found.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}: {of.name}"
@@ -210,13 +205,13 @@ def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
     return {"title": title, "unit": of.unit, "per": of.per, "chart": chart, "found": found}
 
 
-def write_pooled_report(path: Path, runs: Sequence[PooledRun], left_out: Mapping[str, str]) -> None:
+def write_pooled_report(path: Path, runs: Sequence[Run], left_out: Mapping[str, str]) -> None:
     """Render into `path`; `left_out`: folder -> why it is not in it."""
     environment = templates()
     environment.filters |= {"figure": figure_text, "doubt": _doubt}
     text = environment.get_template("pooled.html.j2").render(
         runs=runs,
-        links=[_link(run.folder / "report.html", path) for run in runs],
+        links=[_link(run.report, path) for run in runs],
         testbeds=list(dict.fromkeys(run.testbed for run in runs)),
         figures=main_figures(runs),
         shared=shared_points(runs),

@@ -4,31 +4,27 @@
 from collections.abc import Sequence
 from typing import Any
 
+from xdplab.analysis.run import Run
 from xdplab.analysis.summary import trials_used
-from xdplab.analysis.sweep import SHOWN, Importance, analyse_sweep, is_sweep
+from xdplab.analysis.sweep import SHOWN, Importance
 from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.sweep.published import compare_published
-from xdplab.measure import make_method
 from xdplab.measure.distribution import Distribution, distribution
-from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import significant
 from xdplab.report.chart import LATENCY, Axis, Chart, InRow, Series, row_chart
 from xdplab.report.page import Page
 
 
-def sweep_sections(run: RunRecord, trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+def sweep_sections(run: Run) -> list[dict[str, Any]]:
     """One section for each path and traffic profile; none for a study that is no sweep."""
-    if not is_sweep(run.study):
-        return []
-    by_point: dict[str, list[TrialRecord]] = {}
-    for trial in trials:
-        by_point.setdefault(trial.point_id, []).append(trial)
-    method = make_method(run.study.method)
     sections = []
-    for found in analyse_sweep(run, trials):
+    for found in run.sweeps:
         best = found.configurations[:SHOWN]
         labels = found.clustering.labels
-        curves = [(labels.get(row.point_id), distribution(trials_used(method, by_point[row.point_id]))) for row in best]
+        curves = [
+            (labels.get(row.point_id), distribution(trials_used(run.method, run.by_point[row.point_id])))
+            for row in best
+        ]
         densities = _densities(curves, found.statistic)
         rules = {rule.cluster: rule for rule in found.rules.rules}
         sections.append(
@@ -38,7 +34,7 @@ def sweep_sections(run: RunRecord, trials: Sequence[TrialRecord]) -> list[dict[s
                 "colours": {group: densities.numbers.get(_group_name(group)) for group in range(found.clustering.k)},
                 "densities": Page.chart(densities),
                 "importance": Page.chart(_importance(found.importance)),
-                "beside": compare_published(found, run.study),
+                "beside": compare_published(found, run.record.study),
                 "p_words": p_words,
                 "significant": significant,
             }

@@ -10,17 +10,15 @@ from robot.api.deco import keyword, library
 from robot.libraries.BuiltIn import BuiltIn
 
 from xdplab import app
-from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
-from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep, is_sweep
+from xdplab.analysis.run import Run
+from xdplab.analysis.sweep import SweepAnalysis
 from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.sweep.published import compare_published
 from xdplab.analysis.words import with_reason
-from xdplab.measure import make_method
-from xdplab.measure.comparison import Answer
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.point import PointSummary
-from xdplab.model import Interrupted, Missing, Point, RunRecord, TrialRecord, XdplabError, plain
+from xdplab.model import Interrupted, Missing, Point, TrialRecord, XdplabError, plain
 from xdplab.model.digits import number
 from xdplab.model.published import published_figure, span
 from xdplab.report import describe, duration
@@ -71,11 +69,13 @@ class XdplabLibrary:
     ROBOT_LIBRARY_VERSION: ClassVar[str] = "1"
 
     def __init__(self) -> None:
-        self._run: RunRecord | None = None
-        self._summaries: list[PointSummary] = []
-        self._sweeps: list[SweepAnalysis] = []
-        self._answer: Answer | None = None
-        self._trials: list[TrialRecord] = []
+        #: What the last study came to.
+        self.read: Run | None = None
+
+    @property
+    def _run(self) -> Run:
+        assert self.read is not None, "run a study first"
+        return self.read
 
     @keyword
     def run_study(self, study_file: str, /, only: Sequence[str] = (), **changes: Any) -> None:
@@ -102,17 +102,12 @@ class XdplabLibrary:
             raise FatalError(plain(str(exc))) from None
         except OSError as exc:
             raise FatalError(f"{exc.filename or 'system call'}: {exc.strerror}") from None
-        self._run = outcome.record
-        self._trials = trials = folder.trials()
-        self._summaries = summarise(outcome.record, trials)
-        self._sweeps = analyse_sweep(outcome.record, trials) if is_sweep(outcome.record.study) else []
-        self._answer = answer(outcome.record, self._summaries, trials, self._sweeps)
-        method, sentence = make_method(outcome.record.study.method), self._answer.sentence
+        self.read = read = Run.of(folder, outcome)
         link = link_from(log_folder(), folder.report)
-        _log(run_in_log(method, self._summaries, sentence, folder.report, link))
+        _log(run_in_log(read.method, read.points, read.answer.sentence, folder.report, link))
         if log_folder():  # what Robot shows above everything else; a link of its own form
             BuiltIn().set_suite_metadata(f"Report of {folder.name}", f"[{link}|report.html]")
-        logger.console(f"  {self._answer.text()}\n  report {folder.report}")
+        logger.console(f"  {read.answer.text()}\n  report {folder.report}")
         ended = outcome.interrupted or outcome.error
         if isinstance(ended, Interrupted):
             raise FatalError(str(ended))
@@ -125,7 +120,7 @@ class XdplabLibrary:
         self._measured(title, "FORWARDERS")
 
     def _measured(self, title: str, variable: str) -> None:
-        points = [summary for summary in self._summaries if summary.forwarder == title]
+        points = [summary for summary in self._run.points if summary.forwarder == title]
         if not points:
             raise SkipExecution(f"{title} was not asked for (variable {variable})")
         for point in points:
@@ -136,18 +131,17 @@ class XdplabLibrary:
             _passed(point)
 
     def _log_points(self, points: Sequence[PointSummary]) -> None:
-        assert self._run is not None, "run a study first"
-        _log(points_in_log(make_method(self._run.study.method), points))
+        _log(points_in_log(self._run.method, points))
 
     @keyword
     def case_was_measured(self, title: str) -> None:
         """The same where a forwarder has several points: skip when none of them is supported here."""
-        self._case(title, [summary for summary in self._summaries if summary.forwarder == title])
+        self._case(title, [summary for summary in self._run.points if summary.forwarder == title])
 
     @keyword
     def work_was_measured(self, pipeline: str) -> None:
         """Pass when every forwarder that can do this pipeline was measured; skip when none of them can here."""
-        self._case(pipeline, [summary for summary in self._summaries if summary.pipeline == pipeline])
+        self._case(pipeline, [summary for summary in self._run.points if summary.pipeline == pipeline])
 
     def _case(self, title: str, points: Sequence[PointSummary]) -> None:
         if not points:
@@ -164,11 +158,10 @@ class XdplabLibrary:
 
     @keyword
     def findings_are_logged(self) -> None:
-        """Log what the method says beside the answer, such as the order of modes beside the published one; no gate."""
-        assert self._run is not None, "run a study first"
-        found = make_method(self._run.study.method).findings(self._run, self._summaries)
+        """Log what the method adds to the answer, such as the order of modes next to the published one; no gate."""
+        found = self._run.findings
         if not found:
-            raise SkipExecution("nothing to say beside the answer")
+            raise SkipExecution("the method has nothing to add to the answer")
         for line in found:
             logger.info(line)
             logger.console(f"  {line}")
@@ -179,11 +172,11 @@ class XdplabLibrary:
 
         Those that did not, such as the first of each flow, went to the socket. Skips as `Case Was Measured`.
         """
-        points = [point for point in self._summaries if point.forwarder == title]
+        points = [point for point in self._run.points if point.forwarder == title]
         self._case(title, points)
         for point in points:
             if point.status != "unsupported":
-                found = offloaded(trial for trial in self._trials if trial.point_id == point.point_id)
+                found = offloaded(self._run.by_point.get(point.point_id, ()))
                 if found is None or found.met <= found.left:
                     raise AssertionError(f"{title}: {found.text() if found else 'no frame met a flow in XDP'}")
                 logger.info(f"{title}: {found.text()}")
@@ -191,26 +184,24 @@ class XdplabLibrary:
     @keyword
     def every_forwarder_was_measured(self) -> None:
         """Pass when each supported point of the run was measured, also those without a row of their own."""
-        self._log_points(self._summaries)
-        for point in self._summaries:
+        self._log_points(self._run.points)
+        for point in self._run.points:
             if point.status != "unsupported":
                 _passed(point)
 
     @keyword
     def every_tester_measured(self) -> None:
         """Pass when each tester of the study measured a point; skip with the reason when one is not on this machine."""
-        assert self._run is not None, "run a study first"
-        for tester in self._run.study.all_testers:
-            points = [point for point in self._summaries if point.tester in (tester, "")]
+        for tester in self._run.record.study.all_testers:
+            points = [point for point in self._run.points if point.tester in (tester, "")]
             if not any(point.repetitions for point in points):
                 raise SkipExecution(f"{tester}: {points[0].reason}")
 
     @keyword
     def part_was_measured(self, *name: str) -> None:
         """Log what came of a part of the method (`throughput`, `bpf`, `firewall    xdp`); else skip with why."""
-        assert self._run is not None, "run a study first"
         title = ", ".join(name)
-        found = make_method(self._run.study.method).part(self._run, self._summaries, *name)
+        found = self._run.method.part(self._run.record, self._run.points, *name)
         if found.points is not None:
             self._case(title, found.points)
         if found.without:
@@ -227,8 +218,7 @@ class XdplabLibrary:
 
         What was measured must have been measured well; what this machine cannot do is reported with its reason.
         """
-        assert self._run is not None, "run a study first"
-        found = reproduction(*published_figure(reference), self._run, self._summaries)
+        found = reproduction(*published_figure(reference), self._run.record, self._run.points)
         if not found.rows:
             raise SkipExecution(f"{reference}: none of {', '.join(found.published.forwarders)} was asked for")
         for row in found.rows:
@@ -238,7 +228,7 @@ class XdplabLibrary:
                 line = f"{row.setting}: {published.of} over {published.to}: {here}"
                 logger.info(line)
                 logger.console(f"  {line}   [published {span(published.ratio)}]")
-        for point in self._summaries:
+        for point in self._run.points:
             if point.forwarder in found.published.forwarders and point.status != "unsupported":
                 _passed(point)
         compared_here = [one.comparison for row in found.rows for one in row.ratios if one.comparison]
@@ -256,7 +246,7 @@ class XdplabLibrary:
     @keyword
     def unsupported_points_have_reasons(self) -> None:
         """Log why points could not be measured; pass when each has a reason, skip when all could be measured."""
-        points = [point for point in self._summaries if point.status == "unsupported"]
+        points = [point for point in self._run.points if point.status == "unsupported"]
         if not points:
             raise SkipExecution("every point could be measured here")
         for reason, count in Counter(point.reason for point in points).most_common():
@@ -293,8 +283,7 @@ class XdplabLibrary:
     @keyword
     def published_tables_are_compared(self) -> None:
         """Log what agrees with the published tables that the study names, and what does not."""
-        assert self._run is not None, "run a study first"
-        compared = [table for found in self._analysed() for table in compare_published(found, self._run.study)]
+        compared = [table for found in self._analysed() for table in compare_published(found, self._run.record.study)]
         if not compared:
             raise SkipExecution("the study names no published table")
         for table in compared:
@@ -302,19 +291,17 @@ class XdplabLibrary:
                 logger.info(f"{table.title}: {claim.statement}: {claim.verdict} ({claim.ours})")
 
     def _analysed(self) -> list[SweepAnalysis]:
-        if not self._sweeps:
-            assert self._answer is not None, "run a study first"
-            raise SkipExecution(self._answer.sentence)
-        return self._sweeps
+        if not self._run.sweeps:
+            raise SkipExecution(self._run.answer.sentence)
+        return self._run.sweeps
 
     @keyword
     def question_was_answered(self) -> str:
         """Return the report's first sentence; skip with it when it says why nothing can be said."""
-        assert self._answer is not None, "run a study first"
-        if not self._answer.said:
-            raise SkipExecution(self._answer.sentence)
-        logger.info(self._answer.text())
-        return self._answer.sentence
+        if not self._run.answer.said:
+            raise SkipExecution(self._run.answer.sentence)
+        logger.info(self._run.answer.text())
+        return self._run.answer.sentence
 
 
 def _passed(point: PointSummary) -> None:

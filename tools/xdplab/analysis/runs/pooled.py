@@ -7,34 +7,13 @@ spread of the same point is given: it says how far a figure depends on the machi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environment_difference
-from xdplab.measure import Figure, make_method
+from xdplab.measure import Figure
 from xdplab.measure.point import PointSummary
-from xdplab.model import RunRecord
-
-
-@dataclass(frozen=True)
-class PooledRun:
-    """A run folder that has been read."""
-
-    folder: Path
-    record: RunRecord
-    summaries: tuple[PointSummary, ...]
-    #: What it found, as its own report says it.
-    sentence: str
-
-    @property
-    def testbed(self) -> str:
-        """Name of its testbed."""
-        return self.record.testbed.name
-
-    def count(self, status: str) -> int:
-        """Points that ended so."""
-        return sum(summary.status == status for summary in self.summaries)
 
 
 @dataclass(frozen=True)
@@ -59,18 +38,18 @@ def _fact(summary: PointSummary, figure: Figure) -> float | None:
     return found.value if found and found.exact else None
 
 
-def main_figures(runs: Sequence[PooledRun]) -> list[Figure]:
+def main_figures(runs: Sequence[Run]) -> list[Figure]:
     """Of the methods of these runs, those that a page over several has room for."""
-    found = [each for run in runs for each in make_method(run.record.study.method).figures if each.main]
+    found = [each for run in runs for each in run.method.figures if each.main]
     return sorted({each.key: each for each in found}.values(), key=lambda each: not each.at_load)
 
 
-def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
+def shared_points(runs: Sequence[Run]) -> list[SharedPoint]:
     """Points of which at least two testbeds have a figure that is no bound, with the median of each testbed's runs."""
     found = []
     by_point: dict[str, list[tuple[str, PointSummary]]] = {}
     for run in runs:
-        for summary in run.summaries:
+        for summary in run.points:
             if summary.repetitions:
                 by_point.setdefault(summary.point_id, []).append((run.testbed, summary))
     for measured in by_point.values():
@@ -86,7 +65,7 @@ def shared_points(runs: Sequence[PooledRun]) -> list[SharedPoint]:
     return found
 
 
-def testbed_differences(runs: Sequence[PooledRun]) -> dict[str, dict[str, tuple[object, object]]]:
+def testbed_differences(runs: Sequence[Run]) -> dict[str, dict[str, tuple[object, object]]]:
     """Testbed -> what of its environment differs from that of the first run's testbed."""
     first = runs[0]
     return {

@@ -10,10 +10,10 @@ import jumpavg
 import numpy as np
 
 from xdplab.analysis.doubts import doubtful
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environment_difference, what_differs
-from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
-from xdplab.model import Model, RunRecord
+from xdplab.model import Model
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3
@@ -60,15 +60,11 @@ class Trend(Model):
     runs: tuple[TrendRun, ...]
 
 
-#: Name, record, summaries.
-Run = tuple[str, RunRecord, Sequence[PointSummary]]
-
-
 def all_trends(runs: Sequence[Run]) -> list[Trend]:
     """The trends of each method, tester and testbed by themselves; runs in any order."""
     alike: list[list[Run]] = []
-    for run in sorted(runs, key=lambda run: run[1].started):
-        own = next((each for each in alike if not _BY.intersection(what_differs(each[0][1], run[1]))), None)
+    for run in sorted(runs, key=lambda run: run.record.started):
+        own = next((each for each in alike if not _BY.intersection(what_differs(each[0].record, run.record))), None)
         if own is None:
             alike.append(own := [])
         own.append(run)
@@ -76,23 +72,23 @@ def all_trends(runs: Sequence[Run]) -> list[Trend]:
 
 
 def trends(runs: Sequence[Run]) -> list[Trend]:
-    """Group the runs (name, record, summaries; in the order of their time) for each point and metric.
+    """Group the runs (in the order of their time) for each point and metric.
 
     Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A run
     with fewer of them than a comparison needs is left out, a point that fewer than `MIN_RUNS` runs have, and runs by
     another method, tester or testbed than the last one's.
     """
-    last = runs[-1][1] if runs else None
-    runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run[1]))]
+    last = runs[-1].record if runs else None
+    runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run.record))]
     found = []
-    points = {summary.point_id: summary.forwarder for _, _, summaries in runs for summary in summaries}
-    figures = make_method(last.study.method).figures if last is not None else ()
+    points = {point.point_id: point.forwarder for run in runs for point in run.points}
+    figures = runs[-1].method.figures if runs else ()
     for point_id, forwarder in points.items():
         for figure in figures:
             series = [
-                (name, record, values)
-                for name, record, summaries in runs
-                if len(values := _values(summaries, point_id, figure.key)) >= figure.pairs
+                (run.name, run.record, values)
+                for run in runs
+                if len(values := _values(run.points, point_id, figure.key)) >= figure.pairs
             ]
             if len(series) >= MIN_RUNS:
                 steps = stretches(series, figure.precision, figure.more, environment_difference)

@@ -1,38 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab compare` and `merge`: several runs, their environments and trends, and one report over all of them."""
+"""`xdplab compare`, and `report` and `site` of several runs."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xdplab.analysis import answer, summarise
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import compare_runs, environment_difference, what_differs
-from xdplab.analysis.runs.pooled import PooledRun
 from xdplab.analysis.runs.trend import trends
 from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table, trend_table
-from xdplab.measure import make_method
 from xdplab.measure.comparison import Comparison
 from xdplab.model import InputError
 from xdplab.results import RunFolder, find_run
 
 
-def merge_runs(runs: Sequence[str], folder: Path) -> None:
-    """Write the report over those runs, or over all of the folder, and print what each run says."""
-    found, left_out = read_runs("merge", runs, folder)
+def report_on(runs: Sequence[str], folder: Path) -> None:
+    """Write the page over those runs, or over all of the folder, and print what each run says."""
+    found, left_out = read_runs("report", runs, folder)
     from xdplab.report.site import write_pooled_report
 
     page = folder / "merged.html"
     write_pooled_report(page, found, left_out)
     for run in found:
-        print(f"{run.folder.name} on {run.testbed}: {run.sentence}")
+        print(f"{run.name} on {run.testbed}: {run.answer.sentence}")
     for name, reason in left_out.items():
-        print(f"not merged: {name}: {reason}")
+        print(f"not in it: {name}: {reason}")
     print(f"report {page}")
 
 
-def read_runs(command: str, runs: Sequence[str], folder: Path) -> tuple[list[PooledRun], dict[str, str]]:
+def read_runs(command: str, runs: Sequence[str], folder: Path) -> tuple[list[Run], dict[str, str]]:
     """Those runs, or all of the folder, in the order of their time; of the latter why one cannot be read.
 
     Raises:
@@ -60,28 +58,27 @@ def _run_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.is_symlink() and (path / "run.json").is_file())
 
 
-def _read(folder: RunFolder) -> PooledRun:
-    record, trials = folder.load(), folder.trials()
-    summaries = summarise(record, trials)
-    return PooledRun(folder.path, record, tuple(summaries), answer(record, summaries, trials).sentence)
+def _read(folder: RunFolder) -> Run:
+    """With its answer, so that what cannot be read is known at once."""
+    run = Run.of(folder)
+    run.answer  # noqa: B018 - computed here, kept there
+    return run
 
 
 def compare_named(runs: Sequence[str], results: Path, as_json: bool) -> None:
     """Compare the first run with each other one and print it."""
     if len(runs) < 2:
         raise InputError("compare: give two runs or more")
-    folders = [find_run(name, results) for name in runs]
-    found = [(folder.name, record := folder.load(), summarise(record, folder.trials())) for folder in folders]
-    (reference, before, baseline), *others = found
+    reference, *others = found = [Run.named(name, results) for name in runs]
     output: list[dict[str, Any]] = []
-    for name, record, summaries in others:
-        figures = make_method(record.study.method).figures
-        rows = compare_runs(baseline, summaries, figures, what_differs(before, record))
-        differences = environment_difference(before, record)
+    for run in others:
+        apart = what_differs(reference.record, run.record)
+        rows = compare_runs(reference.points, run.points, run.method.figures, apart)
+        differences = environment_difference(reference.record, run.record)
         output.append(
             {
-                "reference": reference,
-                "run": name,
+                "reference": reference.name,
+                "run": run.name,
                 "points": [
                     {"forwarder": second.forwarder, "point_id": second.point_id}
                     | {metric: found and _with_verdict(found) for metric, found in metrics.items()}
@@ -91,9 +88,9 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool) -> None:
             }
         )
         if not as_json:
-            print(comparison_table(reference, name, rows, differences, record.study.name))
-    once = {run[0]: run for run in found}.values()
-    trend = trends(sorted(once, key=lambda run: run[1].started))
+            print(comparison_table(reference.name, run.name, rows, differences, run.record.study.name))
+    once = {run.name: run for run in found}.values()
+    trend = trends(sorted(once, key=lambda run: run.record.started))
     if as_json:
         shown = {"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]}
         print(json.dumps(shown, indent=1))

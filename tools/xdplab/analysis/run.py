@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run that is read: what each command, the report, Robot and `xdplab.api` read it through."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from xdplab.analysis.answers.answer import answer
+from xdplab.analysis.summary import summarise
+from xdplab.analysis.tables.columns import rows_of
+from xdplab.measure import Method, make_method
+from xdplab.measure.comparison import Answer
+from xdplab.measure.point import PointSummary
+from xdplab.model import RunRecord, TrialRecord
+from xdplab.results import RunFolder, find_run
+
+if TYPE_CHECKING:
+    from xdplab.analysis.sweep import SweepAnalysis
+    from xdplab.runner import RunOutcome
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as typed objects; it is summarised and answered once, when first asked."""
+
+    #: Where it lies.
+    folder: Path
+    record: RunRecord
+    trials: Sequence[TrialRecord]
+    #: How it ended, of one that was made here.
+    outcome: "RunOutcome | None" = None
+
+    @classmethod
+    def of(cls, folder: RunFolder, outcome: "RunOutcome | None" = None) -> "Run":
+        """A run folder.
+
+        Raises:
+            InputError: it cannot be read, or another version wrote it.
+        """
+        return cls(folder.path, outcome.record if outcome else folder.load(), folder.trials(), outcome)
+
+    @classmethod
+    def named(cls, name: str, results: Path) -> "Run":
+        """The same by its path, or by its name in the results folder."""
+        return cls.of(find_run(name, results))
+
+    @property
+    def name(self) -> str:
+        """Its folder's."""
+        return self.folder.name
+
+    @property
+    def report(self) -> Path:
+        """Its page."""
+        return self.folder / "report.html"
+
+    @property
+    def testbed(self) -> str:
+        """Name of its testbed."""
+        return self.record.testbed.name
+
+    @cached_property
+    def method(self) -> Method[Any]:
+        """As its study has it."""
+        return make_method(self.record.study.method)
+
+    @cached_property
+    def points(self) -> list[PointSummary]:
+        """A summary of each point, in the study's order."""
+        return summarise(self.record, self.trials)
+
+    @cached_property
+    def sweeps(self) -> "list[SweepAnalysis]":
+        """Which settings matter, one analysis for each path and traffic profile; none of a study that is no sweep."""
+        from xdplab.analysis.sweep import analyse_sweep, is_sweep
+
+        return analyse_sweep(self.record, self.trials) if is_sweep(self.record.study) else []
+
+    @cached_property
+    def answer(self) -> Answer:
+        """The first sentence of its report."""
+        return answer(self.record, self.points, self.trials, self.sweeps)
+
+    @cached_property
+    def findings(self) -> list[str]:
+        """What its method says besides, a line each."""
+        return list(self.method.findings(self.record, self.points))
+
+    @cached_property
+    def by_point(self) -> dict[str, list[TrialRecord]]:
+        """Point id -> its trials in their order; of points without any, nothing."""
+        found: dict[str, list[TrialRecord]] = {}
+        for trial in self.trials:
+            found.setdefault(trial.point_id, []).append(trial)
+        return found
+
+    def count(self, status: str) -> int:
+        """Points that ended so."""
+        return sum(point.status == status for point in self.points)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `xdplab show --json` prints."""
+        return rows_of(self.method, self.points)
+
+    def frame(self, make: Callable[[list[dict[str, Any]]], Any]) -> Any:
+        """The same as a table of your library: `run.frame(pandas.DataFrame)`, `run.frame(polars.DataFrame)`.
+
+        Nested values are left out: what is in a cell is a number, a text, or nothing.
+        """
+        plain = (bool, int, float, str, type(None))
+        return make([{key: value for key, value in row.items() if isinstance(value, plain)} for row in self.rows()])

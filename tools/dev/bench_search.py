@@ -20,10 +20,10 @@ import numpy as np
 from xdplab.cli.tables import columns
 from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
-from xdplab.methods.rfc2544.back_to_back import CLAUSE as BACK_TO_BACK, back_to_back
-from xdplab.methods.rfc2544.search import SearchResult
+from xdplab.methods.rfc2544.clauses import back_to_back
+from xdplab.methods.rfc2544.records import BurstsRecord, SearchResult
+from xdplab.methods.rfc2544.search import throughput
 from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec
-from xdplab.methods.rfc2544.throughput import throughput
 from xdplab.model import Model, Path as Way, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
@@ -154,7 +154,7 @@ def bench_buffer(top_pps: float) -> BufferRow:
     session = SimulatedSession(steady(buffer_frames=BUFFER_FRAMES, tester_top_pps=top_pps))
     spec, traffic = Rfc2544Spec(name="back-to-back", preset="rfc2544", loss_ratios=(0.0,)), TrafficSpec()
     back_to_back(session, spec, traffic, throughput(session, spec, traffic).bounds[0])
-    figures = session.figures[BACK_TO_BACK]
+    figures = session.figures[BurstsRecord.clause]
     return BufferRow(
         top_pps=top_pps,
         burst_rate_pps=figures["burst_rate_pps"],

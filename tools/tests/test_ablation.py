@@ -11,7 +11,7 @@ from xdplab.analysis import answer, summarise
 from xdplab.analysis.published import reproduction
 from xdplab.app import prepare, with_forwarders
 from xdplab.measure.point import PointSummary
-from xdplab.methods.rfc2544.ablation import Ablation, ablation, per_frame
+from xdplab.methods.rfc2544.report import Ablation, ablation, per_frame
 from xdplab.model import ForwarderSpec, InputError, Point, StudySpec, TrialRecord
 from xdplab.model.published import published_figure
 
@@ -99,8 +99,9 @@ def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ablation() -> None:
     for one in records(broken, [0.0] * 4, [2000] * 4):
         if one.purpose == "figures":
             (bound,) = one.figures["bounds"]
+            step = {"load_pps": 2000.0, "offered_pps": 1999.0, "duration_s": 0.5, "sent": 1000, "lost": 10}
             below = {**bound, "throughput_pps": None, "lower_pps": None, "limited_by": "below-minimum"}
-            figures = {**one.figures, "bounds": [below], "steps": [{"load_pps": 2000.0, "offered_pps": 1999.0}]}
+            figures = {**one.figures, "bounds": [below], "steps": [step]}
             one = one.model_copy(update={"figures": figures})
         lost.append(one)
     run = run_record(STOCK, broken, study={"answer": ["broken", "stock"], "method": METHOD})

@@ -23,8 +23,8 @@ from xdplab.analysis.words import verdict
 from xdplab.measure import make_method
 from xdplab.measure.comparison import MAX_WORDS, Comparison
 from xdplab.measure.distribution import Distribution
-from xdplab.methods.rfc2544.ablation import Variant
 from xdplab.methods.rfc2544.figures import rfc2544_figures
+from xdplab.methods.rfc2544.report import Variant
 from xdplab.model import Point, TrialRecord
 from xdplab.model.digits import percent
 from xdplab.report.exports import FORMS
@@ -280,11 +280,14 @@ def test_an_ablation_of_what_took_all_that_was_sent_is_not_nil() -> None:
 def test_one_lossy_curve_of_five_is_not_the_median() -> None:
     """Curves that ended after two steps without loss left the median, and 3 % stood at 80 to 50 % of the load."""
     clause = "RFC 2544 26.3"
-    whole = [{"load_pps": load, "loss_ratio": 0.0, "unsent": 0, "achieved_pps": load} for load in (1e6, 9e5)]
+    whole = [
+        {"load_pps": load, "loss_ratio": 0.0, "unsent": 0, "achieved_pps": load, "sent": 100, "lost": 0}
+        for load in (1e6, 9e5)
+    ]
     lossy = [{**whole[0], "load_pps": 1e6 - 1e5 * n, "loss_ratio": 0.03} for n in range(6)]
     trials = [
         trial(OURS, n, purpose="figures", result=None, clause=clause,
-              figures={"points": lossy if n == 2 else whole, "two_without_loss": n != 2})
+              figures={"points": lossy if n == 2 else whole, "two_without_loss": n != 2, "directions": 1})
         for n in range(5)
     ]  # fmt: skip
     curve = rfc2544_figures(trials).loss_curve

@@ -20,8 +20,7 @@ from xdplab.cli.tables import comparison_table
 from xdplab.measure import Measured
 from xdplab.measure.comparison import Answer
 from xdplab.methods.latency import LIGHT_LOAD
-from xdplab.methods.rfc2544.contradiction import Contradiction
-from xdplab.methods.rfc2544.figures import rfc2544_figures
+from xdplab.methods.rfc2544.figures import Contradiction, rfc2544_figures
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
 
 SEARCH = {"method": {"name": "throughput"}}
@@ -250,7 +249,7 @@ def test_a_trend_is_of_facts_only() -> None:
 
 def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
     clause = "RFC 2544 26.2"
-    loads = {"loads": [{"share": 0.5, "load_pps": 1000.0}]}
+    loads = {"loads": [{"share": 0.5, "load_pps": 1000.0}], "throughput_pps": 2000.0, "probe_pps": 100.0}
     trials = [
         trial(OURS, 0, list(range(1000, 2000)), clause=f"{clause} at 0.50", purpose="search"),
         trial(OURS, 0, purpose="figures", result=None, clause=clause, figures=loads),

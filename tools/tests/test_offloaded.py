@@ -82,9 +82,9 @@ def test_robot_fails_when_the_pmd_thread_forwarded(record: TrialRecord, words: s
 def test_robot_skips_with_the_reason_where_it_cannot_be() -> None:
     with pytest.raises(SkipExecution, match="unsupported: the build is not there"):
         keyword(unsupported={OURS.id: "the build is not there"})
+    library = XdplabLibrary()
+    library.read = a_run(run_record(OURS))
     with pytest.raises(SkipExecution, match="not part of this study"):
-        library = XdplabLibrary()
-        library.read = a_run(run_record(OURS))
         library.flows_forwarded_in_xdp("another")
 
 

@@ -12,11 +12,10 @@ from lab.command import Done
 
 from dev.bench_search import SimulatedSession, bench_buffer, steady
 from xdplab.forwarders.fake import Box, FakeForwarder
-from xdplab.methods.rfc2544 import Rfc2544, disruption
-from xdplab.methods.rfc2544.back_to_back import back_to_back
-from xdplab.methods.rfc2544.bounds import Bound
-from xdplab.methods.rfc2544.scale import QUICK
-from xdplab.methods.rfc2544.spec import Rfc2544Spec
+from xdplab.methods.rfc2544 import Rfc2544, clauses
+from xdplab.methods.rfc2544.clauses import back_to_back
+from xdplab.methods.rfc2544.records import Bound
+from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import (
     StreamSpec,
     TrafficSpec,
@@ -129,8 +128,8 @@ def test_without_a_throughput_the_other_clauses_are_measured_and_say_so() -> Non
 
 def test_recovery_without_overload_is_none() -> None:
     overloaded, idle = SimulatedSession(steady()), SimulatedSession(steady())
-    disruption.recovery(overloaded, spec("recovery"), TrafficSpec(), 1e6)
-    disruption.recovery(idle, spec("recovery"), TrafficSpec(), 0.5e6)
+    clauses.recovery(overloaded, spec("recovery"), TrafficSpec(), 1e6)
+    clauses.recovery(idle, spec("recovery"), TrafficSpec(), 0.5e6)
     assert overloaded.figures[RECOVERY]["recovery_us"] == 0
     assert overloaded.figures[RECOVERY]["overload_pps"] == pytest.approx(1.1e6)
     assert idle.figures[RECOVERY]["recovery_us"] is None
@@ -162,7 +161,7 @@ def test_what_the_suite_does_between_stop_and_start_is_not_the_forwarders(
         return result.model_copy(update={"streams": (result.streams[0].model_copy(update=gap),)})
 
     monkeypatch.setattr(FakeTester, "run", watch)
-    monkeypatch.setattr(disruption, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": _RESET_S}))
+    monkeypatch.setattr(clauses, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": _RESET_S}))
     found = {}
     for wait_s in (0.05, 0.25):
         monkeypatch.setattr(session, "wait_for_queues", lambda *_, wait_s=wait_s: time.sleep(wait_s))
@@ -190,7 +189,7 @@ def test_a_gap_shorter_than_the_suites_own_part_is_no_time_of_reset() -> None:
             return result.model_copy(update={"streams": streams, "restart_own_ns": 50_000_000})
 
     session = Restarted(steady())
-    disruption.reset(session, spec("reset"), TrafficSpec(), 1e6)
+    clauses.reset(session, spec("reset"), TrafficSpec(), 1e6)
     figures = session.figures[RESET]
     assert (figures["gap_us"], figures["own_us"], figures["reset_us"]) == (9000, 50_000, None)
     assert "while it was stopped" in figures["reason"]
@@ -208,7 +207,7 @@ def test_gaps_of_frames_that_arrived_on_several_cpus_are_no_time_of_reset() -> N
             return result.model_copy(update={"streams": streams, "restart_own_ns": 1})
 
     session = Restarted(steady())
-    disruption.reset(session, spec("reset"), TrafficSpec(), 1e6)
+    clauses.reset(session, spec("reset"), TrafficSpec(), 1e6)
     figures = session.figures[RESET]
     assert (figures["gap_us"], figures["reset_us"], figures["came_back"]) == (None, None, True)
     assert "several CPUs" in figures["reason"]

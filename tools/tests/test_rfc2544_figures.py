@@ -14,12 +14,10 @@ from lab.reading import render
 from lab.records import each_figure, point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
-from xdplab.methods.rfc2544 import disruption
-from xdplab.methods.rfc2544.charts import latency_at_load_chart
-from xdplab.methods.rfc2544.figures import rfc2544_figures, throughput_repetitions
-from xdplab.methods.rfc2544.found import Rfc2544Figures
-from xdplab.methods.rfc2544.scale import QUICK
-from xdplab.methods.rfc2544.spec import Rfc2544Spec
+from xdplab.methods.rfc2544 import clauses
+from xdplab.methods.rfc2544.figures import Rfc2544Figures, rfc2544_figures, throughput_repetitions
+from xdplab.methods.rfc2544.report import latency_at_load_chart
+from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
 
 AT = point()
@@ -108,7 +106,13 @@ def test_a_throughput_with_tolerated_loss_is_no_ndr() -> None:
 def test_a_forwarding_rate_without_overload_is_the_testers(overloaded: bool, limited_by: str) -> None:
     clause = "RFC 2285 3.6.1"
     flood = curve((1e6, 0.2))[0].model_copy(update={"clause": clause})
-    figures = {"forwarding_rate_pps": 8e5, "overloaded": overloaded}
+    figures = {
+        "forwarding_rate_pps": 8e5,
+        "overloaded": overloaded,
+        "rates_pps": [8e5],
+        "offered_pps": 1e6,
+        "intended_pps": 1e6,
+    }
     (one,) = throughput_repetitions([flood, record(AT, purpose="figures", clause=clause, figures=figures), found()])
     assert each_figure(one, "limited_by") == {"forwarding_rate_pps": limited_by, "ndr_pps": "forwarder"}
     assert each_figure(one, "resolution") == {"forwarding_rate_pps": 1 / 80_000, "ndr_pps": 0.01}
@@ -197,7 +201,7 @@ def test_the_report_says_why_a_figure_is_not_there(
     cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A tester that sends 0.9 Mpps beside a forwarder of 1 Mpps: no overload, no buffer, a throughput from below."""
-    monkeypatch.setattr(disruption, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": 0.02}))
+    monkeypatch.setattr(clauses, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": 0.02}))
     slow = "fake:capacity_pps=1000000,jitter_ratio=0,tester_top_pps=900000"
     study = studies.study_file(tmp_path, forwarders=slow, repetitions=1, method={"name": "rfc2544"})
     assert not cli("run", study).complaints

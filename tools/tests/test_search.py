@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dev.bench_search import bench_search, bench_table, search_on, steady
-from xdplab.methods.rfc2544.mlr import so_far
-from xdplab.methods.rfc2544.search import PRESETS, Measure, Step, search
+from xdplab.methods.rfc2544.records import Step
+from xdplab.methods.rfc2544.search import PRESETS, Measure, search, so_far
 from xdplab.methods.rfc2544.spec import PresetName
 
 ROOT = Path(__file__).resolve().parents[2]

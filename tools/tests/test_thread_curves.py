@@ -11,7 +11,7 @@ from lab.records import point, run_record, trial
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.measure import Measured
-from xdplab.methods.rfc2544.cores import curves, lines
+from xdplab.methods.rfc2544.report import curves, lines
 from xdplab.runner import make_plan
 from xdplab.testers import make_tester
 from xdplab.tools import project_root

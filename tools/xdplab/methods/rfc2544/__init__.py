@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RFC 2544 §26.1 to §26.6 at a point: each clause is a module, the throughput found first serves the others."""
+"""RFC 2544 §26.1 to §26.6 at a point: the throughput that is found first serves the other clauses."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,29 +10,39 @@ from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.rfc2544.ablation import ablation
-from xdplab.methods.rfc2544.at_load import latency_at_load
-from xdplab.methods.rfc2544.back_to_back import back_to_back
-from xdplab.methods.rfc2544.bounds import Bound
-from xdplab.methods.rfc2544.cores import curves, lines
-from xdplab.methods.rfc2544.disruption import recovery, reset
-from xdplab.methods.rfc2544.equal_load import WARMUP_S, at_equal_load, durations
+from xdplab.methods.rfc2544.clauses import (
+    WARMUP_S,
+    at_equal_load,
+    back_to_back,
+    durations,
+    latency_at_load,
+    loss_curve,
+    recovery,
+    reset,
+)
 from xdplab.methods.rfc2544.figures import (
     CLAUSE_NAMES,
     FORWARDING_RATE,
     NDR,
     PDR,
+    Rfc2544Figures,
     rfc2544_figures,
     throughput_repetitions,
     unsupported_clauses,
 )
-from xdplab.methods.rfc2544.found import Rfc2544Figures
-from xdplab.methods.rfc2544.loss_curve import loss_curve
-from xdplab.methods.rfc2544.scale import scale_of
-from xdplab.methods.rfc2544.search import PRESETS
-from xdplab.methods.rfc2544.section import rfc2544_section
-from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec
-from xdplab.methods.rfc2544.throughput import throughput
+from xdplab.methods.rfc2544.records import (
+    Bound,
+    BurstsRecord,
+    ClauseRecord,
+    LatencyRecord,
+    LossCurveRecord,
+    RecoveryRecord,
+    ResetRecord,
+    SearchRecord,
+)
+from xdplab.methods.rfc2544.report import ablation, curves, lines, rfc2544_section
+from xdplab.methods.rfc2544.search import PRESETS, throughput
+from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec, scale_of
 from xdplab.model import InputError, MethodSpec, Point, RunRecord, StudySpec, TrafficSpec, TrialRecord
 
 __all__ = ["Rfc2544", "Rfc2544Spec"]
@@ -109,7 +119,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             session.progress(f"RFC 2544 {clause}")
             reason = session.cannot.get(clause) or _lacking(clause, best)
             if reason:
-                session.found(_HEADINGS[clause], {"unsupported": reason})
+                session.found(_RECORDS[clause].clause, {"unsupported": reason})
                 continue
             ndr = (best and best.throughput_pps) or 0.0
             match clause:
@@ -178,17 +188,15 @@ class Rfc2544(Method[Rfc2544Spec]):
         return [*ablated, *rfc2544_section(self, page), page.pictures()]
 
 
-#: The clause that each name stands for, as it is journaled.
-_HEADINGS: dict[Clause, str] = {
-    "throughput": "RFC 2544 26.1",
-    "latency": "RFC 2544 26.2",
-    "loss-curve": "RFC 2544 26.3",
-    "back-to-back": "RFC 2544 26.4",
-    "recovery": "RFC 2544 26.5",
-    "reset": "RFC 2544 26.6",
+#: What each clause journals.
+_RECORDS: dict[Clause, type[ClauseRecord]] = {
+    "throughput": SearchRecord,
+    "latency": LatencyRecord,
+    "loss-curve": LossCurveRecord,
+    "back-to-back": BurstsRecord,
+    "recovery": RecoveryRecord,
+    "reset": ResetRecord,
 }
-
-
 #: Clauses that are at shares of the throughput, or are read with it.
 _BUILT_UPON_THROUGHPUT: tuple[Clause, ...] = ("latency", "back-to-back", "recovery")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RFC 2544 figures of a point: medians over repetitions, each under the clause it follows, all values kept."""
+"""Figures of a point: a model for each clause it follows, medians over repetitions, all values kept."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,25 +7,311 @@ from statistics import median
 from typing import Any
 
 from xdplab.measure.distribution import carried, sample_of
-from xdplab.measure.figure import Figure
-from xdplab.measure.measured import Measured, RepetitionFigures, Spread, disturbed_share
-from xdplab.methods.rfc2544.contradiction import contradiction, last_attempts, worst
-from xdplab.methods.rfc2544.found import (
-    BackToBackFound,
-    BoundFound,
-    ForwardingRateFound,
-    LatencyFound,
-    LossFound,
-    RecoveryFound,
-    ResetFound,
-    Rfc2544Figures,
-    ThroughputFound,
+from xdplab.measure.figure import Figure, PointFigures
+from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, disturbed_share
+from xdplab.methods.rfc2544.records import (
+    Bound,
+    BurstsRecord,
+    ClauseRecord,
+    LatencyRecord,
+    LossCurveRecord,
+    OverloadRecord,
+    RecordT,
+    RecoveryRecord,
+    ResetRecord,
+    SearchRecord,
+    records_of,
 )
 from xdplab.methods.rfc2544.search import PRESETS
-from xdplab.model import TrialRecord
-from xdplab.model.digits import percent
+from xdplab.model import Model, TrialRecord
+from xdplab.model.digits import percent, significant
 from xdplab.stats.bimodal import bimodal
 from xdplab.stats.contamination import rate_ends
+
+
+def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
+    """The median, in `unit` of `per` of what it is in; "" where there is none."""
+    return f"{significant(figure.median / per)} {unit}" if figure else ""
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{significant(value)} µs"
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+class Contradiction(Model):
+    """The trial of the loss curve that lost most."""
+
+    #: Over all directions.
+    load_pps: float
+    #: Frames lost of those sent.
+    loss_ratio: float
+    #: All trials that contradict were disturbed.
+    disturbed: bool
+
+    def text(self) -> str:
+        """In words."""
+        noise = ", on a disturbed machine" if self.disturbed else ""
+        where = f"{significant(self.load_pps / 1e3, 4)} kpps{noise}"
+        return f"the loss curve of the same repetition lost {percent(self.loss_ratio)} at {where}"
+
+
+class BoundFound(Model):
+    """What the searches found for one tolerated loss ratio, over all directions."""
+
+    #: Loss that was tolerated.
+    loss_ratio: float
+    #: Who set it, of all repetitions.
+    limited_by: tuple[str, ...]
+    #: The worst trial of a loss curve that says otherwise; None: there is none.
+    contradicted_by: Contradiction | None
+    #: The same in words.
+    contradiction: str
+    #: Forwarding rate at the lower bound; None: no load was found good.
+    throughput_pps: Spread | None
+    #: Highest load that was offered and found good.
+    lower_pps: Spread | None
+    #: Lowest load at which the forwarder lost more than tolerated; None: it is not known.
+    upper_pps: Spread | None
+
+    def text(self) -> str:
+        """`NDR at least 1,050 kpps (limited by tester)`."""
+        name = f"PDR at {percent(self.loss_ratio)} loss" if self.loss_ratio else "NDR"
+        least = "" if set(self.limited_by) <= {"forwarder"} else "at least "
+        rate = _said(self.throughput_pps, "kpps", 1e3)
+        return f"{name} {least}{rate} (limited by {', '.join(self.limited_by)})" if rate else f"{name}: none was found"
+
+
+class ThroughputFound(Model):
+    """§26.1."""
+
+    #: One for each tolerated loss, the lowest first.
+    bounds: tuple[BoundFound, ...]
+    #: Of the search.
+    preset: str
+    #: Of the search, in each repetition.
+    trials: tuple[int, ...]
+    #: Seconds of traffic of the search, in each repetition.
+    traffic_s: tuple[float, ...]
+    #: Highest load of the search, over all directions.
+    top_load_pps: float
+    #: Speed of the medium; None: the tester's top rate was the top load.
+    line_rate_bps: float | None
+
+    def text(self) -> str:
+        """One after another."""
+        return _joined(*(bound.text() for bound in self.bounds))
+
+
+class LatencyFound(Model):
+    """§26.2, at one share of the throughput."""
+
+    #: Of the throughput; 0: probes alone.
+    share: float
+    #: That was asked for, per direction.
+    load_pps: float
+    #: That was sent, all directions.
+    achieved_pps: float | None
+    #: Trials that it is of.
+    trials: int
+    #: Trials at this load that the machine disturbed.
+    disturbed: int
+    #: Time-stamped frames.
+    samples: int
+    #: Frames lost of those sent.
+    loss_ratio: float | None
+    #: Median of all samples, by rank of what was sent; infinite (`null`) where that frame was lost, as those below.
+    p50_us: Extended | None
+    #: 99th percentile; None where too few independent samples lie above it.
+    p99_us: Extended | None
+    #: 99.9th percentile, likewise.
+    p999_us: Extended | None
+
+    def text(self) -> str:
+        """`p50 2.8 µs, p99 5.3 µs at 10 % of the throughput`."""
+        load = f"at {percent(self.share)} of the throughput" if self.share else "unloaded"
+        return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}"
+
+
+class LossFound(Model):
+    """§26.3, one step."""
+
+    #: That was asked for, per direction.
+    load_pps: float
+    #: Frames lost of those sent.
+    loss_ratio: float
+    #: Frames that the tester did not send.
+    unsent: float
+    #: That was sent, all directions.
+    achieved_pps: float
+    #: That came to this step.
+    repetitions: int
+
+    def text(self) -> str:
+        """`39 % of 1,680 kpps`."""
+        return f"{percent(self.loss_ratio)} of {significant(self.load_pps / 1e3)} kpps"
+
+
+class BackToBackFound(Model):
+    """§26.4."""
+
+    #: Longest burst without loss, mean over the searches of a repetition.
+    average_frames: Spread | None
+    #: Frames of a burst over the time in which they left, per direction.
+    burst_rate_pps: Spread | None
+    #: Length of the burst in time.
+    implied_buffer_us: Spread | None
+    #: Less what was forwarded meanwhile (RFC 9004 section 5.4).
+    corrected_buffer_us: Spread | None
+    #: The same in frames.
+    corrected_buffer_frames: Spread | None
+    #: What the searches for length and throughput leave open.
+    buffer_resolution_frames: Spread | None
+    #: Longest burst without loss of each search.
+    frames: tuple[int, ...]
+    #: Who set the length, of all repetitions.
+    limited_by: tuple[str, ...]
+    #: Why there is no figure, of the repetitions that have none.
+    reasons: tuple[str, ...]
+
+    def text(self) -> str:
+        """`3,330 frames at 1,640 kpps, a buffer of 1,990 frames`."""
+        burst = f"{_said(self.average_frames, 'frames')} at {_said(self.burst_rate_pps, 'kpps', 1e3)}"
+        buffer = _said(self.corrected_buffer_frames, "frames of buffer")
+        return _joined(burst if self.burst_rate_pps else "", buffer, *self.reasons)
+
+
+class RecoveryFound(Model):
+    """§26.5."""
+
+    #: From the change to half of the load until the departure of the last frame lost.
+    recovery_us: Spread | None
+    #: That was sent before the change, per direction.
+    overload_pps: Spread | None
+    #: That was asked for after it.
+    relief_pps: Spread | None
+    #: Frames lost before the change.
+    lost_in_overload: Spread | None
+    #: Time between two frames after it.
+    resolution_us: Spread | None
+    #: Whether frames were lost before the change, in all repetitions.
+    overloaded: bool
+    #: Why there is no time, of the repetitions that have none.
+    reasons: tuple[str, ...]
+
+    def text(self) -> str:
+        """`after 910 ms of 576 kpps, which followed 1,130 kpps`."""
+        loads = f"of {_said(self.relief_pps, 'kpps', 1e3)}, which followed {_said(self.overload_pps, 'kpps', 1e3)}"
+        return _joined(f"after {_said(self.recovery_us, 'ms', 1e3)} {loads}" if self.recovery_us else "", *self.reasons)
+
+
+class ResetFound(Model):
+    """§26.6. Runs of before the suite's own part was measured have the gap alone."""
+
+    #: Longest time between the departures of two frames that arrived.
+    gap_us: Spread | None
+    #: What the suite itself put between stop and start.
+    own_us: Spread | None
+    #: `gap_us` less `own_us`.
+    reset_us: Spread | None
+    #: Frames lost.
+    lost: Spread | None
+    #: That was sent, per direction.
+    load_pps: Spread | None
+    #: Time between two frames, or the sender's own longest gap.
+    resolution_us: Spread | None
+    #: Whether frames came through again, in all repetitions.
+    came_back: bool
+    #: Why there is no time, of the repetitions that have none.
+    reasons: tuple[str, ...]
+
+    def text(self) -> str:
+        """`819 ms at 188 kpps`."""
+        load = _said(self.load_pps, "kpps", 1e3)
+        return _joined(f"{_said(self.reset_us, 'ms', 1e3)} at {load}" if self.reset_us else "", *self.reasons)
+
+
+class ForwardingRateFound(Model):
+    """RFC 2285 §3.6.1."""
+
+    #: Frames per second that arrive, over all directions.
+    forwarding_rate_pps: Spread | None
+    #: That were sent.
+    offered_pps: Spread | None
+    #: That were asked for.
+    intended_pps: Spread | None
+    #: Whether frames were lost in every trial of all repetitions.
+    overloaded: bool
+    #: In words, where the repetitions fall into two groups.
+    bimodal_kpps: str
+
+
+class Rfc2544Figures(PointFigures):
+    """Each clause that was carried out."""
+
+    #: Clause 26.1.
+    throughput: ThroughputFound | None = None
+    #: Clause 26.2, one entry for each share of the throughput.
+    latency: tuple[LatencyFound, ...] = ()
+    #: Clause 26.3, one entry for each step, the highest load first.
+    loss_curve: tuple[LossFound, ...] = ()
+    #: Clause 26.4.
+    back_to_back: BackToBackFound | None = None
+    #: Clause 26.5.
+    recovery: RecoveryFound | None = None
+    #: Clause 26.6.
+    reset: ResetFound | None = None
+    #: RFC 2285 section 3.6.1, at the study's overload.
+    forwarding_rate: ForwardingRateFound | None = None
+
+    def clause_text(self, name: str) -> str:
+        """What was found of the clause in that field, in a line; "" where it was not measured."""
+        found = getattr(self, name)
+        return _joined(*(each.text() for each in (found if isinstance(found, tuple) else filter(None, [found]))))
+
+
+def contradiction(
+    trials: Iterable[TrialRecord], repetition: int, search: SearchRecord, bound: Bound
+) -> Contradiction | None:
+    """What contradicts a bound of the throughput `search`; None when nothing does, or there is no loss curve.
+
+    It is loss above the tolerated ratio at a load that is lower by more than the search resolves. One disturbed trial
+    contradicts nothing: the rule lays its loss on the machine, as the search does with a load that was not offered as
+    asked. Two of them do: whatever took frames at both loads was not there during the search, or was not seen by it.
+    """
+    if not bound.throughput_pps:
+        return None
+    below_pps = bound.throughput_pps * search.directions * (1 - PRESETS[search.preset].relative_width)
+    lossy = []
+    for trial in last_attempts(trials, repetition, LossCurveRecord.clause):
+        result, load_pps = trial.result, trial.offered_pps
+        if not result or load_pps is None or load_pps >= below_pps or not result.sent:
+            continue
+        if result.lost / result.sent > bound.loss_ratio:
+            lossy.append((result.lost / result.sent, load_pps, trial.status == "disturbed"))
+    disturbed = all(noisy for _, _, noisy in lossy)
+    if not lossy or (disturbed and len(lossy) == 1):
+        return None
+    ratio, load_pps, _ = max(each for each in lossy if disturbed or not each[2])
+    return Contradiction(load_pps=load_pps, loss_ratio=ratio, disturbed=disturbed)
+
+
+def worst(found: Sequence[Contradiction | None]) -> Contradiction | None:
+    """Of several repetitions the one with most loss."""
+    return max((each for each in found if each), key=lambda each: each.loss_ratio, default=None)
+
+
+def last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:
+    """The attempt that a method was given, of each trial of a clause in one repetition."""
+    last: dict[int, TrialRecord] = {}
+    for trial in trials:
+        if trial.purpose == "search" and trial.clause == clause and trial.repetition == repetition:
+            last[trial.trial] = trial
+    return list(last.values())
+
 
 _RATE: dict[str, Any] = {
     "better": "more",
@@ -41,18 +327,17 @@ NDR = Figure(key="ndr_pps", name="throughput without loss", main=True, **_RATE)
 PDR = Figure(key="pdr_pps", name="throughput with a tolerated loss", **_RATE)
 #: At the study's overload (RFC 2285 §3.6.1).
 FORWARDING_RATE = Figure(key="forwarding_rate_pps", name="forwarding rate at overload", **_RATE)
-Found = Sequence[dict[str, Any]]
 
 
 def rfc2544_figures(trials: Sequence[TrialRecord]) -> Rfc2544Figures:
-    """Each clause under its name in `_MAKERS`."""
-    found = {name: (_found(trials, clause), make) for clause, (name, make) in _MAKERS.items()}
-    return Rfc2544Figures(**{name: make(each, trials) for name, (each, make) in found.items() if each})
+    """Each clause under its name in `_CLAUSES`."""
+    found = {name: make(trials) for name, make in _CLAUSES.values()}
+    return Rfc2544Figures(**{name: each for name, each in found.items() if each})
 
 
 def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Name of a clause, as in `rfc2544_figures` -> why the tester has no figures for it."""
-    names = {clause: name for clause, (name, _) in _MAKERS.items()}
+    names = {clause: name for clause, (name, _) in _CLAUSES.items()}
     return {
         names[trial.clause]: trial.figures["unsupported"]
         for trial in trials
@@ -65,14 +350,19 @@ def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFig
     trials = list(trials)
     found: dict[int, RepetitionFigures] = {}
     for trial in trials:
-        if trial.purpose != "figures" or trial.clause not in _RATES or "unsupported" in trial.figures:
+        search = next((record for _, record in records_of([trial], SearchRecord)), None)
+        flood = next((record for _, record in records_of([trial], OverloadRecord)), None)
+        if search:
+            key, measured = _searched(trial, search, trials)
+        elif flood:
+            key, measured = _flooded(trial, flood, trials)
+        else:
             continue
         earlier = found.get(trial.repetition) or RepetitionFigures(repetition=trial.repetition)
-        key, measured = _RATES[trial.clause](trial, trials)
         figures = {**earlier.figures, key: measured}
-        rates = (figures[each.key].value for each in (NDR, PDR, FORWARDING_RATE) if each.key in figures)
-        best = next(filter(None, rates), 0.0)
-        loss = min((bound["loss_ratio"] for bound in trial.figures.get("bounds", ())), default=earlier.loss_ratio)
+        values = (figures[each.key].value for each in (NDR, PDR, FORWARDING_RATE) if each.key in figures)
+        best = next(filter(None, values), 0.0)
+        loss = min(bound.loss_ratio for bound in search.bounds) if search else earlier.loss_ratio
         found[trial.repetition] = earlier.model_copy(
             update={"figures": figures, "loss_ratio": loss, "achieved_pps": best, "forwarded_pps": best}
         )
@@ -86,45 +376,43 @@ def _share(trial: TrialRecord, trials: Sequence[TrialRecord]) -> float | None:
     return disturbed / len(searched) if disturbed * 2 > len(searched) else 0.0
 
 
-def _searched(trial: TrialRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
+def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
     """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss.
 
     Both ends hold whatever the machine did: a load that came through was carried, and a load that was lost bounds
     nobody unless it was offered and forwarded undisturbed (`Step.on_load`).
     """
-    figures = trial.figures
-    bound = min(figures["bounds"], key=lambda each: float(each["loss_ratio"]))
-    metric = NDR.key if bound["loss_ratio"] == 0 else PDR.key
-    limited_by, rate = bound["limited_by"], (bound["throughput_pps"] or 0.0) * figures["directions"]
+    bound = search.bounds[0]  # the lowest loss ratio
+    metric = NDR.key if bound.loss_ratio == 0 else PDR.key
+    limited_by, rate = bound.limited_by, (bound.throughput_pps or 0.0) * search.directions
     low, high, doubt = rate, rate, ""
     if limited_by == "below-minimum":
         # new flows are part of each load, which may be more than the search asked for
-        low, high = 0.0, min(max(step["load_pps"], step["offered_pps"]) for step in figures["steps"])
-        high *= figures["directions"]
+        low, high = 0.0, min(max(step.load_pps, step.offered_pps) for step in search.steps) * search.directions
     elif limited_by in ("tester", "budget", "machine"):
-        high = bound["upper_pps"] * figures["directions"] if rate and bound["upper_pps"] else math.inf
+        high = bound.upper_pps * search.directions if rate and bound.upper_pps else math.inf
         doubt = "" if rate else f"no load was found good: limited by the {limited_by}"
-    contradicted_by = contradiction(trials, trial.repetition, figures, bound)
+    contradicted_by = contradiction(trials, trial.repetition, search, bound)
     return metric, Measured(
         value=rate if rate or limited_by == "below-minimum" else None,
         low=low,
         high=high,
         limited_by=limited_by,
         share=_share(trial, trials),
-        resolution=PRESETS[figures["preset"]].relative_width,
+        resolution=PRESETS[search.preset].relative_width,
         doubt=contradicted_by.text() if contradicted_by else doubt,
-        called=f"throughput with at most {percent(bound['loss_ratio'])} loss" if bound["loss_ratio"] else "",
+        called=f"throughput with at most {percent(bound.loss_ratio)} loss" if bound.loss_ratio else "",
     )
 
 
-def _flooded(trial: TrialRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
+def _flooded(trial: TrialRecord, flood: OverloadRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
     """The forwarding rate; a forwarder that lost nothing may forward more. Single frames resolve it."""
     metric = FORWARDING_RATE.key
     attempts = last_attempts(trials, trial.repetition, trial.clause)
     received = [each.result.received for each in attempts if each.result]
     shares = [disturbed_share(each) for each in attempts]
     share = None if None in shares else max((each for each in shares if each is not None), default=0.0)
-    rate, overloaded = trial.figures[metric], trial.figures["overloaded"]
+    rate, overloaded = flood.forwarding_rate_pps, flood.overloaded
     low, high = rate_ends(rate, share) if share is not None else (0.0, math.inf)
     return metric, Measured(
         value=rate,
@@ -136,65 +424,70 @@ def _flooded(trial: TrialRecord, trials: Sequence[TrialRecord]) -> tuple[str, Me
     )
 
 
-_RATES: dict[str, Callable[[TrialRecord, Sequence[TrialRecord]], tuple[str, Measured]]] = {
-    "RFC 2544 26.1": _searched,
-    "RFC 2285 3.6.1": _flooded,
-}
+def _records(trials: Iterable[TrialRecord], kind: type[RecordT]) -> list[RecordT]:
+    return [record for _, record in records_of(trials, kind)]
 
 
-def _found(trials: Iterable[TrialRecord], clause: str) -> list[dict[str, Any]]:
-    return [
-        trial.figures
-        for trial in trials
-        if trial.purpose == "figures" and trial.clause == clause and "unsupported" not in trial.figures
-    ]
+def _spreads(found: Sequence[ClauseRecord], *names: str) -> dict[str, Any]:
+    return {name: Spread.known(getattr(record, name) for record in found) for name in names}
 
 
-def _spreads(found: Found, names: Iterable[str]) -> dict[str, Any]:
-    return {name: Spread.known(figures.get(name) for figures in found) for name in names}
+def _reasons(found: Sequence[BurstsRecord | RecoveryRecord | ResetRecord]) -> tuple[str, ...]:
+    """Why there is no figure, of the repetitions that have none."""
+    return tuple(sorted({record.reason for record in found if record.reason}))
 
 
-def _throughput(found: Found, trials: Sequence[TrialRecord]) -> ThroughputFound:
-    records = [each for each in trials if each.purpose == "figures" and each.clause == "RFC 2544 26.1"]
+def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
+    searches = records_of(trials, SearchRecord)
+    if not searches:
+        return None
     bounds = []
-    for ratio in sorted({bound["loss_ratio"] for figures in found for bound in figures["bounds"]}):
-        same = [(each, b) for each in records for b in each.figures.get("bounds", ()) if b["loss_ratio"] == ratio]
-        contradicted_by = worst([contradiction(trials, each.repetition, each.figures, b) for each, b in same])
+    for ratio in sorted({bound.loss_ratio for _, search in searches for bound in search.bounds}):
+        same = [(at, search, b) for at, search in searches for b in search.bounds if b.loss_ratio == ratio]
+        contradicted_by = worst([contradiction(trials, at.repetition, search, b) for at, search, b in same])
+        pps = {
+            name: Spread.known(
+                None if (pps := getattr(b, name)) is None else pps * search.directions for _, search, b in same
+            )
+            for name in ("throughput_pps", "lower_pps", "upper_pps")
+        }
         bounds.append(
             BoundFound(
                 loss_ratio=ratio,
-                limited_by=tuple(sorted({bound["limited_by"] for _, bound in same})),
+                limited_by=tuple(sorted({bound.limited_by for *_, bound in same})),
                 contradicted_by=contradicted_by,
                 contradiction=contradicted_by.text() if contradicted_by else "",
-                **{
-                    name: Spread.known(bound[name] and bound[name] * each.figures["directions"] for each, bound in same)
-                    for name in ("throughput_pps", "lower_pps", "upper_pps")
-                },
+                **pps,
             )
         )
+    found = [search for _, search in searches]
     return ThroughputFound(
         bounds=tuple(bounds),
-        preset=found[0]["preset"],
-        trials=tuple(len(figures["steps"]) for figures in found),
-        traffic_s=tuple(figures["traffic_s"] for figures in found),
-        top_load_pps=median(figures["top_load_pps"] for figures in found) * found[0]["directions"],
-        line_rate_bps=found[0]["line_rate_bps"],
+        preset=found[0].preset,
+        trials=tuple(len(search.steps) for search in found),
+        traffic_s=tuple(search.traffic_s for search in found),
+        top_load_pps=median(search.top_load_pps for search in found) * found[0].directions,
+        line_rate_bps=found[0].line_rate_bps,
     )
 
 
-def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[LatencyFound]:
+def _over_all(pps: float | None, search: SearchRecord) -> float | None:
+    return None if pps is None else pps * search.directions
+
+
+def _latency(trials: Sequence[TrialRecord]) -> tuple[LatencyFound, ...]:
+    found = _records(trials, LatencyRecord)
     rows = []
-    for index, load in enumerate(found[0]["loads"]):
-        clause = f"RFC 2544 26.2 at {load['share']:.2f}"
-        at_load = [trial for trial in trials if trial.clause == clause and trial.result]
+    for index, load in enumerate(found[0].loads if found else ()):
+        at_load = [trial for trial in trials if trial.clause == LatencyRecord.clause_at(load.share) and trial.result]
         quiet = [trial for trial in at_load if trial.status == "ok"] or at_load
         sample = sample_of(quiet)
         sent = sum(trial.result.sent for trial in quiet if trial.result)
         lost = sum(trial.result.lost for trial in quiet if trial.result)
         rows.append(
             LatencyFound(
-                share=load["share"],
-                load_pps=median(figures["loads"][index]["load_pps"] for figures in found),
+                share=load.share,
+                load_pps=median(record.loads[index].load_pps for record in found),
                 achieved_pps=median(trial.result.achieved_pps for trial in quiet if trial.result) if quiet else None,
                 trials=len(quiet),
                 disturbed=len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
@@ -205,73 +498,84 @@ def _latency(found: Found, trials: Sequence[TrialRecord]) -> list[LatencyFound]:
                 p999_us=carried(quiet, 99.9, sample.percentile_us(99.9)),
             )
         )
-    return rows
+    return tuple(rows)
 
 
-def _loss_curve(found: Found, trials: Sequence[TrialRecord]) -> list[LossFound]:
+def _loss_curve(trials: Sequence[TrialRecord]) -> tuple[LossFound, ...]:
     """Medians per step over all repetitions: one that ended after two steps without loss loses nothing below them."""
-    steps = max((figures["points"] for figures in found), key=len)
+    found = _records(trials, LossCurveRecord)
     rows = []
-    for index, step in enumerate(steps):
-        same = [figures["points"][index] for figures in found if index < len(figures["points"])]
-        ended = sum(bool(figures["two_without_loss"]) for figures in found if index >= len(figures["points"]))
+    longest = max(found, key=lambda record: len(record.points), default=None)
+    for index, step in enumerate(longest.points if longest else ()):
+        same = [record.points[index] for record in found if index < len(record.points)]
+        ended = sum(record.two_without_loss for record in found if index >= len(record.points))
         rows.append(
             LossFound(
                 repetitions=len(same),
-                load_pps=step["load_pps"],
-                loss_ratio=median([*(point["loss_ratio"] for point in same), *[0.0] * ended]),
-                **{name: median(point[name] for point in same) for name in ("unsent", "achieved_pps")},
+                load_pps=step.load_pps,
+                loss_ratio=median([*(point.loss_ratio for point in same), *[0.0] * ended]),
+                unsent=median(point.unsent for point in same),
+                achieved_pps=median(point.achieved_pps for point in same),
             )
         )
-    return rows
+    return tuple(rows)
 
 
-def _back_to_back(found: Found, trials: Sequence[TrialRecord]) -> BackToBackFound:
-    names = ("average_frames", "burst_rate_pps", "implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames",
-             "buffer_resolution_frames")  # fmt: skip
+def _back_to_back(trials: Sequence[TrialRecord]) -> BackToBackFound | None:
+    found = _records(trials, BurstsRecord)
+    buffer = ("implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames", "buffer_resolution_frames")
+    if not found:
+        return None
     return BackToBackFound(
-        frames=tuple(length for figures in found for length in figures["frames"]),
-        limited_by=tuple(sorted({figures["limited_by"] for figures in found})),
+        frames=tuple(length for record in found for length in record.frames),
+        limited_by=tuple(sorted({record.limited_by for record in found})),
         reasons=_reasons(found),
-        **_spreads(found, names),
+        **_spreads(found, "average_frames", "burst_rate_pps", *buffer),
     )
 
 
-def _recovery(found: Found, trials: Sequence[TrialRecord]) -> RecoveryFound:
-    names = ("recovery_us", "overload_pps", "relief_pps", "lost_in_overload", "resolution_us")
-    overloaded = all(figures["overloaded"] for figures in found)
-    return RecoveryFound(overloaded=overloaded, reasons=_reasons(found), **_spreads(found, names))
+def _recovery(trials: Sequence[TrialRecord]) -> RecoveryFound | None:
+    found = _records(trials, RecoveryRecord)
+    if not found:
+        return None
+    return RecoveryFound(
+        overloaded=all(record.overloaded for record in found),
+        reasons=_reasons(found),
+        **_spreads(found, "recovery_us", "overload_pps", "relief_pps", "lost_in_overload", "resolution_us"),
+    )
 
 
-def _reasons(found: Found) -> tuple[str, ...]:
-    """Why there is no figure, of the repetitions that have none."""
-    return tuple(sorted({figures["reason"] for figures in found if figures.get("reason")}))
+def _reset(trials: Sequence[TrialRecord]) -> ResetFound | None:
+    found = _records(trials, ResetRecord)
+    if not found:
+        return None
+    return ResetFound(
+        came_back=all(record.came_back for record in found),
+        reasons=_reasons(found),
+        **_spreads(found, "gap_us", "own_us", "reset_us", "lost", "load_pps", "resolution_us"),
+    )
 
 
-def _forwarding_rate(found: Found, trials: Sequence[TrialRecord]) -> ForwardingRateFound:
-    names = ("forwarding_rate_pps", "offered_pps", "intended_pps")
-    split = bimodal([figures["forwarding_rate_pps"] for figures in found])
+def _forwarding_rate(trials: Sequence[TrialRecord]) -> ForwardingRateFound | None:
+    found = _records(trials, OverloadRecord)
+    split = bimodal([record.forwarding_rate_pps for record in found]) if found else None
+    if not found:
+        return None
     return ForwardingRateFound(
-        overloaded=all(figures["overloaded"] for figures in found),
+        overloaded=all(record.overloaded for record in found),
         bimodal_kpps=split.text(1000) if split else "",
-        **_spreads(found, names),
+        **_spreads(found, "forwarding_rate_pps", "offered_pps", "intended_pps"),
     )
 
 
-def _reset(found: Found, trials: Sequence[TrialRecord]) -> ResetFound:
-    names = ("gap_us", "own_us", "reset_us", "lost", "load_pps", "resolution_us")
-    came_back = all(figures["came_back"] for figures in found)
-    return ResetFound(came_back=came_back, reasons=_reasons(found), **_spreads(found, names))
-
-
-_MAKERS: dict[str, tuple[str, Callable[[Found, Sequence[TrialRecord]], Any]]] = {
-    "RFC 2544 26.1": ("throughput", _throughput),
-    "RFC 2544 26.2": ("latency", _latency),
-    "RFC 2544 26.3": ("loss_curve", _loss_curve),
-    "RFC 2544 26.4": ("back_to_back", _back_to_back),
-    "RFC 2544 26.5": ("recovery", _recovery),
-    "RFC 2544 26.6": ("reset", _reset),
-    "RFC 2285 3.6.1": ("forwarding_rate", _forwarding_rate),
+#: Clause -> its name, as suites and JSON have it, and what makes its figures.
+_CLAUSES: dict[str, tuple[str, Callable[[Sequence[TrialRecord]], Any]]] = {
+    SearchRecord.clause: ("throughput", _throughput),
+    LatencyRecord.clause: ("latency", _latency),
+    LossCurveRecord.clause: ("loss_curve", _loss_curve),
+    BurstsRecord.clause: ("back_to_back", _back_to_back),
+    RecoveryRecord.clause: ("recovery", _recovery),
+    ResetRecord.clause: ("reset", _reset),
+    OverloadRecord.clause: ("forwarding_rate", _forwarding_rate),
 }
-#: As suites and JSON have them.
-CLAUSE_NAMES = frozenset(name for name, _ in _MAKERS.values())
+CLAUSE_NAMES = frozenset(name for name, _ in _CLAUSES.values())

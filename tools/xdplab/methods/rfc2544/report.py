@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said of the figures of several points: graphs that the RFC asks for, threads, variants of a forwarder."""
+
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from xdplab.analysis.answers.ranking import Contender
+from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.words import gain, listed, visible
+from xdplab.forwarders.base import THREADS
+from xdplab.measure.comparison import Comparison
+from xdplab.measure.figure import Figure
+from xdplab.measure.measured import Measured
+from xdplab.measure.method import Method
+from xdplab.measure.page import Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.methods.rfc2544.figures import FORWARDING_RATE, NDR, PDR, Rfc2544Figures
+from xdplab.methods.rfc2544.search import PRESETS
+from xdplab.methods.rfc2544.spec import FULL, scale_of
+from xdplab.methods.shared.curve import Curve, Rung
+from xdplab.model import Model, Point, RunRecord, TrialRecord
+from xdplab.model.naming import Names
+from xdplab.model.trial import LOAD_TOLERANCE
+from xdplab.report.chart import Axis, Chart, Series
+
+
+def rfc2544_section(method: Method[Any], page: Page) -> list[Section]:
+    """None where nothing was found."""
+    rfc = [summary for summary in page.measured if Rfc2544Figures.of(summary) != Rfc2544Figures()]
+    if not rfc:
+        return []
+    charts = {
+        "throughput": throughput_chart(rfc),
+        "loss_curve": loss_chart(rfc),
+        "latency": latency_at_load_chart(rfc),
+    }
+    found = page.section(
+        method,
+        "report.html.j2",
+        rfc=rfc,
+        charts={name: page.chart(chart) for name, chart in charts.items() if chart.series},
+        ratios=page.ratios(),
+        by_size=len({summary.frame_bytes for summary in page.measured}) > 1,
+        preset=PRESETS[method.spec.preset],
+        load_tolerance=LOAD_TOLERANCE,
+        full_scale=scale_of(method.spec) is FULL,
+        drain_idle_s=scale_of(method.spec).drain_idle_s,
+    )
+    return [found]
+
+
+def throughput_chart(summaries: Sequence[PointSummary]) -> Chart:
+    """§26.1: frame size against frame rate, with the theoretical rate of the medium where one is given."""
+    found = [(s, Rfc2544Figures.of(s).throughput) for s in summaries if isinstance(s.frame_bytes, int)]
+    sized = [(s, throughput) for s, throughput in found if throughput]
+    series = []
+    for name in dict.fromkeys(summary.forwarder for summary, _ in sized):
+        bounds = {int(s.frame_bytes): throughput.bounds[0] for s, throughput in sized if s.forwarder == name}
+        known = {
+            size: bound for size, bound in sorted(bounds.items()) if bound.throughput_pps and not bound.contradicted_by
+        }
+        own = {size: bound.throughput_pps for size, bound in known.items() if bound.limited_by == ("forwarder",)}
+        rates = [[each / 1e6 for each in (rate.median, rate.low, rate.high)] for rate in own.values() if rate]
+        middle, low, high = ([rate[at] for rate in rates] for at in range(3))
+        series += [Series(name, [*own], middle, low, high)] if own else []
+        # who else set it sets no throughput: the forwarder carries that much at least
+        least = {
+            size: bound.throughput_pps.median / 1e6
+            for size, bound in known.items()
+            if size not in own and bound.throughput_pps
+        }
+        series += [Series(f"{name}, at least", [*least], [*least.values()], joined=False)] if least else []
+    tops = {int(s.frame_bytes): throughput for s, throughput in sized}
+    speed = next((each.line_rate_bps for each in tops.values() if each.line_rate_bps), None)
+    limits = {size: speed / ((size + 20) * 8) if speed else each.top_load_pps for size, each in sorted(tops.items())}
+    label = "theoretical (line rate)" if speed else "tester's top rate"
+    series.append(Series(label, list(limits), [limit / 1e6 for limit in limits.values()]))
+    x = Axis("frame size, FCS counted", "bytes")
+    caption = "Band: all repeats. Points without a line: lower bounds, set by the tester, the time or the machine."
+    return Chart("throughput by frame size", x, Axis("without loss", "Mpps"), series, caption)
+
+
+def loss_chart(summaries: Sequence[PointSummary]) -> Chart:
+    """§26.3: achieved load against the share of frames lost."""
+    series = []
+    for summary in summaries:
+        if points := Rfc2544Figures.of(summary).loss_curve:
+            loads = [point.achieved_pps / 1e6 for point in points]
+            series.append(Series(_name(summary), loads, [100 * point.loss_ratio for point in points]))
+    return Chart("frame loss rate by load", Axis("achieved load", "Mpps"), Axis("frames lost", "%"), series)
+
+
+def latency_at_load_chart(summaries: Sequence[PointSummary]) -> Chart:
+    """§26.2: share of the throughput against p50 and p99."""
+    series = []
+    for summary in summaries:
+        rows = [row for row in Rfc2544Figures.of(summary).latency or () if row.p50_us]
+        shares = [100 * row.share for row in rows]
+        for word, values in (("p50", [row.p50_us for row in rows]), ("p99", [row.p99_us for row in rows])):
+            drawn = [value if value is not None and math.isfinite(value) else None for value in values]
+            if any(drawn):
+                series.append(Series(f"{_name(summary)}, {word}", shares, drawn))
+    y = Axis(f"{summaries[0].quantity} latency" if summaries else "latency", "µs", log=True)
+    return Chart("latency by load", Axis("load, share of the throughput", "%"), y, series)
+
+
+def _name(summary: PointSummary) -> str:
+    return f"{summary.forwarder}, {summary.frame_bytes} bytes"
+
+
+_QUEUES = "n_rxq"
+
+
+def curves(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Curve]:
+    """Those of all forwarders whose threads vary, by what else they are."""
+    found: dict[str, tuple[Point, list[tuple[int, int, PointSummary]]]] = {}
+    for summary in summaries:
+        point = run.points[summary.point_id]
+        options = point.forwarder.options
+        name = next((name for name in THREADS if options.get(name)), None)
+        if name is not None:
+            rest = {key: value for key, value in options.items() if key not in (name, _QUEUES)}
+            other = point.model_copy(
+                update={"forwarder": point.forwarder.model_copy(update={"options": rest, "label": ""})}
+            )
+            at = int(options[name]), int(options.get(_QUEUES, 1))
+            found.setdefault(other.id, (other, []))[1].append((*at, summary))
+    names = Names(point for point, _ in found.values())
+    several = {names.of(point): rows for point, rows in found.values() if len({threads for threads, *_ in rows}) > 1}
+    return {title: _curve(rows) for title, rows in several.items()}
+
+
+def lines(found: dict[str, Curve]) -> Iterator[str]:
+    """A line for each number of threads and queues, and why there is no efficiency."""
+    for title, curve in found.items():
+        yield from (f"{title}: {rung.at}: {_rung_line(curve, rung)}" for rung in curve.rungs)
+        if curve.without:
+            yield f"{title}: no efficiency: one thread: {curve.without}"
+
+
+def _curve(rows: Sequence[tuple[int, int, PointSummary]]) -> Curve:
+    """By the first figure that one of them has."""
+    rungs = []
+    figure = next((each for each in (NDR, PDR, FORWARDING_RATE) if any(_has(row[-1], each) for row in rows)), NDR)
+    places = [row[:2] for row in rows]
+    for threads, queues, summary in sorted(rows, key=lambda row: row[:2]):
+        at = f"{_counted(threads, 'thread')}, {_counted(queues, 'queue')}"
+        at += f" ({summary.forwarder})" if places.count((threads, queues)) > 1 else ""
+        at += f", {figure.name}" if figure != NDR else ""
+        rungs.append(Rung(threads, Contender(summary, figure, summary.forwarder, ""), at))
+    return Curve(rungs)
+
+
+def _rung_line(curve: Curve, rung: Rung) -> str:
+    """`1.9 Mpps, 79 to 86 % of 2 times one thread`."""
+    row = rung.row
+    if not rung.values:
+        looked_for = _has(row.point, row.figure)
+        return row.point.reason or (f"not known: {row.hindrance}" if looked_for else "not measured")
+    if row.hindrance:
+        return f"{row.amount}, not to be taken for a fact: {row.hindrance}"
+    share = curve.share(rung) if rung.number > 1 else ""
+    shown = f", {share} of {rung.number} times one thread" if share else ""
+    return row.amount + shown + (f" ({row.limit})" if row.limit else "")
+
+
+def _has(summary: PointSummary, figure: Figure) -> bool:
+    return any(one.was_searched(figure.key) for one in summary.by_repetition)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+#: Metric -> how a gain in it is said.
+_GAINS = {"ndr_pps": "forwards", "forwarding_rate_pps": "at overload forwards", "p50_us": "p50", "p99_us": "p99"}
+_NAMES = {"ndr_pps": "NDR", "forwarding_rate_pps": "rate at overload", "p50_us": "p50", "p99_us": "p99"}
+
+
+#: Counters that our patches add to the AF_XDP ports of Open vSwitch.
+_COUNTERS = {"send_calls": "tx_kick", "receive_calls": "rx_wakeup", "copied_bytes": "tx_copy_bytes"}
+
+
+class PerFrame(Model):
+    """System calls and copied bytes for each frame that was sent on: medians over the repetitions."""
+
+    send_calls: float
+    receive_calls: float
+    copied_bytes: float
+
+
+class Variant(Model):
+    """One point against the reference; ratios are above 1 when the point is better."""
+
+    summary: PointSummary
+    #: What is said of its throughput without loss, and why that is doubted.
+    ndr: Measured
+    comparisons: dict[str, Comparison | None]
+    per_frame: PerFrame | None = None
+    note: str = ""
+
+    def verdict(self) -> str:
+        """What it contributes, in words: a ratio whose interval holds 1 is no contribution that was found."""
+        known = {metric: found for metric, found in self.comparisons.items() if found is not None}
+        said = [gain(metric, found, _GAINS[metric]) for metric, found in known.items() if found.better is not None]
+        if said:
+            return "; ".join(said)
+        able = {metric: found.interval for metric, found in known.items() if found.interval and found.sense == "exact"}
+        able = {metric: interval for metric, interval in able.items() if not known[metric].hindrances}
+        if not able:
+            reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
+            return f"cannot be said: {'; '.join(reasons) or 'figures are bounds, or were never measured together'}"
+        seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
+        others = [
+            f"{_NAMES[metric]} ({found.hindrances[0] if found.hindrances else 'a figure is a bound'})"
+            for metric, found in known.items()
+            if metric not in able
+        ]
+        unknown = f"; nothing can be said of {listed(others)}" if others else ""
+        where = listed([_NAMES[metric] for metric in able])
+        return f"no difference seen in {where}; what would have shown: {seen}{unknown}"
+
+
+class Ablation(Model):
+    """The reference and everything that was measured beside it at the same load, size, path and knobs."""
+
+    reference: PointSummary
+    reference_ndr: Measured
+    reference_per_frame: PerFrame | None
+    variants: tuple[Variant, ...]
+
+
+def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence[TrialRecord] = ()) -> Ablation | None:
+    """Compare each measured point with the second forwarder of the study's `answer`.
+
+    None when the study names no reference, or it was not measured with both throughput and latency.
+    """
+    measured = [
+        s for s in summaries if any(one.was_searched("ndr_pps") and one.value("p50_us") for one in s.by_repetition)
+    ]
+    wanted = run.study.answer[1] if run.study.answer else None
+    reference = next((summary for summary in measured if summary.forwarder == wanted), None)
+    if reference is None:
+        return None
+    alike = [s for s in measured if s.setting == reference.setting and s.point_id != reference.point_id]
+    found = {(s.point_id, metric): compare_points(s, reference, metric) for s in alike for metric in _GAINS}
+    adjusted = corrected({key: one for key, one in found.items() if one is not None})
+    by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
+    return Ablation(
+        reference=reference,
+        reference_ndr=_ndr(reference),
+        reference_per_frame=per_frame(by_point[reference.point_id]),
+        variants=tuple(
+            Variant(
+                summary=summary,
+                ndr=_ndr(summary),
+                comparisons={metric: adjusted.get((summary.point_id, metric)) for metric in _GAINS},
+                per_frame=per_frame(by_point[summary.point_id]),
+                note=run.study.notes.get(summary.forwarder, ""),
+            )
+            for summary in alike
+        ),
+    )
+
+
+def _ndr(summary: PointSummary) -> Measured:
+    return summary.measured["ndr_pps"]
+
+
+def per_frame(trials: Iterable[TrialRecord]) -> PerFrame | None:
+    """From the first to the last trial of each repetition; None when the ports have no such counters."""
+    ratios: dict[str, list[float]] = {name: [] for name in _COUNTERS}
+    measured = sorted((t for t in trials if t.result), key=lambda t: (t.repetition, t.trial, t.attempt))
+    for _, repetition in itertools.groupby(measured, key=lambda trial: trial.repetition):
+        seen = [_totals(trial.counters) for trial in repetition]
+        first, last = seen[0], seen[-1]
+        frames = last.get("frames", 0) - first.get("frames", 0)
+        if frames <= 0 or not _COUNTERS.keys() <= last.keys():
+            continue
+        for name in _COUNTERS:
+            ratios[name].append((last[name] - first[name]) / frames)
+    if not all(ratios.values()):
+        return None
+    return PerFrame(**{name: median(values) for name, values in ratios.items()})
+
+
+def _totals(counters: dict[str, object]) -> dict[str, int]:
+    """Sums over ports and queues."""
+    totals: dict[str, int] = {}
+    for port in counters.values():
+        for key, value in port.items() if isinstance(port, dict) else ():
+            for name, counter in (("frames", "tx_pkts"), *_COUNTERS.items()):
+                if re.fullmatch(rf"(xsk_queue_\d+_)?{counter}", key):
+                    totals[name] = totals.get(name, 0) + int(value)
+    return totals

@@ -123,6 +123,18 @@ def test_a_pipe_that_closes_is_no_traceback(cli: Callable[..., Done], tmp_path: 
     show.wait()
 
 
+def test_doctor_asks_for_what_a_study_needs_as_its_dry_run_does(cli: Callable[..., Done], tmp_path: Path) -> None:
+    refused = "box missing; `make box` makes it"
+    forwarders = ["fake", {"name": "fake", "label": "other", "options": {"unsupported_reason": refused}}]
+    study = studies.study_file(tmp_path, forwarders=forwarders)
+    found = {check["name"]: check for check in cli("doctor", "--study", study, "--json").json()}
+    assert {name: (each["state"], each["fix"]) for name, each in found.items()} == {
+        "fake": ("ok", ""),
+        "other": ("optional", "make box"),
+    }
+    assert found["other"]["found"] == refused
+
+
 def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
     cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from xdplab.model.errors import meant
 from xdplab.model.programs import refuse_programs
 from xdplab.report import write_report
 from xdplab.results import RunFolder, new_run
-from xdplab.runner import Listener, Plan, RunOutcome, StudyRun, make_plan, recover
+from xdplab.runner import Job, Listener, Plan, RunOutcome, StudyRun, make_plan, recover
 from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
 from xdplab.tools import results_folder as results_folder, studies_folder, testbeds_folder as testbeds_folder
@@ -140,8 +140,8 @@ def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
     try:
         require_root(prepared.testbed)
         testbed, nowhere = _open(prepared), RunFolder(Path(os.devnull))
-        run = StudyRun("survey", prepared.study, prepared.plan, testbed, prepared.testers, nowhere, listener)
-        return run.survey()
+        job = Job("survey", prepared.study, prepared.plan, testbed, prepared.testers, nowhere, listener)
+        return StudyRun(job).survey()
     except InputError as exc:
         return str(exc)
 
@@ -172,7 +172,7 @@ def run_study(
     if all(reasons):
         raise Missing("; ".join(f"tester {t.name}: {r}" for t, r in zip(prepared.testers, reasons, strict=True)))
     folder = resume or new_run(results, prepared.study.name)
-    run = StudyRun(
+    job = Job(
         folder.name,
         prepared.study,
         prepared.plan,
@@ -185,7 +185,7 @@ def run_study(
         recalibrate=recalibrate,
     )
     try:
-        outcome = run.execute()
+        outcome = StudyRun(job).execute()
     except BaseException:
         if resume is None and not folder.trials():
             folder.forget()

@@ -14,7 +14,7 @@ from xdplab.hosts import Host
 from xdplab.measure.datapath import offloaded
 from xdplab.model import StudySpec, TestbedSpec, TrialRecord, validated
 from xdplab.results import RunFolder
-from xdplab.runner import Listener, StudyRun, make_plan
+from xdplab.runner import Job, Listener, StudyRun, make_plan
 from xdplab.testbed import EmbeddedTestbed, Port, TesterPorts
 from xdplab.testers import make_tester
 
@@ -63,7 +63,7 @@ def measured(cards: dict[str, Pair], tmp_path: Path) -> Iterator[Callable[[str],
         testbed, tester = CardTestbed(near, far), make_tester("xsk")
         folder = RunFolder(tmp_path)
         plan = make_plan(study, testbed.spec, tester)
-        outcome = StudyRun("nic-lane", study, plan, testbed, (tester,), folder, Listener()).execute()
+        outcome = StudyRun(Job("nic-lane", study, plan, testbed, (tester,), folder, Listener())).execute()
         assert outcome.error is None, outcome.error
         assert [(trial.status, trial.reason) for trial in folder.trials() if trial.purpose == "end"] == [("ok", "")]
         (trial,) = [trial for trial in folder.trials() if trial.purpose == "measure"]

@@ -3,9 +3,11 @@
 
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable
 
+from xdplab.app import Prepared, survey
 from xdplab.cli.check import Check, check
 from xdplab.cli.doctor_host import hugepages, kernel, offloading_ovs, tap, trex, vpp
 from xdplab.cli.doctor_hosts import hosts_checks
@@ -13,10 +15,26 @@ from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.runner import Listener
 from xdplab.testbed import TestbedLock, usable_cpus
 from xdplab.tools import bpf_program, build_gap, checkout, setup_command
 
 _OFFLOADING_BUILD = "build --base 3.1.0 --series xdp"
+
+
+def study_checks(prepared: Prepared) -> list[Check]:
+    """What this study needs: a row for each of its forwarders, by what a dry run asks (`runner.refusals`)."""
+    found = survey(prepared, Listener())
+    if isinstance(found, str):
+        return [check(prepared.study.name, False, found, "see there")]
+    rows = []
+    for title in dict.fromkeys(point.title for point in prepared.plan.points):
+        own = [point.id for point in prepared.plan.points if point.title == title]
+        reasons = list(dict.fromkeys(found[point_id] for point_id in own if point_id in found))
+        command = re.search(r"`([^`]+)`", " ".join(reasons))
+        text = "; ".join(reasons) or f"{len(own)} of {len(own)} points can be measured"
+        rows.append(check(title, not reasons, text, command[1] if command else "see there", required=False))
+    return rows
 
 
 def checks(spec: TestbedSpec) -> list[Check]:

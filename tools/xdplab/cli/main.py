@@ -168,15 +168,24 @@ def analyse(
 
 
 @cli.command(rich_help_panel=_MEASURE)
-def doctor(testbed: Testbed = "embedded", as_json: AsJson = False) -> None:
+def doctor(
+    testbed: Testbed = "embedded",
+    study: Annotated[str | None, typer.Option("--study", help="ask only for what this study needs")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Check everything that a run needs; print the command that fixes each gap.
 
-    Example: xdplab doctor --testbed lab.yaml
+    Example: xdplab doctor --study latency
     """
-    from xdplab.cli.doctor import checks
+    from xdplab import app
+    from xdplab.cli.doctor import checks, study_checks
     from xdplab.testbed import read_testbed
 
-    found = checks(read_testbed(testbed, testbeds_folder()))
+    if study:
+        changes = {} if testbed == "embedded" else {"testbed": testbed}
+        found = study_checks(app.prepare(app.read_study(app.find_study(study), changes)))
+    else:
+        found = checks(read_testbed(testbed, testbeds_folder()))
     if as_json:
         print(json.dumps([check.model_dump() for check in found], indent=1))
     else:

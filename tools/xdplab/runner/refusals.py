@@ -18,14 +18,13 @@ from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Port, Testbed
 
 
-def refusals(plan: Plan, testbed: Testbed, team: TesterPool) -> dict[str, str]:
+def refusals(plan: Plan, testbed: Testbed, testers: TesterPool) -> dict[str, str]:
     """Point -> why it cannot be measured here. A sweep asks the same of many points: each question is asked once."""
     asked: dict[tuple[Any, ...], str | None] = {}
     found: dict[str, str] = {}
     for point in plan.points:
-        reason = (
-            _no_tester(point, team, asked) or _no_one_way(point, testbed, plan) or _reason(point, testbed, plan, asked)
-        )
+        reason = _no_tester(point, testers, asked) or _no_one_way(point, testbed, plan)
+        reason = reason or _reason(point, testbed, plan, asked)
         if reason:
             found[point.id] = reason
     return found
@@ -45,11 +44,11 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
     return forwarder.supported(dut) or method.unsupported(point, dut, client)
 
 
-def _no_tester(point: Point, team: TesterPool, asked: dict[tuple[Any, ...], str | None]) -> str | None:
+def _no_tester(point: Point, testers: TesterPool, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """Its tester is not here, or cannot measure the path."""
     question: tuple[Any, ...] = ("tester", point.tester, point.path)
     if question not in asked:
-        asked[question] = team.missing(point)
+        asked[question] = testers.missing(point)
     return asked[question]
 
 

@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run: the testbed up, the tester calibrated, every repetition carried out, the testbed down, whatever happens."""
+"""A run, from a plan to its record.
+
+    up -> open -> measure, repetition after repetition -> put back -> close
+     |      |        |                                       ^
+     +------+--------+---- an error, Ctrl-C or SIGTERM ------+
+
+`up` builds the testbed; `open` asks what cannot be measured, calibrates the testers and writes the head of the run;
+a repetition (`session`) ends with a record in the journal whatever happens to its forwarder or tester; `put back` takes
+down testers, testbed and locks, each even if another fails; `close` writes the head again, with how the run ended.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
@@ -35,7 +45,7 @@ from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
 from xdplab.runner.refusals import refusals
 from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import completed, resumed
-from xdplab.runner.session import PointSession
+from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
@@ -70,41 +80,47 @@ class RunOutcome:
     error: XdplabError | None = None
 
 
+@dataclass(frozen=True)
+class Job:
+    """What a run is made of."""
+
+    run_id: str
+    study: StudySpec
+    plan: Plan
+    testbed: Testbed
+    testers: Sequence[Tester]
+    journal: Journal
+    listener: Listener
+    #: Of a run that goes on: its record and its journal.
+    earlier: RunRecord | None = None
+    earlier_trials: Sequence[TrialRecord] = ()
+    #: No calibration of an earlier run is used.
+    recalibrate: bool = False
+
+
+@dataclass
+class _Ended:
+    """Why a run ended early: the first error, and the interruption."""
+
+    error: XdplabError | None = None
+    interrupted: Interrupted | None = None
+
+
 class StudyRun:
     """One execution of a study on one testbed."""
 
-    def __init__(
-        self,
-        run_id: str,
-        study: StudySpec,
-        plan: Plan,
-        testbed: Testbed,
-        testers: Sequence[Tester],
-        journal: Journal,
-        listener: Listener,
-        *,
-        earlier: RunRecord | None = None,
-        earlier_trials: Sequence[TrialRecord] = (),
-        recalibrate: bool = False,
-    ) -> None:
-        self._study = study
-        self._plan = plan
-        self._testbed = testbed
-        self._team = TesterPool(study, tuple(testers), testbed)
-        self._journal = journal
-        self._listener = listener
-        self._done = completed(earlier_trials)
-        self._earlier_trials = earlier_trials
-        self._run_id = run_id
-        self._earlier = earlier
-        self._recalibrate = recalibrate
-        self._measuring_s = (earlier.measuring_s or 0.0) if earlier else 0.0
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._study, self._plan, self._testbed, self._listener = job.study, job.plan, job.testbed, job.listener
+        self._testers = TesterPool(job.study, tuple(job.testers), job.testbed)
+        self._done = completed(job.earlier_trials)
+        self._measuring_s = (job.earlier.measuring_s or 0.0) if job.earlier else 0.0
         self._unsupported: dict[str, str] = {}
-        self._journaled = bool(earlier_trials)
+        self._journaled = bool(job.earlier_trials)
         self._locks: list[TestbedLock] = []
         #: What the journal has of the repetition that is being carried out.
         self._taken: list[TrialRecord] = []
-        self._points = {point.id: point for point in plan.points}
+        self._points = {point.id: point for point in job.plan.points}
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -113,48 +129,57 @@ class StudyRun:
             InputError: nothing was measured because something is missing or in use.
         """
         began = time.monotonic()
-        interrupted: Interrupted | None = None
-        error: XdplabError | None = None
         record: RunRecord | None = None
+        ended = _Ended()
         with interruptible():
             try:
-                try:
+                with self._put_back_afterwards(ended):
                     self._testbed.up()
                     record = self._open()
                     self._carry_out(record)
-                except XdplabError as exc:
-                    if isinstance(exc, Interrupted) or (isinstance(exc, InputError) and not self._journaled):
-                        raise
-                    error = exc
-                finally:
-                    with deferred():  # raises what it held back, once everything has been put back
-                        releases = (lock.release for lock in self._locks)
-                        for put_back in (self._testbed.reconnect, self._team.close, self._testbed.down, *releases):
-                            try:
-                                put_back()
-                            except XdplabError as exc:
-                                error = error or exc
             except Interrupted as exc:
-                interrupted = exc
+                ended.interrupted = exc
         if record is None:
-            raise interrupted or error or XdplabError("the run did not start")
+            raise ended.interrupted or ended.error or XdplabError("the run did not start")
+        return self._close(record, ended, time.monotonic() - began)
+
+    @contextmanager
+    def _put_back_afterwards(self, ended: _Ended) -> Iterator[None]:
+        """Notes an error, and puts everything back after it as well; only bad input before any trial is raised."""
+        try:
+            yield
+        except XdplabError as exc:
+            if isinstance(exc, Interrupted) or (isinstance(exc, InputError) and not self._journaled):
+                raise
+            ended.error = exc
+        finally:
+            with deferred():  # raises what it held back, once everything has been put back
+                releases = (lock.release for lock in self._locks)
+                for put_back in (self._testbed.reconnect, self._testers.close, self._testbed.down, *releases):
+                    try:
+                        put_back()
+                    except XdplabError as exc:
+                        ended.error = ended.error or exc
+
+    def _close(self, record: RunRecord, ended: _Ended, wall_s: float) -> RunOutcome:
+        """The head of the run as it stays."""
         for note in self._testbed.notes():
             self._listener.note(note)
-        ended = interrupted or error
+        reason = ended.interrupted or ended.error
         record = record.model_copy(
             update={
                 "finished": _now(),
-                "wall_s": round((record.wall_s or 0.0) + time.monotonic() - began, 2),
+                "wall_s": round((record.wall_s or 0.0) + wall_s, 2),
                 "measuring_s": round(self._measuring_s, 2),
                 "unsupported": self._unsupported,
-                "ended_early": plain(str(ended)) if ended else None,
+                "ended_early": plain(str(reason)) if reason else None,
             }
         )
         try:
-            self._journal.head(record)
+            self._job.journal.head(record)
         except JournalFailed as exc:
-            error = error or exc
-        return RunOutcome(record, interrupted, error)
+            ended.error = ended.error or exc
+        return RunOutcome(record, ended.interrupted, ended.error)
 
     def survey(self) -> dict[str, str]:
         """Point -> why it cannot be measured here. Hosts are asked, and nothing on them is changed.
@@ -165,7 +190,7 @@ class StudyRun:
         with interruptible():
             try:
                 self._testbed.look()
-                self._leave_out(refusals(self._plan, self._testbed, self._team))
+                self._leave_out(refusals(self._plan, self._testbed, self._testers))
             finally:
                 with deferred():
                     self._testbed.down()
@@ -175,45 +200,45 @@ class StudyRun:
         """Check the ports, look around, calibrate, and write the head of the run."""
         versions, environment = self._once_more("the look at the testbed", self._look_around)
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
-        if _of_the_machine(self._plan, supported):
+        if _has_system_setting(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
             self._locks[-1].acquire()
         redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
-        earlier = _calibrations(self._earlier)
+        earlier = _calibrations(self._job.earlier)
         note, progress = self._listener.note, self._listener.progress
         kept = Calibrations(
             self._testbed,
             environment.model_copy(update={"versions": versions}),
             self._study.disturbance,
             note,
-            fresh=self._recalibrate,
+            fresh=self._job.recalibrate,
         )
         refused = self._once_more(
             "the calibration",
-            lambda: self._team.prepare(self._plan, supported, redirects, earlier, kept, note, progress),
+            lambda: self._testers.prepare(self._plan, supported, redirects, earlier, kept, note, progress),
         )
         first = self._study.all_testers[0]
         self._leave_out({p.id: refused[p.tester or first] for p in supported if (p.tester or first) in refused})
         record = RunRecord(
-            run_id=self._run_id,
+            run_id=self._job.run_id,
             started=_now(),
             study=self._study,
             testbed=self._testbed.spec,
             layout=self._testbed.layout,
-            rx_program=self._team.choice.program,
-            rx_reason=self._team.choice.reason,
+            rx_program=self._testers.choice.program,
+            rx_reason=self._testers.choice.reason,
             points=self._points,
             unsupported=self._unsupported,
-            calibration=self._team.calibration,
-            calibrations=self._team.calibrations if len(self._study.all_testers) > 1 else {},
+            calibration=self._testers.calibration,
+            calibrations=self._testers.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
             described=_described(self._plan),
             forwarders=_about_forwarders(self._plan),
         )
-        if self._earlier is not None:
-            record = resumed(self._earlier, record)
-            self._journal.repair()
-        self._journal.head(record)
+        if self._job.earlier is not None:
+            record = resumed(self._job.earlier, record)
+            self._job.journal.repair()
+        self._job.journal.head(record)
         return record
 
     def _look_around(self) -> tuple[dict[str, str], Environment]:
@@ -225,9 +250,9 @@ class StudyRun:
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
                     f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
                 )
-        versions = self._team.versions()
+        versions = self._testers.versions()
         environment = capture_environment(self._testbed, versions, self._plan)
-        reasons = refusals(self._plan, self._testbed, self._team)
+        reasons = refusals(self._plan, self._testbed, self._testers)
         self._testbed.check_connections()  # of a host that is gone much looks as if it were not there
         self._leave_out(reasons)
         return versions, environment
@@ -251,10 +276,10 @@ class StudyRun:
     def _carry_out(self, record: RunRecord) -> None:
         planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
         self._repeats = Repeats(self._study, self._plan, planned)
-        for trial in self._earlier_trials:
+        for trial in self._job.earlier_trials:
             self._repeats.seen(trial)
         order = self._to_do(planned)
-        if not order and not self._earlier:
+        if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise Missing(f"study {self._study.name}: nothing can be measured here: {reasons}")
         left_s = self._plan.traffic_seconds(order) + OVERHEAD_S * len(order)
@@ -287,9 +312,9 @@ class StudyRun:
         return False
 
     def _measure(self, repetition: Repetition) -> None:
-        """A repetition; once more, with what it has journaled, when the connection to a host is lost within it."""
+        """A repetition, repeated once with what it has journaled if the connection to a host is lost within it."""
         key = repetition.point.id, repetition.number
-        self._taken = [trial for trial in self._earlier_trials if (trial.point_id, trial.repetition) == key]
+        self._taken = [trial for trial in self._job.earlier_trials if (trial.point_id, trial.repetition) == key]
         try:
             self._session(repetition).carry_out()
         except LinkLost as exc:
@@ -314,26 +339,28 @@ class StudyRun:
     def _reconnect(self) -> None:
         """Make lost connections again. Testers are restarted: with a connection, what they had running is gone."""
         self._testbed.reconnect()
-        self._team.close()
+        self._testers.close()
 
     def _session(self, repetition: Repetition) -> PointSession:
-        tester, rx_program, ceiling_pps = self._team.take(repetition.point)
+        tester, rx_program, ceiling_pps = self._testers.take(repetition.point)
         return PointSession(
-            repetition,
-            self._plan.method,
-            self._testbed,
-            tester,
-            rx_program,
-            self._study.disturbance,
-            self._emit,
-            self._repeats.may_repeat,
-            tuple(self._taken),
-            ceiling_pps,
-            self._listener.progress,
+            SessionContext(
+                repetition=repetition,
+                method=self._plan.method,
+                testbed=self._testbed,
+                tester=tester,
+                rx_program=rx_program,
+                ceiling_pps=ceiling_pps,
+                rule=self._study.disturbance,
+                earlier=tuple(self._taken),
+                emit=self._emit,
+                may_repeat=self._repeats.may_repeat,
+                progress=self._listener.progress,
+            )
         )
 
     def _emit(self, trial: TrialRecord) -> None:
-        self._journal.append(trial)
+        self._job.journal.append(trial)
         self._journaled = True
         self._taken.append(trial)
         self._repeats.seen(trial)
@@ -343,7 +370,7 @@ class StudyRun:
             self._listener.trial(self._points[trial.point_id], trial)
 
 
-def _of_the_machine(plan: Plan, points: Iterable[Point]) -> bool:
+def _has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:
     """Whether one of them has a setting of the machine."""
     wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs}.items() for point in points]
     return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})

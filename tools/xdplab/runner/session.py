@@ -6,6 +6,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -46,47 +47,61 @@ from xdplab.testers import Tester, TesterContext
 _PUT_BACKS = 5
 
 
-class PointSession:
-    """One repetition of one point. It is the `Session` that the method talks to."""
+@dataclass(frozen=True)
+class SessionContext:
+    """What a repetition is carried out with."""
 
-    def __init__(
-        self,
-        repetition: Repetition,
-        method: Method[Any],
-        testbed: Testbed,
-        tester: Tester,
-        rx_program: str,
-        rule: DisturbanceRule,
-        emit: Callable[[TrialRecord], None],
-        may_repeat: Callable[[float], bool],
-        earlier: Sequence[TrialRecord],
-        ceiling_pps: float,
-        progress: Callable[[str], None],
-    ) -> None:
+    repetition: Repetition
+    method: Method[Any]
+    testbed: Testbed
+    tester: Tester
+    rx_program: str
+    #: Top load of the tester over all directions, in pps; 0: not known.
+    ceiling_pps: float
+    rule: DisturbanceRule
+    #: What the journal has of it already.
+    earlier: Sequence[TrialRecord]
+    emit: Callable[[TrialRecord], None]
+    #: Whether so many seconds of traffic may be repeated.
+    may_repeat: Callable[[float], bool]
+    progress: Callable[[str], None]
+
+
+class PointSession:
+    """One repetition of one point. It is the `Session` that the method talks to.
+
+    prepare -> prove -> measure -> prove again -> clean up -> record
+       |         |         |            |            ^
+       +---------+---------+--- fails --+------------+
+    """
+
+    def __init__(self, context: SessionContext) -> None:
+        repetition, method, testbed, tester = context.repetition, context.method, context.testbed, context.tester
         self._repetition = repetition
         self._method = method
         self.point = repetition.point
         self.number = repetition.number
         self._testbed = testbed
         self._tester = tester
-        self._rx_program = rx_program
-        self._rule = rule
-        self._emit = emit
-        self._may_repeat = may_repeat
-        self.ceiling_pps = ceiling_pps
+        self._rx_program = context.rx_program
+        self._rule = context.rule
+        self._emit = context.emit
+        self._may_repeat = context.may_repeat
+        self.ceiling_pps = context.ceiling_pps
         self.cannot = tester.cannot
-        self.progress = progress
+        self.progress = context.progress
         self._workdir = testbed.folder_on(testbed.tester_host)
         self._forwarder = method.forwarder(repetition.point)
         wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
-        context = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
-        self._settings = Settings(testbed.lock, context, wanted)
+        knobs = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
+        self._settings = Settings(testbed.lock, knobs, wanted)
         layout = self._settings.context.layout
         self._dut = dut_of(testbed, self.point, layout)
         self._began = time.monotonic()
         self._trials = 0
-        self._earlier = {(record.trial, record.attempt): record for record in earlier if record.asked is not None}
-        self._found = {record.clause for record in earlier if record.purpose == "figures"}
+        asked = [record for record in context.earlier if record.asked is not None]
+        self._earlier = {(record.trial, record.attempt): record for record in asked}
+        self._found = {record.clause for record in context.earlier if record.purpose == "figures"}
         self._around = contextlib.ExitStack()
         self.client = testbed.tester_ports(repetition.point.path).first
         self._links_before: frozenset[str] | None = None

@@ -88,7 +88,7 @@ class PrivateApt:
         except FileNotFoundError:
             raise AptError(f"{program} is not here: this needs Debian or one of its descendants") from None
         except subprocess.TimeoutExpired:
-            raise AptError(f"{program} {' '.join(arguments)}: no end after {TIMEOUT_S} s") from None
+            raise AptError(f"{program} {' '.join(arguments)}: timed out after {TIMEOUT_S} s") from None
         # `apt-get update` succeeds without a network; the lines with E: and W: tell.
         failed = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
         if done.returncode or failed:

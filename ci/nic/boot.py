@@ -252,7 +252,7 @@ class _Console:
         if self._hang:
             raise Hang(f"the guest hung: {self._hang.partition(';')[0]}; stacks of what blocked it are in {self._log}")
         if self._end is None:
-            raise Hang(f"the guest ended without a word; its console, {self._log}, ends: {self.tail(3)}")
+            raise Hang(f"the guest ended without a message; its console, {self._log}, ends: {self.tail(3)}")
         if not self._end.isdigit():
             raise MissingPart(f"the guest found {self._end}; its console is {self._log}")
         return int(self._end)

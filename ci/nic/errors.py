@@ -7,4 +7,4 @@ class MissingPart(Exception):
 
 
 class Hang(Exception):
-    """The guest did not end in time, or ended without a word; exit code 1."""
+    """The guest did not end in time, or ended without a message; exit code 1."""

@@ -33,7 +33,7 @@ def test_disturbed_by_nobody_knows_how_much_names_nobody_however_far_apart() -> 
     assert not found.said
     assert found.comparison
     assert found.comparison.better is None
-    assert "no winner can be named: 0 clean of 5 paired repetitions, 3 are needed" in found.sentence
+    assert "xdplab names no winner: 0 clean of 5 paired repetitions, 3 are needed" in found.sentence
     assert "quieter" in found.sentence
     assert " times as fast" not in found.sentence
     assert ours.repeats == "0 clean of 5"

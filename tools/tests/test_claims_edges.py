@@ -78,7 +78,7 @@ def test_a_forwarder_that_let_nothing_through_has_no_latency_to_compare() -> Non
     assert "no time-stamped frame of ovs-afpacket's arrived in 2 of 5 repetitions" in found.sentence
     all_lost, _ = asked(*measured(OURS, 3), *[trial(THEIRS, n, [], sent=1000) for n in range(5)])
     assert all_lost.sentence == (
-        "At 0.2 kpps no winner can be named: no time-stamped frame of ovs-afpacket's arrived in 5 of 5 repetitions."
+        "At 0.2 kpps xdplab names no winner: no time-stamped frame of ovs-afpacket's arrived in 5 of 5 repetitions."
     )
 
 
@@ -123,7 +123,7 @@ def test_what_can_be_said_at_the_rate_of_the_study_is_an_answer() -> None:
     found, _ = asked(*light, *measured(OURS, 3), *measured(THEIRS, 36))
     assert found.said
     assert "12 times as fast" in found.sentence
-    assert any("no winner can be named: 0 clean of 5" in each for each in found.details)
+    assert any("xdplab names no winner: 0 clean of 5" in each for each in found.details)
 
 
 def test_a_disturbed_latency_leaves_the_search_of_its_repetition_clean() -> None:

@@ -52,9 +52,9 @@ def test_the_exit_code_is_the_guests_word(guests: Guests) -> None:
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        (f"{BEGIN} say('one')", "ended without a word.*one"),
-        (f"{BEGIN} say('nic-lane other end 0')", "ended without a word"),
-        ("say('panic'); sys.exit(1)", "ended without a word.*panic"),
+        (f"{BEGIN} say('one')", "ended without a message.*one"),
+        (f"{BEGIN} say('nic-lane other end 0')", "ended without a message"),
+        ("say('panic'); sys.exit(1)", "ended without a message.*panic"),
         (f"{BEGIN} say(f'nic-lane {{nonce}} hang after 5 s; stacks'); {GOOD_END}", "hung: .*5 s"),
     ],
 )

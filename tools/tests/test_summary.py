@@ -73,7 +73,7 @@ def test_a_repetition_that_stayed_disturbed_marks_the_point() -> None:
 @pytest.mark.parametrize(
     ("trials", "run", "status", "reason"),
     [
-        ([], {}, "not measured", "the run has not come to it yet"),
+        ([], {}, "not measured", "the run has not measured it yet"),
         ([], {"ended_early": "ended by SIGINT"}, "not measured", "ended by SIGINT"),
         ([], {"unsupported": {A.id: "no such card"}}, "unsupported", "no such card"),
         ([trial(A, 0, status="failed", reason="it broke")], {}, "failed", "it broke"),

@@ -147,7 +147,7 @@ def test_another_place_has_a_process_of_its_own(lab: Lab) -> None:
         ("list", r"xdpgen: answered '\[1\]', which is no result"),
         ("empty", r"xdpgen: answered '\{\}', which is no result"),
         ("error", "xdpgen: 8 redirects refused"),
-        ("killed", "xdpgen was ended by signal 9: it said nothing"),
+        ("killed", "xdpgen was ended by signal 9: no message"),
         ("complains", "xdpgen ended with exit code 1: xdpgen: port busy: a0 carries XDP program 7"),
     ],
 )

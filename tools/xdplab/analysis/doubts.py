@@ -36,7 +36,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
         zeros = sum(one.value(metric) == 0 and one.figures[metric].high == 0 for one in figures)
         if figure(metric).more and zeros:
             many = f"{zeros} of {len(figures)} repetitions"
-            hindrances.append(f"{side.forwarder} came to 0 in {many}, of which nothing is a multiple")
+            hindrances.append(f"{side.forwarder} was 0 in {many}, so there is no ratio")
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
             remarks += remarks_of_one(side, metric)

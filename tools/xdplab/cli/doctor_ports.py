@@ -113,7 +113,7 @@ def _features(host: Host, ifname: str) -> list[Check]:
 
 
 def cable_checks(testbed: HostsTestbed) -> list[Check]:
-    """Send a word from each port and see which hears it. The ports are up and free."""
+    """Send a frame from each port and see which port receives it. The ports are up and free."""
     hosts = testbed.hosts
     ends = {role: (hosts[port.host.name], port.ifname) for role, port in testbed.ports.items()}
     heard = who_hears(ends)

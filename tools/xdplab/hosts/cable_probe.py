@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Which interface hears which: frames of the experimental EtherType 0x88b5 that carry a word.
+"""Which interface hears which: frames of the experimental EtherType 0x88b5 that carry a text.
 
     cable_probe.py listen SECONDS IFNAME...   prints "ready", then one JSON line per interface and word: {"on", "word"}
     cable_probe.py send WORD IFNAME           sends three

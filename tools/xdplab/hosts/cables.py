@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which interface reaches which: each sends a frame with a word of its own, and all listen."""
+"""Which interface reaches which: each sends a frame with its own text, and all listen."""
 
 import json
 import secrets
@@ -62,5 +62,5 @@ def _wait_until_ready(hosts: Mapping[str, SshHost], listeners: Mapping[str, tupl
         while not (hosts[name].exists(output) and hosts[name].read(str(output))):
             if time.monotonic() > deadline or process.poll() is not None:
                 report = " | ".join(process.log_tail(2))
-                raise XdplabError(f"{name}: cables: a listener does not start: {report or 'it said nothing'}")
+                raise XdplabError(f"{name}: cables: a listener does not start: {report or 'no message'}")
             time.sleep(0.05)

@@ -150,7 +150,7 @@ class StudySpec(Model):
                 )
 
     def check_references(self) -> None:
-        """What was published and shall stand beside ours is there.
+        """The published figures that are to be compared with ours exist.
 
         Raises:
             InputError: it is not.

@@ -70,5 +70,5 @@ class Place(NamedTuple):
 
     @property
     def beside(self) -> str:
-        """What others measured on, as the published figures stand beside ours."""
+        """What others measured on, for the published figures next to ours."""
         return "Another machine and a network card" if self.virtual else "Another machine and another network card"

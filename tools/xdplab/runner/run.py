@@ -302,7 +302,7 @@ class StudyRun:
         return [each for each in repetitions if (each.point.id, each.number) not in self._done]
 
     def _add_round(self, order: list[Repetition]) -> bool:
-        """Put a repetition behind the others, in the place of a disturbed one; False when there is no more to do."""
+        """Append a repetition that replaces a disturbed one; False when there is nothing left to do."""
         while (found := self._repeats.next_round()) is not None:
             more = self._to_do(each for each in found.repetitions if each.point.id not in self._unsupported)
             if more:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A testbed of nothing: lets every layer run without root, together with the fake tester and forwarder."""
+"""A testbed without ports: lets every layer run without root, together with the fake tester and forwarder."""
 
 import shutil
 

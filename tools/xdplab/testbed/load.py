@@ -16,7 +16,7 @@ from xdplab.testbed.real import HostsTestbed
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice: the first value would be lost without a word."""
+    """SafeLoader that refuses a key given twice: the first value would be lost silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()

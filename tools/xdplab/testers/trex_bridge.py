@@ -75,7 +75,7 @@ class Bridge:
             line = self._process.receive(0.5)
         except EOFError:
             self._process.wait(1.0)
-            said = " | ".join(self._process.log_tail(1)) or "it said nothing"
+            said = " | ".join(self._process.log_tail(1)) or "no message"
             raise PointFailed(f"trex: the bridge ended: {said}") from None
         if line is None:
             return None

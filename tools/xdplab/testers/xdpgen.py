@@ -123,7 +123,7 @@ class Xdpgen(Tester):
             raise
 
     def rest(self) -> None:
-        """The process stays with its programs loaded, of which nothing is attached between trials."""
+        """The process and its loaded programs stay; nothing is attached between trials."""
         if self._at_ports:
             self.close()
 
@@ -199,7 +199,7 @@ class _Session:
             code = self._process.wait(1.0)
             lines = self._process.log_tail()
             ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-            raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'it said nothing'}") from None
+            raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'no message'}") from None
 
 
 def _reflector(context: TesterContext) -> Running:

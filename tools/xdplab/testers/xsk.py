@@ -161,7 +161,7 @@ class XskTester(Tester):
         lines = host.read(str(answer)).splitlines() if host.exists(answer) else []
         report: dict[str, Any] = json.loads(lines[-1]) if lines else {}
         if process.poll() or report.get("event") != "done":
-            raise PointFailed(f"{self.name}: {' | '.join(process.log_tail(1)) or 'it said nothing'}")
+            raise PointFailed(f"{self.name}: {' | '.join(process.log_tail(1)) or 'no message'}")
         return report
 
     def _sockets(self) -> dict[str, Any]:

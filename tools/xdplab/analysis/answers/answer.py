@@ -133,7 +133,7 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
     if found.hindrances:
         why = [f"Why: {'; '.join(found.hindrances)}."] if len(found.hindrances) > 1 else []
         return [
-            f"{at or 'Here '}no winner can be named: {found.hindrances[0]}.",
+            f"{at or 'Here '}xdplab names no winner: {found.hindrances[0]}.",
             *why,
             f"{both}: {figures}.",
         ]

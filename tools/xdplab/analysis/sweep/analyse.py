@@ -210,6 +210,6 @@ def _unmeasured(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, int]
     counts: dict[str, int] = {}
     for point_id in run.points:
         if point_id not in measured:
-            reason = run.unsupported.get(point_id) or last.get(point_id) or "the run has not come to it"
+            reason = run.unsupported.get(point_id) or last.get(point_id) or "the run ended before it"
             counts[reason] = counts.get(reason, 0) + 1
     return counts

@@ -37,7 +37,7 @@ def plugins(kind: str) -> tuple[str, ...]:
 
 
 def require(control: VppControl, kind: str, version: str, package: str) -> None:
-    """A plugin that is not there is loaded without a word.
+    """VPP reports no error when a plugin that is missing is loaded.
 
     Raises:
         Unsupported: this VPP has it not.

@@ -48,7 +48,7 @@ class Probes:
             lambda: bool(self._text()) or self._running.poll() is not None, timeout_s, f"{self._name}: its ready line"
         )
         if self._running.poll() is not None:
-            raise Unsupported((self._running.log_tail(1) or (f"{self._name} ended without a word",))[0])
+            raise Unsupported((self._running.log_tail(1) or (f"{self._name} exited without a message",))[0])
 
     def end(self) -> ProbeRecords:
         """Detach and read what was recorded.

@@ -162,3 +162,64 @@ int fields_read(const json_t *object, const char *where,
 	}
 	return err;
 }
+
+static void print_values(const struct field *f, char *text, size_t size)
+{
+	static const char *const kinds[] = {
+		[FIELD_BOOL] = "true or false", [FIELD_STRING] = "string",
+		[FIELD_MAC] = "MAC address",	[FIELD_ARRAY] = "array",
+		[FIELD_OBJECT] = "object",
+	};
+	int i;
+
+	if (f->type == FIELD_INT || f->type == FIELD_NUMBER) {
+		snprintf(text, size, "%.10g to %.10g", f->min, f->max);
+	} else if (f->type == FIELD_ENUM) {
+		*text = 0;
+		for (i = 0; f->names[i]; i++) {
+			strncat(text, i ? "|" : "", size - strlen(text) - 1);
+			strncat(text, f->names[i], size - strlen(text) - 1);
+		}
+	} else {
+		snprintf(text, size, "%s", kinds[f->type]);
+	}
+}
+
+static void print_default(const struct field *f, const void *at, char *text,
+			  size_t size)
+{
+	if (f->required)
+		snprintf(text, size, "required");
+	else if (f->type == FIELD_BOOL)
+		snprintf(text, size, *(const bool *)at ? "true" : "false");
+	else if (f->type == FIELD_INT && f->nullable &&
+		 *(const long long *)at < (f->min ?: 0))
+		snprintf(text, size, "null");
+	else if (f->type == FIELD_INT)
+		snprintf(text, size, "%lld", *(const long long *)at);
+	else if (f->type == FIELD_NUMBER)
+		snprintf(text, size, "%.10g", *(const double *)at);
+	else if (f->type == FIELD_ENUM)
+		snprintf(text, size, "%s", f->names[*(const int *)at]);
+	else if (f->type == FIELD_STRING && *(const char *)at)
+		snprintf(text, size, "%s", (const char *)at);
+	else
+		snprintf(text, size, "none");
+}
+
+void fields_help(const char *title, const struct field *fields, size_t count,
+		 const void *defaults)
+{
+	char values[160], value[160];
+	size_t i;
+
+	printf("%s\n", title);
+	for (i = 0; i < count; i++) {
+		print_values(&fields[i], values, sizeof(values));
+		print_default(&fields[i],
+			      (const char *)defaults + fields[i].offset, value,
+			      sizeof(value));
+		printf("  %-16s %s (%s)%s%s\n", fields[i].key, values, value,
+		       fields[i].help ? ": " : "", fields[i].help ?: "");
+	}
+}

@@ -28,6 +28,7 @@ struct field {
 	const char *const *names; /* NULL-terminated */
 	bool required;
 	bool nullable; /* null leaves the default */
+	const char *help;
 };
 
 /*
@@ -36,6 +37,13 @@ struct field {
  */
 int fields_read(const json_t *object, const char *where,
 		const struct field *fields, size_t count, void *base);
+
+/*
+ * Print a line for each key: what it takes, its default in the struct at
+ * @defaults, and what it is.
+ */
+void fields_help(const char *title, const struct field *fields, size_t count,
+		 const void *defaults);
 
 /* One line for a value that is wrong; returns -EINVAL. */
 int bad_value(const char *where, const char *key, const char *what_to_do);

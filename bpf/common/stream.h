@@ -102,6 +102,9 @@ struct choice_column *streams_choices(const struct stream *streams, int count);
 struct gen_range stream_sources(const struct stream *s);
 struct gen_range stream_targets(const struct stream *s);
 
+/* Print the keys of a stream. */
+void streams_help(void);
+
 /*
  * Read an array of 1 to GEN_STREAMS streams.  Returns their number, or
  * -EINVAL after one line on stderr.

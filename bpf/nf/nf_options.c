@@ -41,31 +41,44 @@ struct document {
 #define TEXT(member, bytes)  DOC(member), .type = FIELD_STRING, .size = (bytes)
 
 static const struct field fields[] = {
-	{ LIST(functions), .required = true },
+	{ LIST(functions), .required = true,
+	  .help = "in this order: router, checksummer, macswap, firewall, load_balancer" },
 	{ DOC(place), .type = FIELD_ENUM, .names = place_names,
-	  .required = true },
-	{ DOC(then), .type = FIELD_ENUM, .names = then_names },
-	{ COUNT(DOC(xdp_functions), 0, NF_CHAIN), .nullable = true },
-	{ OPT(stack_port), .type = FIELD_BOOL },
-	{ DOC(own_address), .type = FIELD_BOOL },
-	{ COUNT(OPT(acl_entries), 0, NF_TABLE) },
-	{ COUNT(OPT(drop_percent), 0, 100) },
-	{ COUNT(OPT(sessions), 0, NF_TABLE) },
-	{ COUNT(OPT(routes), 0, NF_TABLE) },
-	{ LIST(acl) },
-	{ LIST(route_list) },
-	{ LIST(next_hops) },
-	{ TEXT(service_prefix, NF_PREFIX) },
-	{ COUNT(DOC(service_port), 1, 65535) },
-	{ COUNT(OPT(flows), 1, NF_TABLE) },
-	{ COUNT(OPT(flows_per_pair), 1, 65535) },
-	{ TEXT(flow_src_ip, NF_ADDRESS) },
-	{ TEXT(flow_dst_ip, NF_ADDRESS) },
-	{ COUNT(OPT(flow_src_port), 0, 65535) },
-	{ COUNT(OPT(flow_dst_port), 0, 65535) },
-	{ COUNT(DOC(work_iterations), 0, NF_ITERATIONS) },
-	{ COUNT(DOC(work_lookups), 0, NF_LOOKUPS) },
-	{ COUNT(DOC(work_bytes), NF_LINE, 1 << 30) },
+	  .required = true, .help = "where they run" },
+	{ DOC(then), .type = FIELD_ENUM, .names = then_names,
+	  .help = "what happens to a frame behind the last" },
+	{ COUNT(DOC(xdp_functions), 0, NF_CHAIN), .nullable = true,
+	  .help = "the first so many run in XDP; null: all" },
+	{ OPT(stack_port), .type = FIELD_BOOL,
+	  .help = "the second port leads to the stack" },
+	{ DOC(own_address), .type = FIELD_BOOL,
+	  .help = "frames to other stations are local to the router" },
+	{ COUNT(OPT(acl_entries), 0, NF_TABLE),
+	  .help = "entries of the access list" },
+	{ COUNT(OPT(drop_percent), 0, 100),
+	  .help = "share of the flows that are denied" },
+	{ COUNT(OPT(sessions), 0, NF_TABLE),
+	  .help = "sessions of the load balancer" },
+	{ COUNT(OPT(routes), 0, NF_TABLE),
+	  .help = "entries of the routing table" },
+	{ LIST(acl), .help = "entries given one by one" },
+	{ LIST(route_list), .help = "routes given one by one" },
+	{ LIST(next_hops), .help = "MAC address, IP address and port of each" },
+	{ TEXT(service_prefix, NF_PREFIX), .help = "of the load balancer" },
+	{ COUNT(DOC(service_port), 1, 65535), .help = "of the load balancer" },
+	{ COUNT(OPT(flows), 1, NF_TABLE), .help = "flows of the traffic" },
+	{ COUNT(OPT(flows_per_pair), 1, 65535),
+	  .help = "of each pair of addresses" },
+	{ TEXT(flow_src_ip, NF_ADDRESS), .help = "of the first flow" },
+	{ TEXT(flow_dst_ip, NF_ADDRESS), .help = "of the first flow" },
+	{ COUNT(OPT(flow_src_port), 0, 65535), .help = "of the first flow" },
+	{ COUNT(OPT(flow_dst_port), 0, 65535), .help = "of the first flow" },
+	{ COUNT(DOC(work_iterations), 0, NF_ITERATIONS),
+	  .help = "of the loop added to each frame" },
+	{ COUNT(DOC(work_lookups), 0, NF_LOOKUPS),
+	  .help = "dependent reads added to each frame" },
+	{ COUNT(DOC(work_bytes), NF_LINE, 1 << 30),
+	  .help = "bytes of the array that they read" },
 };
 
 static const struct document defaults = {
@@ -84,6 +97,11 @@ static const struct document defaults = {
 	       .flow_src_port = 10000,
 	       .flow_dst_port = 20000 },
 };
+
+void nf_options_help(void)
+{
+	fields_help("nf:", fields, ARRAY_SIZE(fields), &defaults);
+}
 
 static int read_functions(const json_t *array, struct nf_setup *s)
 {

@@ -40,6 +40,8 @@ struct nf_options {
 	json_t *as_read; /* all of it, defaults filled in */
 };
 
+/* Print the keys. */
+void nf_options_help(void);
 /* Returns 0 or -EINVAL after one line on stderr. */
 int nf_options_read(const json_t *object, struct nf_options *o);
 /* After the ports are known: their number, and who sends. */

@@ -154,7 +154,23 @@ def test_version():
     assert json.loads(out).keys() == {"version", "libbpf"}
 
 
-@pytest.mark.parametrize("argv", [[], ["--help"], ["a", "b"], ["--check"], ["/nonexistent.json"]])
+@pytest.mark.parametrize("program", ["xdpgen", "xsk"])
+def test_help_has_the_keys_that_are_read_with_values_and_defaults(program):
+    path = XDPGEN.parent / program
+    text = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+    assert text.splitlines()[0].startswith(f"{program} [--check] CONFIG.json")
+    keys = [line.split()[0] for line in text.splitlines()[1 : text.splitlines().index("ports[]:")]]
+    assert {"ports", "streams", "stall_ns"} <= set(keys)
+    assert "  stall_ns         1 to 1000000000 (100000): a gap" in text
+    assert "  tx_cpu           0 to 1023 (null): CPU that sends" in text
+    for key in [*keys, "colour"]:
+        done = subprocess.run(
+            [path, "--check", "-"], input=json.dumps({key: "?"}), capture_output=True, text=True, check=False
+        )
+        assert (f"{key}: unknown key" in done.stderr) == (key == "colour"), done.stderr
+
+
+@pytest.mark.parametrize("argv", [[], ["a", "b"], ["--check"], ["/nonexistent.json"]])
 def test_usage(argv):
     done = subprocess.run([XDPGEN, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -31,6 +31,16 @@ struct forwarder {
 	struct xdpfwd_bpf *skel;
 };
 
+static int help(void)
+{
+	printf("xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin]\n"
+	       "  --if0 IF      first port\n"
+	       "  --if1 IF      second port\n"
+	       "  --mode MODE   how the program is attached: native (default), generic\n"
+	       "  --hairpin     send back out of the first port, the only one\n");
+	return 0;
+}
+
 static int usage(void)
 {
 	return fail(
@@ -245,6 +255,8 @@ int main(int argc, char **argv)
 	int err = 0, i;
 
 	program_begin("xdpfwd");
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return help();
 	stop_signals(&signals);
 	sigaddset(&signals, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &signals, NULL);

@@ -18,15 +18,22 @@ static const char *const sender_names[] = { "auto", "live", "xsk", NULL };
 	AT(type, member), .size = sizeof(((struct type *)0)->member)
 
 static const struct field port_fields[] = {
-	{ SIZED(port, name), .type = FIELD_STRING },
-	{ SIZED(port, netns), .type = FIELD_STRING, .nullable = true },
-	{ SIZED(port, ifname), .type = FIELD_STRING, .required = true },
+	{ SIZED(port, name), .type = FIELD_STRING,
+	  .help = "in the result; default: ifname" },
+	{ SIZED(port, netns), .type = FIELD_STRING, .nullable = true,
+	  .help = "network namespace of the port; null: the one it runs in" },
+	{ SIZED(port, ifname), .type = FIELD_STRING, .required = true,
+	  .help = "name of the interface" },
 	{ AT(port, tx_cpu), .type = FIELD_INT, .max = GEN_CPUS - 1,
-	  .nullable = true },
-	{ AT(port, rx), .type = FIELD_ENUM, .names = rx_names },
-	{ AT(port, xdp_mode), .type = FIELD_ENUM, .names = mode_names },
-	{ AT(port, tc_hook), .type = FIELD_ENUM, .names = hook_names },
-	{ AT(port, reflect), .type = FIELD_BOOL },
+	  .nullable = true, .help = "CPU that sends; null: none" },
+	{ AT(port, rx), .type = FIELD_ENUM, .names = rx_names,
+	  .help = "how frames are received" },
+	{ AT(port, xdp_mode), .type = FIELD_ENUM, .names = mode_names,
+	  .help = "how the XDP program is attached" },
+	{ AT(port, tc_hook), .type = FIELD_ENUM, .names = hook_names,
+	  .help = "where the tc program is attached" },
+	{ AT(port, reflect), .type = FIELD_BOOL,
+	  .help = "send back what arrives, MAC addresses swapped" },
 };
 
 struct document {
@@ -42,21 +49,34 @@ struct document {
 	.key = #member, .offset = offsetof(struct document, cfg.timing.member)
 
 static const struct field document_fields[] = {
-	{ AT(document, ports), .type = FIELD_ARRAY, .required = true },
-	{ AT(document, streams), .type = FIELD_ARRAY, .required = true },
-	{ TIMING(warmup_s), .type = FIELD_NUMBER, .max = 3600 },
-	{ TIMING(duration_s), .type = FIELD_NUMBER, .min = 0.001,
-	  .max = 864000 },
-	{ CFG(drain_s), .type = FIELD_NUMBER, .max = 3600 },
-	{ CFG(drain_idle_s), .type = FIELD_NUMBER, .max = 3600 },
-	{ CFG(batch), .type = FIELD_INT, .max = 256 },
-	{ TIMING(max_burst), .type = FIELD_INT, .max = 1000000 },
-	{ TIMING(late_ns), .type = FIELD_INT, .max = NSEC_PER_SEC },
-	{ TIMING(stall_ns), .type = FIELD_INT, .min = 1, .max = NSEC_PER_SEC },
-	{ CFG(sender), .type = FIELD_ENUM, .names = sender_names },
-	{ CFG(progress), .type = FIELD_BOOL },
-	{ CFG(flow_figures), .type = FIELD_BOOL },
-	{ AT(document, slices), .type = FIELD_OBJECT, .nullable = true },
+	{ AT(document, ports), .type = FIELD_ARRAY, .required = true,
+	  .help = "1 to 32 objects, keys below" },
+	{ AT(document, streams), .type = FIELD_ARRAY, .required = true,
+	  .help = "1 to 16 objects, keys below" },
+	{ TIMING(warmup_s), .type = FIELD_NUMBER, .max = 3600,
+	  .help = "traffic before the trial, not counted" },
+	{ TIMING(duration_s), .type = FIELD_NUMBER, .min = 0.001, .max = 864000,
+	  .help = "of the trial" },
+	{ CFG(drain_s), .type = FIELD_NUMBER, .max = 3600,
+	  .help = "wait for late frames at the end, at most" },
+	{ CFG(drain_idle_s), .type = FIELD_NUMBER, .max = 3600,
+	  .help = "end that wait when none has arrived for so long; 0: never" },
+	{ CFG(batch), .type = FIELD_INT, .max = 256,
+	  .help = "frames for the driver at once; 0: by rate and driver" },
+	{ TIMING(max_burst), .type = FIELD_INT, .max = 1000000,
+	  .help = "intervals that a stream may be late before it skips frames" },
+	{ TIMING(late_ns), .type = FIELD_INT, .max = NSEC_PER_SEC,
+	  .help = "a departure later than this is not on schedule" },
+	{ TIMING(stall_ns), .type = FIELD_INT, .min = 1, .max = NSEC_PER_SEC,
+	  .help = "a gap between two polls that counts as a stall" },
+	{ CFG(sender), .type = FIELD_ENUM, .names = sender_names,
+	  .help = "in the kernel (live), or over AF_XDP (xsk)" },
+	{ CFG(progress), .type = FIELD_BOOL,
+	  .help = "a line on stderr each second; default: on a terminal" },
+	{ CFG(flow_figures), .type = FIELD_BOOL,
+	  .help = "figures of each flow, 10,000 at most" },
+	{ AT(document, slices), .type = FIELD_OBJECT, .nullable = true,
+	  .help = "latencies by slice of time: keys below; null: none" },
 };
 
 struct watched {
@@ -66,10 +86,39 @@ struct watched {
 };
 
 static const struct field watched_fields[] = {
-	{ AT(watched, cpus), .type = FIELD_ARRAY },
-	{ AT(watched, threads), .type = FIELD_ARRAY },
-	{ AT(watched, processes), .type = FIELD_ARRAY },
+	{ AT(watched, cpus), .type = FIELD_ARRAY,
+	  .help = "CPUs to watch besides those of senders" },
+	{ AT(watched, threads), .type = FIELD_ARRAY,
+	  .help = "forwarding threads to watch" },
+	{ AT(watched, processes), .type = FIELD_ARRAY,
+	  .help = "processes whose threads belong to the path" },
 };
+
+static const struct config defaults = {
+	.timing = {
+		.warmup_s = 0.2,
+		.duration_s = 2.0,
+		.max_burst = 32,
+		.late_ns = 200,
+		.stall_ns = 100000,
+	},
+	.drain_s = 0.2,
+};
+
+void config_help(void)
+{
+	static const struct port port = { .tx_cpu = NO_CPU };
+	static const struct watched watched;
+	static struct document filled;
+
+	filled.cfg = defaults;
+	fields_help("xdpgen [--check] CONFIG.json | -, with the keys:",
+		    document_fields, ARRAY_SIZE(document_fields), &filled);
+	fields_help("ports[]:", port_fields, ARRAY_SIZE(port_fields), &port);
+	streams_help();
+	fields_help("slices:", watched_fields, ARRAY_SIZE(watched_fields),
+		    &watched);
+}
 
 static int read_ports(const json_t *array, struct config *cfg)
 {
@@ -138,19 +187,10 @@ static int read_slices(const json_t *object, struct config *cfg)
 
 static int read_document(const json_t *root, struct config *cfg)
 {
-	struct document doc = { .cfg = {
-					.timing = {
-						.warmup_s = 0.2,
-						.duration_s = 2.0,
-						.max_burst = 32,
-						.late_ns = 200,
-						.stall_ns = 100000,
-					},
-					.drain_s = 0.2,
-					.progress = isatty(STDERR_FILENO),
-				} };
+	struct document doc = { .cfg = defaults };
 	int err;
 
+	doc.cfg.progress = isatty(STDERR_FILENO);
 	err = fields_read(root, "", document_fields,
 			  ARRAY_SIZE(document_fields), &doc);
 	if (err)

@@ -97,6 +97,9 @@ static inline bool config_sliced(const struct config *cfg, int stream)
 /* Is a port sent to from more than one CPU? */
 bool config_several_cpus(const struct config *cfg);
 
+/* Print every key. */
+void config_help(void);
+
 /* Checks that need more than one value; used by config_read(). */
 int config_check(struct config *cfg);
 

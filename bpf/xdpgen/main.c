@@ -15,7 +15,7 @@
 static int usage(void)
 {
 	fail(0,
-	     "usage: xdpgen [--check] CONFIG.json | - , xdpgen --version: see bpf/README.md");
+	     "usage: xdpgen [--check] CONFIG.json | - , xdpgen --version, xdpgen --help");
 	return EXIT_CONFIG;
 }
 
@@ -74,6 +74,10 @@ int main(int argc, char **argv)
 	program_begin("xdpgen");
 	if (argc == 2 && !strcmp(path, "--version"))
 		return print_version();
+	if (argc == 2 && !strcmp(path, "--help")) {
+		config_help();
+		return 0;
+	}
 	if (argc != 2 + check || (path[0] == '-' && strcmp(path, "-")))
 		return usage();
 	if (strcmp(path, "-"))

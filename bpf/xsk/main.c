@@ -13,7 +13,7 @@
 static int usage(void)
 {
 	fail(0,
-	     "usage: xsk [--check] CONFIG.json | - , xsk --version: see bpf/README.md");
+	     "usage: xsk [--check] CONFIG.json | - , xsk --version, xsk --help");
 	return EXIT_CONFIG;
 }
 
@@ -53,6 +53,10 @@ int main(int argc, char **argv)
 	program_begin("xsk");
 	if (argc == 2 && !strcmp(argv[1], "--version"))
 		return print_version();
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		options_help();
+		return 0;
+	}
 	if (argc != 2 + check ||
 	    (argv[argc - 1][0] == '-' && strcmp(argv[argc - 1], "-")))
 		return usage();

@@ -110,6 +110,9 @@ static inline bool options_originate(const struct options *o)
 	       o->role == ROLE_PROBE;
 }
 
+/* Print every key. */
+void options_help(void);
+
 void options_free(struct options *o);
 
 /*

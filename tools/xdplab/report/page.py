@@ -2,9 +2,9 @@
 """What the sections of a report are made of: the run, what was found, templates, the table of points, pictures."""
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from string import Template
 from typing import Any
 
@@ -180,9 +180,6 @@ def kpps(value: float | None) -> str:
 #: Columns from which on a table is of a kind -> the kind, and the width of a page up to which its rows are cards.
 KINDS = {10: ("wide", "72rem"), 6: ("middling", "52rem"), 3: ("narrow", "30rem")}
 
-_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
-_CELL = re.compile(r"<t([hd])\b([^>]*)>(.*?)(?=</t[hd]>)", re.DOTALL)
-
 
 def cards() -> str:
     """The rules for all kinds."""
@@ -193,34 +190,83 @@ def cards() -> str:
 def table(rows: str, caption: str, sort: bool = False) -> Markup:
     """A table of rows `<tr>`, the first of which is its heading; with `sort` it is sorted and filtered by table.js.
 
-    What stands in the rows is markup: a template has escaped it, so each `<` in it is of a tag.
+    What stands in the rows is markup, which a template has escaped.
     """
-    found = _ROW.findall(rows)
-    headings = [_plain(cell) for _, _, cell in _CELL.findall(found[0])]
-    kind = next((kind for columns, (kind, _) in KINDS.items() if len(headings) >= columns), "")
-    head = found[0].replace("<th", '<th scope="col"')
-    body = "\n".join(_labelled(row, headings) for row in found[1:])
+    found = _Rows()
+    found.feed(str.__str__(rows))  # a plain str: operations of Markup escape
+    found.close()
+    kind = next((kind for columns, (kind, _) in KINDS.items() if len(found.headings) >= columns), "")
     attributes = (f' class="{kind}"' if kind else "") + (" data-sort" if sort else "")
+    head, *body = "".join(found.markup).split(_Rows.END)
     return Markup(  # noqa: S704 - see above; the caption is escaped here
         f'<div class="scroll"><table{attributes}><caption>{escape(caption)}</caption>\n'
-        f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody></table></div>"
+        f"<thead>{head.strip()}</thead>\n<tbody>\n{''.join(body).strip()}\n</tbody></table></div>"
     )
 
 
-def _labelled(row: str, headings: list[str]) -> str:
-    labels = _labels(row, headings)
-    return _CELL.sub(lambda cell: f"<t{cell[1]}{cell[2]}{next(labels)}>{cell[3]}", row)
+class _Rows(HTMLParser):
+    """Rows as they are, with a scope in the first, and the heading of its column at each cell of the others.
 
+    Cells that span columns, and those of the first column, have none.
+    """
 
-def _labels(row: str, headings: list[str]) -> Iterator[str]:
-    """The attribute of each cell: none of those that span columns."""
-    at = 0
-    for _, attributes, _ in _CELL.findall(row):
-        span = re.search(r'colspan="(\d+)"', attributes)
-        yield "" if span or at in (0, len(headings)) else f' data-label="{headings[at]}"'
-        at += int(span[1]) if span else 1
+    #: Behind the first row.
+    END = "\0"
 
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.markup: list[str] = []
+        self.headings: list[str] = []
+        self._row, self._column, self._in_heading = 0, 0, False
 
-def _plain(cell: str) -> str:
-    """Of a heading its words: still escaped, in one line, without the hyphens at which it was broken."""
-    return " ".join(re.sub(r"<[^>]*>", " ", cell.replace("-<br>", "")).split()).replace('"', "&quot;")
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A row, a cell, or something in a cell."""
+        text = self.get_starttag_text() or ""
+        if tag == "tr":
+            self._column = 0
+        elif tag in ("td", "th") and not self._row:
+            text = text.replace("<th", '<th scope="col"', 1)
+            self.headings.append("")
+            self._in_heading = True
+        elif tag in ("td", "th"):
+            span = int(dict(attrs).get("colspan") or 1)
+            if span == 1 and 0 < self._column < len(self.headings):
+                heading = " ".join(self.headings[self._column].split()).replace('"', "&quot;")
+                text = f'{text[:-1]} data-label="{heading}">'
+            self._column += span
+        elif self._in_heading:
+            self._break()
+        self.markup.append(text)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """As it is."""
+        if self._in_heading:
+            self._break()
+        self.markup.append(self.get_starttag_text() or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        """The first row ends the heading."""
+        self.markup.append(f"</{tag}>")
+        if tag in ("td", "th"):
+            self._in_heading = False
+        elif tag == "tr":
+            self.markup += [] if self._row else [self.END]
+            self._row += 1
+
+    def handle_data(self, data: str) -> None:
+        """Text, still escaped."""
+        self.markup.append(data)
+        if self._in_heading:
+            self.headings[-1] += data
+
+    def handle_entityref(self, name: str) -> None:
+        """Also text."""
+        self.handle_data(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        """Also text."""
+        self.handle_data(f"&#{name};")
+
+    def _break(self) -> None:
+        """A heading that is broken at a hyphen is one word."""
+        self.headings[-1] = self.headings[-1][:-1] if self.headings[-1].endswith("-") else f"{self.headings[-1]} "

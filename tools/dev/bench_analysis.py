@@ -87,7 +87,7 @@ class Bench(Model):
 
 def bench_analysis(seeds: int, trials: int, progress: Callable[[str], None] = lambda text: None) -> Bench:
     """Judge with seeds 0, 1, 2, ...; time a run of so many trials."""
-    cost = measure_cost(trials)  # first, for its peak is that of the whole process
+    cost = measure_cost(trials)  # first, because its peak is that of the whole process
     recoveries = []
     for nic, (between, count) in itertools.product(CLUSTERS, CASES):
         progress(f"{nic}, {count or 'all'} configurations, {between:g} of the spread between them")

@@ -80,7 +80,7 @@ def test_what_is_lost_without_a_change_as_well_is_no_changes(results: Path, cli:
         "frames were lost without the change as well"
     }
     told = answer(studies.only_run(results).load(), list(found.values()))
-    assert "Nothing is said of hit-rule (longest gap): leaky: frames were lost without the change" in told.text()
+    assert "No statement about hit-rule (longest gap): leaky: frames were lost without the change" in told.text()
     out = cli("show", "latest", "--results", str(results)).out
     assert "change=hit-rule: longest gap ?: frames were lost without the change as well" in out
 
@@ -91,7 +91,7 @@ def test_with_no_frame_lost_on_either_side_nobody_is_ahead(results: Path) -> Non
         results, forwarders=["fake", quick], answer=["fake", "quick"], method={**CHANGES, "kinds": ["hit-rule"]}
     )
     assert (
-        "Nothing is said of hit-rule: neither lost a frame"
+        "No statement about hit-rule: neither lost a frame"
         in answer(studies.only_run(results).load(), list(found.values())).text()
     )
 

@@ -171,4 +171,4 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     )
     assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in told.text()
     assert "No measurable difference in nat (" in told.text()
-    assert "Nothing is said of meter: 0 clean of 5 paired repetitions" in told.text()
+    assert "No statement about meter: 0 clean of 5 paired repetitions" in told.text()

@@ -82,15 +82,15 @@ def test_what_tracing_costs_is_not_said_without_clean_rounds() -> None:
     for text in (sentence, page, *tracing_part(points, "bpf").lines):
         assert "2,888,038,959" not in text
         assert not re.search(r"\d \([\d.,-]+ to [\d.,]+\), too disturbed", text)
-    assert page.count("not said") >= 3  # of the cost at p50, beside the published one
+    assert page.count("undecided") >= 3  # of the cost at p50, beside the published one
 
 
 def test_what_probes_cost_is_not_said_without_clean_pairs() -> None:
     folder, _ = stored("breakdown")
     quiet = [each.model_copy(update={"status": "ok"}) if each.result else each for each in folder.trials()]
     clean, bad = (render(folder.load(), found) for found in (quiet, folder.trials()))
-    assert "not said" in seen(bad)
-    assert "not said" not in seen(clean)
+    assert "undecided" in seen(bad)
+    assert "undecided" not in seen(clean)
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
     assert found.sentence == (
         "rxdrop: two is ahead with 2 Mpps, 2 times as much as three (99 % interval 1.72 to 2.33), the next."
     )
-    assert found.details == (f"Nothing is said of one: {quiet}.", "Failed: l2fwd: two.")
+    assert found.details == (f"No statement about one: {quiet}.", "Failed: l2fwd: two.")
     busy = told([*disturbed, *rates({"two": [2.0] * 4})])
     assert busy == Answer(sentence=f"Who is ahead cannot be said: {quiet}.", said=False)
 

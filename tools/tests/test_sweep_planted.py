@@ -162,7 +162,8 @@ def test_the_sentence_is_the_first_of_the_summary_and_needs_latencies() -> None:
     assert sweep_sentence(run, trials) == sweep_sentence(run, trials, [found]) == found.summary[0]
     rfc = records.run_record(records.point(), study={"method": {"name": "rfc2544"}})
     assert (
-        sweep_sentence(rfc, []) == "Which settings matter is not said of method rfc2544: a sweep is of method latency."
+        sweep_sentence(rfc, [])
+        == "No statement about which settings matter: method rfc2544: a sweep is of method latency."
     )
 
 

@@ -55,7 +55,7 @@ def test_what_the_tester_or_the_time_limits_is_a_lower_bound(limit: str, words: 
 def test_a_rate_below_the_lowest_load_is_no_rate() -> None:
     told = curve_of([0.0] * 5, limited=("forwarder", "below-minimum"))
     assert told[1].endswith(": below 0.002 Mpps, at most 0 % of 2 times one thread (it lost frames at the lowest load)")
-    assert "came to 0 in 5 of 5 repetitions" in curve_of([0.0] * 5)[1]
+    assert "was 0 in 5 of 5 repetitions" in curve_of([0.0] * 5)[1]
     names = [f"ovs-afxdp:pmd_cores={each}" for each in (1, 2)]
     (_, second, why) = lines_of((names[0], [0.0] * 5, "below-minimum"), (names[1], RATE, "forwarder"))
     assert "%" not in second

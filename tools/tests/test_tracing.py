@@ -283,7 +283,7 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
     assert all(": too disturbed to say: " in each for each in said.details)
     assert not said.said
     lossy = result(stream([2000] * 90, sent=100))
-    assert told(result=lossy)[0].startswith("not said: ")
+    assert told(result=lossy)[0].startswith("undecided: ")
 
 
 def test_a_published_document_that_is_not_there_is_refused_before_anything_is_measured() -> None:

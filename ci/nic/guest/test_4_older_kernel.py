@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab run` on Debian 12's own kernel: forwarders, settings and what it has not, and all put back.
 
-veth pairs under emulation: a slow forwarder may lose frames, for a core is easily away for longer than its queues hold.
+veth pairs under emulation: a slow forwarder may lose frames, because a core is away for longer than its queues hold.
 """
 
 from typing import Any

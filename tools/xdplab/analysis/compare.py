@@ -233,7 +233,7 @@ def _ends(one: Measured, basis: Basis) -> tuple[float, float]:
     if basis == "slices" and one.sliced is not None:
         return one.sliced, one.sliced
     if basis == "few" and one.limited_by == "machine" and one.value is not None:
-        return one.value, one.value  # nothing is said of it; the plain ratio stands in tables beside the reason
+        return one.value, one.value  # no statement about it; the plain ratio stands in tables beside the reason
     return one.low, one.high
 
 

@@ -67,7 +67,7 @@ class StudySpec(Model):
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
-    #: `reflect`, for a one-way latency needs one clock.
+    #: `reflect`, because a one-way latency needs one clock.
     path: Annotated[tuple[Path, ...], OneOrMany] = ()
     #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
     forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()

@@ -53,7 +53,7 @@ class Place(NamedTuple):
     def inline(self) -> str:
         """What a NAPI means that the layout calls so."""
         if self.run.testbed.kind == "fake":
-            return "nothing runs on a core, for the testbed is simulated"
+            return "nothing runs on a core, because the testbed is simulated"
         if self.virtual:
             return (
                 "on veth a frame's receive half runs on the core that sent it, so the tester's core pays for the "

@@ -67,7 +67,7 @@ class Settings:
             knob.verify(self._before, knob.check(value))
 
     def after_start(self, forwarder: str) -> None:
-        """What needs the forwarder running; then all are verified again, for a forwarder has settings of its own.
+        """What needs the forwarder running; then all are verified again: a forwarder may change settings itself.
 
         Raises:
             Unsupported: the forwarder of this name has changed one.

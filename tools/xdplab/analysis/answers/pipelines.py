@@ -117,8 +117,8 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
         often = max(unsaid, key=lambda each: len(unsaid[each]))
         works = ", ".join(work for each in unsaid.values() for work in each)
         why = f"{often} (so {', '.join(unsaid[often])}; the others for other reasons)"
-        return [*adjusted, f"nothing is said of {works}: {why}"]
-    return [*adjusted, *(f"nothing is said of {', '.join(works)}: {why}" for why, works in unsaid.items())]
+        return [*adjusted, f"no statement about {works}: {why}"]
+    return [*adjusted, *(f"no statement about {', '.join(works)}: {why}" for why, works in unsaid.items())]
 
 
 def _work(one: PointSummary, several_flows: bool) -> str:

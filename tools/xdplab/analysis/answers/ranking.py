@@ -165,7 +165,7 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
 def _unsaid(places: Mapping[tuple[str, str], _Place]) -> list[str]:
     """Of whom nothing is said beside a leader, and why."""
     return [
-        f"Nothing is said of {name}{f' in {where}' if len(places) > 1 else ''}: {why}."
+        f"No statement about {name}{f' in {where}' if len(places) > 1 else ''}: {why}."
         for (where, _), place in places.items()
         if not place.hindrance
         for name, why in place.unsaid.items()

@@ -122,7 +122,9 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
         found: what `analyse_sweep` says of them, by who has it already: that takes seconds.
     """
     if not method_class(run.study.method.name).swept:
-        return f"Which settings matter is not said of method {run.study.method.name}: a sweep is of method latency."
+        return (
+            f"No statement about which settings matter: method {run.study.method.name}: a sweep is of method latency."
+        )
     found = found or analyse_sweep(run, trials)
     if not found:
         most = max(tables(run, trials), key=lambda table: len(table.rows), default=None)

@@ -291,7 +291,7 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
         return {"label": "af_packet", **super().mode()}
 
 
-#: Memory of EAL in MiB. Without hugepages little, for every page costs start-up time. On hugepages a limit as well: OVS
+#: Memory of EAL in MiB. Without hugepages little: every page costs start-up time. On hugepages a limit as well: OVS
 #: would take all pages for one mempool in several pieces, over which net_af_xdp of DPDK 22.11 makes one UMEM (ENOMEM).
 #: From DPDK 24.11 on a mempool that does not fit is ENOBUFS, and OVS tries no smaller one: all 262,144 mbufs must fit.
 _DPDK_MIB, _DPDK_24_MIB, _DPDK_HUGE_MIB = 256, 1024, 512

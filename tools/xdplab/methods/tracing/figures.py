@@ -195,7 +195,7 @@ def _nothing(counts: dict[str, int]) -> str:
     return ", ".join([seen, *(f"{counts[name]} {said}" for name, said in words.items() if counts[name])])
 
 
-#: Above this share of lost frames what a way of tracing costs is not said: the forwarder was overloaded.
+#: Above this share of lost frames what a way of tracing costs is undecided: the forwarder was overloaded.
 _MAX_LOSS = 0.01
 
 
@@ -205,7 +205,7 @@ def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
         return f"too disturbed to say: {clean_pairs(pairs)} clean of {len(pairs)} rounds"
     results = [trial.result for pair in pairs for trial in pair if trial.result]
     lost = fmean(result.lost / result.sent for result in results if result.sent)
-    return f"not said: {percent(lost)} of the frames were lost" if lost > _MAX_LOSS else ""
+    return f"undecided: {percent(lost)} of the frames were lost" if lost > _MAX_LOSS else ""
 
 
 def verdict(difference: Difference, goal_us: float) -> str:

@@ -269,6 +269,6 @@ def test_runs_are_compared_merged_and_their_series_has_a_trend(results: Path, cl
 def test_the_run_of_a_socket_study_of_before_is_refused_in_one_line(results: Path, cli: Callable[..., Done]) -> None:
     folder = results / "old"
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text('{"kind": "sockets", "schema_version": 1}', encoding="utf-8")
+    (folder / "run.json").write_text('{"kind": "sockets", "schema_version": 2}', encoding="utf-8")
     for command in ("show", "report"):
         cli(command, "old").refused("of a socket study, which is a method of `xdplab run` now")

@@ -15,7 +15,7 @@ from xdplab.model.described import described
 from xdplab.model.errors import InputError, meant
 
 #: Version of every file xdplab writes; raised when a reader of the old form would misread the new one.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _M = TypeVar("_M", bound=BaseModel)
 

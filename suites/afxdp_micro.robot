@@ -11,7 +11,7 @@ Documentation    What one AF_XDP socket does before there is a switch: rxdrop, t
 ...              machine cannot do is skipped with the reason. The last row says who is ahead, or is skipped with why
 ...              that cannot be said.
 ...              [Ref] Karlsson, Topel: The Path to DPDK Speeds for AF_XDP (Linux Plumbers 2018); the report prints its
-...              figures beside ours.
+...              figures next to ours.
 ...
 ...              The report is results/latest/report.html.
 

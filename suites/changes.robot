@@ -7,7 +7,7 @@ Documentation    What a change costs that is made under load: rules installed an
 ...              port or a queue added, a restart.
 ...
 ...              [Cfg] suites/studies/changes.yaml: every forwarder at every change, interleaved in random order, each
-...              time beside a trial of the same length without the change.
+...              time next to a trial of the same length without the change.
 ...              [Ver] A row passes when every forwarder that can do the change did it by what it shows itself, no frame
 ...              arrived twice, and it still forwards as its pipeline says. How long it was blocked is no gate.
 ...              [Ref] Effective blocked time: reconfiguration tests of FD.io CSIT; docs/methods.md.

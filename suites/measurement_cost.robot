@@ -12,7 +12,7 @@ Documentation    What it costs a frame that an AF_XDP application is traced whil
 ...              [Ver] A row passes when its way was measured; a way that this machine has not is skipped with the
 ...              reason. The last row passes when the default way, in-band, is not shown to miss the goal.
 ...              [Ref] Castillon du Perron, Lopez Pacheco, Huet: Understanding Delays in AF_XDP-based Applications:
-...              their tracing with USDT probes and perf cost 5 to 10 us; the report prints it beside ours.
+...              their tracing with USDT probes and perf cost 5 to 10 us; the report prints it next to ours.
 ...
 ...              The report is results/latest/report.html.
 

@@ -11,7 +11,7 @@ Documentation    Network functions, each written once, as XDP program, as AF_XDP
 ...              its; what this machine cannot do is skipped with the reason. The last rows state how the order of
 ...              the modes agrees with the published one, and which is ahead.
 ...              [Ref] Parola, Procopio, Risso (CoNEXT 2021) and the measurements of their library xsknf; the report
-...              prints their figures beside ours.
+...              prints their figures next to ours.
 ...
 ...              The report is results/latest/report.html. Longer variants: ENTRIES, ITERATIONS, READS, DROP_PERCENTS
 ...              and RX_RINGS take several values each, and KNOBS settings such as ddio_ways=11.

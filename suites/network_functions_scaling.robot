@@ -10,7 +10,7 @@ Documentation    How network functions scale over cores with receive rings of 51
 ...              [Ver] Each row passes when its function was measured in its mode at every number of cores, ring and
 ...              ways that this machine has; the others are in the report with the reason: CPUs that are missing, a
 ...              driver that does not spread flows, ways of DDIO off Intel's servers.
-...              [Ref] Parola, Procopio, Risso (CoNEXT 2021); the report prints their finding beside ours.
+...              [Ref] Parola, Procopio, Risso (CoNEXT 2021); the report prints their finding next to ours.
 ...
 ...              The report is results/latest/report.html.
 

@@ -3,13 +3,13 @@
 
 
 *** Settings ***
-Documentation    Open vSwitch over AF_XDP beside AF_PACKET and DPDK, and what each patch of its AF_XDP ports is worth.
+Documentation    Open vSwitch over AF_XDP next to AF_PACKET and DPDK, and what each patch of its AF_XDP ports is worth.
 ...
 ...              [Cfg] suites/studies/ovs-figures.yaml: three ports at three CPU layouts, untuned, throughput without
 ...              loss. suites/studies/ovs-ablation.yaml: Debian's build, the patched one (ovs/build), each new option
 ...              alone, the best together, no switch at all: throughput without loss, and latency at one load for all.
 ...              [Ver] A figure passes when its ratio was measured at one layout at least, a variant when it was
-...              measured beside the reference in each repetition; what this machine cannot do is skipped with the
+...              measured next to the reference in each repetition; what this machine cannot do is skipped with the
 ...              reason. Ratios are reported, not judged: they are those of this machine.
 ...              [Ref] Figures 2 and 3 of Intel's technology guide "AF_XDP Sockets: High Performance Networking for
 ...              Cloud-Native Networking" (tools/xdplab/model/published/intel-afxdp-guide.yaml); RFC 2544 section

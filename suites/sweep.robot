@@ -12,7 +12,7 @@ Documentation    Which settings matter: every combination of a study's settings 
 ...              runs shows as what matters, which is known of veth and so tests the sweep itself. On a machine too
 ...              disturbed to say, or with fewer than six configurations, that test is skipped with the sentence.
 ...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
-...              beside ours (xdplab/model/published/understanding-delays-afxdp.yaml).
+...              next to ours (xdplab/model/published/understanding-delays-afxdp.yaml).
 ...
 ...              The report is results/latest/report.html.
 

@@ -29,7 +29,7 @@ def bench(
     searches: Annotated[int, typer.Option(min=5, max=1000, help="searches per preset and box")] = 60,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the search presets on simulated boxes: error, spread and traffic time beside plain bisection.
+    """Judge the search presets on simulated boxes: error, spread and traffic time next to plain bisection.
 
     Example: python tools/dev bench-search --searches 5
     """

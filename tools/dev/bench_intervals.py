@@ -69,7 +69,7 @@ def _step(time: np.ndarray, rng: Generator) -> np.ndarray:
 
 
 def _waits(rng: Generator, size: tuple[int, int]) -> np.ndarray:
-    """A fixed time and a lognormal wait beside it, 30 % in the median, five times that in one of twenty."""
+    """A fixed time and a lognormal wait next to it, 30 % in the median, five times that in one of twenty."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     expected = float((weights * np.log1p(_WAIT * np.exp(nodes))).sum() / weights.sum())
     return np.log1p(_WAIT * np.exp(rng.normal(0, 1, size))) - expected

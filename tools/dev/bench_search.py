@@ -2,7 +2,7 @@
 """`python tools/dev bench-search`: what RFC 2544's searches find on simulated boxes whose truth is known.
 
 The methods are those of a run; only the box and the sender are simulated. Throughput: how well each search preset finds
-the capacity, beside plain bisection. Back-to-back: how well the buffer is found.
+the capacity, next to plain bisection. Back-to-back: how well the buffer is found.
 """
 
 import math

@@ -28,7 +28,7 @@ _EXITS = {
     "2": "bad input or a missing part; one line says what, where and what to do",
     "130": "interrupted",
 }
-_WHAT = "Measures software switches on AF_XDP: latency, loss and RFC 2544, beside AF_PACKET, DPDK and the kernel."
+_WHAT = "Measures software switches on AF_XDP: latency, loss and RFC 2544, next to AF_PACKET, DPDK and the kernel."
 
 
 class Command(NamedTuple):

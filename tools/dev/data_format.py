@@ -78,7 +78,7 @@ def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str
 
 
 def _own_columns() -> Iterator[str]:
-    yield "| method | columns beside the fields of `PointSummary`, with their heads |\n|---|---|"
+    yield "| method | columns next to the fields of `PointSummary`, with their heads |\n|---|---|"
     for method in own_methods():
         found = [f"`{each.key}` ({each.title})" for each in own_columns(method) if each.key not in _FIELDS]
         yield f"| {method.name} | {', '.join(found) or '–'} |"

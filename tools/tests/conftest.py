@@ -35,7 +35,7 @@ BESIDE = {
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs root, with the reason, and tell xdist which tests must not run beside each other."""
+    """Skip what needs root, with the reason, and tell xdist which tests must not run next to each other."""
     for item in items:
         if item.get_closest_marker("root"):
             item.add_marker(pytest.mark.xdist_group(BESIDE.get(item.path.name, "testbed")))

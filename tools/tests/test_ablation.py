@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants against a reference, and published figures beside ours."""
+"""Variants against a reference, and published figures next to ours."""
 
 from typing import Any
 

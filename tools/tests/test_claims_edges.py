@@ -147,7 +147,7 @@ def test_a_disturbed_latency_leaves_the_search_of_its_repetition_clean() -> None
         ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
         assert ndr
         assert p50
-        # who limited the latency's load is not forgotten beside a search
+        # who limited the latency's load is not forgotten next to a search
         assert any("the tester left out frames" in reason for reason in p50.hindrances)
         assert not any("the tester left out frames" in reason for reason in ndr.hindrances)
         return ndr.clean, p50.clean

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs beside a network function: the client of memcached against played servers, what wrk and perf print."""
+"""What runs next to a network function: the client of memcached against played servers, what wrk and perf print."""
 
 import contextlib
 import json
@@ -109,7 +109,7 @@ Transfer/sec:      5.17MB
 def test_what_wrk_prints() -> None:
     assert wrk_requests_per_s(WRK.format("")) == 32066.78
     timeouts = "  Socket errors: connect 0, read 0, write 0, timeout 16\n"
-    assert wrk_requests_per_s(WRK.format(timeouts)) == 32066.78  # beside a flood some requests are lost
+    assert wrk_requests_per_s(WRK.format(timeouts)) == 32066.78  # next to a flood some requests are lost
     for trouble in ("  Socket errors: connect 3, read 0, write 0, timeout 0\n", "  Non-2xx or 3xx responses: 7\n"):
         with pytest.raises(PointFailed, match=trouble.split()[0]):
             wrk_requests_per_s(WRK.format(trouble))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests may run beside which: the groups that the two folders of tests give to pytest-xdist."""
+"""Which tests may run next to which: the groups that the two folders of tests give to pytest-xdist."""
 
 import ast
 from pathlib import Path
@@ -30,5 +30,5 @@ def test_the_files_that_groups_name_are_there() -> None:
 
 
 def test_no_test_that_runs_beside_others_has_a_testbed() -> None:
-    """A run holds the CPUs of the machine: a second one beside it is refused. Hosts of `lab.bench` have their own."""
+    """A run holds the CPUs of the machine: a second one next to it is refused. Hosts of `lab.bench` have their own."""
     assert {name for name in stated(TESTS, "BESIDE") if "lab.rooted" in imports(TESTS / name)} == set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""New flows beside the traffic (`traffic.new_flows_pps`): an exact part of the load, counted and timed apart."""
+"""New flows next to the traffic (`traffic.new_flows_pps`): an exact part of the load, counted and timed apart."""
 
 from collections.abc import Callable
 from pathlib import Path

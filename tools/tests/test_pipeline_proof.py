@@ -213,14 +213,14 @@ WRONG_LISTS: dict[str, tuple[Callable[[list[Networks]], list[Networks]], str]] =
         lambda rules: [(IPv4Network("10.0.0.0/8"), rules[0][1]), (rules[-1][0], rules[-1][1])],
         "came out on side 1, where it must not",
     ),
-    "wider sources": (lambda rules: [(s.supernet(), to) for s, to in rules], "a frame beside rule"),
+    "wider sources": (lambda rules: [(s.supernet(), to) for s, to in rules], "a frame next to rule"),
     "a wider source of the first": (
         lambda rules: [(rules[0][0].supernet(), rules[0][1]), *rules[1:]],
-        "a frame beside rule 1 of 100 came out",
+        "a frame next to rule 1 of 100 came out",
     ),
     "a wider source of the traffic": (
         lambda rules: [*rules[:-1], (rules[-1][0].supernet(), rules[-1][1])],
-        "a frame beside rule 100 of 100 came out",
+        "a frame next to rule 100 of 100 came out",
     ),
     "a narrower source of the traffic": (
         lambda rules: [*rules[:-1], (IPv4Network(f"{rules[-1][0][1]}/32"), rules[-1][1])],
@@ -228,7 +228,7 @@ WRONG_LISTS: dict[str, tuple[Callable[[list[Networks]], list[Networks]], str]] =
     ),
     "a wider target of a mask": (
         lambda rules: [*rules[:-2], (rules[-2][0], rules[-2][1].supernet()), rules[-1]],
-        "a frame beside rule 99 of 100 came out",
+        "a frame next to rule 99 of 100 came out",
     ),
     "no rule of one mask": (lambda rules: [*rules[:-4], *rules[-3:]], "a frame by rule 97 of 100 sent on side 0"),
 }

@@ -91,7 +91,7 @@ SLOW_MEDIUM = {
     "suites/pytest/test_rfc2544.py": ["--line-rate=20e6"],
 }
 
-#: Of these no frame is sent: they need no root, and run beside the tests that do.
+#: Of these no frame is sent: they need no root, and run next to the tests that do.
 SIMULATED = [line for line in OTHERS if line.startswith("python tools/dev ")]
 
 

@@ -240,7 +240,7 @@ def searched(
     bad: Bad = lambda *_: True,
     **changes: Any,
 ) -> list[TrialRecord]:
-    """Of one forwarder: a search, and a latency beside it."""
+    """Of one forwarder: a search, and a latency next to it."""
     disturb(bad)
     method = {"name": "throughput", "preset": "quick", "budget_s": 20, "equal_load": {"latency_pps": 20000}}
     return carried_out(folder, told, **{"forwarders": "fake", "repetitions": 1, "method": method, **changes})
@@ -280,7 +280,7 @@ def test_a_disturbed_step_without_loss_is_not_repeated_and_a_lossy_one_is(
 def test_the_repeats_of_a_search_stay_within_a_share_of_the_traffic_taken(
     tmp_path: Path, disturb: Callable[[Bad], None], share: float
 ) -> None:
-    """However short it is beside its budget, and at any time: a search that ends here has cost no more."""
+    """However short it is next to its budget, and at any time: a search that ends here has cost no more."""
     trials = searched(tmp_path, disturb, disturbance={"max_repeats_share": share} if share != 0.4 else {})
     first_s = again_s = 0.0
     for trial in trials:

@@ -200,7 +200,7 @@ def test_frames_are_waited_for_as_long_as_the_rfc_asks() -> None:
 def test_the_report_says_why_a_figure_is_not_there(
     cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A tester that sends 0.9 Mpps beside a forwarder of 1 Mpps: no overload, no buffer, a throughput from below."""
+    """A tester that sends 0.9 Mpps next to a forwarder of 1 Mpps: no overload, no buffer, a throughput from below."""
     monkeypatch.setattr(clauses, "scale_of", lambda spec: QUICK.__class__(**{**vars(QUICK), "reset_s": 0.02}))
     slow = "fake:capacity_pps=1000000,jitter_ratio=0,tester_top_pps=900000"
     study = studies.study_file(tmp_path, forwarders=slow, repetitions=1, method={"name": "rfc2544"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network functions on namespaces: every mode and kind of traffic, what runs beside them, settings put back."""
+"""Network functions on namespaces: every mode and kind of traffic, what runs next to them, settings put back."""
 
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def test_local_traffic_web_server_and_job(lab: Lab) -> None:
             # a request is at least a frame each way
             assert counted["local"] > figure * 0.2
         assert counted["undelivered"] == 0
-    misses = found["job", "firewall beside 20000 pps, xdp"].figures["cache_misses"]
+    misses = found["job", "firewall next to 20000 pps, xdp"].figures["cache_misses"]
     assert isinstance(misses, int) or misses.startswith("unsupported: ")
     report = (lab.results / "latest" / "report.html").read_text(encoding="utf-8")
     assert "nginx" in report

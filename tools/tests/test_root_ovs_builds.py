@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The patched Open vSwitch beside Debian's on namespaces: options in force, one interleaved run, stages by probes."""
+"""The patched Open vSwitch next to Debian's on namespaces: options in force, one interleaved run, stages by probes."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RFC 2544 §26.6 on namespaces: how long the suite itself waits between stop and start is not the forwarder's time.
 
-The rest of a restart is a few ms on a quiet machine and half a second beside a compiler, so nothing here says how long
+The rest of a restart is a few ms on a quiet machine and half a second next to a compiler, so nothing here says how long
 it may take: each bound holds however slow the machine is.
 """
 

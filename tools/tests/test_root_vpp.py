@@ -181,7 +181,7 @@ FAULTS = {
     "leak": (
         "acl:5",
         "set acl-plugin interface {a} input acl 0 del",
-        "a frame beside rule 5 of 5 came out on side 0",
+        "a frame next to rule 5 of 5 came out on side 0",
     ),
     "new connection": (
         "conntrack",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab schema` beside what is shipped, what was stored and what a run writes: the files fit, others do not."""
+"""`xdplab schema` next to what is shipped, what was stored and what a run writes: the files fit, others do not."""
 
 import json
 from collections.abc import Callable

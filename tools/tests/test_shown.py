@@ -82,7 +82,7 @@ def test_what_tracing_costs_is_not_said_without_clean_rounds() -> None:
     for text in (sentence, page, *tracing_part(points, "bpf").lines):
         assert "2,888,038,959" not in text
         assert not re.search(r"\d \([\d.,-]+ to [\d.,]+\), too disturbed", text)
-    assert page.count("undecided") >= 3  # of the cost at p50, beside the published one
+    assert page.count("undecided") >= 3  # of the cost at p50, next to the published one
 
 
 def test_what_probes_cost_is_not_said_without_clean_pairs() -> None:

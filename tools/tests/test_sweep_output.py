@@ -17,7 +17,7 @@ PUBLISHED = ("understanding-delays-afxdp/mlx5", "understanding-delays-afxdp/i40e
 
 @pytest.fixture
 def run(results: Path) -> RunFolder:
-    """A simulated run on disk, with the published tables beside it; one configuration could not be measured."""
+    """A simulated run on disk, with the published tables next to it; one configuration could not be measured."""
     made = simulate("mlx5", 1)
     spec = made.run.study.sweep
     assert spec is not None

@@ -74,7 +74,7 @@ def test_statistics_of_merged_histograms_are_those_of_all_values(first: list[int
     expected = {"mean_us": values.mean(), "std_us": values.std(), "min_us": values.min(), "max_us": values.max()}
     for name, value in expected.items():
         assert getattr(mine, name) == pytest.approx(value, rel=0.002, abs=0.002 * values.max())
-    assert mine.p99_us is None  # of so few samples; beside it those of each repetition
+    assert mine.p99_us is None  # of so few samples; next to it those of each repetition
     assert set(found.rows[0].by_repetition) == {trial.repetition for trial in trials}
 
 

@@ -57,7 +57,7 @@ WORDS = {
     "analysis/sweep/importance.py:Importance.verdict": "by corrected intervals of a table (test_sweep_planted.py)",
     "analysis/sweep/published.py:": "kinds of a verdict",
     "analysis/sweep/published.py:_matters": "by the verdict of Importance",
-    "analysis/sweep/published.py:_number": "a count of groups beside a count",
+    "analysis/sweep/published.py:_number": "a count of groups next to a count",
     "analysis/sweep/published.py:_order": "by the chance of a rank correlation",
     "analysis/sweep/published.py:_worse": "by levels that differ from the default (Importance)",
     "analysis/tables/columns.py:": "title of a column whose cells are comparisons",
@@ -80,7 +80,7 @@ WORDS = {
 }
 #: Function -> why it may put figures side by side.
 ORDERS = {
-    "analysis/answers/agreement.py:_through": "shown beside the hindrance, where too few pairs are clean",
+    "analysis/answers/agreement.py:_through": "shown next to the hindrance, where too few pairs are clean",
     "analysis/answers/ranking.py:_fit": "whom compare compares with all others",
     "analysis/sweep/clusters.py:_smallest_gap": "coordinates of groups of configurations",
     "analysis/runs/pooled.py:SharedPoint.spread": "of one point over machines: nobody is ahead",

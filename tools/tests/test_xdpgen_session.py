@@ -16,7 +16,7 @@ from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
 
-#: In place of bpf/build/xdpgen: answers by turns as the file `answers` beside it says, and tells its own pid.
+#: In place of bpf/build/xdpgen: answers by turns as the file `answers` next to it says, and tells its own pid.
 _PROGRAM = """#!{python} -IS
 import json, os, pathlib, signal, sys, time
 folder = pathlib.Path(__file__).parent

@@ -112,7 +112,7 @@ def with_forwarders(study: StudySpec, titles: Sequence[str]) -> StudySpec:
 def prepare(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Prepared:
     """Check a study against its testbed and tester.
 
-    `allowed_programs`: what may be started as root beside the programs of the distribution and our own builds.
+    `allowed_programs`: what may be started as root next to the programs of the distribution and our own builds.
 
     Raises:
         InputError: something in it cannot be, a part is missing, or it names a program that is not allowed.

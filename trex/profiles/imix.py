@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simple IMIX (64, 570 and 1518 bytes, 7 : 4 : 1) with latency probes of the smallest size beside it.
+"""The simple IMIX (64, 570 and 1518 bytes, 7 : 4 : 1) with latency probes of the smallest size next to it.
 
 start -f imix.py --port 0 1 -t --load 50000 --flows 16
 """

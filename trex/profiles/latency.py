@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load with latency probes beside it, in one direction or both.
+"""Load with latency probes next to it, in one direction or both.
 
 start -f latency.py --port 0 -t --size 64 --load 100000 --probes 1000 --flows 16
 start -f latency.py --port 0 1 -t --load 100000          the other port sends the way back

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames as they arrive at an interface: `python capture.py IFNAME COUNT SECONDS`, one line of hex for each.
 
-Says `ready` first. The kernel hands a VLAN tag over beside the frame (PACKET_AUXDATA); it is put back in its place.
+Says `ready` first. The kernel hands a VLAN tag over next to the frame (PACKET_AUXDATA); it is put back in its place.
 """
 
 import select

@@ -148,7 +148,7 @@ def look(lab: SshLab) -> dict[str, list[str]]:
 
 
 def running(lab: SshLab) -> list[str]:
-    """What runs on the hosts beside sshd: host and name."""
+    """What runs on the hosts next to sshd: host and name."""
     found = []
     for host in "ABC":
         for pid in set(lab.processes(host)) - {lab.inits[host]}:

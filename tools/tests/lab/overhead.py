@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial costs beside its traffic, over SSH and in plain namespaces of the same machine, interleaved.
+"""What a trial costs next to its traffic, over SSH and in plain namespaces of the same machine, interleaved.
 
     overhead.py [--repetitions 5] [--rounds 2]
 
@@ -30,7 +30,7 @@ _TRAFFIC_S = 0.2
 
 
 def measure(folder: Path, repetitions: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Forwarder -> kind of testbed -> seconds per repetition; `run` -> what a run takes beside its repetitions."""
+    """Forwarder -> kind of testbed -> seconds per repetition; `run` -> what a run takes next to its repetitions."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     lab = SshLab(folder / "lab")
     env = environment({"XDPLAB_STATE": str(folder / "state"), "XDPLAB_RESULTS": str(folder / "results")})

@@ -4,7 +4,7 @@
 LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the how many-th call, from 1), `needs` (a
 child process without which a call does not count), `after_s` (later than its beginning), `signal`, and `target`:
 `self`, or the name of a child process. LAB_TAG fixes the tag in the names of namespaces and links, so that a test
-knows its own beside those of others. LAB_XDP_ON names a port that is found to carry an XDP program. LAB_DIRECT is a
+knows its own next to those of others. LAB_XDP_ON names a port that is found to carry an XDP program. LAB_DIRECT is a
 folder of what the direct link carried, LAB_NO_PLOTS leaves plots out of reports: both take seconds of each run.
 """
 

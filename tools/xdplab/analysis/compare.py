@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons are paired: the same repetition of two points, taken minutes apart on the same machine.
 
-This is the only module that sees repetitions of two points beside one another. Winners, orders, trends, advice and "no
+This is the only module that sees repetitions of two points next to one another. Winners, orders, trends, advice and "no
 measurable difference" all ask it; `xdplab.analysis.words` says what it found. The rules are in docs/claims.md.
 
 Which pairs decide is chosen by statuses, never by values: the clean ones where a figure has enough of them; else all,
@@ -112,7 +112,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
 
 
 def hindrance_of(point: PointSummary, metric: str) -> str:
-    """Why nothing may be said of a point beside any other; empty where something may, be it a bound."""
+    """Why nothing may be said of a point next to any other; empty where something may, be it a bound."""
     paired = paired_repetitions(point, point, metric)
     if paired is None:
         return "it was not measured"
@@ -233,7 +233,7 @@ def _ends(one: Measured, basis: Basis) -> tuple[float, float]:
     if basis == "slices" and one.sliced is not None:
         return one.sliced, one.sliced
     if basis == "few" and one.limited_by == "machine" and one.value is not None:
-        return one.value, one.value  # no statement about it; the plain ratio stands in tables beside the reason
+        return one.value, one.value  # no statement about it; the plain ratio stands in tables next to the reason
     return one.low, one.high
 
 

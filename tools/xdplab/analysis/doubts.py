@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why no winner may be named between two points, and what has to be said beside their ratio (docs/claims.md)."""
+"""Why no winner may be named between two points, and what has to be said next to their ratio (docs/claims.md)."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
@@ -15,12 +15,12 @@ from xdplab.stats.contamination import MIN_BOUNDED, away
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
-#: Loss that is said beside a latency.
+#: Loss that is said next to a latency.
 TELLING_LOSS = 0.001
 
 
 class Doubts(NamedTuple):
-    """Each hindrance says what was wrong and what to do; each remark goes beside the figures."""
+    """Each hindrance says what was wrong and what to do; each remark goes next to the figures."""
 
     hindrances: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -59,7 +59,7 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
 
 
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
-    """What has to be said beside the figure of a point."""
+    """What has to be said next to the figure of a point."""
     losses = [one.loss_ratio for one in usable_repetitions(side.by_repetition, metric)]
     if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
         yield f"{side.forwarder} lost {percent(loss)}, counted as infinitely late"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that others published (`xdplab.model.published`), and ours of the same kind beside them."""
+"""Figures that others published (`xdplab.model.published`), and ours of the same kind next to them."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ class Row(Model):
 
 
 class Reproduction(Model):
-    """A published figure with our rows beside it."""
+    """A published figure with our rows next to it."""
 
     source: str
     setup: str

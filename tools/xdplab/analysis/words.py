@@ -22,7 +22,7 @@ def interval_text(found: Interval) -> str:
 
 
 def interval_spread(found: Interval) -> str:
-    """What is known of a ratio beside its value."""
+    """What is known of a ratio next to its value."""
     if found.low is None or found.high is None:
         return f"no interval: {found.pairs} pair{'s' * (found.pairs != 1)}, {MIN_PAIRS} are needed"
     if found.method == "each-pair":
@@ -154,7 +154,7 @@ def _least(found: Comparison) -> float:
 
 
 def qualifications(found: Comparison) -> list[str]:
-    """What has to be said beside how far one is ahead."""
+    """What has to be said next to how far one is ahead."""
     repeats = ["this depends on repeats"] if found.depends_on_repeats else []
     return [*found.remarks, *repeats, *basis_words(found)]
 

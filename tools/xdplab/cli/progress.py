@@ -84,7 +84,7 @@ class ConsoleListener(Listener):
         (self._progress.console if self._progress else self._console).print(plain(text), markup=False, soft_wrap=True)
 
     def progress(self, text: str) -> None:
-        """On a terminal beside the bar; without one as a line."""
+        """On a terminal next to the bar; without one as a line."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, detail=text.strip())
             self._progress.refresh()

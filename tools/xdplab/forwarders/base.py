@@ -90,7 +90,7 @@ class Forwarder(ABC, Generic[OptionsT]):
         return None
 
     def describe(self) -> str:
-        """A sentence for the report on what its figures are of; "": nothing beside its name."""
+        """A sentence for the report on what its figures are of; "": nothing next to its name."""
         return ""
 
     def required_knobs(self) -> dict[str, int]:
@@ -267,7 +267,7 @@ def no_role(forwarder: Forwarder[Any], role: Role) -> InputError:
 
 
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
-    """What the kernel says: XDP attach mode per port and every AF_XDP socket, beside the program's own words."""
+    """What the kernel says: XDP attach mode per port and every AF_XDP socket, next to the program's own words."""
     ports = [port for port in dut.ports if not port.simulated]
     *attached, mode = run_parallel(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
     xdp = {

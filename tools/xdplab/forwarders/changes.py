@@ -48,7 +48,7 @@ class Change:
 
 @runtime_checkable
 class Changing(Protocol):
-    """A forwarder that carries out changes beside a restart, which every one can."""
+    """A forwarder that carries out changes next to a restart, which every one can."""
 
     name: ClassVar[str]
     #: Of `KINDS`.

@@ -31,7 +31,7 @@ class Box(Model):
     buffer_frames: int = Field(default=256, ge=0)
     #: Softness of the knee (0: sharp): below capacity the loss falls by a factor e for each such share of it.
     knee_ratio: float = Field(default=0.0, ge=0, lt=1)
-    #: What the tester in front of it can send at the most, while a forwarder runs beside it.
+    #: What the tester in front of it can send at the most, while a forwarder runs next to it.
     tester_top_pps: float = Field(default=5e6, gt=0)
     #: Share of each trial in which the machine takes the sender's core away, in stalls of about `sender_stall_s`.
     sender_stall_ratio: float = Field(default=0.0, ge=0, lt=1)

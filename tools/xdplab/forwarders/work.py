@@ -2,7 +2,7 @@
 """A pipeline in numbers that every forwarder translates: who lies on which side, prefixes, rules.
 
 The traffic of a tester goes from 198.18.0.0/16, the tester's side, to 198.19.0.0/16 and back (RFC 2544 appendix C.2.2).
-What a table has beside leads nowhere near it, but costs a look: 10.0.0.0/8.
+What a table has next to leads nowhere near it, but costs a look: 10.0.0.0/8.
 """
 
 from collections.abc import Iterator
@@ -128,7 +128,7 @@ def acl_rule(pipeline: Pipeline, source: Side, target: Side, number: int) -> Acl
 
 
 def lets_pass(pipeline: Pipeline, source: Side, target: Side, src: IPv4Address, dst: IPv4Address) -> bool:
-    """Whether one of them does; of those beside no two are of one block of addresses."""
+    """Whether one of them does; of those next to no two are of one block of addresses."""
     number = (int(src) - int(_DECOYS[0])) // _ACL_STEP
     rule = acl_rule(pipeline, source, target, number if 0 < number < pipeline.rules else 0)
     return src in rule.source and dst in rule.target

@@ -25,7 +25,7 @@ class IrqSuspendTimeout(EachKnob):
     """How long interrupts stay suspended while an application finds frames by busy polling with epoll.
 
     Only epoll with prefer-busy-poll suspends them (EPIOCSPARAMS); the system calls of an AF_XDP socket never do. It
-    matters for applications beside the switch, such as the servers of the co-location studies.
+    matters for applications next to the switch, such as the servers of the co-location studies.
     """
 
     name: ClassVar[str] = "irq_suspend_timeout"

@@ -30,7 +30,7 @@ class Comparison(Model):
     #: `unknown`: nothing is, and `interval` is None.
     sense: Sense
     interval: Interval | None
-    #: The plain ratio of all pairs, disturbed or not: what stands beside a bound.
+    #: The plain ratio of all pairs, disturbed or not: what stands next to a bound.
     estimate: Interval | None = None
     #: The same over the first attempts alone; None where nothing was repeated.
     first: Interval | None = None
@@ -45,7 +45,7 @@ class Comparison(Model):
     alike_within: float = ALIKE_WITHIN
     #: Why no winner may be named whatever the interval says; each says what to do.
     hindrances: tuple[str, ...] = ()
-    #: What has to be said beside it.
+    #: What has to be said next to it.
     remarks: tuple[str, ...] = ()
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures by flow: those that fared worst, where the tester was asked, and new flows beside the traffic."""
+"""Figures by flow: those that fared worst, where the tester was asked, and new flows next to the traffic."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple

@@ -32,7 +32,7 @@ SpecT = TypeVar("SpecT", bound=MethodSpec)
 
 
 class MethodResult(NamedTuple):
-    """What the tester says, and what was counted beside (`TrialRecord.figures`)."""
+    """What the tester says, and what was counted next to (`TrialRecord.figures`)."""
 
     result: TrialResult
     figures: dict[str, Any]
@@ -129,7 +129,7 @@ class Session(Trials, Protocol):
         """
 
     def send(self, spec: TrialSpec) -> TrialResult:
-        """Send without journaling: a warm-up, some first frames, a flood beside what is counted."""
+        """Send without journaling: a warm-up, some first frames, a flood next to what is counted."""
 
     def prove(self) -> None:
         """Be sure that frames come through in every direction, and that every option is in force.
@@ -151,13 +151,13 @@ class Method(ABC, Generic[SpecT]):
     columns: ClassVar[tuple[Column, ...]] = ()
     #: What its latencies are of, where the path does not say it.
     quantity: ClassVar[str] = ""
-    #: Clauses of trials that are measured beside the one that stands for the point, and have a summary of their own.
+    #: Clauses of trials that are measured next to the one that stands for the point, and have a summary of their own.
     side_clauses: ClassVar[tuple[str, ...]] = ()
     #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
     #: repeated for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
     #: such a trial is only marked.
     repeats_whole: ClassVar[bool] = False
-    #: True where it needs no load beside the probes, so that a tester which waits for each answer can carry it out.
+    #: True where it needs no load next to the probes, so that a tester which waits for each answer can carry it out.
     closed_loop: ClassVar[bool] = False
     #: True where it sends at rates of its own: `traffic.probe_pps` is nothing to it.
     own_rates: ClassVar[bool] = False
@@ -229,7 +229,7 @@ class Method(ABC, Generic[SpecT]):
         return make_forwarder(point.forwarder)
 
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
-        """None, or why this machine lacks what it needs beside forwarder and tester."""
+        """None, or why this machine lacks what it needs next to forwarder and tester."""
         return None
 
     def around(self, session: Session) -> AbstractContextManager[None]:
@@ -253,7 +253,7 @@ class Method(ABC, Generic[SpecT]):
         return {}
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
-        """What it says of points together beside the answer, a line each."""
+        """What it says of points together next to the answer, a line each."""
         return []
 
     def notes(self, point: PointSummary) -> list[str]:

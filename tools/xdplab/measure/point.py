@@ -92,7 +92,7 @@ class PointSummary(Model):
     status: str
     #: Of another status than `ok`, in words.
     reason: str
-    #: What its method says of it beside (`Method.point_figures`).
+    #: What its method says of it next to (`Method.point_figures`).
     figures: SerializeAsAny[PointFigures] = PointFigures()
     #: Parts of the method that its tester has no figures for, and why.
     unsupported_clauses: dict[str, str] = {}
@@ -112,7 +112,7 @@ class PointSummary(Model):
     datapath: DatapathStats | None = None
     #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.
     new_flows: NewFlows | None = None
-    #: The same of what is measured in the same repetitions beside (`Method.beside`).
+    #: The same of what is measured in the same repetitions next to (`Method.beside`).
     by_clause: dict[str, "PointSummary"] = {}
 
     @property
@@ -147,7 +147,7 @@ class PointSummary(Model):
 
     @property
     def swept(self) -> dict[str, Any]:
-        """Settings that tables show beside its name: options and knobs."""
+        """Settings that tables show next to its name: options and knobs."""
         return {**self.options, **self.knobs}
 
     @property

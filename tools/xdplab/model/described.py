@@ -32,7 +32,7 @@ def _comments(where: Any) -> Iterator[tuple[str, str]]:
     """Name -> the `#:` lines above its assignment."""
     try:
         lines = textwrap.dedent(inspect.getsource(where)).splitlines()
-    except (OSError, TypeError):  # no source beside the code
+    except (OSError, TypeError):  # no source next to the code
         return
     tree = ast.parse("\n".join(lines))
     first = tree.body[0]

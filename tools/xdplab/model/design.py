@@ -122,7 +122,7 @@ class SweepSpec(Model):
     outliers_above_us: float | None = Field(default=None, gt=0)
     #: Instead of it: title of the forwarder of this run that stands for the kernel's own path.
     outliers_above: str | None = None
-    #: Published tables to print beside ours: NAME/TABLE of `xdplab/model/published/NAME.yaml`.
+    #: Published tables to print next to ours: NAME/TABLE of `xdplab/model/published/NAME.yaml`.
     published: tuple[str, ...] = ()
     #: Setting here -> its name in the published table, or NAME=LEVEL for a switch that is on at that level of ours.
     published_names: dict[str, str] = {}

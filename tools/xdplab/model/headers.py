@@ -50,7 +50,7 @@ class FlowSpec(Model):
     ip: Literal[4, 6] = 4
 
     def flows_left(self, pairs: int) -> int:
-        """Flows that so many pairs of addresses have beside these, with ports behind theirs."""
+        """Flows that so many pairs of addresses have next to these, with ports behind theirs."""
         return min(pairs * PORTS, 2**32 - 1) - self.flows
 
     @property

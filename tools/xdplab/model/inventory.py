@@ -64,7 +64,7 @@ class HostSpec(SshAddress):
 
 
 class PortSpec(Model):
-    """An interface on a host. What is given beside its name is what `xdplab doctor` expects to find."""
+    """An interface on a host. What is given next to its name is what `xdplab doctor` expects to find."""
 
     #: One of `hosts`.
     host: Name

@@ -15,7 +15,7 @@ class ThreadLookups(Model):
 
     #: Frames that it received from ports.
     frames: Amount = 0
-    #: Look-ups beside the first of each frame.
+    #: Look-ups next to the first of each frame.
     recirculated: Amount = 0
     #: Met by a flow of the network card ("PHWOL hits").
     hardware: Amount = 0

@@ -24,7 +24,7 @@ class MethodSpec(Model):
     name: Shown
 
     def forwarders(self) -> tuple[ForwarderSpec, ...]:
-        """Those that it makes itself, beside those of the study."""
+        """Those that it makes itself, next to those of the study."""
         return ()
 
 

@@ -69,13 +69,13 @@ class StudySpec(Model):
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
     #: `reflect`, because a one-way latency needs one clock.
     path: Annotated[tuple[Path, ...], OneOrMany] = ()
-    #: Those of the study; a method may have forwarders of its own beside (`all_forwarders`).
+    #: Those of the study; a method may have forwarders of its own next to (`all_forwarders`).
     forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
     #: Two forwarders (by title, or by name) whose ratio is the first sentence; None: those of a study that has two.
     answer: tuple[str, str] | None = None
-    #: Published figures to print beside ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
+    #: Published figures to print next to ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
     reproduces: tuple[str, ...] = ()
-    #: Forwarder's title -> a sentence that stands beside its figures.
+    #: Forwarder's title -> a sentence that stands next to its figures.
     notes: dict[str, str] = {}
     #: Knob -> its values; each is a point.
     knobs: Levels = {}

@@ -26,7 +26,7 @@ class TrafficSpec(FlowSpec):
     frame_bytes: FrameBytes = 64
     #: Frames per second and direction that carry the time of their departure.
     probe_pps: Rate = 100_000.0
-    #: Load beside the probes, in frames per second and direction.
+    #: Load next to the probes, in frames per second and direction.
     load_pps: float | None = Field(default=None, gt=0, le=1e9)
     #: Load as a share of the rate this forwarder was measured to forward when offered the tester's top rate.
     load_share: float | None = Field(default=None, gt=0, le=1.5)
@@ -36,7 +36,7 @@ class TrafficSpec(FlowSpec):
     line_rate_bps: float | None = Field(default=None, gt=0)
     #: New flows per second and direction: as many frames, each the first and only one of its flow. The flows are those
     #: behind `flows`, one after another, and come again only when all that the addresses have were there. They are part
-    #: of the load, or beside the probes where there is none; evenly spaced, of the smallest size, and time-stamped.
+    #: of the load, or next to the probes where there is none; evenly spaced, of the smallest size, and time-stamped.
     new_flows_pps: float | None = Field(default=None, gt=0, le=10e6)
     #: When frames of the load leave: `paced`, `poisson` or `burst:N`. Probes are paced.
     departures: Departures = "paced"

@@ -28,7 +28,7 @@ def throughput_chart(found: Reproduction) -> Chart:
         "of different machines: compare the ratios."
     )
     names = [*(row.setting for row in rows), _PUBLISHED]
-    return row_chart("throughput beside the published figure", names, Axis("without loss", "Mpps"), places, note)
+    return row_chart("throughput next to the published figure", names, Axis("without loss", "Mpps"), places, note)
 
 
 def ratio_chart(found: Reproduction) -> Chart | None:
@@ -48,7 +48,7 @@ def ratio_chart(found: Reproduction) -> Chart | None:
         own.append(InRow(len(rows), (low + high) / 2, low, high))
     note = "Ratio of throughputs with its 99 % interval; last row: published."
     names = [*(row.setting for row in rows), _PUBLISHED]
-    return row_chart("ratio beside the published one", names, Axis("times as much", ""), places, note)
+    return row_chart("ratio next to the published one", names, Axis("times as much", ""), places, note)
 
 
 def rate_chart(points: Sequence[PointSummary], rate: Figure, names: Mapping[str, str]) -> Chart:

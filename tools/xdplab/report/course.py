@@ -74,7 +74,7 @@ def _names(run: RunRecord) -> dict[str, str]:
 def course_charts(run: RunRecord, rows: Sequence[Row]) -> list[Chart]:
     """Latency of the measured trials over the time of the run, and the steps of searches; none without such trials."""
     found = []
-    for path in dict.fromkeys(point.path for point in run.points.values()):  # never one-way beside a round trip
+    for path in dict.fromkeys(point.path for point in run.points.values()):  # never one-way next to a round trip
         own = [row for row in rows if row.trial.purpose == "measure" and run.points[row.trial.point_id].path is path]
         curves = _curves(own, lambda row: (row.at_s, row.percentile_us(50)))
         note = "p50 of each measured trial, those set aside too; a dot apart: disturbed by the machine."

@@ -121,7 +121,7 @@ def _direct_plot(run: RunRecord) -> Markup | None:
 
 
 def _reproductions(run: RunRecord, summaries: Sequence[PointSummary]) -> list[dict[str, Any]]:
-    """Each published figure that the study names, with ours beside it."""
+    """Each published figure that the study names, with ours next to it."""
     found = [reproduction(*published_figure(reference), run, summaries) for reference in run.study.reproduces]
     return [
         {

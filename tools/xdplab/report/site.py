@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several runs: one page with links to their own reports, or a static site with the curves of each run.
 
-A site opens from disk: what the page needs later is loaded as a script from beside it, and nothing is fetched.
+A site opens from disk: what the page needs later is loaded as a script from next to it, and nothing is fetched.
 """
 
 import json

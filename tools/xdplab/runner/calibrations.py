@@ -7,7 +7,7 @@ has slow spells of minutes, and a tester that was measured before one would make
 holds only where nothing has changed that can change a number: the programs and options of the tester, the testbed, its
 CPUs and its links, the settings of the machine (what `resume` compares), the frame and the rate.
 
-It lies beside the testbed's lock, which its user holds, in a folder that a reboot empties.
+It lies next to the testbed's lock, which its user holds, in a folder that a reboot empties.
 """
 
 import hashlib

@@ -16,7 +16,7 @@ from xdplab.model.naming import Names
 from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
 
-#: What a repetition is expected to take beside its traffic, in s.
+#: What a repetition is expected to take next to its traffic, in s.
 OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
 MAX_STREAMS = 16

@@ -135,7 +135,7 @@ def _no_senders(tester: Tester, testbed: Testbed) -> str | None:
     if asked > 1 and not tester.several_senders:
         return f"it sends from one CPU, and the testbed file has senders: {asked}; xdpgen has several"
     if asked > there:
-        with_forwarder = " beside the forwarder's" if testbed.one_machine else ""
+        with_forwarder = " next to the forwarder's" if testbed.one_machine else ""
         return f"senders: {asked} of the testbed file need as many CPUs{with_forwarder}, and there are {there}"
     return None
 

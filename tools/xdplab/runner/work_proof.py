@@ -278,7 +278,7 @@ class WorkProof:
         return Frame(what, source.index, bytes(self._udp(source, target, **changes)))
 
     def _route(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
-        """By both ends of the first prefix, of any one, and of the traffic's; and beside the last of the others."""
+        """By both ends of the first prefix, of any one, and of the traffic's; and next to the last of the others."""
         decoys = self._pipeline.rules - 1
         for source, target in self._both():
             ways = {"the traffic's prefix": target.network}
@@ -316,7 +316,7 @@ class WorkProof:
         last = rule.source[-1], rule.target[-1]
         for src, dst in _beside(rule):
             if not lets_pass(self._pipeline, source, target, src, dst):
-                yield self._refused(f"a frame beside {called}", source, target, src=str(src), dst=str(dst))
+                yield self._refused(f"a frame next to {called}", source, target, src=str(src), dst=str(dst))
         yield self._forwarded(f"a frame by {called}", source, target, src=str(last[0]), dst=str(last[1]))
 
     def _stateful(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:

@@ -17,7 +17,7 @@ nothing, low and high are the least and the greatest ratio of a pair ("at least 
 difference, and in twenty of a spell unseen.
 
 `tools/dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found.
-A studentised bootstrap does no better with the floor: on long tails it finds more, beside slow spells of one side far
+A studentised bootstrap does no better with the floor: on long tails it finds more, next to slow spells of one side far
 less, and it has no p below one over its draws, which a correction needs. A sign or permutation test cannot reach 1 %
 below eight pairs.
 """

@@ -234,7 +234,7 @@ def usable_cpus(spec: TestbedSpec) -> tuple[int, ...]:
 
 
 def extra_sender_cpus(first: int, spare: Sequence[int], spec: TestbedSpec) -> tuple[int, ...]:
-    """CPUs that send beside `first`, as many as the testbed file has or there are.
+    """CPUs that send next to `first`, as many as the testbed file has or there are.
 
     A veth takes a frame into queue number CPU modulo queues: those that fill other queues come first.
     """

@@ -72,7 +72,7 @@ class HostsTestbed:
 
     @property
     def layout(self) -> CpuLayout:
-        """Tester and forwarder on the first CPUs of the file; without one, beside each machine's first CPU.
+        """Tester and forwarder on the first CPUs of the file; without one, next to each machine's first CPU.
 
         On one machine as on the embedded testbed: the tester on the first, the forwarder on the second.
         """

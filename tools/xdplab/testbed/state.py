@@ -21,7 +21,7 @@ _UNKNOWN_S = 1.0
 
 
 class _State(BaseModel):
-    """What a state file may hold; what it holds beside that is kept."""
+    """What a state file may hold; what it holds next to that is kept."""
 
     boots: dict[str, str] = {}
     netns: list[str] = []

@@ -21,7 +21,7 @@ class RxChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Watch:
-    """What of the path the tester's machine can watch beside what it runs itself, for telling when it was away."""
+    """What of the path the tester's machine can watch next to what it runs itself, for telling when it was away."""
 
     #: CPUs of the path.
     cpus: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Tester(ABC):
     one_host: ClassVar[bool] = False
     #: True when it loses frames by itself below its top rate: its calibration then finds the highest it carries whole.
     loses_by_itself: ClassVar[bool] = False
-    #: True when it sends one thing at a time and waits for it: it has round trips without a load beside them, no rates.
+    #: True when it sends one thing at a time and waits for it: it has round trips without a load, no rates.
     closed_loop: ClassVar[bool] = False
     #: True when it recognises its frames inside others (`TesterPorts.added_bytes`).
     knows_tunnelled: ClassVar[bool] = False

@@ -16,7 +16,7 @@ _TTL = 64
 
 @dataclass(frozen=True)
 class Range:
-    """Addresses of flows beside the first: number n, from 1 on, is `next` + (n - 1) x `step`."""
+    """Addresses of flows next to the first: number n, from 1 on, is `next` + (n - 1) x `step`."""
 
     count: int = 1
     #: None: the one after the first.

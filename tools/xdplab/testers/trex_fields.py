@@ -43,7 +43,7 @@ def behind_known(headers: Headers, stream: StreamSpec) -> tuple[Headers, StreamS
 
 
 def fields_of(headers: Headers, stream: StreamSpec, place: int = 0) -> dict[str, Any]:
-    """What a description has beside `flows`; nothing for flows that differ in their port and take turns.
+    """What a description has next to `flows`; nothing for flows that differ in their port and take turns.
 
     Args:
         headers: Of the stream's frames.

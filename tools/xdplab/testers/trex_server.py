@@ -62,7 +62,7 @@ def find(setting: str = "") -> Installation | None:
 def choose_cpus(layout: CpuLayout, mode: Mode) -> tuple[int, ...]:
     """CPUs for master, receive and transmit thread, or the one CPU of the low-end mode.
 
-    Dedicated threads spin; they need two housekeeping CPUs beside the tester's own.
+    Dedicated threads spin; they need two housekeeping CPUs next to the tester's own.
 
     Raises:
         Unsupported: `mode` asks for them, and there are fewer.
@@ -80,7 +80,7 @@ def why_not_dedicated(layout: CpuLayout, mode: Mode) -> str | None:
     if mode != "dedicated" or spare >= 2:
         return None
     return (
-        f"mode=dedicated: two housekeeping CPUs beside those of tester and forwarder are needed, and there "
+        f"mode=dedicated: two housekeeping CPUs next to those of tester and forwarder are needed, and there "
         f"{'is one' if spare else 'is none'}; leave mode out, or use a machine with four CPUs"
     )
 

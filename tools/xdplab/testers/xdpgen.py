@@ -37,7 +37,7 @@ _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES = 18, 4
 #: Of the program's answer.
 _DETAIL = ("batch", "started_ns", "ports", "threads", "warmup", "tx_drops_reason")
-#: What a trial may take beside its traffic.
+#: What a trial may take next to its traffic.
 _GRACE_S = 10.0
 
 

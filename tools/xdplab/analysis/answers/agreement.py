@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do two testers agree? What each reports of the same path, beside what each reports of a plain cable.
+"""Do two testers agree? What each reports of the same path, next to what each reports of a plain cable.
 
 A tester's own way (its transmit and receive path) is in all that it reports. The direct link shows that way alone; what
 two testers differ by there is subtracted from what they differ by through a forwarder, and the rest is left to explain:
@@ -51,7 +51,7 @@ class Agreement(Model):
 
 
 def agreements(run: RunRecord, summaries: Sequence[PointSummary]) -> list[Agreement]:
-    """The study's first tester beside each of its others; none in a study with one tester."""
+    """The study's first tester next to each of its others; none in a study with one tester."""
     return [_agreement(run, summaries, run.study.testers[0], other) for other in run.study.testers[1:]]
 
 

@@ -101,7 +101,7 @@ def _no_answer(why: str, *details: str) -> Answer:
 
 
 def compared(ours: PointSummary, theirs: PointSummary, metric: str, side_clauses: Sequence[str] = ()) -> Answer:
-    """At the study's load; where something was measured beside it, the answer is there, then the study's."""
+    """At the study's load; where something was measured next to it, the answer is there, then the study's."""
     there = next((clause for clause in side_clauses if clause in ours.by_clause and clause in theirs.by_clause), None)
     full = _compared(ours, theirs, metric)
     if there is None:

@@ -52,7 +52,7 @@ class Contender:
 
     @property
     def hindrance(self) -> str:
-        """Why nothing may be said of it beside any other; empty where something may."""
+        """Why nothing may be said of it next to any other; empty where something may."""
         return hindrance_of(self.point, self.figure.key)
 
     @property
@@ -163,7 +163,7 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
 
 
 def _unsaid(places: Mapping[tuple[str, str], _Place]) -> list[str]:
-    """Of whom nothing is said beside a leader, and why."""
+    """Of whom nothing is said next to a leader, and why."""
     return [
         f"No statement about {name}{f' in {where}' if len(places) > 1 else ''}: {why}."
         for (where, _), place in places.items()

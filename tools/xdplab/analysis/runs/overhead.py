@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run spends its time on beside traffic: starting and proving a program, reading back, stopping, draining."""
+"""What a run spends its time on next to traffic: starting and proving a program, reading back, stopping, draining."""
 
 from collections.abc import Iterable
 from statistics import median, quantiles

@@ -174,7 +174,7 @@ def _groups(grouped: Clustering, rules: RuleSet) -> str:
 
 
 def _caution(table: Table, effects: Anova) -> str:
-    """Said beside what matters as well."""
+    """Said next to what matters as well."""
     disturbed, taken = sum(len(row.disturbed) for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
     notes = ""
     if any(each.differs for each in effects.effects) and effects.error_from == "repetitions":

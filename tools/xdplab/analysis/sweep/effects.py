@@ -7,7 +7,7 @@ configuration differ by is no measure of how much configurations do, so it is ne
 the model leaves between configurations: the model with interactions where that leaves `_PAIRS_DF` degrees of freedom,
 else the one without where that leaves `_ALONE_DF`.
 
-A level is judged against the default level, beside all other settings and the interactions among those (type II), by
+A level is judged against the default level, next to all other settings and the interactions among those (type II), by
 Student's t; an interaction by F. Holm corrects all levels together and all interactions together, and each of the two
 families has half of `ALPHA`: in a table of idle settings, the chance that any of them is named is at most `ALPHA`.
 
@@ -178,7 +178,7 @@ def _beside(term: Term, blocks: Mapping[Term, np.ndarray]) -> list[np.ndarray]:
 
 
 def _added(y: np.ndarray, columns: np.ndarray, beside: Sequence[np.ndarray]) -> tuple[float, int]:
-    """Sum of squares and degrees of freedom of a term beside others."""
+    """Sum of squares and degrees of freedom of a term next to others."""
     without, with_it = _fit(y, beside), _fit(y, [*beside, columns])
     return max(0.0, without[0] - with_it[0]), with_it[1] - without[1]
 

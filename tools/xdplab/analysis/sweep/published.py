@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A published table of clusters beside ours: what agrees, what does not, and what this run cannot say."""
+"""A published table of clusters next to ours: what agrees, what does not, and what this run cannot say."""
 
 import ast
 from collections import Counter
@@ -47,7 +47,7 @@ class Claim(Model):
 
 
 class PublishedComparison(Model):
-    """The published table beside ours."""
+    """The published table next to ours."""
 
     source: str
     setup: str
@@ -90,7 +90,7 @@ def names_of(rule: str, stands_for: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def compare_published(found: "SweepAnalysis", study: StudySpec) -> list[PublishedComparison]:
-    """Every table that the study names, beside ours."""
+    """Every table that the study names, next to ours."""
     spec = study.sweep
     return (
         [published_comparison(found, *published_table(each), spec.published_names) for each in spec.published]

@@ -81,7 +81,7 @@ def words_of(factor: Factor, allowed: frozenset[Scalar]) -> str:
 
 
 def find_rules(table: Table, labels: Sequence[int], seed: int = 0, shuffles: int = _SHUFFLES) -> RuleSet:
-    """Rules for the groups `labels`, one per row of the table, judged beside `shuffles` random groupings."""
+    """Rules for the groups `labels`, one per row of the table, judged next to `shuffles` random groupings."""
     from sklearn.model_selection import KFold, permutation_test_score
     from sklearn.tree import DecisionTreeClassifier
 

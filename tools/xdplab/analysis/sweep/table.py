@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep as a table: one row per configuration, one column per setting that varies, latency statistics beside them.
+"""A sweep as a table: one row per configuration, one column per setting that varies, latency statistics next to them.
 
 Rows of one table share path and traffic: a one-way latency and a round trip, or two loads, never meet.
 """

@@ -187,7 +187,7 @@ def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, l
 
 
 class SideTable(NamedTuple):
-    """A table beside that of points."""
+    """A table next to that of points."""
 
     title: str
     #: What it is of, in the report.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of tables beside that of points, and in CSV: where frames were met and what they cost, new flows."""
+"""Columns of tables next to that of points, and in CSV: where frames were met and what they cost, new flows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ _TOLD_OF = {
         "vSwitch those of iterations that had frames, which fewer frames share at a light load; its main thread counts "
         "none. Of VPP those of all nodes, less about what polling without frames took; none where that was most."
     ),
-    "busy_share": " Busy: their share, polling without frames beside them, from before the traffic until after it.",
+    "busy_share": " Busy: their share, polling without frames next to them, from before the traffic until after it.",
     "kernel_share": (
         " In the kernel: share of the CPU time of forwarding threads, from before the traffic until after it, polling "
         "counted, and softirqs that ran on top of a thread; where the kernel takes it with its timer a sample. Of "

@@ -73,7 +73,7 @@ class ExportRow(Model):
     forwarder: str
     #: What the method does of several things it can do, a JSON object: a workload, a rate.
     levels: str
-    #: What is measured beside in the same repetitions, such as `light load`; empty for what stands for the point.
+    #: What is measured next to in the same repetitions, such as `light load`; empty for what stands for the point.
     part: str
     #: Mode in use, as the kernel and the program reported it.
     mode: str

@@ -27,7 +27,7 @@ from xdplab.testbed.real import controller_id
 
 #: A link of 100 Gbit/s takes some seconds to train.
 _LINK_S = 10.0
-#: CPUs that each part has a use for: what sends, what forwards and what keeps house beside them.
+#: CPUs that each part has a use for: what sends, what forwards and what keeps house next to them.
 _CPUS: dict[Part, int] = {"tester": 2, "forwarder": 4, "far": 1}
 
 #: Asks which of the cards of a part may be used; None: nobody can be asked.

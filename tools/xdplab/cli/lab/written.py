@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The testbed file that `xdplab lab init` writes, with what was found beside each line."""
+"""The testbed file that `xdplab lab init` writes, with what was found next to each line."""
 
 from collections.abc import Mapping
 

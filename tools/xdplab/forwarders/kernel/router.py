@@ -39,7 +39,7 @@ _CONNECTIONS = "/proc/net/nf_conntrack"
 
 
 class RouterOptions(Model):
-    """What of the kernel is used beside routes and rules."""
+    """What of the kernel is used next to routes and rules."""
 
     #: Connections that are known pass by nftables' flowtable, before rules and routes are looked at.
     flowtable: bool = False

@@ -56,7 +56,7 @@ def find_build(name: str, stock_daemon: str) -> Build:
 
     Args:
         name: one of `NAMES`, or the absolute path of a folder that `ovs/build` made.
-        stock_daemon: Debian's daemon of this kind of forwarder (it keeps one with DPDK beside the plain one).
+        stock_daemon: Debian's daemon of this kind of forwarder (it keeps one with DPDK next to the plain one).
     """
     if name == STOCK:
         schema = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -141,7 +141,7 @@ def empty_database(host: Host, build: Build, path: str) -> str:
 def known_keys(host: Host, build: Build, keys: frozenset[str]) -> frozenset[str]:
     """Which of these keys and commands the build's daemon knows.
 
-    Read from the strings of the program itself, which no file beside it can get wrong. The linker keeps a string that
+    Read from the strings of the program itself, which no file next to it can get wrong. The linker keeps a string that
     is the tail of another once, so `busy-poll` is also found in `prefer-busy-poll`: what the daemon then does not
     answer for is found after its start.
     """

@@ -39,7 +39,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     pipelines: ClassVar[tuple[str, ...]] = tuple(KINDS)
     changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule", "port-added")
-    #: Path of the stock build's daemon; Debian keeps the DPDK one beside the plain one.
+    #: Path of the stock build's daemon; Debian keeps the DPDK one next to the plain one.
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"
     start_timeout_s: ClassVar[float] = 20.0

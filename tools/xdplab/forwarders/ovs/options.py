@@ -153,7 +153,7 @@ class OvsOptions(Model):
 
 
 class PmdOptions(OvsOptions):
-    """What forwarders with PMD threads take beside it."""
+    """What forwarders with PMD threads take next to it."""
 
     #: How many CPUs poll: the forwarder's, and others that neither the tester nor NAPI uses. Or which ones.
     pmd_cores: Annotated[int, Field(ge=1, le=64)] | None = None

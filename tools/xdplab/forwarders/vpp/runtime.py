@@ -19,7 +19,7 @@ from xdplab.model.lookups import NODES
 
 _SHOW, _CLEAR = "show runtime", "clear runtime"
 _THREAD = re.compile(r"Thread \d+ (\S+) .*")
-#: What stands around the nodes of a thread, beside its head of columns.
+#: What stands around the nodes of a thread, next to its head of columns.
 _BESIDE = re.compile(r"-+|Time [\d.]+, .*| +vector rates in .*|\s*")
 _HEAD = ["Name", "State", "Calls", "Vectors", "Suspends", "Packet-Clocks", "Vectors/Call"]
 #: Name and state, both cut to their columns; calls, vectors, suspends, clocks of one of them, vectors of a call: `.19`.

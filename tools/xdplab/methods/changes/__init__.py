@@ -146,7 +146,7 @@ class Changes(Method[ChangesSpec]):
         return self.spec.once_s if kind in _ONCE else self.spec.duration_s
 
     def check(self, study: StudySpec) -> None:
-        """New flows are the change, or they arrive beside it; gaps of the load are none of the change."""
+        """New flows are the change, or they arrive next to it; gaps of the load are none of the change."""
         for departures in study.in_loads("departures"):
             if departures != "paced":
                 raise InputError(
@@ -226,7 +226,7 @@ class Changes(Method[ChangesSpec]):
         return answer_by_change(run.study.answer, summaries, (*FIGURES, P50))
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
-        """What frames took beside a change, over what they took without it."""
+        """What frames took next to a change, over what they took without it."""
         lines = beside_it(run, summaries)
         return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in lines.values()]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network functions as XDP program, on AF_XDP and as both; over cores; beside servers and jobs on their core."""
+"""Network functions as XDP program, on AF_XDP and as both; over cores; next to servers and jobs on their core."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trial of a network function: under traffic, or beside a program on its core while it drops a flood."""
+"""The trial of a network function: under traffic, or next to a program on its core while it drops a flood."""
 
 import contextlib
 import time
@@ -20,7 +20,7 @@ from xdplab.model.functions import NfTraffic
 
 REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers", main=True)
 ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6, main=True)
-#: A flood begins half of this before what is measured beside it, and ends as long after.
+#: A flood begins half of this before what is measured next to it, and ends as long after.
 FLOOD_MORE_S = 1.0
 
 

@@ -19,7 +19,7 @@ class FunctionFigures(PointFigures):
 
     #: With all its sizes.
     function: NfPoint | None = None
-    #: Of each repetition beside a server or a job: their number, or why it is not known.
+    #: Of each repetition next to a server or a job: their number, or why it is not known.
     cache_misses: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ class FunctionsSpec(MethodSpec):
     duration_s: float = Field(default=1.0, ge=0.05, le=3600)
     #: Traffic before it, which is not counted.
     warmup_s: float = Field(default=0.2, ge=0.05, le=60)
-    #: What others found, to stand beside ours.
+    #: What others found, to stand next to ours.
     published: Published | None = None
 
     @field_validator("functions")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of probes at a rate, alone or beside a load (after RFC 2544 §26.2; RFC 8219 §7 for percentiles).
+"""Latency of probes at a rate, alone or next to a load (after RFC 2544 §26.2; RFC 8219 §7 for percentiles).
 
 Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 s, every probe frame is time-stamped
 instead of one per stream, and repetitions are interleaved with those of the other forwarders.
@@ -44,7 +44,7 @@ _RATE_TRIAL_S = 0.5
 
 
 class LatencySpec(MethodSpec):
-    """Method `latency`: probes at a rate, beside a load, after a warm-up that is not counted."""
+    """Method `latency`: probes at a rate, next to a load, after a warm-up that is not counted."""
 
     name: Literal["latency"] = "latency"
     #: Length of the trial.
@@ -61,7 +61,7 @@ class LatencySpec(MethodSpec):
 
 
 class Latency(Method[LatencySpec]):
-    """Probes beside a load, after a warm-up that is not counted."""
+    """Probes next to a load, after a warm-up that is not counted."""
 
     name: ClassVar[str] = "latency"
     spec_model: ClassVar[type[MethodSpec]] = LatencySpec

@@ -47,7 +47,7 @@ class MicroSpec(MethodSpec):
     duration_s: float = Field(default=1.0, ge=0.05, le=3600)
     #: Traffic before it, which is not counted.
     warmup_s: float = Field(default=0.2, ge=0.05, le=60)
-    #: What others found, to stand beside ours.
+    #: What others found, to stand next to ours.
     published: Published | None = None
 
 

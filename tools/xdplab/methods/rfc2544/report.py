@@ -226,7 +226,7 @@ class Variant(Model):
 
 
 class Ablation(Model):
-    """The reference and everything that was measured beside it at the same load, size, path and knobs."""
+    """The reference and everything that was measured next to it at the same load, size, path and knobs."""
 
     reference: PointSummary
     reference_ndr: Measured

@@ -13,7 +13,7 @@ Clause = Literal["throughput", "latency", "loss-curve", "back-to-back", "recover
 
 
 class EqualLoadSpec(Model):
-    """What a repetition measures beside the clauses, at loads that are the same for all forwarders: it pairs."""
+    """What a repetition measures next to the clauses, at loads that are the same for all forwarders: it pairs."""
 
     #: Latency as in RFC 2544 §26.2, at this load and not at each forwarder's own throughput.
     latency_pps: float | None = Field(default=None, gt=0, le=100e6)
@@ -41,7 +41,7 @@ class Rfc2544Spec(MethodSpec):
     budget_s: float | None = Field(default=None, gt=0)
     #: Wait for frames that are still on their way, at the most (§23: 2 s after the last one was sent).
     drain_s: float = Field(default=2.0, ge=0.01, le=10)
-    #: What is measured beside the clauses.
+    #: What is measured next to the clauses.
     equal_load: EqualLoadSpec = EqualLoadSpec()
 
     @property

@@ -92,7 +92,7 @@ class CountingMethod(Method[SpecT]):
         """Points of one place are compared: `rxdrop`."""
 
     def place(self, point: PointSummary, figure: Figure) -> Contender:
-        """A point beside the others at its place."""
+        """A point next to the others at its place."""
         return Contender(point, figure, point.forwarder, self.where(point))
 
     def prove(self, session: Session) -> None:

@@ -57,7 +57,7 @@ WITHOUT = "without"
 
 
 class TracedSpec(MethodSpec):
-    """At each rate, trials with tracing beside trials without."""
+    """At each rate, trials with tracing next to trials without."""
 
     #: Probes per second.
     rates_pps: tuple[Annotated[float, Field(gt=0, le=10e6)], ...] = Field(default=(10e3, 50e3, 100e3), min_length=1)

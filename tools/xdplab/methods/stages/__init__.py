@@ -58,7 +58,7 @@ class StagesSpec(MethodSpec):
     rates_pps: tuple[Annotated[float, Field(ge=0.1, le=1e6)], ...] = Field(default=(1000.0,), min_length=1)
     #: Length of a trial.
     duration_s: float = Field(default=1.0, ge=0.05, le=3600)
-    #: What others found, to stand beside ours.
+    #: What others found, to stand next to ours.
     published: Published | None = None
 
 

@@ -42,7 +42,7 @@ from xdplab.model.published import Published, published
 
 #: How a frame may be followed.
 WAYS: dict[TraceWay, str] = {
-    "in-band": "time stamps that the forwarder itself takes, beside the departure in the frame",
+    "in-band": "time stamps that the forwarder itself takes, next to the departure in the frame",
     "bpf": "static probes (USDT), recorded by a BPF program",
     "perf": "static probes (USDT), recorded by perf",
 }

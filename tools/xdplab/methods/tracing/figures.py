@@ -30,7 +30,7 @@ TraceWay = Literal["in-band", "bpf", "perf"]
 
 
 class TracingSpec(TracedSpec):
-    """Method `tracing`: what each way of following a frame costs it, beside trials without any.
+    """Method `tracing`: what each way of following a frame costs it, next to trials without any.
 
     `in-band`: the forwarder stamps batches itself; `bpf`: static probes, recorded by `bpf/ovsprobe`; `perf`: static
     probes, recorded by perf.

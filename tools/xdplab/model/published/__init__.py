@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What others published, printed beside ours and never compared by a test: in a study, or a file of this folder."""
+"""What others published, printed next to ours and never compared by a test: in a study, or a file of this folder."""
 
 from importlib.resources import files
 from typing import Annotated, Literal
@@ -43,7 +43,7 @@ class PublishedRatio(Model):
 
 
 class PublishedFigure(Model):
-    """One figure of a document. Forwarders bear our names, so that ours are found beside them."""
+    """One figure of a document. Forwarders bear our names, so that ours are found next to them."""
 
     #: Its caption.
     title: str
@@ -55,7 +55,7 @@ class PublishedFigure(Model):
     series: tuple[PublishedSeries, ...] = ()
     #: Ratios that the document states, or that follow from its rates.
     ratios: tuple[PublishedRatio, ...] = ()
-    #: What has to be known beside it.
+    #: What has to be known next to it.
     note: str = ""
 
     @property

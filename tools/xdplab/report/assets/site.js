@@ -41,7 +41,7 @@
 		asked.add(run);
 		const script = document.createElement("script");
 		script.src = "data/" + run + ".js";
-		script.onerror = () => { message.hidden = false; message.textContent = script.getAttribute("src") + " cannot be read: it belongs beside this page."; };
+		script.onerror = () => { message.hidden = false; message.textContent = script.getAttribute("src") + " cannot be read: it belongs next to this page."; };
 		document.head.append(script);
 	};
 	window.xdplabRun = (run, curves) => { loaded.set(run, curves); show(); };

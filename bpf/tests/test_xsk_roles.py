@@ -109,7 +109,7 @@ def test_pings_that_do_not_come_back_time_out(middle):
 
 
 def test_pings_of_the_warm_up_are_not_counted(middle):
-    """A batch each millisecond for 0.2 s, of which the first half is the warm-up; sequences begin anew."""
+    """A batch each millisecond for 0.2 s, of which the first half is the warm-up; sequences begin again."""
     with xsk(middle, "b", "reflect", "b0", wait="poll") as reflector:
         times = {"warmup_s": 0.1, "duration_s": 0.1, "interval_us": 1000, "timeout_us": 5000000}
         with xsk(middle, "a", "ping", "a0", streams=[frames()], **times) as ping:

@@ -147,6 +147,7 @@ KILLS = int(os.environ.get("XDPLAB_KILLS", "5"))
 _SEED = int(os.environ.get("XDPLAB_KILL_SEED", "1"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * KILLS)
 def test_kill_9_at_random_moments_leaves_nothing_changed_after_restore(lab: Lab) -> None:
     """Runs with all live knobs are killed between their start and their end; `xdplab restore` puts everything back."""

@@ -169,12 +169,7 @@ def test_devices_that_refuse_small_peers_and_crowds_take_no_frames_of_others(bui
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("build", "offload"),
-    [
-        ("patched", False),
-        (BUILDS[0], True),
-        *(pytest.param(build, True, marks=pytest.mark.slow) for build in BUILDS[1:]),
-    ],
+    ("build", "offload"), [("patched", False), *(pytest.param(build, True, marks=pytest.mark.slow) for build in BUILDS)]
 )
 def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
     changes = ["80"] if offload else ["15", "--no-offload"]

@@ -89,10 +89,10 @@ def test_a_receiver_that_takes_no_redirects_is_told(lab: Lab) -> None:
 
 def test_a_second_run_need_not_calibrate_the_tester_again(lab: Lab) -> None:
     first = lab.run()
-    assert "--calibrate measures anew" not in first.err
+    assert "--calibrate measures again" not in first.err
     begun = lab.newest().load().calibration
     second = lab.run()
-    assert "--calibrate measures anew" in second.err, second.err
+    assert "--calibrate measures again" in second.err, second.err
     found = lab.newest().load().calibration
     assert found is not None
     assert begun is not None

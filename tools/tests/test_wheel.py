@@ -183,6 +183,7 @@ def test_packages_that_are_missing_are_named(tmp_path: Path) -> None:
     assert set(tools._BUILD_NEEDS) <= set((ROOT / "ci" / "packages.txt").read_text(encoding="utf-8").split())
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_root_it_builds_its_programs_once_and_measures(installed: Installed) -> None:
     env = {"XDPLAB_STATE": str(installed.place / "state")}

@@ -32,7 +32,7 @@ SpecT = TypeVar("SpecT", bound=MethodSpec)
 
 
 class MethodResult(NamedTuple):
-    """What the tester says, and what was counted next to (`TrialRecord.figures`)."""
+    """What the tester reports, and what was counted in addition (`TrialRecord.figures`)."""
 
     result: TrialResult
     figures: dict[str, Any]
@@ -253,7 +253,7 @@ class Method(ABC, Generic[SpecT]):
         return {}
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
-        """What it says of points together next to the answer, a line each."""
+        """What it says of several points, below the answer, a line each."""
         return []
 
     def notes(self, point: PointSummary) -> list[str]:

@@ -92,7 +92,7 @@ class PointSummary(Model):
     status: str
     #: Of another status than `ok`, in words.
     reason: str
-    #: What its method says of it next to (`Method.point_figures`).
+    #: Further figures of its method (`Method.point_figures`).
     figures: SerializeAsAny[PointFigures] = PointFigures()
     #: Parts of the method that its tester has no figures for, and why.
     unsupported_clauses: dict[str, str] = {}
@@ -112,7 +112,7 @@ class PointSummary(Model):
     datapath: DatapathStats | None = None
     #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.
     new_flows: NewFlows | None = None
-    #: The same of what is measured in the same repetitions next to (`Method.beside`).
+    #: The same of the other clauses that the same repetitions measure (`Method.side_clauses`).
     by_clause: dict[str, "PointSummary"] = {}
 
     @property

@@ -69,7 +69,7 @@ class StudySpec(Model):
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
     #: `reflect`, because a one-way latency needs one clock.
     path: Annotated[tuple[Path, ...], OneOrMany] = ()
-    #: Those of the study; a method may have forwarders of its own next to (`all_forwarders`).
+    #: Those of the study; a method may add forwarders of its own (`all_forwarders`).
     forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
     #: Two forwarders (by title, or by name) whose ratio is the first sentence; None: those of a study that has two.
     answer: tuple[str, str] | None = None

@@ -88,7 +88,7 @@ def test_local_traffic_web_server_and_job(lab: Lab) -> None:
         assert figure > (0 if workload == "job" else 50)
         counted = trial.counters["nf"]["xdp" if case.endswith(" xdp") else "af_xdp"]
         if workload != "local":
-            assert 5000 < counted["dropped"] < 40000
+            assert 5000 < counted["dropped"] <= 40000  # all of the flood, where the workload took longer
         if workload != "job":
             # a request is at least a frame each way
             assert counted["local"] > figure * 0.2

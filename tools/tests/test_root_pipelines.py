@@ -118,7 +118,7 @@ FAULTS = [
     (Pipeline(kind="route", rules=5), ("del-flows", "ip,nw_dst=10.0.0.16/28"), "by the first prefix sent on side 0"),
     (Pipeline(kind="acl", rules=5), ("add-flow", "table=0,priority=1,actions=goto_table:1"), "where it must not"),
     (ACL, ("add-flow", "table=0,udp,nw_src=10.0.0.0/8,tp_dst=20000,actions=goto_table:1"), "a frame next to rule"),
-    (ACL, ("add-flow", "table=0,udp,in_port={a},nw_src=198.18.0.0/21,tp_dst=20000", "goto_table:1"), "beside rule 100"),
+    (ACL, ("add-flow", "table=0,udp,in_port={a},nw_src=198.18.0.0/21,tp_dst=20000", "goto_table:1"), "to rule 100 "),
     (ACL, ("del-flows", "table=0,udp,in_port={a},nw_src=10.0.12.0/30,nw_dst=198.19.0.0/17"), "by rule 97 of 100 sent"),
     (ACL, ("add-flow", "table=0,priority=40000,udp,nw_src=198.18.2.0/23", "drop"), "by rule 100 of 100 sent on side 0"),
     (Pipeline(kind="group"), ("mod-group", SPREAD), "flows took both buckets"),

@@ -40,7 +40,7 @@ def test_the_command_prints_groups_rules_importance_and_the_published_table(
         "What matters: poll_receiver (",
         "The configurations fall into 7 groups; settings explain them.",
         "busy_poll and need_wakeup and not poll_receiver",
-        "beside Table I: Mellanox",
+        "next to Table I: Mellanox",
         "c_state does not matter",
         "not measured: 1: no <b>such</b> thing here",
     ):

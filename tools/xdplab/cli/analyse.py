@@ -102,7 +102,7 @@ def _beside(each: PublishedComparison) -> str:
         rows.append([cluster, _us(row.published.mean_us), _us(row.mean_us), str(row.configurations), group])
     claims = [["the study says", "this run", "verdict"]]
     claims += [[claim.statement, claim.ours, claim.verdict] for claim in each.claims]
-    return "\n".join([f"beside {each.title}", columns(rows), columns(claims), *([each.note] if each.note else [])])
+    return "\n".join([f"next to {each.title}", columns(rows), columns(claims), *([each.note] if each.note else [])])
 
 
 def _level(one: LevelEffect) -> str:

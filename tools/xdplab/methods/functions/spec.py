@@ -113,7 +113,7 @@ class FunctionsSpec(MethodSpec):
                 local: tuple[NfTraffic, ...] = ("local",) if KEEP_ADDRESSES.issuperset(point.functions) else ()
                 made[point.title] = (point, ("dropped", "pass-through", *local))
                 if point.functions == ("firewall",):
-                    flooded = [self._of(point, f"beside {pps:.0f} pps", flood_pps=pps) for pps in self.flood_pps]
+                    flooded = [self._of(point, f"next to {pps:.0f} pps", flood_pps=pps) for pps in self.flood_pps]
                     made |= {each.title: (each, ("web", "job")) for each in flooded}
                 continue
             # what the firewall lets through goes on

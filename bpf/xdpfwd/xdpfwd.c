@@ -11,6 +11,7 @@
 #include <linux/if_link.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include "object.h"
 #include "util.h"
 #include "xdpfwd.h"
 #include "xdpfwd.skel.h"
@@ -28,16 +29,21 @@ struct forwarder {
 	bool generic;
 	bool complained;
 	__u32 tx_dropped[FWD_PORTS]; /* link_tx_dropped() at the start */
-	struct xdpfwd_bpf *skel;
+	struct xdpfwd_bpf *skel;     /* not with a program of the user's */
+	const char *path;	     /* of that */
+	const char *section;
+	struct object own;
 };
 
 static int help(void)
 {
-	printf("xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin]\n"
+	printf("xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin] [--object FILE [--section NAME]]\n"
 	       "  --if0 IF      first port\n"
 	       "  --if1 IF      second port\n"
 	       "  --mode MODE   how the program is attached: native (default), generic\n"
-	       "  --hairpin     send back out of the first port, the only one\n");
+	       "  --hairpin     send back out of the first port, the only one\n"
+	       "  --object FILE attach a program of yours: docs/own-programs.md\n"
+	       "  --section NAME which one, by its section or its name\n");
 	return 0;
 }
 
@@ -45,7 +51,7 @@ static int usage(void)
 {
 	return fail(
 		-EINVAL,
-		"usage: xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin]: with --hairpin only --if0 is used");
+		"usage: xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin] [--object FILE [--section NAME]]: with --hairpin only --if0 is used");
 }
 
 static int parse(struct forwarder *f, int argc, char **argv)
@@ -55,6 +61,8 @@ static int parse(struct forwarder *f, int argc, char **argv)
 		{ "if1", required_argument, NULL, '1' },
 		{ "mode", required_argument, NULL, 'm' },
 		{ "hairpin", no_argument, NULL, 'h' },
+		{ "object", required_argument, NULL, 'o' },
+		{ "section", required_argument, NULL, 's' },
 		{},
 	};
 	int option;
@@ -65,13 +73,18 @@ static int parse(struct forwarder *f, int argc, char **argv)
 			f->names[option - '0'] = optarg;
 		else if (option == 'h')
 			f->hairpin = true;
+		else if (option == 'o')
+			f->path = optarg;
+		else if (option == 's')
+			f->section = optarg;
 		else if (option == 'm' && !strcmp(optarg, "generic"))
 			f->generic = true;
 		else if (option != 'm' || strcmp(optarg, "native"))
 			return usage();
 	}
 	f->ports = f->hairpin ? 1 : FWD_PORTS;
-	if (optind != argc || !f->names[0] || (!f->names[1] && !f->hairpin))
+	if (optind != argc || !f->names[0] || (!f->names[1] && !f->hairpin) ||
+	    (f->section && !f->path))
 		return usage();
 	return 0;
 }
@@ -109,7 +122,7 @@ static int fill_targets(struct forwarder *f)
 	return err;
 }
 
-static int load(struct forwarder *f)
+static int load_ours(struct forwarder *f)
 {
 	struct bpf_map_info info = {};
 	__u32 info_len = sizeof(info);
@@ -135,8 +148,24 @@ static int load(struct forwarder *f)
 	return fill_targets(f);
 }
 
+static int load(struct forwarder *f)
+{
+	int err;
+
+	if (f->path)
+		return object_open(&f->own, f->path, f->section) ?:
+			       object_load(&f->own, f->path, f->ifindexes,
+					   f->ports);
+	err = load_ours(f);
+	return err ? fail(err, "cannot load program: %s: %s", f->names[0],
+			  explain(err)) :
+		     0;
+}
+
 static int program_fd(const struct forwarder *f)
 {
+	if (f->path)
+		return bpf_program__fd(f->own.prog);
 	return bpf_program__fd(f->redirect ? f->skel->progs.xdpfwd_redirect :
 					     f->skel->progs.xdpfwd_hairpin);
 }
@@ -168,9 +197,14 @@ static int print_ready(const struct forwarder *f)
 	err = bpf_obj_get_info_by_fd(program_fd(f), &info, &info_len);
 	if (err)
 		return fail(err, "cannot read program id: %s", explain(err));
-	printf("{\"event\":\"ready\",\"mode\":\"%s\",\"prog_id\":%u,\"action\":\"%s\"}\n",
-	       f->generic ? "generic" : "native", info.id,
-	       f->redirect ? "redirect" : "tx");
+	printf("{\"event\":\"ready\",\"mode\":\"%s\",\"prog_id\":%u,\"program\":\"%s\",",
+	       f->generic ? "generic" : "native", info.id, info.name);
+	if (f->path)
+		printf("\"devmap\":%s,\"constants\":%s}\n",
+		       f->own.devmap ? "true" : "false",
+		       f->own.constants ? "true" : "false");
+	else
+		printf("\"action\":\"%s\"}\n", f->redirect ? "redirect" : "tx");
 	return 0;
 }
 
@@ -192,6 +226,13 @@ static int print_counters(struct forwarder *f, const char *event)
 	__u64 errors[FWD_PORTS];
 	__u32 dropped[FWD_PORTS] = {}, port;
 
+	for (i = 0; i < f->ports; i++)
+		dropped[i] = link_tx_dropped(f->names[i]) - f->tx_dropped[i];
+	if (f->path) {
+		printf("{\"event\":\"%s\",\"tx_dropped\":[%u,%u]}\n", event,
+		       dropped[0], dropped[1]);
+		return 0;
+	}
 	for (port = 0; port < FWD_PORTS; port++) {
 		err = bpf_map_lookup_elem(bpf_map__fd(f->skel->maps.counters),
 					  &port, cpu);
@@ -204,8 +245,6 @@ static int print_counters(struct forwarder *f, const char *event)
 		}
 		errors[port] = f->skel->bss->errors[port];
 	}
-	for (i = 0; i < f->ports; i++)
-		dropped[i] = link_tx_dropped(f->names[i]) - f->tx_dropped[i];
 	printf("{\"event\":\"%s\",\"rx\":[%llu,%llu],\"redirected\":[%llu,%llu],\"errors\":[%llu,%llu],\"tx_dropped\":[%u,%u]}\n",
 	       event, sum[0].rx, sum[1].rx, sum[0].sent - errors[0],
 	       sum[1].sent - errors[1], errors[0], errors[1], dropped[0],
@@ -241,8 +280,7 @@ static int open_forwarder(struct forwarder *f, int argc, char **argv)
 		return err;
 	err = load(f);
 	if (err)
-		return fail(err, "cannot load program: %s: %s", f->names[0],
-			    explain(err));
+		return err;
 	for (i = 0; i < f->ports; i++)
 		f->tx_dropped[i] = link_tx_dropped(f->names[i]);
 	return attach(f);
@@ -268,5 +306,6 @@ int main(int argc, char **argv)
 		if (f.links[i] >= 0)
 			close(f.links[i]);
 	xdpfwd_bpf__destroy(f.skel);
+	object_close(&f.own);
 	return err;
 }

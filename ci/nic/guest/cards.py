@@ -136,6 +136,24 @@ def sound_exchange(cards: Pair, sizes: Sequence[int] = (64,), **options: Any) ->
     return got
 
 
+def by_xdpgen(cards: Pair, **stream: Any) -> dict[str, Any]:
+    """Frames that xdpgen's live sender gives to the left card on the last CPU: its one result.
+
+    The left card has the receiver's program as well: igb and virtio_net send nothing for XDP without one.
+    """
+    asked = {
+        "ports": [{"ifname": port.ifname, "tx_cpu": CPUS[-1]} for port in cards.ports],
+        "streams": [_stream(cards, 64, id=0, **stream)],
+        "warmup_s": _WARMUP_S[cards.driver][1], "duration_s": FRAMES / PPS, "drain_s": 0.3,
+        "max_burst": 1_000_000, "progress": False,
+    }  # fmt: skip
+    done = HOST.run([str(bpf_program("xdpgen")), "-"], stdin=json.dumps(asked), check=False, timeout_s=25.0)
+    assert done.stdout, done.complaint
+    time.sleep(SETTLE_S)
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
 def refusal(cards: Pair, **options: Any) -> str:
     """What xsk says when it does not start."""
     asked = {"role": "sink", "ports": [{"ifname": cards.left.ifname}], "duration_s": 0.1, **options}

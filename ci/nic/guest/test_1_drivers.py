@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from nic.guest.cards import FRAMES, HOST, Calls, Pair, applied, exchange, forwarder, refusal, sound_exchange
+from nic.guest.cards import (
+    FRAMES,
+    HOST,
+    Calls,
+    Pair,
+    applied,
+    by_xdpgen,
+    exchange,
+    forwarder,
+    refusal,
+    sound_exchange,
+)
 from xdplab.forwarders.base import mode_in_use, mode_name
 from xdplab.hosts.kernel import queue_napis
 from xdplab.model import Unsupported
@@ -116,3 +127,27 @@ def test_igb_loses_frames_above_1024_bytes_with_small_chunks(igb: Pair, fact: Fa
     counters = ("rx_dropped", "rx_invalid_descs", "rx_ring_full")
     assert not any(sock["kernel"][name] for sock in got.done["sockets"] for name in counters)
     fact(igb, "zero-copy, 2 KiB chunks, over 1024 bytes", "all lost, in no counter of the socket; counted as lost")
+
+
+def test_xdpgen_sends_from_a_card_with_fewer_queues_than_cpus(either: Pair, fact: Fact) -> None:
+    """The CPU's number is above every queue's: what is counted as sent has left, or the trial has failed."""
+    few = {"channels": 1} if either.driver == "igb" else {}  # virtio_net has one at this wire
+    with applied(either.context, **few):
+        done = by_xdpgen(either)
+    assert (done["error"], done["tx_drops_reason"]) == (None, None), done
+    (stream,) = done["streams"]
+    assert stream["sent"] >= FRAMES * 0.9
+    assert (stream["received"], stream["lost"], stream["duplicated"]) == (stream["sent"], 0, 0)
+    fact(either, "xdpgen, one queue, two CPUs", "all frames sent and received")
+
+
+def test_xdpgen_sends_batches_of_256_from_a_card(either: Pair, fact: Fact) -> None:
+    """As fast as it can: more than the ring takes. What the card did not take was not sent."""
+    done = by_xdpgen(either, kind="load", pps=None)
+    assert (done["error"], done["tx_drops_reason"], done["batch"]) == (None, None, 256), done
+    (stream,) = done["streams"]
+    assert stream["sent"] > FRAMES
+    assert stream["received"] + stream["lost"] == stream["sent"]
+    assert stream["received"] > 0
+    assert (stream["duplicated"], stream["out_of_order"]) == (0, 0)
+    fact(either, "xdpgen, batches of 256", "what the card took is what was sent; none twice, none out of order")

@@ -75,6 +75,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
     redirects: bool = False
+    #: How long after its start it may let no frame through.
+    silent_s: float = 5.0
     #: Links it makes on its host, for removing them when it was killed.
     own_links: ClassVar[tuple[str, ...]] = ()
     #: Pipelines that it can do.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A forwarder as a study names it."""
 
+import shlex
 from typing import Any, Literal
 
-from pydantic import GetJsonSchemaHandler, model_validator
+from pydantic import GetJsonSchemaHandler, field_validator, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -21,6 +22,7 @@ class ForwarderSpec(Model):
     #: Under which it is found.
     name: Shown
     #: Its own; unknown ones are refused before anything starts.
+    #: A list of words is kept as one text, quoted as in a shell.
     options: dict[str, Scalar] = {}
     #: What tables call it, in the place of name and options.
     label: OneLine = ""
@@ -40,6 +42,14 @@ class ForwarderSpec(Model):
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return cls.parse(value) if isinstance(value, str) else value
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _words_as_text(cls, options: Any) -> Any:
+        if not isinstance(options, dict):
+            return options
+        lists = {key: value for key, value in options.items() if isinstance(value, list)}
+        return {**options, **{key: shlex.join(map(str, words)) for key, words in lists.items()}}
 
     @staticmethod
     def parse(text: str) -> dict[str, Any]:

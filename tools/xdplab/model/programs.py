@@ -11,7 +11,10 @@ from xdplab.model.errors import InputError
 
 @dataclass(frozen=True)
 class NamesProgram:
-    """Marks such an option, `Annotated[str, NamesProgram()]`: a program, or a folder of them; "" is the default one."""
+    """Marks such an option, `Annotated[str, NamesProgram()]`: a program, or a folder of them; "" is the default one.
+
+    Of an option that is a list of arguments it is the first.
+    """
 
     #: Values that stand for a program of the distribution, or of our own builds.
     ours: Collection[str] = ()
@@ -23,8 +26,12 @@ def named_programs(options: Model) -> dict[str, str]:
         field: value
         for field, info in type(options).model_fields.items()
         for mark in info.metadata
-        if isinstance(mark, NamesProgram) and (value := str(getattr(options, field))) not in ("", *mark.ours)
+        if isinstance(mark, NamesProgram) and (value := _program(getattr(options, field))) not in ("", *mark.ours)
     }
+
+
+def _program(value: object) -> str:
+    return str(value[0]) if isinstance(value, tuple) else str(value)
 
 
 def refuse_programs(named: Iterable[tuple[str, Model]], allowed: Iterable[str]) -> None:

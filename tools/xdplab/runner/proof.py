@@ -10,7 +10,6 @@ from xdplab.forwarders import Forwarder
 from xdplab.forwarders.base import Explaining
 from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec, Unsupported
 
-_PROOF_TIMEOUT_S = 5.0
 #: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
 #: programs have come (igb: 0.4 s), which each trial brings again.
 _PROOF_WARMUPS_S = (0.0, 1.0, 2.0)
@@ -61,7 +60,7 @@ def prove_path(
     warmups_s = _PROOF_WARMUPS_S if lasting else (0.0,)
     for warmup_s in itertools.chain(warmups_s, itertools.repeat(warmups_s[-1])):
         result = send(TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05, warmup_s=warmup_s))
-        deadline = deadline or time.monotonic() + _PROOF_TIMEOUT_S
+        deadline = deadline or time.monotonic() + forwarder.silent_s
         silent = [stream.direction for stream in result.streams if not stream.received]
         if not silent:
             return
@@ -71,5 +70,5 @@ def prove_path(
             why = "" if ended or not isinstance(forwarder, Explaining) else forwarder.why_silent()
             raise PointFailed(
                 ended
-                or f"{forwarder.name}: no frame came through {' or '.join(silent)} within {_PROOF_TIMEOUT_S:g} s{why}"
+                or f"{forwarder.name}: no frame came through {' or '.join(silent)} within {forwarder.silent_s:g} s{why}"
             )

@@ -1,37 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XDP_REDIRECT between two ports, by `bpf/xdpfwd`."""
+"""XDP_REDIRECT between two ports, by `bpf/xdpfwd`, or what an XDP program of the user's does."""
 
 import signal
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import model_validator
 
 from xdplab.forwarders.base import Counting, Dut
-from xdplab.forwarders.process import EventProcess, InstanceForwarder, built, why_not_built
+from xdplab.forwarders.process import EventProcess, InstanceForwarder, built, by_hash, why_not_built
 from xdplab.hosts import Host
-from xdplab.model import Model
+from xdplab.model import Model, NamesProgram
 
 
 class XdpOptions(Model):
-    """Where the XDP program is attached."""
+    """Which XDP program, and where it is attached."""
 
     mode: Literal["native", "generic"] = "native"
+    #: A program of yours, `FILE` or `FILE:NAME`, compiled for BPF; docs/own-programs.md says how it is told its ports.
+    object: Annotated[str, NamesProgram()] = ""
+    #: Which program of the file, by its section or its name; where it has one only, nothing.
+    section: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_section(cls, values: Any) -> Any:
+        """`FILE:NAME` has both."""
+        if isinstance(values, dict) and isinstance(given := values.get("object"), str) and "section" not in values:
+            path, colon, section = given.rpartition(":")
+            return {**values, "object": path, "section": section} if colon else values
+        return values
+
+    @model_validator(mode="after")
+    def _of_a_file(self) -> "XdpOptions":
+        if self.section and not self.object:
+            raise ValueError("section: it is one of object=FILE, which is missing")
+        return self
 
 
 class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
-    """`bpf/xdpfwd`: redirect between the ports by a devmap; XDP_TX on `hairpin`."""
+    """`bpf/xdpfwd`: redirect between the ports by a devmap; XDP_TX on `hairpin`; with `object` that program."""
 
     name: ClassVar[str] = "xdp"
     options_model: ClassVar[type[Model]] = XdpOptions
     redirects: bool = True
 
     def supported(self, dut: Dut) -> str | None:
-        """The program must be built."""
+        """The program must be built, and that of the user be there."""
+        if self.options.object and not Path(self.options.object).is_file():
+            return f"object={self.options.object}: there is no such file; `clang -O2 -g -target bpf -c` makes one"
         return why_not_built("xdpfwd")
+
+    def describe(self) -> str:
+        """Whose program it is."""
+        return "an XDP program that the user brought" if self.options.object else ""
 
     def start(self, dut: Dut) -> None:
         """Attach and wait for the ready line."""
         names = [f"--if{index}={port.ifname}" for index, port in enumerate(dut.ports)]
         flags = ["--hairpin"] if dut.hairpin else []
+        if self.options.object:
+            flags.append(f"--object={dut.host.program(Path(self.options.object))}")
+        if self.options.section:
+            flags.append(f"--section={self.options.section}")
         output = dut.rundir / "xdpfwd.out"
         running = dut.host.start(
             [built("xdpfwd", dut.host), *names, f"--mode={self.options.mode}", *flags],
@@ -53,11 +85,20 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
         roles = [port.role for port in self.instance.dut.ports]
         return {role: {name: values[i] for name, values in by_port.items()} for i, role in enumerate(roles)}
 
+    def mode(self) -> dict[str, Any]:
+        """Which program the kernel has loaded."""
+        return {"program": self.instance.events()[0]["program"]}
+
     def why_silent(self) -> str:
-        """It says so when a port drops all that it is given."""
+        """It says so when a port drops all that it is given; a program that was told no port has nowhere to send to."""
+        ready = self.instance.events()[0]
+        if self.options.object and not (ready["devmap"] or ready["constants"]):
+            return ": it has neither a devmap nor a constant ifindex_a, so it knows no port (docs/own-programs.md)"
         self.counters()
         return "".join(f": {line}" for line in self.log_tail()[-1:])
 
     def versions(self, host: Host) -> Mapping[str, str]:
-        """The project's own program."""
-        return {"xdpfwd": "not built" if why_not_built("xdpfwd") else "built"}
+        """The project's own program, and the hash of the user's."""
+        ours = {"xdpfwd": "not built" if why_not_built("xdpfwd") else "built"}
+        path = Path(self.options.object)
+        return {**ours, path.name: by_hash(path)} if path.is_file() else ours

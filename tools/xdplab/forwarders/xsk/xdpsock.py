@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """xdpsock of the bpf-examples project, with which the source documents measured: one port, where it is installed."""
 
-import hashlib
 import operator
 import os
 import re
@@ -14,7 +13,7 @@ from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.options import Key, arguments
-from xdplab.forwarders.process import InstanceForwarder, Process
+from xdplab.forwarders.process import InstanceForwarder, Process, by_hash
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import InputError, Model, NamesProgram, PointFailed
@@ -96,9 +95,7 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
     def versions(self, host: Host) -> Mapping[str, str]:
         """It tells none: the hash of the file."""
         program = self.options.program
-        if program is None:
-            return {"xdpsock": "not installed"}
-        return {"xdpsock": f"sha256 {hashlib.sha256(program.read_bytes()).hexdigest()[:16]}"}
+        return {"xdpsock": by_hash(program) if program else "not installed"}
 
 
 def why_not_counted(dut: Dut, workload: Role) -> str | None:

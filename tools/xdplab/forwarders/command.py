@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any program that forwards between two ports, such as an AF_XDP application: docs/own-programs.md."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.process import InstanceForwarder, Process
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import thread_ids
+from xdplab.model import Model, NamesProgram
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+#: What stands for what in an argument: the second port is the first one on path `hairpin`.
+_KNOWN = ("port_a", "port_b", "cpu", "folder")
+
+
+class CommandOptions(Model):
+    """Of a program of the user's."""
+
+    #: Program and arguments; in them `{port_a}`, `{port_b}`, `{cpu}` (the forwarder's), `{folder}` (for its files) are
+    #: replaced. It is found on PATH of the middle host, or at its path there.
+    argv: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda value: tuple(shlex.split(value)) if isinstance(value, str) else value),
+        NamesProgram(),
+        Field(min_length=1),
+    ]
+    #: How long after its start it may let no frame through.
+    ready_s: float = Field(default=10.0, gt=0, le=300)
+    #: It sends by XDP redirect or XDP_TX, so the peers of veth ports are given NAPI.
+    redirects: bool = False
+
+    @model_validator(mode="after")
+    def _placeholders(self) -> "CommandOptions":
+        for name in (name for each in self.argv for name in _PLACEHOLDER.findall(each)):
+            if name not in _KNOWN:
+                raise ValueError(f"argv: {{{name}}}: there is only {', '.join(f'{{{each}}}' for each in _KNOWN)}")
+        if _PLACEHOLDER.search(self.argv[0]):
+            raise ValueError("argv: its first word is the program, in full")
+        return self
+
+
+class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
+    """The program, on the forwarder's CPU; SIGTERM ends it, and what it has attached is detached."""
+
+    name: ClassVar[str] = "command"
+    options_model: ClassVar[type[Model]] = CommandOptions
+
+    def __init__(self, options: CommandOptions) -> None:
+        super().__init__(options)
+        self.redirects = options.redirects
+        self.silent_s = options.ready_s
+
+    @property
+    def _program(self) -> str:
+        return self.options.argv[0]
+
+    def supported(self, dut: Dut) -> str | None:
+        """The program must be there."""
+        if dut.host.run(["which", "--", self._program], check=False).returncode:
+            return f"{self._program}: no such program on {dut.host.name}"
+        return None
+
+    def describe(self) -> str:
+        """What was started."""
+        return f"a program that the user brought: {shlex.join(self.options.argv)}"
+
+    def start(self, dut: Dut) -> None:
+        """Start it: that frames come through, which the run waits for, says that it is ready."""
+        first, last = dut.ports[0], dut.ports[-1]
+        known = {"port_a": first.ifname, "port_b": last.ifname, "cpu": dut.layout.forwarder, "folder": dut.rundir}
+        argv = [_PLACEHOLDER.sub(lambda match: str(known[match[1]]), each) for each in self.options.argv]
+        running = dut.host.start(
+            argv, log=dut.rundir / "log", cpus=[dut.layout.forwarder], env={"LIBXDP_SKIP_DISPATCHER": "1"}
+        )
+        self.instance = Process(self.name, Path(self._program).name, dut, running)
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """All of its threads: which of them forward, only it knows."""
+        return {tid: pid for pid in self.pids() for tid in thread_ids(self.instance.dut.host, pid)}
+
+    def versions(self, host: Host) -> Mapping[str, str]:
+        """The hash of the program."""
+        found = host.run(["which", "--", self._program], check=False).stdout.strip()
+        if not found:
+            return {self._program: "not installed"}
+        return {self._program: f"sha256 {host.run(['sha256sum', '--', found]).stdout[:16]}"}
+
+    def mode(self) -> dict[str, Any]:
+        """What was started."""
+        return {"argv": list(self.options.argv)}

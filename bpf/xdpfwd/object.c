@@ -190,9 +190,10 @@ int object_load(struct object *o, const char *path, const __u32 *ifindexes,
 	bpf_program__set_log_buf(o->prog, log, LOG_BYTES);
 	err = bpf_object__load(o->obj);
 	if (err)
-		fail(err, "cannot load program: %s: %s: %s%s%s", path,
-		     bpf_program__name(o->prog), explain(err),
-		     log[0] ? ": the verifier says: " : "", last_words(log));
+		fail(err, "cannot load program: %s: %s: %s%s", path,
+		     bpf_program__name(o->prog),
+		     log[0] ? "the verifier says: " : "",
+		     log[0] ? last_words(log) : explain(err));
 	free(log);
 	if (err)
 		return err;

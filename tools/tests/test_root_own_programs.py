@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/own-programs.md has is measured; what is wrong with others is said."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.rooted import Lab
+
+from xdplab.tools import project_root
+
+pytestmark = pytest.mark.root
+
+PAGE = project_root() / "docs" / "own-programs.md"
+#: Two programs that know their ports in the other two ways.
+_OTHERS = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+const volatile __u32 ifindex_a, ifindex_b;
+struct { __uint(type, BPF_MAP_TYPE_DEVMAP); __uint(max_entries, 2); __type(key, __u32); __type(value, __u32); }
+ports SEC(".maps");
+SEC("xdp") int by_array(struct xdp_md *ctx) { return bpf_redirect_map(&ports, ctx->ingress_ifindex == ifindex_a, 0); }
+SEC("xdp.frags") int by_constants(struct xdp_md *ctx)
+{ return bpf_redirect(ctx->ingress_ifindex == ifindex_a ? ifindex_b : ifindex_a, 0); }
+char LICENSE[] SEC("license") = "GPL";
+"""
+_WRONG = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("xdp") int reads_too_far(struct xdp_md *ctx) { return *(char *)(long)ctx->data ? XDP_DROP : XDP_PASS; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+_DEAF = _WRONG.replace("*(char *)(long)ctx->data ? XDP_DROP : XDP_PASS", "XDP_DROP")
+
+
+def compiled(folder: Path, name: str, text: str) -> Path:
+    source, made = folder / f"{name}.bpf.c", folder / f"{name}.bpf.o"
+    source.write_text(text, encoding="utf-8")
+    include = f"/usr/include/{os.uname().machine}-linux-gnu"
+    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", f"-I{include}", "-c", source, "-o", made], check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Those of the page, and compiled ones of others: name -> path."""
+    folder = tmp_path_factory.mktemp("own")
+    blocks = dict(
+        re.findall(r"^`([\w.]+)`.*?:\n\n```\w+\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    )
+    assert list(blocks) == ["forward.bpf.c", "hop.c", "hop.yaml"]
+    assert blocks["forward.bpf.c"].count("\n") <= 20
+    hop = folder / "hop.c"
+    hop.write_text(blocks["hop.c"], encoding="utf-8")
+    subprocess.run(
+        ["cc", "-O2", "-Wall", "-Wextra", "-Werror", hop, "-o", folder / "hop", "-lxdp", "-lbpf"], check=True
+    )
+    (folder / "hop.yaml").write_text(blocks["hop.yaml"], encoding="utf-8")
+    made = {
+        name: str(compiled(folder, name, text))
+        for name, text in (("page", blocks["forward.bpf.c"]), ("others", _OTHERS), ("wrong", _WRONG), ("deaf", _DEAF))
+    }
+    return {**made, "hop": str(folder / "hop"), "study": str(folder / "hop.yaml")}
+
+
+def measured(lab: Lab, files: dict[str, str], *, ok: bool, **forwarders: Any) -> dict[str, dict[str, Any]]:
+    """The row of each, by its label; the tester's figures are those of any run."""
+    given = [{"label": label, **each} for label, each in forwarders.items()]
+    allow = [part for path in (*files.values(), "false", "/nowhere/app") for part in ("--allow-program", path)]
+    done = lab.run(forwarders=given, options=allow)
+    assert done.code == (0 if ok else 1), done.err
+    lab.assert_nothing_left()
+    return {row["forwarder"]: row for row in lab.rows()}
+
+
+def xdp(path: str, **options: Any) -> dict[str, Any]:
+    return {"name": "xdp", "options": {"object": path, **options}}
+
+
+def command(*argv: str, **options: Any) -> dict[str, Any]:
+    return {"name": "command", "options": {"argv": [*argv], **options}}
+
+
+def test_those_of_the_page_and_all_ways_to_know_ports(lab: Lab, files: dict[str, str]) -> None:
+    rows = measured(
+        lab,
+        files,
+        ok=True,
+        page=xdp(files["page"]),
+        generic=xdp(files["page"], mode="generic"),
+        array=xdp(f"{files['others']}:by_array"),
+        constants=xdp(files["others"], section="xdp.frags"),
+        hop=command(files["hop"], "{port_a}", "{port_b}"),
+    )
+    assert {label: (row["status"], row["reason"]) for label, row in rows.items()} == dict.fromkeys(rows, ("ok", ""))
+    assert {label: row["mode"] for label, row in rows.items()} == {
+        "page": "native", "generic": "generic", "array": "native", "constants": "native", "hop": "native copy",
+    }  # fmt: skip
+
+
+def test_the_page_s_program_turns_frames_round(lab: Lab, files: dict[str, str]) -> None:
+    done = lab.run(path="hairpin", forwarders=[xdp(files["page"])], options=["--allow-program", files["page"]])
+    assert done.code == 0, done.err
+    assert [row["status"] for row in lab.rows()] == ["ok"]
+
+
+def test_what_is_wrong_with_a_program_is_said(lab: Lab, files: dict[str, str]) -> None:
+    rows = measured(
+        lab,
+        files,
+        ok=False,
+        verifier=xdp(files["wrong"]),
+        deaf=xdp(files["deaf"]),
+        which=xdp(files["others"]),
+        unknown=xdp(f"{files['others']}:slow"),
+        ends=command("false"),
+        absent=command("/nowhere/app"),
+        good=xdp(files["page"]),
+    )
+    for label, words in {
+        "verifier": "reads_too_far: the verifier says: .*outside of the packet",
+        "deaf": "it has neither a devmap nor a constant ifindex_a",
+        "which": "several programs: .* has by_array, by_constants: name one",
+        "unknown": "no program slow: .* has by_array, by_constants",
+        "ends": "false ended with exit code 1",
+    }.items():
+        assert rows[label]["status"] == "failed", label
+        assert re.search(words, rows[label]["reason"]), rows[label]["reason"]
+    assert rows["absent"]["status"] == "unsupported"
+    assert rows["absent"]["reason"].startswith("/nowhere/app: no such program on ")
+    assert rows["good"]["status"] == "ok"
+
+
+def test_the_page_s_study_can_be_run(files: dict[str, str], lab: Lab) -> None:
+    done = lab.xdplab("run", files["study"], "--dry-run", "--allow-program", "./hop", "--testbed", lab.testbed)
+    assert done.code == 0, done.err
+    assert "hop" in done.out

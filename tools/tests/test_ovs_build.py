@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -137,7 +138,9 @@ def test_cached_build_is_fast_and_linked(ovs_build: ModuleType, source: Path, tm
     done = built(tmp_path / "cache", "--series", "stock", "--source", str(source))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder)
-    assert (folder.parent / "3.1.0-stock").resolve() == folder
+    (link,) = (path for path in folder.parent.iterdir() if path.is_symlink())
+    assert link.name.startswith("own-3.1.0-")  # never one of our own names
+    assert link.resolve() == folder
     assert time.monotonic() - started < 5.0
 
 
@@ -152,18 +155,75 @@ def test_source_is_the_version_that_it_says_wherever_it_lies(
     ovs_build: ModuleType, source: Path, tmp_path: Path
 ) -> None:
     (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.5.0, bugs@openvswitch.org)\n")
-    assert ovs_build.make_plan(None, "stock", source, tmp_path).name == "3.5.0-stock"
+    own = str(source)
+    assert ovs_build.make_plan(None, "stock", own, tmp_path).name.startswith("own-3.5.0-")
     with pytest.raises(ovs_build.BuildError, match=r"3\.5\.0: our patches are for 3\.1\.0 and 4\.0\.0; --series stock"):
-        ovs_build.make_plan(None, "patched", source, tmp_path)
+        ovs_build.make_plan(None, "patched", own, tmp_path)
     with pytest.raises(ovs_build.BuildError, match=r"Open vSwitch 3\.5\.0, not 4\.0\.0; leave --base out"):
-        ovs_build.make_plan("4.0.0", "stock", source, tmp_path)
+        ovs_build.make_plan("4.0.0", "stock", own, tmp_path)
     (source / "configure.ac").write_text("AC_INIT(hello, 3.1.0)\n")
     with pytest.raises(ovs_build.BuildError, match="no source of Open vSwitch"):
-        ovs_build.make_plan(None, "stock", source, tmp_path)
+        ovs_build.make_plan(None, "stock", own, tmp_path)
     (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.1.0, bugs@openvswitch.org)\n")
     tarball = tmp_path / "any-name.tar.gz"
     subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, "source"], check=True)
-    assert ovs_build.make_plan(None, "patched", tarball, tmp_path).name == "3.1.0-patched"
+    assert re.fullmatch(r"own-3\.1\.0-\w{8}-patched", ovs_build.make_plan(None, "patched", str(tarball), tmp_path).name)
+
+
+def git(folder: Path, *argv: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    return subprocess.run(["git", *who, "-C", folder, *argv], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(source: Path) -> Path:
+    """Two commits, the first with a tag; what is compiled in it is ignored."""
+    git(source, "init", "--quiet")
+    (source / ".gitignore").write_text("*.o\n")
+    git(source, "add", "--all")
+    git(source, "commit", "--quiet", "--message=one")
+    git(source, "tag", "v3.1.0")
+    (source / "lib.c").write_text("int x;\n")
+    git(source, "add", "--all")
+    git(source, "commit", "--quiet", "--message=two")
+    return source
+
+
+def test_a_checkout_is_built_as_it_is_or_at_a_commit(ovs_build: ModuleType, checkout: Path, tmp_path: Path) -> None:
+    def built_of(text: str) -> tuple[str, str]:
+        made = ovs_build.make_plan(None, "stock", text, tmp_path / "cache")
+        return made.name, key(ovs_build, made)
+
+    before = sorted((checkout / ".git").rglob("*"))
+    head = git(checkout, "rev-parse", "--short=7", "HEAD")
+    clean, first = built_of(str(checkout)), built_of(f"{checkout}@v3.1.0")
+    assert clean == built_of(f"{checkout}@HEAD")
+    assert (first[0], clean[0]) == ("own-v3.1.0", f"own-v3.1.0-1-g{head}")
+    assert first[1] != clean[1]
+    (checkout / "built.o").write_text("ignored")
+    assert built_of(str(checkout)) == clean
+    (checkout / "new.c").write_text("int y;\n")
+    changed = built_of(str(checkout))
+    assert re.fullmatch(rf"own-v3\.1\.0-1-g{head}-changed-\w{{7}}", changed[0])
+    assert changed[1] not in (clean[1], first[1])
+    assert built_of(f"{checkout}@HEAD") == clean
+    assert sorted((checkout / ".git").rglob("*")) == before
+    for wrong, words in (("@v9", "git knows no commit v9"), ("@--help", "git knows no commit --help")):
+        with pytest.raises(ovs_build.BuildError, match=words):
+            built_of(f"{checkout}{wrong}")
+
+
+def test_what_is_compiled_is_the_commit(ovs_build: ModuleType, checkout: Path, tmp_path: Path) -> None:
+    (checkout / "new.c").write_text("int y;\n")
+    for text, names in (
+        (f"{checkout}@v3.1.0", set()),
+        (f"{checkout}@HEAD", {"lib.c"}),
+        (str(checkout), {"lib.c", "new.c"}),
+    ):
+        plan = ovs_build.make_plan(None, "stock", text, tmp_path / "cache")
+        tree = tmp_path / plan.name
+        ovs_build.unpack(plan.source, tree, tmp_path / "log")
+        assert {path.name for path in tree.glob("*.c")} == names
 
 
 @pytest.mark.parametrize(

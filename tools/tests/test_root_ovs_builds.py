@@ -34,7 +34,7 @@ BUSY = "ovs-afxdp:build=patched,busy_poll_us=20"
 
 def patched() -> None:
     """Skip with the reason unless the patched build is in the cache."""
-    reason = missing(LocalHost(), find_build("patched", STOCK_DAEMON), "")
+    reason = missing(LocalHost(), find_build("patched", STOCK_DAEMON, LocalHost()), "")
     if reason:
         pytest.skip(reason)
 
@@ -108,7 +108,7 @@ def test_a_storm_of_option_changes_under_traffic_loses_no_frame() -> None:
     """Some of what `ovs/README.md` gives the command for."""
     patched()
     storm = project_root() / "ovs" / "tests" / "option_storm.py"
-    build = Path(find_build("patched", STOCK_DAEMON).vswitchd).parent
+    build = Path(find_build("patched", STOCK_DAEMON, LocalHost()).vswitchd).parent
     argv = [sys.executable, str(storm), "--build", str(build), "--changes", "20", "--seed", "1"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ def test_a_storm_of_pipeline_changes_finds_what_is_planted_and_nothing_else(plan
     """Some of what `ovs/README.md` gives the command for."""
     patched()
     storm = project_root() / "ovs" / "tests" / "pipeline_storm.py"
-    build = Path(find_build("patched", STOCK_DAEMON).vswitchd).parent
+    build = Path(find_build("patched", STOCK_DAEMON, LocalHost()).vswitchd).parent
     argv = [sys.executable, str(storm), "--build", str(build), "--changes", "12", "--pause", "0.05"]
     done = subprocess.run([*argv, *(["--plant", plant] if plant else [])], capture_output=True, text=True, check=False)
     assert done.returncode == (1 if plant else 0), done.stderr
@@ -142,7 +142,7 @@ def test_what_a_change_of_one_option_loses_is_counted_to_the_frame() -> None:
     """At 1,000 frames a second the rings bridge a quarter of a second of a loaded machine; a new socket does not."""
     patched()
     loss = project_root() / "ovs" / "tests" / "option_loss.py"
-    build = Path(find_build("patched", STOCK_DAEMON).vswitchd).parent
+    build = Path(find_build("patched", STOCK_DAEMON, LocalHost()).vswitchd).parent
     only = [word for row in ("external_ids", "n_rxq") for word in ("--only", row)]
     argv = [sys.executable, str(loss), "--build", str(build), "--pps", "1000", "--repetitions", "1", *only]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

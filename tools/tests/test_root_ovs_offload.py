@@ -22,7 +22,7 @@ STOCK_DAEMON = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 
 def folder(name: str) -> str:
     """Of a build in the cache; skips with the reason when it is not there."""
-    build = find_build(name, STOCK_DAEMON)
+    build = find_build(name, STOCK_DAEMON, LocalHost())
     reason = missing(LocalHost(), build, "")
     if reason:
         pytest.skip(reason)

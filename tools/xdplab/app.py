@@ -10,6 +10,7 @@ from typing import Any
 from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import sweep_sentence
+from xdplab.forwarders import Forwarder
 from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Missing, Model, StudySpec, TestbedSpec, XdplabError, validated
@@ -126,10 +127,16 @@ def prepare(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Prepared:
     return Prepared(study, testbed, testers, plan)
 
 
+def _forwarders(plan: Plan) -> list[Forwarder[Any]]:
+    """One for each set of options."""
+    points = {point.forwarder.model_dump_json(): point for point in plan.points}
+    return [plan.method.forwarder(point) for point in points.values()]
+
+
 def _options(plan: Plan, testers: Iterable[Tester]) -> Iterator[tuple[str, Model]]:
     """Who has which options, of everything that the study may start."""
-    for point in {point.forwarder.model_dump_json(): point for point in plan.points}.values():
-        yield f"forwarder {point.forwarder.name}", plan.method.forwarder(point).options
+    for forwarder in _forwarders(plan):
+        yield f"forwarder {forwarder.name}", forwarder.options
     for tester in testers:
         if isinstance(options := getattr(tester, "options", None), Model):
             yield f"tester {tester.name}", options
@@ -167,6 +174,8 @@ def run_study(
     done = recover(prepared.testbed)
     for line in done:
         listener.note(f"left by a killed run: {line}")
+    for forwarder in _forwarders(prepared.plan):
+        forwarder.make(listener.note)
     testbed = _open(prepared)
     reasons = [tester.supported(testbed) for tester in prepared.testers]
     if all(reasons):

@@ -87,7 +87,7 @@ def test_a_study_runs_on_zero_copy_and_puts_the_cards_back(
     fact(cards["igb"], "a study of the suite", "zero-copy throughout, no loss, settings put back")
 
 
-_WITHOUT = missing(HOST, find_build(OFFLOADING, ""), "")
+_WITHOUT = missing(HOST, find_build(OFFLOADING, "", HOST), "")
 
 
 @pytest.mark.timeout(300)  # the emulated CPUs are slow for a daemon and its PMD thread

@@ -16,7 +16,7 @@ from xdplab.hosts import LocalHost
 from xdplab.results import RunFolder
 
 #: Debian's, unless `ovs/build` has made the patched one.
-_STOCK = missing(LocalHost(), find_build("patched", "/usr/lib/openvswitch-switch/ovs-vswitchd"), "")
+_STOCK = missing(LocalHost(), find_build("patched", "/usr/lib/openvswitch-switch/ovs-vswitchd", LocalHost()), "")
 #: Forwarder -> mode that the record shows, as the kernel tells it.
 MODES = {
     "linux-bridge": "kernel bridge",

@@ -93,7 +93,7 @@ def offloading_ovs(host: Host, fix: str) -> Check:
 
 def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, fix: str = _PROVISION) -> Check:
     """The build's own words, with the patches it was made with: what a study would measure."""
-    build = find_build(build_name, daemon)
+    build = find_build(build_name, daemon, host)
     absent = missing(host, build, package)
     if absent is not None:
         fix = _install(package) if package else fix

@@ -5,7 +5,7 @@ The abilities are protocols: a forwarder has one when it has its methods. Who ne
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
@@ -94,6 +94,13 @@ class Forwarder(ABC, Generic[OptionsT]):
     def describe(self) -> str:
         """A sentence for the report on what its figures are of; "": nothing next to its name."""
         return ""
+
+    def make(self, note: Callable[[str], None]) -> None:
+        """Make what its options name and this machine does not have yet; before a run, never of a dry run.
+
+        Raises:
+            InputError: it cannot be made.
+        """
 
     def required_knobs(self) -> dict[str, int]:
         """Knobs that must have a value for this forwarder to run as asked; the run sets and restores them."""

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Open vSwitch: Debian's own, or a folder that `ovs/build` made; all programs of one forwarder come from it."""
+"""Which Open vSwitch: the distribution's, one of our builds, or the user's: source, an installed prefix, or a folder.
+
+All programs of one forwarder come from it.
+"""
 
 import json
+import os
 import re
+import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host
-from xdplab.model import XdplabError
+from xdplab.model import InputError, XdplabError
 from xdplab.tools import cache_folder, checkout, project_root, setup_command
 
 STOCK = "stock"
@@ -42,7 +48,7 @@ class Build:
     vsctl: str
     ofctl: str
     schema: str
-    #: The folder that `ovs/build` made; None: packages of the distribution.
+    #: The folder that has them; None: packages of the distribution.
     folder: str | None = None
 
     @property
@@ -51,28 +57,77 @@ class Build:
         return (self.vswitchd, self.ovsdb_server, self.ovsdb_tool, self.vsctl, self.ofctl, self.schema)
 
 
-def find_build(name: str, stock_daemon: str) -> Build:
+#: Where a prefix that `make install` filled has them.
+_INSTALLED = (
+    "sbin/ovs-vswitchd",
+    "sbin/ovsdb-server",
+    "bin/ovsdb-tool",
+    "bin/ovs-vsctl",
+    "bin/ovs-ofctl",
+    "share/openvswitch/vswitch.ovsschema",
+)
+#: And a folder that `ovs/build` made.
+_IN_A_FOLDER = tuple(path.rpartition("/")[2] for path in _INSTALLED)
+#: A run asks each of its hosts once (a testbed has new host objects), and not at each start.
+_once = lru_cache(maxsize=64)
+
+
+@_once
+def find_build(name: str, stock_daemon: str, host: Host) -> Build:
     """The build of that name; whether it is there is asked by `missing`.
 
     Args:
-        name: one of `NAMES`, or the absolute path of a folder that `ovs/build` made.
+        name: one of `NAMES`, or what a user has: source as `is_source` has it, an installed prefix, or a folder of
+            programs; the last two as paths of the host.
         stock_daemon: Debian's daemon of this kind of forwarder (it keeps one with DPDK next to the plain one).
+        host: Where it is to run.
+
+    Raises:
+        InputError: the source cannot be read.
     """
     if name == STOCK:
         schema = "/usr/share/openvswitch/vswitch.ovsschema"
         return Build(name, stock_daemon, "/usr/sbin/ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", schema)
-    folder = name if name.startswith("/") else str(cache() / _CACHED[name][0])
-    programs = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", "vswitch.ovsschema")
-    return Build(name, *(f"{folder}/{program}" for program in programs), folder=folder)  # type: ignore[misc]
+    if name in _CACHED:
+        folder = str(cache() / _CACHED[name][0])
+    else:
+        folder = _own_build("--where", name) if is_source(name) else os.path.abspath(name)
+    installed = name not in _CACHED and host.exists(f"{folder}/{_INSTALLED[0]}")
+    paths = _INSTALLED if installed else _IN_A_FOLDER
+    return Build(name, *(f"{folder}/{path}" for path in paths), folder=folder)  # type: ignore[misc]
+
+
+def is_source(name: str) -> bool:
+    """Whether `build=` names source on this machine: a folder, tarball or checkout, or a commit (`PATH@REF`)."""
+    path, _, _ = name.rpartition("@") if not os.path.exists(name) else (name, "", "")
+    return os.path.exists(os.path.join(path, "configure.ac")) or bool(re.search(r"\.tar\.\w+$", name))
+
+
+def make(name: str, note: Callable[[str], None]) -> None:
+    """Compile source that `build=` names, unless the cache has it; `note` is given each line of progress.
+
+    Raises:
+        InputError: it cannot be read or compiled.
+    """
+    if name not in NAMES and is_source(name) and not (FilePath(_own_build("--where", name)) / "build.json").exists():
+        note(f"{name}: compiling it takes a minute or more")
+        note(f"{name}: compiled into {_own_build(name)}")
+
+
+def _own_build(*asked: str) -> str:
+    """What `ovs/build` prints last for the user's own source."""
+    *options, source = asked
+    argv = [str(project_root() / "ovs" / "build"), *options, "--series", "stock", "--source", source]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        raise InputError(f"build={source}: {lines[-1].removeprefix('ovs/build: ') if lines else 'ovs/build failed'}")
+    return done.stdout.splitlines()[-1]
 
 
 def cache() -> FilePath:
     """Where `ovs/build` keeps what it made: `$XDPLAB_CACHE/ovs`, else `~/.cache/xdplab/ovs`."""
     return cache_folder() / "ovs"
-
-
-#: A run asks each of its hosts once (a testbed has new host objects), and not at each start.
-_once = lru_cache(maxsize=64)
 
 
 @_once
@@ -85,13 +140,15 @@ def missing(host: Host, build: Build, package: str) -> str | None:
         return None
     if build.folder is None:
         return f"{absent} is not installed (package {package}); `{setup_command()}` installs it"
+    if build.name not in _CACHED and is_source(build.name):
+        return f"OVS build {build.name!r}: not compiled yet; a run does that first, or `{how_to_make(build.name)}`"
     how = f"`{how_to_make(build.name)}` makes it" if build.name in _CACHED else f"`{_PROGRAM}` makes such a folder"
     return f"OVS build {build.name!r}: {absent} is not there; {how}"
 
 
 def how_to_make(name: str) -> str:
-    """The command that puts one of our builds into the cache."""
-    return f"{_PROGRAM} {_CACHED[name][1]}"
+    """The command that puts one of our builds, or of the user's source, into the cache."""
+    return f"{_PROGRAM} {_CACHED[name][1] if name in _CACHED else f'--series stock --source {name}'}"
 
 
 @_once

@@ -7,7 +7,7 @@ is how frames get in and out of the switch, so nothing may depend on MAC learnin
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
@@ -15,7 +15,16 @@ from xdplab.forwarders.base import Counting, Dut, ProbeTarget
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
 from xdplab.forwarders.options import Setting, settings
 from xdplab.forwarders.ovs import offload, openflow, readback
-from xdplab.forwarders.ovs.builds import STOCK, Build, build_facts, describe_build, find_build, known_keys, missing
+from xdplab.forwarders.ovs.builds import (
+    STOCK,
+    Build,
+    build_facts,
+    describe_build,
+    find_build,
+    known_keys,
+    make,
+    missing,
+)
 from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, keys
@@ -47,8 +56,15 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     def __init__(self, options: OvsOptionsT) -> None:
         super().__init__(options)
-        self.build: Build = find_build(options.build, self.daemon)
         self._tables = Tables([])
+
+    def build(self, host: Host) -> Build:
+        """Its programs on a host."""
+        return find_build(self.options.build, self.daemon, host)
+
+    def make(self, note: Callable[[str], None]) -> None:
+        """Compile the user's source."""
+        make(self.options.build, note)
 
     @abstractmethod
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
@@ -69,7 +85,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     def supported(self, dut: Dut) -> str | None:
         """The CPUs and the build must be there; the build must know every option and make tap devices."""
-        reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build, self.package)
+        reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build(dut.host), self.package)
         if reason:
             return reason
         without = why_no_tap(dut.host)
@@ -79,15 +95,15 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
             if self._key(dut.host, setting) is None:
                 brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
                 return (
-                    f"{setting.field}={setting.text}: OVS build {self.build.name!r} "
-                    f"({build_facts(dut.host, self.build)['version']}) has no "
+                    f"{setting.field}={setting.text}: OVS build {self.options.build!r} "
+                    f"({build_facts(dut.host, self.build(dut.host))['version']}) has no "
                     f"{setting.key.mark or setting.key.names[0]}{brings}"
                 )
         return None
 
     def start(self, dut: Dut) -> None:
         """Database, daemon, flows; each step is checked."""
-        ovs = self.instance = Ovs(self.name, dut, self.build, self.start_timeout_s)
+        ovs = self.instance = Ovs(self.name, dut, self.build(dut.host), self.start_timeout_s)
         threads = self.threads(dut.layout)
         wanted = [*self.daemon_settings(dut), *threads.settings, *self._columns(dut.host, "Open_vSwitch")]
         ports = [self.interface(index, dut) for index in range(len(dut.ports))]
@@ -133,7 +149,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     def mode(self) -> dict[str, Any]:
         """What the build is, what each port shows of itself, and which core polls which queue."""
-        facts = build_facts(self.instance.host, self.build)
+        facts = build_facts(self.instance.host, self.build(self.instance.host))
         build = {key: facts[key] for key in ("name", "version", "key") if key in facts}
         places = [place.model_dump() for place in readback.queues(self.instance)]
         return {"build": build, "ovs": self._shown(), "rxqs": places}
@@ -161,8 +177,8 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def versions(self, host: Host) -> Mapping[str, str]:
         """Version of the build that the options name (and of DPDK, when it is linked in), under that name."""
         program = FilePath(self.daemon).name
-        name = program if self.build.name == STOCK else f"{program} ({self.build.name})"
-        return {name: describe_build(host, self.build)}
+        name = program if self.options.build == STOCK else f"{program} ({self.options.build})"
+        return {name: describe_build(host, self.build(host))}
 
     def _key(self, host: Host, setting: Setting[OvsKey]) -> str | None:
         """The key under which the build knows an option, or None."""
@@ -170,7 +186,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         return next((name for name in setting.key.names if name in known and setting.key.mark in ("", *known)), None)
 
     def _known(self, host: Host) -> frozenset[str]:
-        return known_keys(host, self.build, frozenset({readback.SHOW, *keys(self.options_model)}))
+        return known_keys(host, self.build(host), frozenset({readback.SHOW, *keys(self.options_model)}))
 
     def _columns(self, host: Host, column: str) -> list[str]:
         """`KEY=VALUE` of all options of a column."""
@@ -208,7 +224,8 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
             "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
             "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
             "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together. "
-            f"Rows of another build than {self.build.name} differ in that, too; with flow_offload=false it is the same."
+            f"Rows of another build than {self.options.build} differ in that, too; with flow_offload=false it is "
+            "the same."
             if self.options.flow_offload
             else super().describe()
         )
@@ -262,7 +279,7 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         if len(threads) != 1:
             raise Unsupported(f"{self.name}: {len(threads)} threads forward; the probes are followed through one")
         ((tid, pid),) = threads.items()
-        return ProbeTarget(self.build.vswitchd, pid, tid, dut.ports[0].ifname)
+        return ProbeTarget(self.build(dut.host).vswitchd, pid, tid, dut.ports[0].ifname)
 
 
 class OvsAfpacket(OvsForwarder[OvsOptions]):
@@ -313,8 +330,8 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     def supported(self, dut: Dut) -> str | None:
         """The build must have DPDK in it."""
         reason = super().supported(dut)
-        if reason is None and "DPDK" not in build_facts(dut.host, self.build)["version"]:
-            return f"OVS build {self.build.name!r} is built without DPDK"
+        if reason is None and "DPDK" not in build_facts(dut.host, self.build(dut.host))["version"]:
+            return f"OVS build {self.options.build!r} is built without DPDK"
         return reason
 
     def required_knobs(self) -> dict[str, int]:
@@ -327,7 +344,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
 
     def daemon_settings(self, dut: Dut) -> list[str]:
         """EAL without PCI. OVS 3.1 adds --in-memory without --legacy-mem; EAL 22.11 refuses it with --no-huge."""
-        release = re.search(r"DPDK (\d+)", build_facts(dut.host, self.build)["version"])
+        release = re.search(r"DPDK (\d+)", build_facts(dut.host, self.build(dut.host))["version"])
         mib = _DPDK_24_MIB if release and int(release[1]) >= 24 else _DPDK_MIB
         memory = (
             [

@@ -74,8 +74,8 @@ def _interface(name: str, patch: str = "", **proof: Any) -> OvsKey:
 
 
 def _build(value: str) -> str:
-    if value not in NAMES and not value.startswith("/"):
-        raise ValueError(f"one of {', '.join(NAMES)} or an absolute path is expected")
+    if value not in NAMES and "/" not in value:
+        raise ValueError(f"one of {', '.join(NAMES)} or a path is expected (./NAME for one in this folder)")
     return value
 
 
@@ -135,6 +135,7 @@ _XDP = "offload-Add-provider-for-XDP"
 class OvsOptions(Model):
     """What every OVS forwarder takes."""
 
+    #: Ours by name; or yours: source or a git checkout, a commit of it (`PATH@REF`), an installed prefix, a folder.
     build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
     emc_insert_inv_prob: Annotated[

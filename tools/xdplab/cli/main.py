@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of `xdplab`.
 
-Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 130 interrupted.
+Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 3 a gate found no verdict, 130 interrupted.
 """
 # A command imports inside its function what it needs: help and version would load numpy and half the package else.
 
@@ -18,6 +18,7 @@ from xdplab import __version__
 from xdplab.cli.bundle import bundle, import_
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
+from xdplab.cli.gate import bisect, gate
 from xdplab.cli.lab import lab
 from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show, site
 from xdplab.tools import results_folder, testbeds_folder
@@ -253,6 +254,7 @@ def restore(testbed: Testbed = "embedded") -> None:
 
 
 for panel, commands in (
+    (_MEASURE, (gate, bisect)),
     (_LOOK, (show, compare, report, list_, explain)),
     (_SHARE, (export, bundle, import_, site, where, schema)),
 ):

@@ -96,6 +96,8 @@ class Job:
     earlier_trials: Sequence[TrialRecord] = ()
     #: No calibration of an earlier run is used.
     recalibrate: bool = False
+    #: Asked after each round, which is a repetition of all points, with how many are over: True ends the run.
+    enough: Callable[[int], bool] = lambda rounds: False
 
 
 @dataclass
@@ -121,6 +123,8 @@ class StudyRun:
         #: What the journal has of the repetition that is being carried out.
         self._taken: list[TrialRecord] = []
         self._points = {point.id: point for point in job.plan.points}
+        #: Rounds after which it was enough.
+        self._rounds: int | None = None
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -166,6 +170,8 @@ class StudyRun:
         for note in self._testbed.notes():
             self._listener.note(note)
         reason = ended.interrupted or ended.error
+        if self._rounds is not None:
+            record = record.model_copy(update={"study": record.study.model_copy(update={"repetitions": self._rounds})})
         record = record.model_copy(
             update={
                 "finished": _now(),
@@ -293,6 +299,10 @@ class StudyRun:
             number += 1
             self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
             self._measure(repetition)
+            round_over = number == len(order) or order[number].number != repetition.number
+            if round_over and self._job.enough(repetition.number + 1):
+                self._rounds = repetition.number + 1
+                return
         lacking = self._repeats.left()
         if lacking:
             self._listener.note(lacking)

@@ -171,7 +171,8 @@ def _recorded(host: Host, path: str) -> dict[str, Any]:
         recorded = json.loads(host.read(path))
         patches = [f"{patch['name']}@{patch['sha256'][:12]}" for patch in recorded["patches"]]
         rest = {key: recorded[key] for key in ("base", "series", "asan", "compiler", "configure")}
-        return {**rest, "patches": patches, "source": recorded["source"]["sha256"][:12]}
+        own = {"commit": recorded["title"]} if "title" in recorded else {}
+        return {**own, **rest, "patches": patches, "source": recorded["source"]["sha256"][:12]}
     except (XdplabError, ValueError, KeyError, TypeError):
         return {"error": f"{path} cannot be read as one of `ovs/build`"}
 

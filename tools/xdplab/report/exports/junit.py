@@ -14,11 +14,13 @@ from xdplab.analysis.tables.export import ExportRow
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, plain
 
+_KINDS = ("failure", "error", "skipped")
+
 
 def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[ExportRow]) -> bytes:
     """One suite; each test's output has the figures of its point."""
     found = [_case(run, point) for point in points]
-    counts = {kind: str(sum(case.find(kind) is not None for case in found)) for kind in ("failure", "error", "skipped")}
+    counts = {kind: str(sum(case.find(kind) is not None for case in found)) for kind in _KINDS}
     suite = Element("testsuite", name=_xml(run.run_id), tests=str(len(found)), failures=counts["failure"])
     suite.attrib |= {"errors": counts["error"], "skipped": counts["skipped"]}
     suite.attrib |= {"time": f"{run.wall_s or 0:.3f}", "timestamp": run.started[:19]}
@@ -40,6 +42,20 @@ def junit_of(run: RunRecord, points: Sequence[PointSummary], rows: Iterable[Expo
     indent(whole)
     text: bytes = tostring(whole, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
+
+
+def one_case(suite: str, name: str, kind: str, sentence: str) -> str:
+    """A suite of one test; `kind` is that of what went wrong: `failure`, `error`, `skipped`, or "" of nothing."""
+    whole = Element("testsuites")
+    made = SubElement(whole, "testsuite", name=_xml(suite), tests="1")
+    made.attrib |= {f"{each}s" if each != "skipped" else each: str(int(each == kind)) for each in _KINDS}
+    case = SubElement(made, "testcase", name=_xml(name), classname=_xml(suite), time="0")
+    if kind:
+        _say(case, kind, sentence)
+    SubElement(case, "system-out").text = _xml(sentence)
+    indent(whole)
+    text: str = tostring(whole, encoding="unicode", xml_declaration=True)
+    return text + "\n"
 
 
 def _case(run: RunRecord, point: PointSummary) -> Element:

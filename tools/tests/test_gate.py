@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A gate's verdict: equal things pass, planted slowdowns are found, and what is not certain is never green."""
+
+import csv
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from lab.command import Done
+
+from xdplab.analysis.gate import GateResult, Side, bencher
+from xdplab.app import Gate, commits_between, run_gate
+from xdplab.cli import gate as command
+from xdplab.model import InputError
+from xdplab.runner import Listener
+
+Cli = Callable[..., Done]
+ON_FAKE = ["--testbed", "fake", "--set", "tester=fake"]
+CHANGES: dict[str, Any] = {"testbed": "fake", "tester": "fake", "method.duration_s": 0.05}
+
+
+def verdicts(results: Path, new: str, seeds: range, **changes: Any) -> list[str]:
+    """Of one gate for each seed: the noise of both sides is another one each time."""
+    return [
+        run_gate(
+            Gate(f"fake:seed={seed}", f"fake:{new},seed={seed}", 0.05, changes={**CHANGES, "seed": seed, **changes}),
+            Listener(),
+            results,
+        ).verdict
+        for seed in seeds
+    ]
+
+
+def test_equal_ones_pass_and_a_tenth_is_found(results: Path) -> None:
+    assert verdicts(results, "base_latency_us=3.0", range(4)) == ["pass"] * 4
+    assert verdicts(results, "base_latency_us=3.3", range(4)) == ["slower"] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_of_forty_equal_ones_at_most_one_is_slower_and_nineteen_of_twenty_tenths_are_found(results: Path) -> None:
+    noise = "latency_jitter_ratio=0.05"
+    assert verdicts(results, f"base_latency_us=3.0,{noise}", range(40)).count("slower") <= 1
+    assert verdicts(results, f"base_latency_us=3.3,{noise}", range(20)).count("slower") >= 19
+
+
+def test_it_ends_with_the_first_verdict(results: Path) -> None:
+    found = run_gate(Gate("fake", "fake:base_latency_us=6.0", 0.05, changes=CHANGES), Listener(), results)
+    assert (found.verdict, found.rounds, found.exit_code) == ("slower", 10, 1)
+    record = json.loads((Path(found.run) / "run.json").read_text(encoding="utf-8"))
+    assert (record["study"]["repetitions"], record["ended_early"]) == (10, None)
+    assert (Path(found.run) / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "options", "code", "words"),
+    [
+        ("fake", "fake:seed=2", [], 0, r"^pass: the new one's p50 is not worse by more than 5 % \([+-]"),
+        (
+            "fake",
+            "fake:base_latency_us=3.6",
+            [],
+            1,
+            "^slower: the new one's p50 is worse by more than the 5 % that are",
+        ),
+        ("fake", "fake:base_latency_us=3.6", ["--max-slowdown", "0.5"], 0, "^pass: .* by more than 50 %"),
+        (
+            "fake",
+            "fake:base_latency_us=3.15",
+            ["--set", "repetitions=12"],
+            3,
+            "^undecided after 12 rounds: worse than 5 %",
+        ),
+        (
+            "fake",
+            "fake:seed=2",
+            ["--set", "repetitions=2"],
+            3,
+            "^undecided after 2 rounds: 2 of the 3 repetitions that",
+        ),
+        ("fake", "fake:unsupported_reason=no card", [], 3, "^unsupported: fake:unsupported_reason=no card: no card"),
+        ("fake", "fake:fail_to_start=true", [], 1, "^broken: fake:fail_to_start=true failed in "),
+        (
+            "fake:fail_to_start=true",
+            "fake",
+            [],
+            3,
+            "^undecided .*: the base itself is broken: fake:fail_to_start=true failed",
+        ),
+    ],
+)
+def test_each_verdict_has_its_exit_code(
+    cli: Cli, base: str, new: str, options: list[str], code: int, words: str
+) -> None:
+    done = cli("gate", base, new, *ON_FAKE, *options)
+    assert done.code == code, done.err
+    assert re.search(words, done.out, re.MULTILINE), done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--max-slowdown", "none"], "--max-slowdown none: a share above 0 is expected"),
+        (["--max-slowdown", "0%"], "a share above 0 is expected"),
+        (["--figure", "p51_us"], "figure p51_us: method latency has p50_us"),
+        (["--json", "/nowhere/x.json"], "/nowhere/x.json: there is no folder /nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(cli: Cli, options: list[str], words: str) -> None:
+    cli("gate", "fake", "fake", *ON_FAKE, *options).refused(words)
+
+
+def test_what_others_read(cli: Cli, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("json", "markdown", "junit", "bencher", "otava")}
+    argv = [part for name, path in files.items() for part in (f"--{name}", path)]
+    for commit in ("a1", "b2"):
+        assert cli("gate", "fake", "fake:base_latency_us=3.6", *ON_FAKE, *argv, "--commit", commit).code == 1
+    told = json.loads(files["json"].read_text(encoding="utf-8"))
+    assert told["verdict"] == "slower"
+    assert told["low"] < told["slowdown"] < told["high"]
+    assert "| new | `fake:base_latency_us=3.6` |" in files["markdown"].read_text(encoding="utf-8")
+    suite = ElementTree.parse(files["junit"]).getroot()[0]
+    assert (suite.attrib["tests"], suite.attrib["failures"], suite.attrib["errors"]) == ("1", "1", "0")
+    assert "slower" in suite.find("testcase/failure").attrib["message"]  # type: ignore[union-attr]
+    measures = json.loads(files["bencher"].read_text(encoding="utf-8"))["xdplab gate new"]
+    assert measures["slowdown"] == {
+        "value": told["slowdown"], "lower_value": told["low"], "upper_value": told["high"]
+    }  # fmt: skip
+    rows = list(csv.DictReader(files["otava"].read_text(encoding="utf-8").splitlines()))
+    assert [(row["commit"], row["verdict"]) for row in rows] == [("a1", "slower"), ("b2", "slower")]
+    assert float(rows[1]["slowdown"]) == told["slowdown"]
+
+
+def test_a_side_without_a_figure_is_left_out() -> None:
+    side = Side(forwarder="x", value=None, low=None, high=None, duplicated=0)
+    found = GateResult(verdict="unsupported", metric="p50_us", max_slowdown=0.05, base=side, new=side, reason="no card")
+    assert bencher(found) == {}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """Commits c0 to c7 with tags of these names."""
+    git = ["git", "-C", tmp_path, "-c", "user.name=t", "-c", "user.email=t@t"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    for number in range(8):
+        subprocess.run([*git, "commit", "--quiet", "--allow-empty", f"--message=c{number}"], check=True)
+        subprocess.run([*git, "tag", f"c{number}"], check=True)
+    return tmp_path
+
+
+def test_commits_after_the_good_one_up_to_the_bad_one(repo: Path) -> None:
+    found = commits_between(repo, "c2", "c5")
+    tags = [subprocess.check_output(["git", "-C", repo, "tag", "--points-at", each], text=True) for each in found]
+    assert [tag.strip() for tag in tags] == ["c3", "c4", "c5"]
+    for good, bad, words in (("c5", "c2", "c2 does not come after c5"), ("c9", "c5", "c9")):
+        with pytest.raises(InputError, match=words):
+            commits_between(repo, good, bad)
+
+
+@pytest.mark.parametrize(
+    ("first_slow", "fails", "code", "words"),
+    [
+        (1, (), 0, "first slower commit: {}"),
+        (4, (), 0, "first slower commit: {}"),
+        (7, (), 0, "first slower commit: {}"),
+        (6, (3, 4), 0, "first slower commit: {}"),
+        (8, (), 1, "c7 is not slower than c0"),
+    ],
+)
+def test_bisect_finds_the_first_slower_commit(
+    cli: Cli,
+    repo: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    first_slow: int,
+    fails: tuple[int, ...],
+    code: int,
+    words: str,
+) -> None:
+    commits = ["c0", *commits_between(repo, "c0", "c7")]
+    tried: list[int] = []
+
+    def measured(asked: Gate, results: Path | None) -> GateResult:
+        assert (asked.base, asked.max_slowdown) == (f"ovs-afxdp:n_rxq=1,build={repo}@c0", 0.1)
+        assert set(asked.allowed_programs) == {each.rpartition("build=")[2] for each in (asked.base, asked.new)}
+        tried.append(commits.index(asked.new.rpartition("@")[2]))
+        if tried[-1] in fails:
+            raise InputError(f"build={repo}: make failed (2)")
+        side = Side(forwarder="x", value=1.0, low=1.0, high=1.0, duplicated=0)
+        return GateResult(
+            verdict="slower" if tried[-1] >= first_slow else "pass",
+            metric="p50_us",
+            max_slowdown=0.1,
+            base=side,
+            new=side,
+        )
+
+    monkeypatch.setattr(command, "_measured", measured)
+    done = cli("bisect", "c0", "c7", "--repo", repo, "--forwarder", "ovs-afxdp:n_rxq=1", "--max-slowdown", "10%")
+    assert done.code == code, done.err
+    assert done.out.splitlines()[-1] == words.format(commits[first_slow] if first_slow < 8 else "")
+    assert len(tried) == len(set(tried)) <= 4 + len(fails)

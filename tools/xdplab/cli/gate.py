@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab gate` and `xdplab bisect`: a verdict with an exit code.
+
+What the commands need is imported in their functions, as in `cli.main`.
+"""
+
+import csv
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from xdplab.cli.runs import Results
+from xdplab.tools import results_folder
+
+if TYPE_CHECKING:
+    from xdplab.analysis.gate import GateResult
+    from xdplab.app import Gate
+
+MaxSlowdown = Annotated[str, typer.Option("--max-slowdown", help="how much worse the new one may be: 5% or 0.05")]
+Metric = Annotated[str, typer.Option("--figure", help="key of the figure that decides, e.g. p99_us or overload_pps")]
+Study = Annotated[str, typer.Option("--study", help="name in suites/studies, or a file; its forwarders are replaced")]
+Limit = Annotated[float, typer.Option("--limit-s", min=1, help="seconds after which no round begins")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. traffic.frame_bytes=512")]
+TestbedName = Annotated[str | None, typer.Option("--testbed", help="testbed name or file instead of the study's")]
+Allow = Annotated[
+    list[str] | None, typer.Option("--allow-program", help="program that BASE or NEW may name and start as root")
+]
+
+
+def gate(
+    base: Annotated[str, typer.Argument(help="forwarder, e.g. ovs-afxdp:build=../ovs@main")],
+    new: Annotated[str, typer.Argument(help="forwarder, e.g. ovs-afxdp:build=../ovs@my-branch")],
+    max_slowdown: MaxSlowdown = "5%",
+    metric: Metric = "p50_us",
+    study: Study = "gate",
+    limit_s: Limit = 300.0,
+    set_: Set = None,
+    testbed: TestbedName = None,
+    allow_program: Allow = None,
+    junit: Annotated[Path | None, typer.Option(help="write the verdict as JUnit XML")] = None,
+    json_: Annotated[Path | None, typer.Option("--json", help="write it as JSON")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="write it as a summary for a pull request")] = None,
+    bencher: Annotated[Path | None, typer.Option(help="write it in Bencher's metric format")] = None,
+    otava: Annotated[Path | None, typer.Option(help="append it to a CSV file for Apache Otava")] = None,
+    commit: Annotated[str, typer.Option(help="what the CSV file calls the new one")] = "",
+    results: Results = None,
+) -> None:
+    """Say whether NEW is slower than BASE: both are measured interleaved, in rounds, until it is certain.
+
+    Exit codes: 0 it is not slower by more than is allowed; 1 it is, or it is broken; 2 bad input; 3 undecided or
+    unsupported.
+
+    Example: xdplab gate ovs-afxdp:build=stock ovs-afxdp:build=patched --max-slowdown 5%
+    """
+    from xdplab.analysis import gate as forms
+    from xdplab.model import InputError
+
+    asked = _asked(base, new, max_slowdown, metric, study, limit_s, set_, testbed, allow_program)
+    for path in filter(None, (junit, json_, markdown, bencher, otava)):
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}")
+    found = _measured(asked, results)
+    print(found.sentence)
+    print(f"run {found.run}")
+    if json_:
+        _write_json(json_, found.model_dump(mode="json") | {"sentence": found.sentence})
+    if bencher:
+        _write_json(bencher, forms.bencher(found))
+    if markdown:
+        markdown.write_text(forms.markdown(found), encoding="utf-8")
+    if junit:
+        junit.write_text(_junit(found), encoding="utf-8")
+    if otava:
+        head, row = forms.otava(found, datetime.now(UTC).isoformat(timespec="seconds"), commit or new)
+        fresh = not otava.exists()
+        with otava.open("a", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([head, row] if fresh else [row])
+    raise typer.Exit(found.exit_code)
+
+
+def _write_json(path: Path, data: Any) -> None:
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def bisect(
+    good: Annotated[str, typer.Argument(help="commit that is fast enough")],
+    bad: Annotated[str, typer.Argument(help="later commit that is not")],
+    repo: Annotated[Path, typer.Option(help="git checkout of Open vSwitch")],
+    forwarder: Annotated[str, typer.Option(help="what is measured of each commit")] = "ovs-afxdp",
+    max_slowdown: MaxSlowdown = "5%",
+    metric: Metric = "p50_us",
+    study: Study = "gate",
+    limit_s: Limit = 300.0,
+    set_: Set = None,
+    testbed: TestbedName = None,
+    results: Results = None,
+) -> None:
+    """Find the first commit of Open vSwitch that is slower than GOOD: each step compiles one and gates it.
+
+    The commits of REPO are what it starts as root. Exit codes: 0 found; 1 BAD is not slower; 2 bad input; 3 undecided.
+
+    Example: xdplab bisect v3.4.0 main --repo ../ovs --max-slowdown 10%
+    """
+    from xdplab.app import commits_between
+    from xdplab.model import InputError
+
+    there, commits = repo.resolve(), commits_between(repo, good, bad)
+    build = f"{forwarder}{',' if ':' in forwarder else ':'}build={there}@"
+
+    def verdict(commit: str) -> "GateResult":
+        print(f"{commit}: gated against {good}", flush=True)
+        allowed = [f"{there}@{each}" for each in (good, commit)]
+        asked = _asked(build + good, build + commit, max_slowdown, metric, study, limit_s, set_, testbed, allowed)
+        found = _measured(asked, results)
+        print(f"{commit}: {found.sentence}", flush=True)
+        return found
+
+    if (ends := verdict(commits[-1])).verdict not in ("slower", "broken"):
+        print(f"{bad} is not slower than {good}" if ends.verdict == "pass" else "nothing to search for")
+        raise typer.Exit(1 if ends.verdict == "pass" else 3)
+    fast, slow = -1, len(commits) - 1  # of the first commit good is the parent
+    while slow - fast > 1:
+        middle = (fast + slow) // 2
+        try:
+            found = verdict(commits[middle])
+        except InputError as exc:
+            if not str(exc).startswith("build="):
+                raise
+            print(f"{commits.pop(middle)}: left out: {exc}", flush=True)
+            slow -= 1
+            continue
+        if found.exit_code == 3:
+            after = commits[fast] if fast >= 0 else good
+            print(f"undecided at {commits[middle]}: the first slower one comes after {after}, up to {commits[slow]}")
+            raise typer.Exit(3)
+        fast, slow = (middle, slow) if found.verdict == "pass" else (fast, middle)
+    print(f"first slower commit: {commits[slow]}")
+
+
+def _asked(
+    base: str,
+    new: str,
+    max_slowdown: str,
+    metric: str,
+    study: str,
+    limit_s: float,
+    set_: list[str] | None,
+    testbed: str | None,
+    allow_program: list[str] | None,
+) -> "Gate":
+    from xdplab.app import Gate
+    from xdplab.cli.changes import changes_of
+
+    changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
+    return Gate(base, new, _ratio(max_slowdown), study, metric, limit_s, changes, allow_program or ())
+
+
+def _ratio(text: str) -> float:
+    """`5%` -> 0.05; `0.05` stays.
+
+    Raises:
+        InputError: it is neither, or not above 0 and below 10.
+    """
+    from xdplab.model import InputError
+
+    number = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text.strip())
+    value = float(number[1]) / (100 if number[2] else 1) if number else 0.0
+    if not 0 < value < 10:
+        raise InputError(f"--max-slowdown {text}: a share above 0 is expected, as in 5% or 0.05")
+    return value
+
+
+def _measured(asked: "Gate", results: Path | None) -> "GateResult":
+    from xdplab import app
+    from xdplab.cli.progress import ConsoleListener
+
+    with ConsoleListener() as listener:
+        return app.run_gate(asked, listener, results or results_folder())
+
+
+def _junit(found: "GateResult") -> str:
+    from xdplab.report.exports.junit import one_case
+
+    kind = {"pass": "", "slower": "failure", "broken": "failure", "undecided": "error", "unsupported": "skipped"}
+    return one_case(
+        "xdplab gate", f"{found.new.forwarder} against {found.base.forwarder}", kind[found.verdict], found.sentence
+    )

@@ -254,7 +254,7 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
     """
     labels = ((BASE, asked.base), (NEW, asked.new))
     forwarders = [{**ForwarderSpec.parse(text), "label": label} for label, text in labels]
-    changes = {**asked.changes, "forwarders": forwarders, "answer": [NEW, BASE]}
+    changes = {"repetitions": LOOKS[-1], **asked.changes, "forwarders": forwarders, "answer": [NEW, BASE]}
     prepared = prepare(read_study(find_study(asked.study), changes), asked.allowed_programs)
     names = (asked.base, asked.new)
     began = time.monotonic()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xdplab.app import Gate
 
 MaxSlowdown = Annotated[str, typer.Option("--max-slowdown", help="how much worse the new one may be: 5% or 0.05")]
-Metric = Annotated[str, typer.Option("--figure", help="key of the figure that decides, e.g. p99_us or overload_pps")]
+Metric = Annotated[str, typer.Option("--figure", help="key of the figure that decides, e.g. p99_us")]
 Study = Annotated[str, typer.Option("--study", help="name in suites/studies, or a file; its forwarders are replaced")]
 Limit = Annotated[float, typer.Option("--limit-s", min=1, help="seconds after which no round begins")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. traffic.frame_bytes=512")]

@@ -20,6 +20,7 @@ from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.gate import bisect, gate
 from xdplab.cli.lab import lab
+from xdplab.cli.reproduce import reproduce
 from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show, site
 from xdplab.tools import results_folder, testbeds_folder
 
@@ -255,7 +256,7 @@ def restore(testbed: Testbed = "embedded") -> None:
 
 for panel, commands in (
     (_MEASURE, (gate, bisect)),
-    (_LOOK, (show, compare, report, list_, explain)),
+    (_LOOK, (show, compare, report, reproduce, list_, explain)),
     (_SHARE, (export, bundle, import_, site, where, schema)),
 ):
     for command in commands:

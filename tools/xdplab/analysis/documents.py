@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The source documents: which study reproduces what of each, what needs a card, and published and ours side by side."""
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xdplab.analysis.published import reproduction
+from xdplab.analysis.run import Run
+from xdplab.analysis.words import with_reason
+from xdplab.model import InputError, Model, XdplabError, validated
+from xdplab.model.digits import number, significant
+from xdplab.model.errors import meant
+from xdplab.model.published import published_figure, span
+from xdplab.results import RunFolder
+
+_FILE = "documents.yaml"
+
+
+class WhereOurs(Model):
+    """A published figure, and where ours is found in a run."""
+
+    what: str
+    published: str
+    #: Title of a forwarder.
+    forwarder: str
+    #: Some of the point's levels.
+    where: dict[str, Any] = {}
+    #: Of `xdplab show --json`.
+    key: str
+    unit: str
+
+
+class Part(Model):
+    """A figure, table or finding."""
+
+    part: str
+    #: Which study reproduces it: name in suites/studies.
+    study: str
+    #: What of it is reproduced on one machine without hardware.
+    here: str
+    #: What needs a card.
+    card: str = ""
+    #: What cannot be reproduced.
+    never: str = ""
+    rows: tuple[WhereOurs, ...] = ()
+
+
+class Document(Model):
+    """One of them."""
+
+    title: str
+    authors: str
+    parts: tuple[Part, ...]
+
+    @property
+    def studies(self) -> list[str]:
+        """Each once."""
+        return list(dict.fromkeys(part.study for part in self.parts))
+
+
+class Beside(Model):
+    """A published figure next to ours."""
+
+    what: str
+    published: str
+    here: str
+
+
+def documents() -> dict[str, Document]:
+    """By name, in their order."""
+    data = yaml.safe_load(files("xdplab.analysis").joinpath(_FILE).read_text(encoding="utf-8"))
+    return {name: validated(Document, value, f"{_FILE}: {name}") for name, value in data.items()}
+
+
+def find_document(name: str) -> Document:
+    """Raises `InputError` where there is none of that name."""
+    known = documents()
+    if name not in known:
+        raise InputError(f"document {name!r}: unknown{meant(name, known)}; there are {', '.join(known)}")
+    return known[name]
+
+
+def newest_run(results: Path, study: str) -> Run | None:
+    """The last one of a study in a results folder with something measured; None without one that can be read."""
+    for path in sorted(results.glob(f"{study}-[0-9]*"), key=lambda path: path.name, reverse=True):
+        try:
+            run = Run.of(RunFolder(path))
+        except XdplabError:
+            continue
+        if run.record.study.name == study and any(point.repetitions for point in run.points):
+            return run
+    return None
+
+
+def beside(document: Document, run: Run) -> Iterator[Beside]:
+    """Published and measured, of the parts that the study of a run is for."""
+    for part in document.parts:
+        if part.study == run.record.study.name:
+            yield from (_row(row, run) for row in part.rows)
+    yield from _figures(run)
+    yield from _clusters(run)
+
+
+def _row(row: WhereOurs, run: Run) -> Beside:
+    found = [each for each in run.rows() if each["forwarder"] == row.forwarder and _matches(each["levels"], row.where)]
+    value = found[0].get(row.key) if found else None
+    if value is None:
+        reason = found[0]["reason"] if found else "no such point in the run"
+        here = f"not measured: {reason or found[0]['status']}"
+    else:
+        here = f"{number(value)} {row.unit}"
+    return Beside(what=row.what, published=row.published, here=here)
+
+
+def _matches(levels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(levels.get(key) == value for key, value in wanted.items())
+
+
+def _figures(run: Run) -> Iterator[Beside]:
+    """Of a study that names published figures: rates and ratios at each of its settings."""
+    for reference in run.record.study.reproduces:
+        document, figure = published_figure(reference)
+        for row in reproduction(document, figure, run.record, run.points).rows:
+            for series in figure.series:
+                here = row.mpps.get(series.forwarder)
+                text = (
+                    f"{significant(here)} Mpps"
+                    if here is not None
+                    else row.missing.get(series.forwarder, "not measured")
+                )
+                what = f"{figure.title}: {series.name}, {row.setting}"
+                yield Beside(what=what, published=f"{span(series.mpps)} Mpps", here=text)
+            for ratio in row.ratios:
+                one = ratio.published
+                compared = ratio.comparison
+                yield Beside(
+                    what=f"{one.of} over {one.to}, {row.setting}",
+                    published=f"{span(one.ratio)} times",
+                    here=with_reason(compared) if compared else "not measured",
+                )
+
+
+def _clusters(run: Run) -> Iterator[Beside]:
+    """Of a sweep that names published tables: each cluster, and the configurations of ours that meet its rule."""
+    if run.record.study.sweep is None:
+        return
+    from xdplab.analysis.sweep.published import compare_published
+
+    for analysis in run.sweeps:
+        for table in compare_published(analysis, run.record.study):
+            for row in table.rows:
+                ours = (
+                    "" if row.mean_us is None else f"{significant(row.mean_us)} µs over {row.configurations} settings"
+                )
+                yield Beside(
+                    what=f"{table.title}, cluster {row.published.cluster}: {row.published.rule}",
+                    published=f"{significant(row.published.mean_us)} µs",
+                    here=ours or row.missing,
+                )

@@ -24,7 +24,19 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
          "ovs/README.md", "bpf/README.md", "vpp/README.md", "trex/README.md")  # fmt: skip
 #: Of the system: nothing of ours is in their arguments.
-SYSTEM = {"cc", "clang", "cp", "ssh-keygen", "ssh-copy-id", "ssh-keyscan", "podman", "pip", "python3", "xdplab-env/bin/pip", "."}
+SYSTEM = {
+    "cc",
+    "clang",
+    "cp",
+    "ssh-keygen",
+    "ssh-copy-id",
+    "ssh-keyscan",
+    "podman",
+    "pip",
+    "python3",
+    "xdplab-env/bin/pip",
+    ".",
+}
 #: What a reader makes of a page before, and what stands for something of his own.
 THEIRS = re.compile(r"(lab|mine|hop|acme-\w+)\.(yaml|dat)|/tmp/lab/.*|[A-Z][A-Z_/.-]*|\.\.\.")
 ENDS = re.compile(r"\s{2,}#.*|\s+#\s.*")

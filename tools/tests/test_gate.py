@@ -4,6 +4,7 @@
 import csv
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from lab.command import Done
 
 from xdplab.analysis.gate import GateResult, Side, bencher
 from xdplab.app import Gate, commits_between, run_gate
 from xdplab.cli import gate as command
-from xdplab.model import InputError
+from xdplab.forwarders import make_forwarder
+from xdplab.model import ForwarderSpec, InputError
 from xdplab.runner import Listener
+from xdplab.tools import project_root
 
 Cli = Callable[..., Done]
 ON_FAKE = ["--testbed", "fake", "--set", "tester=fake"]
@@ -204,3 +208,41 @@ def test_bisect_finds_the_first_slower_commit(
     assert done.code == code, done.err
     assert done.out.splitlines()[-1] == words.format(commits[first_slow] if first_slow < 8 else "")
     assert len(tried) == len(set(tried)) <= 4 + len(fails)
+
+
+def gates_of(workflow: Any) -> list[str]:
+    """Commands of a workflow file, of either system, that gate something."""
+    jobs = workflow.get("jobs", {}).values()
+    steps = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    return [line for line in (*steps, *workflow.get("gate", {}).get("script", ())) if "xdplab gate" in line]
+
+
+def test_the_workflows_of_docs_ci_md_end_with_the_verdict(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (project_root() / "docs" / "ci.md").read_text(encoding="utf-8")
+    workflows = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)]
+    assert [len(gates_of(each)) for each in workflows] == [1, 1]
+    for number, command_line in enumerate(line for each in workflows for line in gates_of(each)):
+        words = shlex.split(command_line)
+        argv = words[words.index("gate") + 1 :]
+        assert all(each.startswith("ovs-afxdp:build=") for each in argv[:2])
+        allowed = [argv[at + 1] for at, each in enumerate(argv) if each == "--allow-program"]
+        assert allowed == [each.removeprefix("ovs-afxdp:build=") for each in argv[:2]]
+        done = cli("gate", "fake", f"fake:base_latency_us={3.0 + 0.6 * number}", *argv[2:], *ON_FAKE)
+        assert done.code == number, done.err
+        verdict = ("pass", "slower")[number]
+        assert Path("summary.md").read_text(encoding="utf-8").startswith(f"**xdplab gate: {verdict}")
+        for written in ("gate.xml", "gate.json", "results"):
+            assert Path(written).exists()
+
+
+def test_the_commands_of_docs_ci_md_are_a_gate_s() -> None:
+    text = (project_root() / "docs" / "ci.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = re.findall(r"^xdplab (gate .*)$", text, re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        base, new, *_ = shlex.split(line)[1:]
+        for each in (base, new):
+            make_forwarder(ForwarderSpec.model_validate(each))

@@ -18,6 +18,7 @@ SHARED = (
     "ci/private_apt.py",  # of ovs/build
     "ovs/build",
     "ovs/debian_source.py",
+    "ovs/git_source.py",
     "ovs/patches/*/*",
     "suites/*.robot",
     "suites/pytest/*.py",

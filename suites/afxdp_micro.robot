@@ -9,7 +9,7 @@ Documentation    What one AF_XDP socket does before there is a switch: rxdrop, t
 ...              [Cfg] suites/studies/afxdp-micro.yaml: its cases, interleaved in random order.
 ...              [Ver] Each row passes when its case was measured at every workload that it takes part in; what this
 ...              machine cannot do is skipped with the reason. The last row says who is ahead, or is skipped with why
-...              that cannot be said.
+...              that is undecided.
 ...              [Ref] Karlsson, Topel: The Path to DPDK Speeds for AF_XDP (Linux Plumbers 2018); the report prints its
 ...              figures next to ours.
 ...

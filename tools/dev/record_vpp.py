@@ -195,7 +195,7 @@ def _in_use(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[
 
 
 def _by_hand(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[str, Any]:
-    """The CLI commands of the record given to VPP in the place of the API: what it says, and what is there then."""
+    """The CLI commands of the record given to VPP instead of the API: what it says, and what is there then."""
     if forwarder.plugin not in _TAKE_OFF:
         return {}
     before = _shown(recorder)

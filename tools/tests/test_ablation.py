@@ -133,7 +133,7 @@ def test_no_difference_that_was_seen_is_said_with_what_would_have_shown() -> Non
     by_name = {variant.summary.forwarder: variant for variant in ablated().variants}
     same = by_name["same"].verdict()
     assert same.startswith("no difference seen in NDR and p50; what would have shown: NDR ")
-    assert same.endswith("nothing can be said of p99 (4 of the 5 repetitions that an interval needs: ask for more)")
+    assert same.endswith("undecided: p99 (4 of the 5 repetitions that an interval needs: ask for more)")
     assert (
         by_name["step"].verdict().startswith("no difference seen")
     )  # each pair by the same half a percent: less than can be seen
@@ -145,7 +145,7 @@ def test_two_repetitions_say_nothing() -> None:
     found = ablation(run, summarise(run, few))
     assert found is not None
     (said,) = [variant.verdict() for variant in found.variants]
-    assert said.startswith("cannot be said: 2 of the 3 repetitions that an interval needs: ask for more")
+    assert said.startswith("undecided: 2 of the 3 repetitions that an interval needs: ask for more")
 
 
 def test_without_a_reference_there_is_no_ablation() -> None:

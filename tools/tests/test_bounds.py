@@ -267,14 +267,12 @@ def test_an_ablation_of_what_took_all_that_was_sent_is_not_nil() -> None:
     ours, theirs = (searched(each, RATE, "tester") for each in two())
     alone = {"ndr_pps": compare_points(ours, theirs, "ndr_pps")}
     known = ours.measured["ndr_pps"]
-    assert (
-        Variant(summary=ours, ndr=known, comparisons=alone).verdict().startswith("cannot be said: both figures are bou")
-    )
+    assert Variant(summary=ours, ndr=known, comparisons=alone).verdict().startswith("undecided: both figures are bou")
     _, (one, other) = asked(*measured(OURS, 3), *measured(THEIRS, 3))
     beside = {**alone, "p50_us": compare_points(one, other)}
     said = Variant(summary=ours, ndr=known, comparisons=beside).verdict()
     assert said.startswith("no difference seen in p50; ")
-    assert said.endswith("nothing can be said of NDR (both figures are bounds, and nothing says which is higher)")
+    assert said.endswith("undecided: NDR (both figures are bounds, and nothing says which is higher)")
 
 
 def test_one_lossy_curve_of_five_is_not_the_median() -> None:

@@ -51,7 +51,7 @@ def test_two_that_lost_frames_at_the_lowest_load_were_not_limited_by_the_tester(
     ours, theirs = (searched(each, [0.0] * 5, "below-minimum", high=2e3) for each in two())
     found = compare_points(ours, theirs, "ndr_pps")
     assert found
-    assert verdict(found) == "cannot be said: both figures are bounds, and nothing says which is higher"
+    assert verdict(found) == "undecided: both figures are bounds, and nothing says which is higher"
 
 
 def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
@@ -68,7 +68,7 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     none = with_repetitions(ours, [one.model_copy(update=unknown) for one in some])
     alone = compare_points(none, searched(theirs, RATE), "ndr_pps")
     assert alone
-    assert (alone.sense, verdict(alone)) == ("unknown", "cannot be said: ovs-afxdp: no load was found good")
+    assert (alone.sense, verdict(alone)) == ("unknown", "undecided: ovs-afxdp: no load was found good")
 
 
 def test_a_forwarder_that_let_nothing_through_has_no_latency_to_compare() -> None:
@@ -86,7 +86,7 @@ def test_nothing_is_a_multiple_of_nothing() -> None:
     ours, theirs = two()
     found = compare_points(searched(ours, RATE), searched(theirs, [0.0] * 5), "ndr_pps")
     assert found
-    assert verdict(found) == "cannot be said: ovs-afpacket was 0 in 5 of 5 repetitions, so there is no ratio"
+    assert verdict(found) == "undecided: ovs-afpacket was 0 in 5 of 5 repetitions, so there is no ratio"
 
 
 def test_new_flows_stand_for_no_probe() -> None:
@@ -162,7 +162,7 @@ def test_a_disturbed_latency_leaves_the_search_of_its_repetition_clean() -> None
     ({"limited": "tester"}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
     ({"limited": "budget", "high": 1.1e6}, "1,000 to 1,100 kpps, not 2,000 kpps"),
     ({"limited": "machine"}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
-    ({"doubt": "its curve says no"}, "1,000 kpps, not to be taken for a fact: its curve says no"),
+    ({"doubt": "its curve says no"}, "1,000 kpps, uncertain: its curve says no"),
     ({"pps": 0.0, "limited": "below-minimum", "high": 2e3}, "below 2 kpps, not 2,000 kpps"),
     ({"pps": None, "limited": "tester"}, "not known; whether it reaches 2,000 kpps is not known"),
     ({"pps": 2e6, "limited": "tester"}, ""),
@@ -201,8 +201,8 @@ def test_testers_agree_by_the_rules_of_a_comparison() -> None:
     assert re.match(r"Through a forwarder quick reports .* more than fake, their own ways subtracted", fine.sentence)
     noisy = by_two_testers(0, 1, 2)
     assert not noisy.said
-    assert noisy.sentence == "Whether fake and quick agree through a forwarder cannot be said."
-    assert "Nothing can be said of 1 of 1 paths: 2 clean of 5 paired repetitions" in noisy.text()
+    assert noisy.sentence == "Whether fake and quick agree through a forwarder is undecided."
+    assert "1 of 1 paths are undecided: 2 clean of 5 paired repetitions" in noisy.text()
 
 
 def test_testbeds_share_facts_only() -> None:

@@ -31,7 +31,7 @@ def test_only_repetitions_that_both_have_are_paired() -> None:
     assert found
     assert ratio(found).pairs == 2
     assert ratio(found).ratio == pytest.approx(3, rel=0.002)
-    assert verdict(found) == "cannot be said: 2 of the 3 repetitions that an interval needs: ask for more"
+    assert verdict(found) == "undecided: 2 of the 3 repetitions that an interval needs: ask for more"
     lone, away = summarise(run_record(A, B), [trial(A, 0), trial(B, 1)])
     assert compare_points(lone, away) is None
 

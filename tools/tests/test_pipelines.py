@@ -167,7 +167,7 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     assert told.said
     assert told.sentence == (
         "ovs-afxdp is ahead in 1 of 3 pieces of work, p50 at 0.2 kpps, ovs-afpacket in none; "
-        "no measurable difference in 1; nothing can be said of 1."
+        "no measurable difference in 1; undecided in 1."
     )
     assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in told.text()
     assert "No measurable difference in nat (" in told.text()

@@ -20,7 +20,8 @@ def test_every_forwarder_has_its_own_name_and_says_what_it_is() -> None:
         cls = forwarder_class(name)
         assert cls.name == name
         assert cls.__doc__
-        assert make_forwarder(ForwarderSpec(name=name)).crashed() is None
+        needed = {"argv": "/opt/app"} if name == "command" else {}
+        assert make_forwarder(ForwarderSpec.model_validate({"name": name, "options": needed})).crashed() is None
 
 
 def test_every_tester_and_knob_has_its_own_name() -> None:
@@ -34,7 +35,7 @@ def test_every_tester_and_knob_has_its_own_name() -> None:
 
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(
-        InputError, match=r"forwarder 'ovs': unknown; .*there are fake, linux-bridge, linux-router, nf, "
+        InputError, match=r"forwarder 'ovs': unknown; .*there are command, fake, linux-bridge, linux-router, nf, "
     ):
         make_forwarder(ForwarderSpec(name="ovs"))
     with pytest.raises(InputError, match=r"tester 'trexx': unknown; did you mean 'trex'\?; there are"):

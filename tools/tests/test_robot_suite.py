@@ -190,7 +190,7 @@ def test_a_sweep_of_five_configurations_is_skipped_with_how_many_are_needed(tmp_
     path.write_text(yaml.safe_dump(study), encoding="utf-8")
     code, tests = robot(tmp_path, "sweep.robot", STUDY=str(path), MATTERS="base_latency_us")
     words = (
-        "Which settings matter cannot be said: too few configurations: 5 were measured on one path and traffic, 6 are "
+        "Which settings matter is undecided: too few configurations: 5 were measured on one path and traffic, 6 are "
         "needed."
     )
     assert code == 0

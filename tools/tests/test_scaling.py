@@ -145,7 +145,7 @@ def found(rates: dict[int, float | None], noise: tuple[float, ...] = (1.0, 1.01,
         ({1: 2.0, 2: 1.9, 4: 9.0}, "does not scale past 1 core"),
         ({1: 2.0, 2: None}, "one number of cores was measured"),
         ({1: None, 2: None}, "not measured"),
-        ({1: None, 2: 2.0, 4: 4.0}, "whether it scales past 2 cores cannot be said: one core: it was not measured"),
+        ({1: None, 2: 2.0, 4: 4.0}, "whether it scales past 2 cores is undecided: one core: it was not measured"),
     ],
 )
 def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) -> None:
@@ -156,7 +156,7 @@ def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) 
 
 
 def test_too_few_repetitions_and_too_unlike_ones_say_so() -> None:
-    cannot = "whether it scales past 1 core cannot be said: "
+    cannot = "whether it scales past 1 core is undecided: "
     few = "of the 3 repetitions that an interval needs: ask for more"
     assert found({1: 2.0, 2: 4.0}, noise=(1.0,)).sentence == f"{cannot}1 {few}"
     assert found({1: 2.0, 2: 4.0}, noise=(1.0,) * 2).sentence == f"{cannot}2 {few}"
@@ -166,7 +166,7 @@ def test_too_few_repetitions_and_too_unlike_ones_say_so() -> None:
 
 
 def test_what_the_tester_or_the_machine_limited_says_nothing_of_scaling() -> None:
-    words = "whether it scales past 1 core cannot be said: "
+    words = "whether it scales past 1 core is undecided: "
     assert found({1: 2.0, 2: 2.1}, sent_pps=2.1e6).sentence == f"{words}the tester was the limit"
     assert found({1: 2.0, 2: 2.1}, status="disturbed").sentence.startswith(f"{words}0 clean of 4 paired repetitions")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sentence of a micro-benchmark: who is ahead, what limits, or why that cannot be said; the same everywhere."""
+"""The sentence of a micro-benchmark: who is ahead, what limits, or why that is undecided; the same everywhere."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
 def test_overlapping_repetitions_are_too_little_to_tell() -> None:
     found = told(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
     words = "two (4 Mpps) and one (2.05 Mpps): too little to tell: ask for more repetitions."
-    assert found == Answer(sentence=f"Who is ahead cannot be said: {words}", said=False)
+    assert found == Answer(sentence=f"xdplab names no winner: {words}", said=False)
 
 
 def test_no_measurable_difference_lies_within_a_quarter() -> None:
@@ -64,7 +64,7 @@ def test_no_measurable_difference_lies_within_a_quarter() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_repetitions_name_nobody(count: int) -> None:
     found = told(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
-    words = f"Who is ahead cannot be said: {count} of the 3 repetitions that an interval needs: ask for more."
+    words = f"xdplab names no winner: {count} of the 3 repetitions that an interval needs: ask for more."
     assert found == Answer(sentence=words, said=False)
 
 
@@ -73,7 +73,7 @@ def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
     free = rates({"two": [2.0, 2.1, 1.9, 2.0]})
     found = told([*limited, *free])
     words = "one (at least 0.645 Mpps) took all that the tester sent, so the tester was the limit."
-    assert found == Answer(sentence=f"Who is ahead cannot be said: {words}", said=False)
+    assert found == Answer(sentence=f"xdplab names no winner: {words}", said=False)
     assert not told(
         [*limited[:2], *rates({"one": [0.645] * 4})[2:], *free]
     ).said  # also where it was so in half of them
@@ -97,7 +97,7 @@ def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
     )
     assert found.details == (f"No statement about one: {quiet}.", "Failed: l2fwd: two.")
     busy = told([*disturbed, *rates({"two": [2.0] * 4})])
-    assert busy == Answer(sentence=f"Who is ahead cannot be said: {quiet}.", said=False)
+    assert busy == Answer(sentence=f"xdplab names no winner: {quiet}.", said=False)
 
 
 def test_clean_repetitions_of_one_are_no_pairs_with_those_of_another() -> None:
@@ -174,7 +174,7 @@ def test_many_places_are_counted_in_one_sentence() -> None:
 
 def test_one_case_and_none() -> None:
     assert told(rates({"one": [1.0] * 4})).sentence == (
-        "Who is ahead cannot be said: no two cases of one workload were measured."
+        "xdplab names no winner: no two cases of one workload were measured."
     )
     nothing = micro.trial(micro.point(TWO, "one"), None, status="unsupported", reason="no")
     assert told([nothing]).sentence == "Nothing was measured."

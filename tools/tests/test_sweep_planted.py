@@ -144,7 +144,7 @@ def test_too_few_configurations_are_counted_in_one_sentence() -> None:
     run, trials = planted(0)
     few = [trial for trial in trials if trial.point_id in list(run.points)[:5]]
     words = (
-        "Which settings matter cannot be said: too few configurations: 5 were measured on one path and traffic, 6 are "
+        "Which settings matter is undecided: too few configurations: 5 were measured on one path and traffic, 6 are "
         "needed."
     )
     assert analyse_sweep(run, few) == []

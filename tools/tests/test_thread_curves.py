@@ -74,7 +74,7 @@ def test_nothing_is_a_part_of_what_is_no_fact(fields: dict[str, Any], words: str
     told = lines_of(*_two(1.6e6), **{key: value for key, value in fields.items() if key != "by_repetition"})
     if "by_repetition" in fields:
         told = _with(fields["by_repetition"])
-    assert f"1.6 Mpps, not to be taken for a fact: {words}" in told[1]
+    assert f"1.6 Mpps, uncertain: {words}" in told[1]
     assert "%" not in told[1]
 
 
@@ -136,7 +136,7 @@ def test_fewer_repetitions_say_less() -> None:
     assert "64 to 100 % of 2 times one thread" in curve_of([1.6e6] * 5, repetitions=3)[1]
     alone = curve_of([1.6e6] * 5, repetitions=1)
     assert "%" not in " ".join(alone)
-    assert "not to be taken for a fact: 1 of the 3 repetitions that an interval needs" in alone[1]
+    assert "uncertain: 1 of the 3 repetitions that an interval needs" in alone[1]
 
 
 def test_forwarders_without_a_number_of_threads_have_no_curve() -> None:

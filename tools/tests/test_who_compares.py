@@ -44,6 +44,7 @@ ELSEWHERE = {
 }
 #: Function -> why it may say such a word without a decision.
 WORDS = {
+    "analysis/gate.py:GateResult.sentence": "the verdict of judge, by the interval of compare_points",
     "analysis/answers/answer.py:_unasked": "names the command that says it",
     "analysis/answers/ranking.py:": "that nothing is said",
     "analysis/runs/trend.py:": "two names of a step, which stands where the order of the runs is not chance (_chance)",
@@ -69,7 +70,10 @@ WORDS = {
     "cli/doctor_hosts.py:direct_link": "the same",
     "cli/doctor_ports.py:_numa": "the same",
     "cli/doctor_ports.py:_queues": "the same",
+    "cli/gate.py:": "help of an option",
+    "cli/gate.py:bisect": "the verdict of a gate",
     "cli/main.py:analyse": "help of an option",
+    "cli/reproduce.py:": "what studies are for",
     "cli/tables.py:trend_table": "title of a table",
     "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
     "methods/functions/scaling.py:Scaling.sentence": "by the intervals of Curve.compared, corrected together",

@@ -13,7 +13,6 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.kernel.xdp import XdpForwarder, XdpOptions
 from xdplab.hosts import LocalHost
 from xdplab.model import CpuLayout, Path as Way, PointFailed
-from xdplab.runner import proof
 from xdplab.runner.proof import prove_path
 
 WORDS = "xdpfwd: nothing leaves at b1, 600 frames were dropped there: the peer needs an XDP program or NAPI"
@@ -31,7 +30,7 @@ class Machine(LocalHost):
 @pytest.mark.parametrize("words", ["", WORDS])
 def test_what_the_program_says_is_in_the_reason(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
-    monkeypatch.setattr(proof, "_PROOF_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(XdpForwarder, "silent_s", 0.0)
     monkeypatch.setattr(Machine, "words", words)
     made = XdpForwarder(XdpOptions())
     made.start(Dut(Machine(), (), Way.HAIRPIN, CpuLayout(tester_tx=0, forwarder=0), tmp_path))

@@ -25,7 +25,7 @@ class Row(Model):
     #: What the setting means.
     detail: str
     mpps: dict[str, float]
-    #: What is said of the others: a bound, a doubt, why it was not measured.
+    #: In words, of the others: a bound, a doubt, why it was not measured.
     missing: dict[str, str]
     ratios: tuple[RatioHere, ...]
 
@@ -90,7 +90,7 @@ def _mpps(summary: PointSummary, metric: str) -> float | None:
 
 
 def _instead(summary: PointSummary, metric: str) -> str:
-    """What stands in the place of a rate: a bound of it, why it is doubted, why it was not measured."""
+    """What stands instead of a rate: a bound of it, why it is doubted, why it was not measured."""
     found = summary.measured.get(metric)
     if found is None:
         return summary.reason or summary.status

@@ -79,7 +79,7 @@ def with_reason(found: Comparison) -> str:
 def verdict(found: Comparison) -> str:
     """Who is ahead, or why nobody may be named."""
     if found.hindrances:
-        return f"cannot be said: {found.hindrances[0]}"
+        return f"undecided: {found.hindrances[0]}"
     if found.better is None:
         return undecided(found)
     words = "has more" if figure(found.metric).more else "is faster"

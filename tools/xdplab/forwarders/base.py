@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forwarder is: one class with options, start, read-back and stop, and what it may be able to do beside.
+"""What a forwarder is: one class with options, start, read-back and stop, and what else it may be able to do.
 
 The abilities are protocols: a forwarder has one when it has its methods. Who needs one asks by `isinstance`.
 """

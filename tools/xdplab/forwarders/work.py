@@ -92,7 +92,7 @@ def prefixes(pipeline: Pipeline, side: Side) -> Iterator[IPv4Network]:
 
 
 def decoy(side: Side, number: int) -> IPv4Network:
-    """One of those prefixes beside, from 0 on."""
+    """One of those other prefixes, from 0 on."""
     return _decoy(side.index, number)
 
 

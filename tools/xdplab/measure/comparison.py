@@ -85,7 +85,7 @@ class Answer(Model):
     sentence: str
     #: Figures, how it was found, the other rate: a sentence each.
     details: tuple[str, ...] = ()
-    #: False where nothing can be said; the sentence then says why.
+    #: False where nothing is decided; the sentence then says why.
     said: bool = False
     comparison: Comparison | None = None
     #: With a light load, which `comparison` is of: the one at the study's rate.

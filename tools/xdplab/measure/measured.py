@@ -43,7 +43,7 @@ class Measured(Model):
     sliced: Extended | None = None
     #: Smallest relative difference that the measure resolves (width of a histogram's bucket, of a search).
     resolution: float = 0.0
-    #: Why it is not to be taken for a fact.
+    #: Why it is uncertain.
     doubt: str = ""
     #: Its name in a sentence, where that is not the figure's own.
     called: str = ""
@@ -123,10 +123,10 @@ class Measured(Model):
         return "not known"
 
     def not_reached(self, wanted_pps: float) -> str:
-        """Why a rate cannot be said to be reached; empty where it can. A lower limit reaches what lies below it."""
+        """Why a rate may not be called reached; empty where it may. A lower limit reaches what lies below it."""
         found, wanted = self.text(1000, " kpps"), f"{significant(wanted_pps / 1000)} kpps"
         if self.doubt:
-            return f"{found}, not to be taken for a fact: {self.doubt}"
+            return f"{found}, uncertain: {self.doubt}"
         if self.low >= wanted_pps:
             return ""
         return (

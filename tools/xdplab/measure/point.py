@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a point: its fields are those of `xdplab show --json`."""
+"""A point in a table: its fields are those of `xdplab show --json`."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ class ForwarderSpec(Model):
     #: Its own; unknown ones are refused before anything starts.
     #: A list of words is kept as one text, quoted as in a shell.
     options: dict[str, Scalar] = {}
-    #: What tables call it, in the place of name and options.
+    #: What tables call it, instead of name and options.
     label: OneLine = ""
 
     @classmethod

@@ -62,7 +62,7 @@ class StudySpec(Model):
     testbed: str = "embedded"
     #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
-    #: Several testers that measure each point in turn, in the place of `tester`: do they agree?
+    #: Several testers that measure each point in turn, instead of `tester`: do they agree?
     testers: Annotated[tuple[str, ...], OneOrMany] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
@@ -89,7 +89,7 @@ class StudySpec(Model):
     traffic: TrafficSpec = TrafficSpec()
     #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
-    #: Sizes in the place of the one of `traffic`; each is a point.
+    #: Sizes instead of the one of `traffic`; each is a point.
     frame_bytes: Annotated[tuple[FrameBytes, ...], OneOrMany] = ()
     #: What the forwarders do with frames; each is a point. See `xdplab.model.pipeline`.
     pipeline: Annotated[tuple[PipelineText, ...], OneOrMany] = (Pipeline(),)

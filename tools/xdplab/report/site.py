@@ -86,7 +86,7 @@ class _Kind:
 
 
 def write_site(place: Path, runs: Sequence[Run], left_out: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
-    """Write it into `place`, in the place of one that is there, which stays as it is until the new one is whole.
+    """Write it into `place`, instead of one that is there, which stays as it is until the new one is whole.
 
     `left_out`: folder -> why it is not in it. Given back are its page, and such reasons for runs that cannot be drawn.
 
@@ -161,7 +161,7 @@ def _kinds(runs: Sequence[SiteRun]) -> list[_Kind]:
 
 
 def _doubts(summary: PointSummary, of: Figure) -> list[str]:
-    """Why its figure is not to be taken for a fact."""
+    """Why its figure is uncertain."""
     searched = any(one.was_searched(of.key) for one in summary.by_repetition)
     return list(doubts_of_one(summary, of.key)) if searched else []
 
@@ -222,7 +222,7 @@ def write_pooled_report(path: Path, runs: Sequence[Run], left_out: Mapping[str, 
 
 
 def _doubt(summary: PointSummary, figure: Figure) -> str:
-    """Why a figure is not to be taken for a fact."""
+    """Why a figure is uncertain."""
     found = summary.measured.get(figure.key)
     return found.doubt if found else ""
 

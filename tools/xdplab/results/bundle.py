@@ -42,7 +42,7 @@ class BundledFile(Model):
 
 
 class Pseudonym(Model):
-    """What stands in the place of a name; the name itself is not in the bundle."""
+    """What stands instead of a name; the name itself is not in the bundle."""
 
     #: `host`, `user`, `MAC`, `IPv4`, `IPv6`, `serial`, `UUID`.
     kind: str

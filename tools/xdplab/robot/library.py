@@ -297,7 +297,7 @@ class XdplabLibrary:
 
     @keyword
     def question_was_answered(self) -> str:
-        """Return the report's first sentence; skip with it when it says why nothing can be said."""
+        """Return the report's first sentence; skip with it when it says why nothing is decided."""
         if not self._run.answer.said:
             raise SkipExecution(self._run.answer.sentence)
         logger.info(self._run.answer.text())

@@ -22,7 +22,7 @@ _SOON_S, _LATE_S = 0.01, 0.05
 _BURST = 48
 _ICMP, _UDP = 1, 17
 _DF = 2
-#: Of a tunnel's outer header: what is compared in the place of what its sender may choose.
+#: Of a tunnel's outer header: what is compared instead of what its sender may choose.
 SETTLED_TTL, _SETTLED_PORT = 64, 49152
 
 
@@ -160,7 +160,7 @@ def payload(data: bytes) -> bytes:
 
 
 def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, bytes]]) -> str:
-    """What came in the place of a frame."""
+    """What came instead of a frame."""
     same = [(at, data) for at, data in came if payload(data) == payload(forms[0])]
     if not same:
         return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"

@@ -178,7 +178,7 @@ def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:
         not method_class(study.method.name).closed_loop or loaded or traffic.frame_bytes == "imix"
     ):
         raise InputError(
-            f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load beside: "
+            f"tester {tester.name}: it sends one batch at a time and waits for it, so there is no load next to it: "
             "method latency, one frame size"
         )
 
@@ -231,13 +231,13 @@ def _check_new_flows(point: Point, method: Method[Any], tester: Tester) -> None:
     if traffic.new_flows_pps and not method.sends_new_flows:
         raise InputError(f"traffic.new_flows_pps: method {method.name} sends none; latency, rfc2544 and changes do")
     if traffic.new_flows_pps and tester.closed_loop:
-        raise InputError(f"traffic.new_flows_pps: tester {tester.name} waits for each batch, and sends none beside")
+        raise InputError(f"traffic.new_flows_pps: tester {tester.name} waits for each batch, and sends no others")
     asked = method.new_flows(point)
     pairs = traffic.src_addresses * traffic.dst_addresses if traffic.meets == "last" else point.pipeline.rules
     left = traffic.flows_left(pairs)
     if asked > left:
         raise InputError(
-            f"new flows: {asked:,.0f} in a trial are more than the {left:,} of {pairs:,} pairs of addresses beside "
+            f"new flows: {asked:,.0f} in a trial are more than the {left:,} of {pairs:,} pairs of addresses next to "
             f"traffic.flows: {traffic.flows:,}; raise traffic.src_addresses or dst_addresses, or lower their rate"
         )
 

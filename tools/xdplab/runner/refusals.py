@@ -33,7 +33,7 @@ def refusals(plan: Plan, testbed: Testbed, testers: TesterPool) -> dict[str, str
 def refusal(
     point: Point, method: Method[Any], forwarder: Forwarder[Any], settings: Settings, dut: Dut, client: Port
 ) -> str | None:
-    """None, or what of a repetition cannot be: a knob, the forwarder, or what the method needs beside."""
+    """None, or what of a repetition is impossible: a knob, the forwarder, or what the method needs besides."""
     return settings.unsupported() or _of_work(point, method, forwarder, dut, client)
 
 

@@ -91,7 +91,7 @@ def _spare(layout: CpuLayout) -> list[int]:
 
 def configuration(ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str) -> str:
     """TRex's configuration file for two Linux interfaces."""
-    slot_bytes = 2048 if max(port.mtu for port in ports) <= 1900 else 4096  # headers of the ring and of Ethernet beside
+    slot_bytes = 2048 if max(port.mtu for port in ports) <= 1900 else 4096  # and headers of the ring and of Ethernet
     environment = Environment(
         loader=FileSystemLoader(project_root() / "trex"),
         undefined=StrictUndefined,

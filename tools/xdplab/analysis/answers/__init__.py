@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first sentence of a run: who is ahead, or why that cannot be said."""
+"""The first sentence of a run: who is ahead, or why that is undecided."""

@@ -42,7 +42,7 @@ class Agreement(Model):
     second: str
     #: The first is the answer.
     sentences: tuple[str, ...]
-    #: False where nothing can be said of any path; the sentence then says why.
+    #: False where no path is decided; the sentence then says why.
     said: bool
     direct: Differing | None
     paths: tuple[Differing, ...]
@@ -146,9 +146,9 @@ def _sentences(first: str, second: str, direct: Differing | None, paths: Sequenc
         return f"No path was measured by both {first} and {second}.", own
     ends = [path.interval_us for path in paths if path.interval_us and not path.hindrances]
     reasons = "; ".join(dict.fromkeys(reason for path in paths for reason in path.hindrances))
-    left = (f"Nothing can be said of {len(paths) - len(ends)} of {len(paths)} paths: {reasons}.",) if reasons else ()
+    left = (f"{len(paths) - len(ends)} of {len(paths)} paths are undecided: {reasons}.",) if reasons else ()
     if not ends:
-        return f"Whether {first} and {second} agree through a forwarder cannot be said.", own, *left
+        return f"Whether {first} and {second} agree through a forwarder is undecided.", own, *left
     low, high = min(low for low, _ in ends) - own_us, max(high for _, high in ends) - own_us
     said = (
         f"Through a forwarder {second} reports {low:+.2f} to {high:+.2f} µs more than {first}, "

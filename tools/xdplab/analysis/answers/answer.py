@@ -174,7 +174,7 @@ def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list
         return []
     remarks = "".join(f"; {remark}" for remark in remarks_of_one(one, metric.key))
     doubts = [*doubts_of_one(one, metric.key)]
-    wrong = f"; not to be taken for a fact: {'; '.join(doubts)}" if doubts else ""
+    wrong = f"; uncertain: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
     count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
     return [

@@ -52,13 +52,13 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
 
 
 def headline(wanted: tuple[str, str], compared: Mapping[str, Comparison], what: str) -> str:
-    """`ovs-afxdp is ahead in 9 of 11 pieces of work, ovs-afpacket in none; nothing can be said of 2`, as a sentence."""
+    """`ovs-afxdp is ahead in 9 of 11 pieces of work, ovs-afpacket in none; undecided in 2`, as a sentence."""
     ours, theirs = (sum(one.better is side for one in compared.values()) for side in (True, False))
     alike = sum(one.alike for one in compared.values())
     rest = len(compared) - ours - theirs - alike
     parts = [f"{wanted[0]} is ahead in {ours} of {len(compared)} {what}, {wanted[1]} in {theirs or 'none'}"]
     parts += [f"no measurable difference in {alike}"] if alike else []
-    parts += [f"nothing can be said of {rest}"] if rest else []
+    parts += [f"undecided in {rest}"] if rest else []
     return f"{'; '.join(parts)}."
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is ahead among several that do the same, by how much, or why that cannot be said: of micro-benchmarks.
+"""Who is ahead among several that do the same, by how much, or why that is undecided: of micro-benchmarks.
 
 Each place (`rxdrop`) is decided by the comparisons of `compare` between the one with the best median and all others;
 those of all places are one family.
@@ -20,7 +20,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.usable import usable_repetitions
 from xdplab.stats.bimodal import bimodal
 
-_CANNOT = "who is ahead cannot be said"
+_CANNOT = "no winner is named"
 _LIMITS = {
     "tester": "the tester was the limit",
     "budget": "the search ran out of time",
@@ -86,16 +86,16 @@ class Contender:
 
 @dataclass(frozen=True)
 class _Place:
-    """Those of which something can be said, the best median first, and the comparisons of the first with the others."""
+    """Those that are known, the best median first, and the comparisons of the first with the others."""
 
     fit: list[Contender]
     with_leader: list[Comparison]
-    #: Name -> why nothing can be said of it.
+    #: Name -> why it is undecided.
     unsaid: dict[str, str]
 
     @property
     def hindrance(self) -> str:
-        """Why nobody is named; empty where it can be said, be it that there is no measurable difference."""
+        """Why nobody is named; empty where one is, or where there is no measurable difference."""
         limits = [one for one in self.fit if one.took_all]
         if len(self.fit) < 2:
             return next(iter(self.unsaid.values()))
@@ -151,10 +151,10 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
     if not groups:
         sentence = "Nothing was measured."
     elif not places:
-        sentence = "Who is ahead cannot be said: no two cases of one workload were measured."
+        sentence = "xdplab names no winner: no two cases of one workload were measured."
     elif not said:
         reason = why.pop() if len(why) == 1 else "see below"
-        sentence, details = f"Who is ahead cannot be said: {reason}.", details if len(places) > 1 else details[1:]
+        sentence, details = f"xdplab names no winner: {reason}.", details if len(places) > 1 else details[1:]
     elif len(places) == 1:
         sentence, *details = details
     else:

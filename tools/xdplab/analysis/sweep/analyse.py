@@ -65,7 +65,7 @@ def analyse_sweep(run: RunRecord, trials: Sequence[TrialRecord]) -> list[SweepAn
 
 
 def judge_settings(table: Table, *, forest: bool = True) -> tuple[tuple[Importance, ...], Anova]:
-    """What is said of each setting, over the configurations whose latency is not that of survivors."""
+    """A statement on each setting, over the configurations whose latency is not that of survivors."""
     table = table.only([row.loss_ratio <= MAX_LOSS for row in table.rows])
     # outliers count: what makes a configuration one may be the setting that matters most
     effects = anova(table)
@@ -114,7 +114,7 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
 
 
 def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequence[SweepAnalysis] = ()) -> str:
-    """Which settings matter, in one sentence for each path and traffic profile, or why that cannot be said.
+    """Which settings matter, in one sentence for each path and traffic profile, or why that is undecided.
 
     Args:
         run: of a study whose settings vary.
@@ -130,7 +130,7 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
         most = max(tables(run, trials), key=lambda table: len(table.rows), default=None)
         rows = len(most.rows) if most else 0
         return (
-            f"Which settings matter cannot be said: too few configurations: {rows} {'was' if rows == 1 else 'were'} "
+            f"Which settings matter is undecided: too few configurations: {rows} {'was' if rows == 1 else 'were'} "
             f"measured on one path and traffic, {MIN_CONFIGURATIONS} are needed"
             f"{f' ({most.unknown} more: {_TOO_FEW})' if most and most.unknown else ''}."
         )
@@ -140,7 +140,7 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
 
 
 def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
-    """Every setting by name, under what can be said of it; `lossy`: those of which but one level carries its load."""
+    """Every setting by name, under what is known of it; `lossy`: those of which but one level carries its load."""
     mattering = [_with_effect(each) for each in found if each.matters]
     idle = [each for each in found if each.verdict == "no effect seen"]
     clauses = [f"what matters: {', '.join(mattering)}"] if mattering else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of each setting: that it matters, how small its effect is at most, or why neither can be said.
+"""Of each setting: that it matters, how small its effect is at most, or why neither is known.
 
 A setting *matters* when one of its levels differs from the default level, or an interaction by two with it does
 (`effects`). Of one that does not, *no effect seen* is said only where the corrected intervals of all its levels lie

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CHANCE = 0.05
 
 
-Verdict = Literal["agrees", "disagrees", "cannot be said"]
+Verdict = Literal["agrees", "disagrees", "undecided"]
 
 
 class Row(Model):
@@ -202,10 +202,10 @@ def _order(rows: Sequence[Row]) -> Claim:
     statement = "The clusters, in the order of their means"
     if len(both) < 3:
         ours = f"{len(both)} of {len(rows)} have configurations here"
-        return Claim(statement=statement, ours=ours, verdict="cannot be said")
+        return Claim(statement=statement, ours=ours, verdict="undecided")
     theirs, mine = zip(*both, strict=True)
     chances = {way: float(kendalltau(theirs, mine, alternative=way).pvalue) for way in ("greater", "less")}
-    verdict: Verdict = "agrees" if chances["greater"] < _CHANCE else "cannot be said"
+    verdict: Verdict = "agrees" if chances["greater"] < _CHANCE else "undecided"
     return Claim(
         statement=statement,
         ours=f"rank correlation {float(kendalltau(theirs, mine).statistic):.2f} over {len(both)} clusters",
@@ -218,7 +218,7 @@ def _number(found: "SweepAnalysis", table: PublishedTable, rows: Sequence[Row]) 
     k, theirs = found.clustering.k, {table.clusters_in_text, len(table.clusters)}
     if k == 1 or not any(row.configurations for row in rows):
         ours = "none stands apart" if k == 1 else f"{k}, of other settings than theirs"
-        return Claim(statement=statement, ours=ours, verdict="cannot be said")
+        return Claim(statement=statement, ours=ours, verdict="undecided")
     agrees = min(theirs) <= k <= max(theirs)
     return Claim(statement=statement, ours=f"{k}", verdict="agrees" if agrees else "disagrees")
 
@@ -239,7 +239,7 @@ def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
     if ours is None or on is None or off is None or ours.undecided:
         return _unsaid(statement, ours)
     if not (on.differs or off.differs):
-        return Claim(statement=statement, ours=ours.verdict, verdict="cannot be said")
+        return Claim(statement=statement, ours=ours.verdict, verdict="undecided")
     ratio = (on.ratio or 1.0) / (off.ratio or 1.0)
     return Claim(
         statement=statement,
@@ -250,4 +250,4 @@ def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
 
 def _unsaid(statement: str, ours: Importance | None) -> Claim:
     words = f"{ours.verdict}: {ours.why}" if ours and ours.undecided else "does not vary here"
-    return Claim(statement=statement, ours=words, verdict="cannot be said")
+    return Claim(statement=statement, ours=words, verdict="undecided")

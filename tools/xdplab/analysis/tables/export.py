@@ -124,7 +124,7 @@ class ExportRow(Model):
     below: float | None
     #: The figure is this machine's: a forwarding thread's core was gone for longer than what lies above it.
     machine_tail: bool
-    #: Why the figure is not to be taken for a fact, nor a winner named by it; several after a semicolon.
+    #: Why the figure is uncertain and names no winner; several after a semicolon.
     doubts: str
     #: Repetitions that were measured.
     repetitions: int

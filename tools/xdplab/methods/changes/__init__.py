@@ -54,7 +54,7 @@ from xdplab.model.naming import Names
 from xdplab.testbed import Port
 
 _ONCE = ("port-added", "queue-added", "restart")
-#: Clause of the trial beside.
+#: Clause of the trial without a change.
 WITHOUT = "without a change"
 
 

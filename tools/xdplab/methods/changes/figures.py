@@ -24,7 +24,7 @@ GAP = Figure(
 FIGURES = (INSTALLED, REMOVED, GAP)
 #: Values that are compared with nothing, for they may be 0.
 LOST, BLOCKED, TOOK, NEW = "lost_frames", "blocked_us", "change_us", "new_flows_per_s"
-#: Frames lost in the trial beside, without a change.
+#: Frames lost in the trial without a change.
 LOST_WITHOUT = "lost_without_frames"
 #: A gap of which the sender's own stall is this share says more of the machine.
 _OWN_SHARE = 0.5

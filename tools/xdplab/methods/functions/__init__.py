@@ -99,7 +99,7 @@ class Functions(CountingMethod[FunctionsSpec]):
         return made.in_traffic(traffic_of(point), point.traffic.smallest)
 
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
-        """Programs that run beside."""
+        """Programs that run next to it."""
         return Colocated(traffic_of(point), dut, client).why_not() if point.levels["traffic"] in _BESIDE else None
 
     def around(self, session: Session) -> AbstractContextManager[None]:

@@ -43,7 +43,7 @@ class RankAgreement(Model):
     agree: tuple[tuple[NfMode, NfMode], ...]
     differ: tuple[tuple[NfMode, NfMode], ...]
     unclear: tuple[tuple[NfMode, NfMode], ...]
-    #: Why, for the first of the unclear pairs of which nothing can be said; empty: no measurable difference.
+    #: Why, for the first of the unclear pairs that are undecided; empty: no measurable difference.
     reason: str = ""
 
     @property

@@ -35,12 +35,12 @@ class Scaling(Curve):
             found = family.get(-place)
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
             if doubt or found is None or found.interval is None or found.interval.low is None:
-                return f"whether it scales {past} cannot be said: {doubt or 'too few repetitions'}"
+                return f"whether it scales {past} is undecided: {doubt or 'too few repetitions'}"
             needed = self._needed(fewer, more)
             if found.interval.high is not None and found.interval.high < needed:
                 return f"does not scale {past}"
             if found.interval.low < needed:
-                return f"whether it scales {past} cannot be said: too little to tell, ask for more repetitions"
+                return f"whether it scales {past} is undecided: too little to tell, ask for more repetitions"
         return f"scales up to {known[-1].number} cores: {self.times(known[-1])} times one core (99 % interval)"
 
     def _needed(self, fewer: Rung, more: Rung) -> float:

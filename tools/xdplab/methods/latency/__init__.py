@@ -49,7 +49,7 @@ class LatencySpec(MethodSpec):
     name: Literal["latency"] = "latency"
     #: Length of the trial.
     duration_s: float = Field(default=2.0, ge=0.05, le=3600)
-    #: A light load in probes per second that is measured first, as a trial beside: where a forwarder loses frames at
+    #: A light load in probes per second, measured first in a trial of its own: where a forwarder loses frames at
     #: the study's rate, its latency there is that of a queue, and only the light load compares.
     light_pps: float | None = Field(default=None, gt=0, le=100e6)
     #: Length of the trial at the light load.
@@ -107,7 +107,7 @@ class Latency(Method[LatencySpec]):
         return result.received / result.elapsed_s
 
     def sections(self, page: Page) -> list[Section]:
-        """The table of points, the distributions, and what was lost beside."""
+        """The table of points, the distributions, and what was lost."""
         if not page.measured:
             return []
         light = page.ratios(LIGHT_LOAD).values()

@@ -182,7 +182,7 @@ class Rfc2544(Method[Rfc2544Spec]):
         )
 
     def sections(self, page: Page) -> list[Section]:
-        """What each variant contributes, then clause by clause; distributions where latency was measured beside."""
+        """What each variant contributes, then clause by clause; distributions where latency was measured as well."""
         steps = ablation(page.run, page.summaries, page.trials)
         ablated = [page.section(self, "ablation.html.j2", steps=steps)] if steps else []
         return [*ablated, *rfc2544_section(self, page), page.pictures()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clauses that are built upon the throughput (RFC 2544 §26.2 to §26.6), and what is measured at equal loads.
+"""The clauses that are based on the throughput (RFC 2544 §26.2 to §26.6), and what is measured at equal loads.
 
 Latency and forwarding rate at loads that are the same for all forwarders are no clauses of RFC 2544, which asks for
 latency at the throughput and has no rate above it; they can be compared in pairs.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of the figures of several points: graphs that the RFC asks for, threads, variants of a forwarder."""
+"""Statements on the figures of several points: graphs that the RFC asks for, threads, variants of a forwarder."""
 
 import itertools
 import math
@@ -162,7 +162,7 @@ def _rung_line(curve: Curve, rung: Rung) -> str:
         looked_for = _has(row.point, row.figure)
         return row.point.reason or (f"not known: {row.hindrance}" if looked_for else "not measured")
     if row.hindrance:
-        return f"{row.amount}, not to be taken for a fact: {row.hindrance}"
+        return f"{row.amount}, uncertain: {row.hindrance}"
     share = curve.share(rung) if rung.number > 1 else ""
     shown = f", {share} of {rung.number} times one thread" if share else ""
     return row.amount + shown + (f" ({row.limit})" if row.limit else "")
@@ -197,7 +197,7 @@ class Variant(Model):
     """One point against the reference; ratios are above 1 when the point is better."""
 
     summary: PointSummary
-    #: What is said of its throughput without loss, and why that is doubted.
+    #: Its throughput without loss in words, and why that is doubted.
     ndr: Measured
     comparisons: dict[str, Comparison | None]
     per_frame: PerFrame | None = None
@@ -213,14 +213,14 @@ class Variant(Model):
         able = {metric: interval for metric, interval in able.items() if not known[metric].hindrances}
         if not able:
             reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
-            return f"cannot be said: {'; '.join(reasons) or 'figures are bounds, or were never measured together'}"
+            return f"undecided: {'; '.join(reasons) or 'figures are bounds, or were never measured together'}"
         seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
         others = [
             f"{_NAMES[metric]} ({found.hindrances[0] if found.hindrances else 'a figure is a bound'})"
             for metric, found in known.items()
             if metric not in able
         ]
-        unknown = f"; nothing can be said of {listed(others)}" if others else ""
+        unknown = f"; undecided: {listed(others)}" if others else ""
         where = listed([_NAMES[metric] for metric in able])
         return f"no difference seen in {where}; what would have shown: {seen}{unknown}"
 

@@ -26,13 +26,13 @@ class Rfc2544Spec(MethodSpec):
     """RFC 2544 §26.1 to §26.6: one clause by its name, or all with `name: rfc2544`."""
 
     name: Literal["rfc2544", "throughput", "loss-curve", "back-to-back", "recovery", "reset"]
-    #: Clauses of `rfc2544`; each of the others is one clause, with the throughput in front where it is built upon.
+    #: Clauses of `rfc2544`; each of the others is one clause, with the throughput in front where it is based on.
     clauses: tuple[Clause, ...] = get_args(Clause)
     #: Of the searches: how long a trial is, when a load counts as good, how narrow the bounds are (docs/methods.md).
     preset: PresetName = "quick"
     #: Loss that is tolerated; for each the search finds a throughput.
     loss_ratios: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field(default=(0.0, 0.001, 0.005), min_length=1)
-    #: Speed of the medium, in the place of `traffic.line_rate_bps`; where neither is known, the tester's calibrated top
+    #: Speed of the medium, instead of `traffic.line_rate_bps`; where neither is known, the tester's calibrated top
     #: rate is the top load.
     line_rate_bps: float | None = Field(default=None, gt=0)
     #: Lowest load of a search, per direction.

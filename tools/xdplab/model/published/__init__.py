@@ -47,7 +47,7 @@ class PublishedFigure(Model):
 
     #: Its caption.
     title: str
-    #: Key of the figure of ours that it is beside, in frames per second.
+    #: Key of the figure of ours that it stands next to, in frames per second.
     metric: str
     #: How it was measured.
     conditions: str

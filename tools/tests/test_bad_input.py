@@ -68,10 +68,15 @@ def test_an_empty_variable_is_not_the_current_folder(
     assert not list(tmp_path.glob("fake-study-*"))
 
 
-@pytest.mark.parametrize("change", [["--set", "repetitions=9"], ["--testbed", "embedded"], ["--calibrate"]], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [["--set", "repetitions=9"], ["--forwarders", "fake"], ["--testbed", "embedded"], ["--calibrate"]],
+    ids=str,
+)
 def test_a_run_goes_on_as_it_was_begun(cli: Callable[..., Done], tmp_path: Path, change: list[str]) -> None:
     cli("run", studies.study_file(tmp_path))
-    cli("run", "--resume", "latest", *change).refused("leave out --set and --testbed and --calibrate")
+    words = "leave out --set, --forwarders, --duration, --repetitions, --testbed and --calibrate"
+    cli("run", "--resume", "latest", *change).refused(words)
 
 
 @pytest.mark.parametrize("args", [["fake", "--json"], ["fake", "--csv"], ["--json", "--csv"]], ids=" ".join)

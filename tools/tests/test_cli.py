@@ -11,6 +11,8 @@ import pytest
 from lab import studies
 from lab.command import BIN, NOBODY, Done, environment, xdplab
 
+from xdplab.cli.changes import split_forwarders
+
 KEYS = {
     *("forwarder", "mode", "path", "frame_bytes", "offered_pps", "achieved_pps", "loss_ratio"),
     *("p50_us", "p99_us", "p999_us", "repetitions", "status", "reason"),
@@ -186,3 +188,31 @@ def test_json_is_plain_json(cli: Callable[..., Done], tmp_path: Path) -> None:
 
     (row,) = json.loads(cli("show", "--json").out, parse_constant=refuse)
     assert (row["status"], row["p50_us"], row["repetitions"]) == ("failed", None, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("xdp", ["xdp"]),
+        ("ovs-afxdp,xdp", ["ovs-afxdp", "xdp"]),
+        ("ovs-afxdp:n_rxq=2,type=afxdp,xdp:mode=generic", ["ovs-afxdp:n_rxq=2,type=afxdp", "xdp:mode=generic"]),
+        (" xdp , ", ["xdp"]),
+    ],
+)
+def test_commas_part_forwarders_and_their_options(text: str, parts: list[str]) -> None:
+    assert [*split_forwarders(text)] == parts
+
+
+def test_what_is_measured_is_chosen_on_the_command_line(
+    cli: Callable[..., Done], tmp_path: Path, results: Path
+) -> None:
+    rows = [{"name": "fake", "label": "ours, new"}, "fake:base_latency_us=9.0"]
+    path = studies.study_file(tmp_path, forwarders=rows)
+    chosen = ["--forwarders", "ours, new", "--duration", "0.1", "--repetitions", "1"]
+    assert "1 point, " in cli("run", path, *chosen, "--dry-run").out
+    chosen[1] = "fake:capacity_pps=2e6,seed=3,fake"
+    assert cli("run", path, *chosen).code == 0
+    study = studies.only_run(results).load().study
+    assert [each.title for each in study.forwarders] == ["fake:capacity_pps=2e6,seed=3", "fake"]
+    assert (study.repetitions, study.method.duration_s) == (1, 0.1)  # type: ignore[attr-defined]
+    cli("run", path, "--forwarders", " , ").refused("--forwarders: none is named")

@@ -137,6 +137,18 @@ def test_it_brings_the_man_page(installed: Installed) -> None:
     assert page.read_text(encoding="utf-8") == man_page()
 
 
+def test_it_is_installed_for_a_package(installed: Installed, tmp_path: Path) -> None:
+    """As debian/rules calls it: nothing is written elsewhere, and its commands run the system's Python."""
+    argv = ["make", "--old-file=wheel", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr", f"WHEEL={installed.wheel}"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"usr"}
+    assert (tmp_path / "usr/bin/xdplab").read_text(encoding="utf-8").startswith("#!/usr/bin/python3\n")
+    assert (tmp_path / "usr/share/man/man1/xdplab.1").exists()
+    packages = next((tmp_path / "usr/lib").rglob("xdplab/__init__.py")).parents[1]
+    assert list(packages.glob("xdplab-*.dist-info/licenses"))
+
+
 def test_its_parts_are_found_in_it(installed: Installed) -> None:
     share = installed.xdplab("where", "suites").strip().removesuffix("/suites")
     assert share.startswith(str(installed.place))

@@ -53,7 +53,7 @@ class Gate:
     #: Key of a figure of the study's method.
     metric: str = "p50_us"
     #: No round begins later.
-    limit_s: float = 300.0
+    limit_s: float = 330.0
     #: Keys of the study with other values.
     changes: Mapping[str, Any] = field(default_factory=dict)
     allowed_programs: Sequence[str] = ()

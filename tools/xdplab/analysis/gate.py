@@ -16,7 +16,7 @@ from xdplab.stats.interval import CONFIDENCE
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.
 #: A look gives the other one in (1 - `CONFIDENCE`) / 2 = 0.5 % of gates at the most, all of them (Bonferroni) in 5 %.
-LOOKS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+LOOKS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
 #: `slower`: by more than is allowed. `broken`: it failed where the base did not, or gave a frame twice.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]

@@ -54,7 +54,14 @@ def run(
     study: Annotated[
         str | None, typer.Argument(help="name in suites/studies, or a file", autocompletion=_studies)
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE in the study, e.g. repetitions=3")] = None,
+    forwarders: Annotated[
+        str | None, typer.Option(help="instead of the study's, e.g. ovs-afxdp,ovs-afpacket:build=patched,xdp")
+    ] = None,
+    duration: Annotated[float | None, typer.Option(help="seconds of each trial (method.duration_s)")] = None,
+    repetitions: Annotated[int | None, typer.Option(help="how often each point is measured")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="any KEY=VALUE of the study, e.g. traffic.frame_bytes=512")
+    ] = None,
     testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
@@ -66,11 +73,11 @@ def run(
 ) -> None:
     """Execute a study and write its report.
 
-    Example: xdplab run latency --set repetitions=3 --dry-run
+    Example: xdplab run latency --forwarders ovs-afxdp,ovs-afpacket --duration 1 --repetitions 5
     """
     from xdplab import app
     from xdplab.analysis.run import Run
-    from xdplab.cli.changes import changes_of
+    from xdplab.cli.changes import changes_of, chosen_forwarders
     from xdplab.cli.plan import plan_table
     from xdplab.cli.progress import ConsoleListener
     from xdplab.cli.tables import summary_table
@@ -78,18 +85,26 @@ def run(
     from xdplab.results import find_run
     from xdplab.runner import Listener
     from xdplab.runner.resume import completed
+    from xdplab.testbed import load_yaml
 
     folder = results or results_folder()
     if (study is None) == (resume is None):
         raise InputError("run: give a study file, or --resume RUN")
     unfinished = find_run(resume, folder) if resume else None
-    changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
+    given = {"testbed": testbed, "method.duration_s": duration, "repetitions": repetitions, "forwarders": forwarders}
+    changes = {**changes_of(set_ or []), **{key: value for key, value in given.items() if value is not None}}
     if unfinished and (changes or calibrate):
         raise InputError(
-            "run: --resume goes on with the study and the calibration that the run began with; leave out --set and "
-            "--testbed and --calibrate"
+            "run: --resume goes on with the study and the calibration that the run began with; leave out --set, "
+            "--forwarders, --duration, --repetitions, --testbed and --calibrate"
         )
-    spec = app.study_of(unfinished) if unfinished else app.read_study(app.find_study(study or ""), changes)
+    if unfinished:
+        spec = app.study_of(unfinished)
+    else:
+        path = app.find_study(study or "")
+        if forwarders is not None:
+            changes["forwarders"] = chosen_forwarders(forwarders, load_yaml(path).get("forwarders") or ())
+        spec = app.read_study(path, changes)
     prepared = app.prepare(spec, allow_program or ())
     if dry_run:
         done = completed(unfinished.trials() if unfinished else ())

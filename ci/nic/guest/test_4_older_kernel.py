@@ -63,7 +63,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     (folder / "study.yaml").write_text(yaml.safe_dump(_STUDY), encoding="utf-8")
     before = machine()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xdplab.report.html._plots", lambda *_: [])  # drawing takes half a minute here
+        patch.setattr("xdplab.report.page.latency_plots", lambda *_: [])  # drawing takes half a minute here
         patch.setattr("sys.argv", ["xdplab", "run", str(folder / "study.yaml"), "--results", str(folder / "results")])
         with pytest.raises(SystemExit, check=lambda ended: not ended.code):
             main()

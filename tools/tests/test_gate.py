@@ -15,11 +15,12 @@ import pytest
 import yaml
 from lab.command import Done
 
-from xdplab.analysis.gate import GateResult, Side, bencher
+from xdplab.analysis.gate import GateResult, Side, bencher, judge
+from xdplab.analysis.run import Run
 from xdplab.app import Gate, commits_between, run_gate
 from xdplab.cli import gate as command
 from xdplab.forwarders import make_forwarder
-from xdplab.model import ForwarderSpec, InputError
+from xdplab.model import ForwarderSpec, InputError, TrialRecord
 from xdplab.runner import Listener
 from xdplab.tools import project_root
 
@@ -144,6 +145,24 @@ def test_a_side_without_a_figure_is_left_out() -> None:
     side = Side(forwarder="x", value=None, low=None, high=None, duplicated=0)
     found = GateResult(verdict="unsupported", metric="p50_us", max_slowdown=0.05, base=side, new=side, reason="no card")
     assert bencher(found) == {}
+
+
+@pytest.mark.parametrize(("label", "verdict"), [("new", "broken"), ("base", "undecided")])
+def test_frames_that_come_twice_are_never_green(results: Path, label: str, verdict: str) -> None:
+    run = Run.named(run_gate(Gate("fake", "fake:seed=2", 0.05, changes=CHANGES), Listener(), results).run, results)
+    point_id = next(point.point_id for point in run.points if point.forwarder == label)
+
+    def planted(trial: TrialRecord) -> TrialRecord:
+        if trial.result is None or trial.point_id != point_id:
+            return trial
+        streams = tuple(each.model_copy(update={"duplicated": 1}) for each in trial.result.streams)
+        return trial.model_copy(update={"result": trial.result.model_copy(update={"streams": streams})})
+
+    twice = Run(run.folder, run.record, [*map(planted, run.trials)])
+    found = judge(twice, ("a", "b"), "p50_us", 0.05, last=True)
+    assert (found.verdict, found.slowdown) == (verdict, None)
+    assert re.search(rf"{'b' if label == 'new' else 'a'} gave \d+ frames twice", found.reason)
+    assert "which is its fault" in twice.answer.sentence
 
 
 @pytest.fixture

@@ -50,6 +50,12 @@ def setup_command() -> str:
     return "sh $(xdplab where packages) | xargs apt-get install -y --no-install-recommends"
 
 
+def provision_command(testbed: str = "...") -> str:
+    """What installs everything on the hosts of a testbed: a checkout has it, the wheel does not."""
+    command = f"make provision TESTBED={testbed}"
+    return command if checkout() else f"{command} (in a checkout of xdplab)"
+
+
 def folder_of(variable: str, default: Path) -> Path:
     """The folder that a variable of the environment names, or the default.
 

@@ -12,7 +12,7 @@ from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
 from xdplab.model import XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
-from xdplab.tools import bpf_program, build_gap
+from xdplab.tools import bpf_program, build_gap, provision_command
 
 _CPU = "/sys/devices/system/cpu"
 #: Programs that move interrupts, change CPU settings or take interfaces while a run lasts.
@@ -27,7 +27,7 @@ _PACKAGES = {"ip": "iproute2", "bridge": "iproute2", "ethtool": "ethtool", "task
 #: What our programs are linked with.
 _LIBRARIES = ("libbpf1", "libxdp1", "libjansson4", "libelf1")
 #: Everything that a host lacks at once (docs/provision.md).
-_PROVISION = "make provision TESTBED=..."
+_PROVISION = provision_command()
 _BOOT = f"{_PROVISION} ANSIBLE='-e xdplab_boot=true', then a reboot"
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xdplab.tools import provision_command
+
 if TYPE_CHECKING:
     from xdplab.cli.lab.look import Card
     from xdplab.cli.lab.wanted import Part
@@ -58,7 +60,7 @@ def init(
     discover(hosts, path, _ask if ask else None, print, force=force)
     print(f"written: {path}; next:")
     print(f"  xdplab doctor --testbed {path}")
-    print(f"  make provision TESTBED={path}")
+    print(f"  {provision_command(str(path))}")
     print(f"  xdplab run latency --testbed {path}")
 
 

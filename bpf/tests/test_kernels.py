@@ -34,3 +34,27 @@ def test_roles_without_time_stamps(middle, older):
     with xsk(middle, "b", "forward", "b0", "b1", program=older) as forwarder:
         assert [port["xdp_mode"] for port in forwarder.ready["ports"]] == ["native", "native"]
         forwarder.finish()
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [
+        [{"pps": 1000.0}],
+        [{"pps": None, "kind": "load"}],
+        [{"pps": 1000.0, "departures": "poisson"}],
+        [{"pps": 1000.0, "flows": 100, "flow_choice": "zipf"}],
+        [{"pps": 1000.0, "flows": 100, "flow_choice": "uniform", "departures": "poisson"}],
+        [{"pps": 1000.0, "count": 20}],
+        [{"pps": 1000.0}, {"pps": None, "kind": "load"}],
+        [{"pps": 1000.0}, {"pps": 500.0, "departures": "poisson", "flows": 10}],
+    ],
+    ids=["paced", "top", "poisson", "drawn", "drawn-poisson", "count", "paced-and-top", "two"],
+)
+@pytest.mark.parametrize("batch", [0, 1, 64], ids=["batch", "single", "batches"])
+def test_the_live_sender_loads_in_every_shape(direct, streams, batch):
+    """Constants specialise it, so a verifier may take one shape and not another: then AF_XDP would send."""
+    given = [stream(**{"id": number, "tx_port": 0, "rx_port": 1, **each}) for number, each in enumerate(streams)]
+    more = {"batch": batch} if batch else {}
+    result = xdpgen(config([direct.port("a0"), direct.port("c0")], *given, duration_s=0.1, **more))
+    assert (result["sender"], result["sender_reason"]) == ("live", None)
+    assert all(each["sent"] for each in result["streams"])

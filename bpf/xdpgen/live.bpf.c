@@ -20,7 +20,11 @@ const volatile struct gen_shape shape;
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile __u32 gaps[GEN_GAP_CELLS]; /* gen_gaps() */
+/*
+ * gen_gaps(), and one that is never used: the verifier of Linux 6.1 does not
+ * see that the cell before it is the last one with a successor.
+ */
+const volatile __u32 gaps[GEN_GAP_CELLS + 1];
 
 struct gen_thread gen;
 struct gen_stream streams[GEN_STREAMS];

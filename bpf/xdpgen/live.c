@@ -186,7 +186,7 @@ static int load(struct sender *s, struct live_state *live)
 	if (!skel)
 		return -errno;
 	memcpy((void *)skel->rodata->gaps, gen_gaps(),
-	       sizeof(skel->rodata->gaps));
+	       GEN_GAP_CELLS * sizeof(*skel->rodata->gaps));
 	live->shape = skel->rodata->shape = shape_of(s);
 	watch_cards(s, live);
 	err = bpf_map__set_max_entries(skel->maps.lateness, GEN_STREAMS * HDR_COUNTS) ?:

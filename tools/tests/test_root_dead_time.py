@@ -80,6 +80,7 @@ def test_the_program_behind_what_starts_it_is_named() -> None:
     assert [_program(argv), _program(["ip", "link", "show"])] == ["ovsdb-server", "ip"]
 
 
+@pytest.mark.slow
 def test_a_repetition_starts_its_forwarder_and_little_else_and_sleeps_for_no_fixed_time(
     results: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:

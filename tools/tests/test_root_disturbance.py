@@ -44,6 +44,7 @@ def judged(lab: Lab) -> list[tuple[str, float, float]]:
     return [(status, one.stalled_share, one.receive_half_share) for status, one in shares if one is not None]
 
 
+@pytest.mark.slow
 def test_the_receive_half_of_a_bridge_stalls_the_sender_and_is_no_disturbance(lab: Lab) -> None:
     found = judged(lab)
     # of the time that the sender had its core: other programs may run on this machine
@@ -57,6 +58,7 @@ def test_a_busy_loop_on_the_senders_core_is_one(lab: Lab) -> None:
     assert sum(status == "disturbed" and machine > 0.25 for status, machine, _ in found) >= 4, found
 
 
+@pytest.mark.slow
 def test_a_run_with_every_core_busy_names_no_winner(lab: Lab) -> None:
     """Between two forwarders of which one is several times as fast, judged as every study is."""
     study = {"forwarders": ["xdp", "linux-bridge"], "answer": ["xdp", "linux-bridge"], "tester": "xdpgen"}

@@ -76,6 +76,7 @@ def test_functions_in_their_modes(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_local_traffic_web_server_and_job(lab: Lab) -> None:
     matrix = {"functions": ["firewall"], "modes": ["xdp", "af_xdp-poll"], "flood_pps": [20000]}
     done = lab.xdplab("run", study(lab, ["local", "web", "job"], {**matrix, "duration_s": 0.3}))
@@ -110,6 +111,7 @@ def test_what_this_machine_cannot_set_is_unsupported(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_one_core_is_measured_and_more_have_a_reason(lab: Lab) -> None:
     matrix = {
         "functions": ["macswap"], "modes": ["xdp", "af_xdp-poll"], "cores": [1, 2], "rx_rings": [512, 256],

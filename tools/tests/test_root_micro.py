@@ -117,6 +117,7 @@ def test_stages_of_the_way_of_each_frame(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_what_it_has_and_goes_on(lab: Lab) -> None:
     method = {"name": "micro", "workloads": ["rxdrop"], "duration_s": 0.1}
     process = lab.start("run", study(lab, [case("plain")], method, repetitions=8))

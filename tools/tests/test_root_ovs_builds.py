@@ -85,6 +85,7 @@ def test_ovs_dpdk_takes_the_patched_build_too(rows: dict[str, dict[str, Any]]) -
     assert (rows["ovs-dpdk:build=patched"]["status"], rows["ovs-dpdk:build=patched"]["mode"]) == ("ok", "native copy")
 
 
+@pytest.mark.slow
 def test_the_stages_of_a_frame_are_seen_by_the_probes(lab: Lab) -> None:
     patched()
     method = {"name": "breakdown", "rates_pps": [5000, 50_000], "pairs": 1, "duration_s": 0.2}

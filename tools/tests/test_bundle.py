@@ -48,7 +48,11 @@ def tar(path: Path, *entries: tuple[str | tarfile.TarInfo, bytes]) -> Path:
             member = named if isinstance(named, tarfile.TarInfo) else tarfile.TarInfo(named)
             if not isinstance(named, tarfile.TarInfo):
                 member.size = len(data)
-            archive.addfile(member, io.BytesIO(data) if data else None)
+            if member.isreg() and member.size and not data:  # a lie, which tarfile 3.13 refuses
+                assert archive.fileobj is not None
+                archive.fileobj.write(member.tobuf())
+            else:
+                archive.addfile(member, io.BytesIO(data) if data else None)
     return path
 
 

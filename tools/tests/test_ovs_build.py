@@ -343,8 +343,9 @@ PATCH = """--- a/b.c
 
 
 @pytest.fixture
-def small(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small(ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Source of two files, of which a patch for autotools changes the second; `compiled` names those compiled."""
+    monkeypatch.setattr(ovs_build, "gcc_release", lambda _: 12)  # a younger one has a patch for files that are not here
     (source / "configure").write_text(CONFIGURE)
     (source / "configure").chmod(0o755)
     (source / "Makefile").write_text(MAKEFILE)

@@ -16,9 +16,10 @@ from pydantic import ValidationError
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders import work
 from xdplab.forwarders.kernel.router import LinuxRouter, RouterOptions, _Router, _rules
+from xdplab.forwarders.ovs.daemon import BRIDGE
 from xdplab.forwarders.ovs.options import OvsOptions
-from xdplab.forwarders.ovs.pipelines import tables
-from xdplab.model import InputError, Pipeline, StreamSpec, Unsupported
+from xdplab.forwarders.ovs.pipelines import route_added, tables
+from xdplab.model import InputError, Pipeline, StreamSpec, Unsupported, XdplabError
 from xdplab.model.pipeline import KINDS
 from xdplab.runner import make_plan
 from xdplab.testbed import TesterPorts
@@ -172,3 +173,25 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in told.text()
     assert "No measurable difference in nat (" in told.text()
     assert "No statement about meter: 0 clean of 5 paired repetitions" in told.text()
+
+
+def test_a_route_is_added_once_the_daemon_knows_the_bridge_s_address() -> None:
+    """Open vSwitch learns of it by netlink, and refuses the route until then (seen with 3.5 on a busy machine)."""
+    answers = ["Error while inserting route.", "Error while inserting route.", ""]
+    asked: list[tuple[str, ...]] = []
+
+    class Daemon:
+        name = "ovs-afxdp"
+
+        def control(self, *words: str) -> str:
+            asked.append(words)
+            if answer := answers.pop(0):
+                raise XdplabError(f"B: ovs-vswitchd.ctl: {answer}")
+            return ""
+
+    daemon: Any = Daemon()
+    assert [route_added(daemon, "10.0.0.2") for _ in range(3)] == [False, False, True]
+    assert set(asked) == {("ovs/route/add", "10.0.0.2/32", BRIDGE)}
+    answers.append("unknown command")
+    with pytest.raises(XdplabError, match="unknown command"):
+        route_added(daemon, "10.0.0.2")

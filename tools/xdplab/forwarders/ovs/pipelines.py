@@ -13,6 +13,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
 from xdplab.forwarders.ovs.options import OvsOptions
+from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import (
     BUCKET_MACS,
     METER_PPS,
@@ -26,7 +27,7 @@ from xdplab.forwarders.work import (
     prefixes,
     sides,
 )
-from xdplab.model import Pipeline, Unsupported
+from xdplab.model import Pipeline, Unsupported, XdplabError
 
 #: Cookie of the rules that the traffic of the tester's side meets, and of those that the answers meet.
 FORTH, BACK = 1, 2
@@ -233,5 +234,16 @@ def _open_tunnel(ovs: Ovs) -> None:
     )
     ovs.host.run(["ip", "address", "add", f"{there.address}/{_BITS}", "dev", BRIDGE])
     ovs.host.run(["ip", "link", "set", BRIDGE, "up"])
-    ovs.control("ovs/route/add", f"{there.next_hop}/32", BRIDGE)
+    wait_until(lambda: route_added(ovs, there.next_hop), 5.0, f"{ovs.name}: a route to {there.next_hop}")
     ovs.control("tnl/neigh/set", BRIDGE, there.next_hop, there.peer_mac)
+
+
+def route_added(ovs: Ovs, address: str) -> bool:
+    """False while the daemon has not heard from the kernel that its bridge has an address."""
+    try:
+        ovs.control("ovs/route/add", f"{address}/32", BRIDGE)
+    except XdplabError as exc:
+        if "inserting route" in str(exc):
+            return False
+        raise
+    return True

@@ -50,7 +50,7 @@ def test_roles_without_time_stamps(middle, older):
     ],
     ids=["paced", "top", "poisson", "drawn", "drawn-poisson", "count", "paced-and-top", "two"],
 )
-@pytest.mark.parametrize("batch", [0, 1, 64], ids=["batch", "single", "batches"])
+@pytest.mark.parametrize("batch", [0, 1, 64], ids=["as-planned", "single", "batches"])
 def test_the_live_sender_loads_in_every_shape(direct, streams, batch):
     """Constants specialise it, so a verifier may take one shape and not another: then AF_XDP would send."""
     given = [stream(**{"id": number, "tx_port": 0, "rx_port": 1, **each}) for number, each in enumerate(streams)]

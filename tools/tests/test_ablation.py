@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants against a reference, and published figures next to ours."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from lab.reading import render
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
+from xdplab.analysis.documents import beside, documents
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.run import Run
 from xdplab.app import prepare, with_forwarders
 from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.report import Ablation, ablation, per_frame
@@ -180,6 +183,20 @@ def test_ours_stand_beside_the_published_figure_at_each_layout() -> None:
     assert inline.ratios[0].comparison.interval.ratio == pytest.approx(4.0, rel=0.03)
     assert inline.ratios[0].published.ratio == (3, 5)
     assert (alone.mpps, alone.ratios[0].comparison) == ({"ovs-afxdp": 0.4}, None)
+
+
+def test_a_document_s_figure_stands_beside_ours_and_another_document_s_does_not() -> None:
+    xdp, packet = named("ovs-afxdp", cpu_layout="inline"), named("ovs-afpacket", cpu_layout="inline")
+    trials = [*records(xdp, [1.0e6, 1.1e6, 1.0e6], [2000] * 3), *records(packet, [2.5e5, 2.6e5, 2.5e5], [2000] * 3)]
+    record = run_record(xdp, packet, study={"method": METHOD, "reproduces": [f"{GUIDE}/figure-2"]})
+    run = Run(Path("nowhere"), record, trials)
+    rows = {row.what: row for row in beside(documents()[GUIDE], run)}
+    ours = next(row for what, row in rows.items() if what.endswith("AF_XDP, inline"))
+    assert (ours.published, ours.here) == ("3.69 to 7.07 Mpps", "1 Mpps")
+    ratio = rows["ovs-afxdp over ovs-afpacket, inline"]
+    assert ratio.published == "3 to 5 times"
+    assert "4" in ratio.here
+    assert list(beside(documents()["parola-conext21"], run)) == []
 
 
 def test_what_was_not_measured_is_told_with_its_reason() -> None:

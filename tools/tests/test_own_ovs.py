@@ -11,7 +11,6 @@ from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, InputError
 
 HOST = LocalHost()
-FLAT = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", "vswitch.ovsschema")
 INSTALLED = (
     "sbin/ovs-vswitchd",
     "sbin/ovsdb-server",
@@ -20,6 +19,7 @@ INSTALLED = (
     "bin/ovs-ofctl",
     "share/openvswitch/vswitch.ovsschema",
 )
+FLAT = tuple(Path(path).name for path in INSTALLED)
 
 
 @pytest.mark.parametrize("layout", [FLAT, INSTALLED])
@@ -57,11 +57,12 @@ def test_source_is_compiled_by_a_run_and_not_by_a_look(tmp_path: Path, monkeypat
     notes: list[str] = []
     with pytest.raises(InputError, match=rf"^build={source}: "):  # there is nothing to compile in it
         make(str(source), notes.append)
-    assert notes == [f"{source}: compiling it takes a minute or more"]
+    assert any("building Open vSwitch own-3.5.0" in note for note in notes)
+    notes.clear()
     Path(found.folder).mkdir(parents=True, exist_ok=True)
     (Path(found.folder) / "build.json").touch()
     make(str(source), notes.append)
-    assert len(notes) == 1
+    assert notes == []
 
 
 def test_a_commit_that_is_not_there_is_one_line(tmp_path: Path) -> None:

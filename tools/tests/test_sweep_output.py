@@ -10,6 +10,8 @@ from lab import records, studies
 from lab.command import Done
 
 from dev.simulate import simulate
+from xdplab.analysis.documents import beside, documents
+from xdplab.analysis.run import Run
 from xdplab.results import RunFolder
 
 PUBLISHED = ("understanding-delays-afxdp/mlx5", "understanding-delays-afxdp/i40e")
@@ -51,6 +53,16 @@ def test_the_command_prints_groups_rules_importance_and_the_published_table(
     first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in found["published"])
     assert set(first.values()) == {"agrees"}
     assert second["zero_copy matters"] == "disagrees"  # it is in no rule of Table I
+
+
+def test_its_clusters_stand_next_to_the_published_ones_of_their_document_only(run: RunFolder) -> None:
+    found = list(beside(documents()["understanding-delays-afxdp"], Run.of(run)))
+    assert {row.what.partition(":")[0] for row in found} == {"Table I", "Table II"}
+    measured = [row for row in found if " µs over " in row.here]
+    assert measured
+    assert all(row.published.endswith(" µs") for row in found)
+    assert all(row.here for row in found)
+    assert list(beside(documents()["intel-afxdp-guide"], Run.of(run))) == []
 
 
 def test_the_report_of_a_sweep_has_the_sections_and_no_curve_per_point(

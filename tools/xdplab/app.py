@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What both front ends do: read a study, run it, read it again, draw the report."""
 
+import math
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.doubts import loss_above
-from xdplab.analysis.gate import BASE, LOOKS, NEW, GateResult, judge
+from xdplab.analysis.gate import BASE, LOOKS, NEW, GateResult, check_figure, judge
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import sweep_sentence
 from xdplab.forwarders import Forwarder
@@ -36,9 +36,6 @@ from xdplab.testbed import Testbed, load_yaml, open_testbed, read_testbed
 from xdplab.testers import Tester, make_tester
 from xdplab.tools import results_folder as results_folder, studies_folder, testbeds_folder as testbeds_folder
 
-#: A gate ends when so many repetitions have failed: a broken forwarder breaks again.
-MAX_FAILED = 3
-
 
 @dataclass(frozen=True)
 class Gate:
@@ -52,7 +49,7 @@ class Gate:
     study: str = "gate"
     #: Key of a figure of the study's method.
     metric: str = "p50_us"
-    #: No round begins later.
+    #: No round begins so long after the first one.
     limit_s: float = 330.0
     #: Keys of the study with other values.
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -195,12 +192,12 @@ def run_study(
     resume: RunFolder | None = None,
     *,
     recalibrate: bool = False,
-    enough: Callable[[RunFolder, int], bool] = lambda folder, rounds: False,
+    enough: Callable[[RunFolder, int, bool], bool] = lambda folder, rounds, failed: False,
 ) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
 
     `recalibrate`: the testers' calibrations of earlier runs are not used (`runner.calibrations`). `enough`: asked after
-    each round with what has been measured and how many rounds that is; True ends the run.
+    each round with what has been measured, how many rounds that is, and whether one failed; True ends the run.
 
     Raises:
         InputError: nothing was measured and no run folder is left behind; or `resume` was made on what is another
@@ -229,7 +226,7 @@ def run_study(
         earlier=folder.load() if resume else None,
         earlier_trials=folder.trials() if resume else (),
         recalibrate=recalibrate,
-        enough=lambda rounds: enough(folder, rounds),
+        enough=lambda rounds, failed: enough(folder, rounds, failed),
     )
     try:
         outcome = StudyRun(job).execute()
@@ -256,28 +253,29 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
     forwarders = [{**ForwarderSpec.parse(text), "label": label} for label, text in labels]
     changes = {"repetitions": LOOKS[-1], **asked.changes, "forwarders": forwarders, "answer": [NEW, BASE]}
     prepared = prepare(read_study(find_study(asked.study), changes), asked.allowed_programs)
-    names = (asked.base, asked.new)
-    began = time.monotonic()
+    check_figure(prepared.plan.method, asked.metric)
+    first_round = math.inf
 
-    def verdict(folder: RunFolder, record: RunRecord, *, last: bool) -> GateResult:
-        return judge(Run(folder.path, record, folder.trials()), names, asked.metric, asked.max_slowdown, last=last)
+    def verdict(folder: RunFolder, record: RunRecord) -> GateResult:
+        run = Run(folder.path, record, folder.trials())
+        return judge(run, (asked.base, asked.new), asked.metric, asked.max_slowdown)
 
-    def enough(folder: RunFolder, rounds: int) -> bool:
-        record, over = folder.load(), time.monotonic() - began > asked.limit_s
-        failed = sum(trial.purpose == "end" and trial.status == "failed" for trial in folder.trials())
-        if record.unsupported or over or failed >= MAX_FAILED:
+    def enough(folder: RunFolder, rounds: int, failed: bool) -> bool:
+        nonlocal first_round
+        first_round = min(first_round, time.monotonic())
+        over = rounds >= LOOKS[-1] or time.monotonic() - first_round > asked.limit_s
+        if failed or over or (rounds == 1 and folder.load().unsupported):
             return True
         if rounds not in LOOKS:
             return False
-        short = record.model_copy(update={"study": record.study.model_copy(update={"repetitions": rounds})})
-        found = verdict(folder, short, last=False)
-        listener.note(found.sentence if found.verdict != "undecided" else f"{rounds} rounds: {found.so_far}")
+        found = verdict(folder, folder.load())
+        listener.note(found.sentence)
         return found.verdict != "undecided"
 
     folder, outcome = run_study(prepared, listener, results, enough=enough)
     if outcome.interrupted or outcome.error:
         raise outcome.interrupted or outcome.error or XdplabError("gate: the run broke off")
-    return verdict(folder, outcome.record, last=True)
+    return verdict(folder, outcome.record)
 
 
 def _open(prepared: Prepared) -> Testbed:
@@ -325,21 +323,3 @@ def limits_missed(outcome: RunOutcome, summaries: list[PointSummary]) -> list[st
     """Points of which the study's limit was not shown to be kept, a line each."""
     limit = outcome.record.study.max_loss_ratio
     return [line for summary in summaries if (line := loss_above(summary, limit))]
-
-
-def commits_between(repo: Path, good: str, bad: str) -> list[str]:
-    """Short names of the commits after `good` up to and with `bad`, oldest first, along first parents.
-
-    Raises:
-        InputError: git knows one of them not, or `bad` does not come after `good`.
-    """
-    argv = ["git", "-C", str(repo), "rev-list", "--first-parent", "--reverse", "--abbrev-commit", "--end-of-options"]
-    try:
-        done = subprocess.run([*argv, f"{good}..{bad}"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise InputError("git is not installed; apt-get install git") from None
-    if done.returncode:
-        raise InputError(f"{repo}: {' '.join(done.stderr.split())}")
-    if not done.stdout.split():
-        raise InputError(f"{repo}: {bad} does not come after {good}: there is nothing between them")
-    return done.stdout.split()

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The source documents: which study reproduces what of each, what needs a card, and published and ours side by side."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.run import Run
-from xdplab.analysis.words import with_reason
+from xdplab.analysis.words import figure_of, with_reason
+from xdplab.measure.point import PointSummary
+from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model, XdplabError, validated
 from xdplab.model.digits import number, significant
 from xdplab.model.errors import meant
@@ -54,6 +57,8 @@ class Document(Model):
 
     title: str
     authors: str
+    #: Files of `xdplab/model/published` that have its figures.
+    published: tuple[str, ...] = ()
     parts: tuple[Part, ...]
 
     @property
@@ -77,7 +82,11 @@ def documents() -> dict[str, Document]:
 
 
 def find_document(name: str) -> Document:
-    """Raises `InputError` where there is none of that name."""
+    """The one of that name.
+
+    Raises:
+        InputError: there is none.
+    """
     known = documents()
     if name not in known:
         raise InputError(f"document {name!r}: unknown{meant(name, known)}; there are {', '.join(known)}")
@@ -101,38 +110,48 @@ def beside(document: Document, run: Run) -> Iterator[Beside]:
     for part in document.parts:
         if part.study == run.record.study.name:
             yield from (_row(row, run) for row in part.rows)
-    yield from _figures(run)
-    yield from _clusters(run)
+    yield from _figures(document, run)
+    yield from _clusters(document, run)
 
 
 def _row(row: WhereOurs, run: Run) -> Beside:
-    found = [each for each in run.rows() if each["forwarder"] == row.forwarder and _matches(each["levels"], row.where)]
-    value = found[0].get(row.key) if found else None
-    if value is None:
-        reason = found[0]["reason"] if found else "no such point in the run"
-        here = f"not measured: {reason or found[0]['status']}"
-    else:
-        here = f"{number(value)} {row.unit}"
-    return Beside(what=row.what, published=row.published, here=here)
+    found = next(
+        (each for each in run.points if each.forwarder == row.forwarder and _matches(each.levels, row.where)), None
+    )
+    return Beside(what=row.what, published=row.published, here=_ours(row, found, run) if found else "not in the run")
+
+
+def _ours(row: WhereOurs, point: PointSummary, run: Run) -> str:
+    """As tables have it, a bound as one, and why it is doubted."""
+    if row.key in point.measured:
+        doubts = "; ".join(doubts_of_one(point, row.key))
+        return figure_of(point, figure(row.key)) + (f" (uncertain: {doubts})" if doubts else "")
+    value = next(each for each in run.rows() if each["point_id"] == point.point_id).get(row.key)
+    return f"{number(value)} {row.unit}" if value is not None else f"not measured: {point.reason or point.status}"
 
 
 def _matches(levels: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(levels.get(key) == value for key, value in wanted.items())
 
 
-def _figures(run: Run) -> Iterator[Beside]:
+def _of(document: Document, references: Iterable[str]) -> Iterator[str]:
+    """Those of `NAME/FIGURE` that are the document's."""
+    return (each for each in references if each.partition("/")[0] in document.published)
+
+
+def _figures(document: Document, run: Run) -> Iterator[Beside]:
     """Of a study that names published figures: rates and ratios at each of its settings."""
-    for reference in run.record.study.reproduces:
-        document, figure = published_figure(reference)
-        for row in reproduction(document, figure, run.record, run.points).rows:
-            for series in figure.series:
+    for reference in _of(document, run.record.study.reproduces):
+        theirs, shown = published_figure(reference)
+        for row in reproduction(theirs, shown, run.record, run.points).rows:
+            for series in shown.series:
                 here = row.mpps.get(series.forwarder)
                 text = (
                     f"{significant(here)} Mpps"
                     if here is not None
                     else row.missing.get(series.forwarder, "not measured")
                 )
-                what = f"{figure.title}: {series.name}, {row.setting}"
+                what = f"{shown.title}: {series.name}, {row.setting}"
                 yield Beside(what=what, published=f"{span(series.mpps)} Mpps", here=text)
             for ratio in row.ratios:
                 one = ratio.published
@@ -144,9 +163,10 @@ def _figures(run: Run) -> Iterator[Beside]:
                 )
 
 
-def _clusters(run: Run) -> Iterator[Beside]:
+def _clusters(document: Document, run: Run) -> Iterator[Beside]:
     """Of a sweep that names published tables: each cluster, and the configurations of ours that meet its rule."""
-    if run.record.study.sweep is None:
+    sweep = run.record.study.sweep
+    if sweep is None or not [*_of(document, sweep.published)]:
         return
     from xdplab.analysis.sweep.published import compare_published
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether one forwarder is slower than another by more than is allowed: what `xdplab gate` ends with."""
 
-from collections.abc import Iterable
-from typing import Literal
+import math
+from typing import Any, Literal
 
 from xdplab.analysis.compare import compare_points, hindrance_of
 from xdplab.analysis.run import Run
+from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
-from xdplab.model.digits import percent, significant
+from xdplab.model.digits import percent
 from xdplab.stats.interval import CONFIDENCE
 
 BASE, NEW = "base", "new"
@@ -72,36 +73,39 @@ class GateResult(Model):
     @property
     def sentence(self) -> str:
         """For a terminal, a log, a pull request."""
+        if self.reason:
+            return f"{self.verdict}: {self.reason}"
         name, allowed = figure(self.metric).name, percent(self.max_slowdown)
-        if self.verdict == "unsupported":
-            return f"unsupported: {self.reason}"
-        if self.verdict == "broken":
-            return f"broken: {self.reason}"
-        found = self._found
-        if self.verdict == "slower":
-            return f"slower: the new one's {name} is worse by more than the {allowed} that are allowed ({found})"
-        if self.verdict == "pass":
-            return f"pass: the new one's {name} is not worse by more than {allowed} ({found})"
-        return f"undecided after {self.rounds} rounds: {self.reason or f'worse than {allowed} or not: {found}'}"
+        says = {
+            "slower": f"the new one's {name} is worse by more than the {allowed} that are allowed",
+            "pass": f"the new one's {name} is not worse by more than {allowed}",
+        }
+        return f"{self.verdict}: {says.get(self.verdict, f'worse than {allowed} or not')} ({self._interval})"
 
     @property
-    def so_far(self) -> str:
-        """What is known before the last look."""
-        return f"{figure(self.metric).name} {self._found}"
-
-    @property
-    def _found(self) -> str:
+    def _interval(self) -> str:
         if self.slowdown is None:
-            return "nothing is known of it"
+            return "no pair of repetitions yet"
         low, high = (_change(end) if end is not None else "unknown" for end in (self.low, self.high))
-        return f"{_change(self.slowdown)}, {100 * self.confidence:g} % interval {low} to {high}"
+        return f"{_change(self.slowdown)}, {100 * self.confidence:g} % interval {low} to {high}, {self.rounds} rounds"
 
 
 def _change(slowdown: float) -> str:
     return f"{100 * (slowdown - 1):+.1f} %"
 
 
-def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float, *, last: bool) -> GateResult:
+def check_figure(method: Method[Any], metric: str) -> None:
+    """Before anything is measured.
+
+    Raises:
+        InputError: the method has no such figure.
+    """
+    keys = [each.key for each in method.figures]
+    if metric not in keys:
+        raise InputError(f"gate: figure {metric}: method {method.name} has {', '.join(keys)}")
+
+
+def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float) -> GateResult:
     """The verdict by what has been measured so far, of a run whose forwarders are labelled `base` and `new`.
 
     Args:
@@ -109,14 +113,7 @@ def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float, *,
         names: What the two are, as they were given.
         metric: Key of a figure of its method.
         max_slowdown: As a ratio.
-        last: No more will be measured: why nothing is decided is said.
-
-    Raises:
-        InputError: the method has no such figure.
     """
-    keys = [each.key for each in run.method.figures]
-    if metric not in keys:
-        raise InputError(f"gate: figure {metric}: method {run.method.name} has {', '.join(keys)}")
     base, new = (_point(run, label) for label in (BASE, NEW))
     sides = [_side(point, name, metric) for point, name in zip((base, new), names, strict=True)]
     found = GateResult(
@@ -125,23 +122,23 @@ def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float, *,
     for point, name in ((base, names[0]), (new, names[1])):
         if point.status == "unsupported":
             return found.model_copy(update={"verdict": "unsupported", "reason": f"{name}: {point.reason}"})
-    if base.failed or base.duplicated:
-        return found.model_copy(update={"reason": f"the base itself is broken: {_fault(base, names[0])}"})
-    if new.failed or new.duplicated:
-        return found.model_copy(update={"verdict": "broken", "reason": _fault(new, names[1])})
+    if fault := _fault(base, names[0]):
+        return found.model_copy(update={"reason": f"the base itself is broken: {fault}"})
+    if fault := _fault(new, names[1]):
+        return found.model_copy(update={"verdict": "broken", "reason": fault})
     compared = compare_points(new, base, metric)
     if compared is None:
-        reason = hindrance_of(new, metric) or hindrance_of(base, metric)
-        return found.model_copy(update={"reason": reason if last else ""})
-    return _by_interval(found, compared, last=last)
+        return found.model_copy(update={"reason": hindrance_of(new, metric) or hindrance_of(base, metric)})
+    return _by_interval(found, compared)
 
 
-def _by_interval(found: GateResult, compared: Comparison, *, last: bool) -> GateResult:
+def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     """A ratio above 1 says that the new one is better: its slowdown is the inverse, and so are the ends."""
     known = compared.interval
     found = found.model_copy(update={"rounds": compared.repetitions, "clean": compared.clean})
     if compared.hindrances or known is None:
-        return found.model_copy(update={"reason": next(iter(compared.hindrances), "") if last else ""})
+        after = f"after {compared.repetitions} rounds: " + next(iter(compared.hindrances), "no interval")
+        return found.model_copy(update={"reason": after})
     low = 1 / known.high if known.high and compared.sense != "at least" else None
     high = 1 / known.low if known.low and compared.sense != "at most" else None
     found = found.model_copy(update={"slowdown": 1 / known.ratio, "low": low, "high": high})
@@ -158,11 +155,13 @@ def _point(run: Run, label: str) -> PointSummary:
 
 
 def _side(point: PointSummary, name: str, metric: str) -> Side:
+    """Infinite values are left out: most frames of that repetition were lost, and JSON has no number for it."""
     known = point.measured.get(metric)
-    values = [value for one in point.by_repetition if (value := one.value(metric)) is not None]
+    value = known.value if known else None
+    values = [each for one in point.by_repetition if (each := one.value(metric)) is not None and math.isfinite(each)]
     return Side(
         forwarder=name,
-        value=known.value if known else None,
+        value=value if value is not None and math.isfinite(value) else None,
         low=min(values, default=None),
         high=max(values, default=None),
         duplicated=point.duplicated,
@@ -170,59 +169,7 @@ def _side(point: PointSummary, name: str, metric: str) -> Side:
 
 
 def _fault(point: PointSummary, name: str) -> str:
+    """What a forwarder must never do; "": it did not."""
     if point.failed:
         return f"{name} failed in {point.failed} of {point.begun} repetitions: {point.reason}"
-    return f"{name} gave {point.duplicated} frames twice"
-
-
-def markdown(found: GateResult) -> str:
-    """A summary for a pull request."""
-    name = f"{figure(found.metric).name} ({found.metric})"
-    rows = "".join(
-        f"| {label} | `{side.forwarder}` | {_cell(side.value)} | {_cell(side.low)} to {_cell(side.high)} |\n"
-        for label, side in ((BASE, found.base), (NEW, found.new))
-    )
-    return (
-        f"**xdplab gate: {found.sentence}**\n\n"
-        f"| | forwarder | {name} | repetitions |\n| --- | --- | --- | --- |\n{rows}\n"
-        f"{found.rounds} interleaved rounds, {found.clean} of them undisturbed; "
-        f"a wrong verdict has a chance of at most {percent(found.wrong)}.\n"
-    )
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else significant(value)
-
-
-def bencher(found: GateResult) -> dict[str, dict[str, dict[str, float]]]:
-    """Bencher's metric format: benchmark -> measure -> value with its bounds.
-
-    A repetition's least and greatest bound a value; the interval bounds the slowdown, a ratio.
-    """
-    sides = {
-        f"xdplab gate {label}": {found.metric: _metric(side.value, side.low, side.high)}
-        for label, side in ((BASE, found.base), (NEW, found.new))
-        if side.value is not None
-    }
-    if found.slowdown is not None:
-        sides[f"xdplab gate {NEW}"]["slowdown"] = _metric(found.slowdown, found.low, found.high)
-    return sides
-
-
-def _metric(value: float, low: float | None, high: float | None) -> dict[str, float]:
-    ends = {"lower_value": low, "upper_value": high}
-    return {"value": value, **{name: end for name, end in ends.items() if end is not None}}
-
-
-def otava(found: GateResult, time: str, commit: str) -> tuple[list[str], list[str]]:
-    """Head and row of a CSV file that Apache Otava reads, one row for each gate; `time` in ISO 8601."""
-    cells: Iterable[tuple[str, object]] = (
-        ("time", time),
-        ("commit", commit),
-        ("verdict", found.verdict),
-        (found.metric, found.new.value),
-        (f"base_{found.metric}", found.base.value),
-        ("slowdown", found.slowdown),
-    )
-    pairs = [(name, "" if value is None else str(value)) for name, value in cells]
-    return [name for name, _ in pairs], [value for _, value in pairs]
+    return f"{name} gave {point.duplicated} frames twice" if point.duplicated else ""

@@ -7,6 +7,7 @@ What the commands need is imported in their functions, as in `cli.main`.
 import csv
 import json
 import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,14 +57,15 @@ def gate(
 
     Example: xdplab gate ovs-afxdp:build=stock ovs-afxdp:build=patched --max-slowdown 5%
     """
-    from xdplab.analysis import gate as forms
+    from xdplab.app import Gate
     from xdplab.model import InputError
+    from xdplab.report.exports import gate as forms
 
-    asked = _asked(base, new, max_slowdown, metric, study, limit_s, set_, testbed, allow_program)
     for path in filter(None, (junit, json_, markdown, bencher, otava)):
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
-    found = _measured(asked, results)
+    changes, allowed = _changes(set_, testbed), allow_program or ()
+    found = measured(Gate(base, new, _ratio(max_slowdown), study, metric, limit_s, changes, allowed), results)
     print(found.sentence)
     print(f"run {found.run}")
     if json_:
@@ -73,7 +75,7 @@ def gate(
     if markdown:
         markdown.write_text(forms.markdown(found), encoding="utf-8")
     if junit:
-        junit.write_text(_junit(found), encoding="utf-8")
+        junit.write_text(forms.junit(found), encoding="utf-8")
     if otava:
         head, row = forms.otava(found, datetime.now(UTC).isoformat(timespec="seconds"), commit or new)
         fresh = not otava.exists()
@@ -83,7 +85,7 @@ def gate(
 
 
 def _write_json(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def bisect(
@@ -105,17 +107,17 @@ def bisect(
 
     Example: xdplab bisect v3.4.0 main --repo ../ovs --max-slowdown 10%
     """
-    from xdplab.app import commits_between
+    from xdplab.app import Gate
     from xdplab.model import InputError
 
     there, commits = repo.resolve(), commits_between(repo, good, bad)
     build = f"{forwarder}{',' if ':' in forwarder else ':'}build={there}@"
+    ratio, changes = _ratio(max_slowdown), _changes(set_, testbed)
 
     def verdict(commit: str) -> "GateResult":
         print(f"{commit}: gated against {good}", flush=True)
         allowed = [f"{there}@{each}" for each in (good, commit)]
-        asked = _asked(build + good, build + commit, max_slowdown, metric, study, limit_s, set_, testbed, allowed)
-        found = _measured(asked, results)
+        found = measured(Gate(build + good, build + commit, ratio, study, metric, limit_s, changes, allowed), results)
         print(f"{commit}: {found.sentence}", flush=True)
         return found
 
@@ -141,22 +143,30 @@ def bisect(
     print(f"first slower commit: {commits[slow]}")
 
 
-def _asked(
-    base: str,
-    new: str,
-    max_slowdown: str,
-    metric: str,
-    study: str,
-    limit_s: float,
-    set_: list[str] | None,
-    testbed: str | None,
-    allow_program: list[str] | None,
-) -> "Gate":
-    from xdplab.app import Gate
+def commits_between(repo: Path, good: str, bad: str) -> list[str]:
+    """Short names of the commits after `good` up to and with `bad`, oldest first, along first parents.
+
+    Raises:
+        InputError: git knows one of them not, or `bad` does not come after `good`.
+    """
+    from xdplab.model import InputError
+
+    argv = ["git", "-C", str(repo), "rev-list", "--first-parent", "--reverse", "--abbrev-commit", "--end-of-options"]
+    try:
+        done = subprocess.run([*argv, f"{good}..{bad}"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise InputError("git is not installed; apt-get install git") from None
+    if done.returncode:
+        raise InputError(f"{repo}: {' '.join(done.stderr.split())}")
+    if not done.stdout.split():
+        raise InputError(f"{repo}: {bad} does not come after {good}: there is nothing between them")
+    return done.stdout.split()
+
+
+def _changes(set_: list[str] | None, testbed: str | None) -> dict[str, Any]:
     from xdplab.cli.changes import changes_of
 
-    changes = {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
-    return Gate(base, new, _ratio(max_slowdown), study, metric, limit_s, changes, allow_program or ())
+    return {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
 
 
 def _ratio(text: str) -> float:
@@ -174,18 +184,10 @@ def _ratio(text: str) -> float:
     return value
 
 
-def _measured(asked: "Gate", results: Path | None) -> "GateResult":
+def measured(asked: "Gate", results: Path | None) -> "GateResult":
+    """One gate, with its progress on the terminal."""
     from xdplab import app
     from xdplab.cli.progress import ConsoleListener
 
     with ConsoleListener() as listener:
         return app.run_gate(asked, listener, results or results_folder())
-
-
-def _junit(found: "GateResult") -> str:
-    from xdplab.report.exports.junit import one_case
-
-    kind = {"pass": "", "slower": "failure", "broken": "failure", "undecided": "error", "unsupported": "skipped"}
-    return one_case(
-        "xdplab gate", f"{found.new.forwarder} against {found.base.forwarder}", kind[found.verdict], found.sentence
-    )

@@ -69,7 +69,7 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
 
     def describe(self) -> str:
         """What was started."""
-        return f"a program that the user brought: {shlex.join(self.options.argv)}"
+        return f"A program of the user's own: {shlex.join(self.options.argv)}."
 
     def start(self, dut: Dut) -> None:
         """Start it: that frames come through, which the run waits for, says that it is ready."""

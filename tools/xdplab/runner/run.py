@@ -96,8 +96,9 @@ class Job:
     earlier_trials: Sequence[TrialRecord] = ()
     #: No calibration of an earlier run is used.
     recalibrate: bool = False
-    #: Asked after each round, which is a repetition of all points, with how many are over: True ends the run.
-    enough: Callable[[int], bool] = lambda rounds: False
+    #: Asked after each round, a repetition of all points, with how many are over, and whether one failed; True ends
+    #: the run.
+    enough: Callable[[int, bool], bool] = lambda rounds, failed: False
 
 
 @dataclass
@@ -125,6 +126,8 @@ class StudyRun:
         self._points = {point.id: point for point in job.plan.points}
         #: Rounds after which it was enough.
         self._rounds: int | None = None
+        #: Whether a repetition has failed.
+        self._failed = False
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -300,7 +303,7 @@ class StudyRun:
             self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
             self._measure(repetition)
             round_over = number == len(order) or order[number].number != repetition.number
-            if round_over and self._job.enough(repetition.number + 1):
+            if round_over and self._job.enough(repetition.number + 1, self._failed):
                 self._rounds = repetition.number + 1
                 return
         lacking = self._repeats.left()
@@ -374,6 +377,7 @@ class StudyRun:
         self._journaled = True
         self._taken.append(trial)
         self._repeats.seen(trial)
+        self._failed |= trial.status == "failed"
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":

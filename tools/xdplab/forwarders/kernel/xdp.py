@@ -54,7 +54,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
 
     def describe(self) -> str:
         """Whose program it is."""
-        return "an XDP program that the user brought" if self.options.object else ""
+        return "An XDP program of the user's own." if self.options.object else ""
 
     def start(self, dut: Dut) -> None:
         """Attach and wait for the ready line."""

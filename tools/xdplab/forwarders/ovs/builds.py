@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, SshHost
 from xdplab.model import InputError, XdplabError
 from xdplab.tools import cache_folder, checkout, project_root, setup_command
 
@@ -91,7 +91,7 @@ def find_build(name: str, stock_daemon: str, host: Host) -> Build:
     if name in _CACHED:
         folder = str(cache() / _CACHED[name][0])
     else:
-        folder = _own_build("--where", name) if is_source(name) else os.path.abspath(name)
+        folder = _own_build(name, "--where") if is_source(name) else os.path.abspath(name)
     installed = name not in _CACHED and host.exists(f"{folder}/{_INSTALLED[0]}")
     paths = _INSTALLED if installed else _IN_A_FOLDER
     return Build(name, *(f"{folder}/{path}" for path in paths), folder=folder)  # type: ignore[misc]
@@ -104,25 +104,29 @@ def is_source(name: str) -> bool:
 
 
 def make(name: str, note: Callable[[str], None]) -> None:
-    """Compile source that `build=` names, unless the cache has it; `note` is given each line of progress.
+    """Compile source that `build=` names, unless the cache has it; `note` is given what `ovs/build` reports.
 
     Raises:
         InputError: it cannot be read or compiled.
     """
-    if name not in NAMES and is_source(name) and not (FilePath(_own_build("--where", name)) / "build.json").exists():
-        note(f"{name}: compiling it takes a minute or more")
-        note(f"{name}: compiled into {_own_build(name)}")
+    if name not in NAMES and is_source(name):
+        _own_build(name, note=note)
 
 
-def _own_build(*asked: str) -> str:
-    """What `ovs/build` prints last for the user's own source."""
-    *options, source = asked
+def _own_build(source: str, *options: str, note: Callable[[str], None] = lambda line: None) -> str:
+    """The folder of the user's own source in the cache, as `ovs/build` prints it last."""
     argv = [str(project_root() / "ovs" / "build"), *options, "--series", "stock", "--source", source]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise InputError(f"build={source}: {lines[-1].removeprefix('ovs/build: ') if lines else 'ovs/build failed'}")
-    return done.stdout.splitlines()[-1]
+    lines = ["ovs/build failed"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as build:
+        assert build.stdout is not None
+        assert build.stderr is not None
+        for line in build.stderr:  # its standard output is one line, at the end
+            lines.append(line.strip().removeprefix("ovs/build: "))
+            note(lines[-1])
+        folder = build.stdout.read().strip()
+    if build.returncode:
+        raise InputError(f"build={source}: {lines[-1]}")
+    return folder.splitlines()[-1]
 
 
 def cache() -> FilePath:
@@ -141,6 +145,8 @@ def missing(host: Host, build: Build, package: str) -> str | None:
     if build.folder is None:
         return f"{absent} is not installed (package {package}); `{setup_command()}` installs it"
     if build.name not in _CACHED and is_source(build.name):
+        if isinstance(host, SshHost):
+            return f"OVS build {build.name!r}: source is compiled here; on {host.name} give a prefix or a folder"
         return f"OVS build {build.name!r}: not compiled yet; a run does that first, or `{how_to_make(build.name)}`"
     how = f"`{how_to_make(build.name)}` makes it" if build.name in _CACHED else f"`{_PROGRAM}` makes such a folder"
     return f"OVS build {build.name!r}: {absent} is not there; {how}"

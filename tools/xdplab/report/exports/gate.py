@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict of a gate, for pull requests and for programs that follow benchmarks."""
+
+from xdplab.analysis.gate import BASE, NEW, GateResult
+from xdplab.measure.registry import figure
+from xdplab.model.digits import percent, significant
+from xdplab.report.exports.junit import one_case
+
+#: Verdict -> what JUnit calls it.
+_JUNIT = {"pass": "", "slower": "failure", "broken": "failure", "undecided": "error", "unsupported": "skipped"}
+
+
+def junit(found: GateResult) -> str:
+    """JUnit XML: a suite of one test."""
+    name = f"{found.new.forwarder} against {found.base.forwarder}"
+    return one_case("xdplab gate", name, _JUNIT[found.verdict], found.sentence)
+
+
+def markdown(found: GateResult) -> str:
+    """A summary for a pull request."""
+    name = f"{figure(found.metric).name} ({found.metric})"
+    rows = "".join(
+        f"| {label} | `{side.forwarder}` | {_cell(side.value)} | {_cell(side.low)} to {_cell(side.high)} |\n"
+        for label, side in ((BASE, found.base), (NEW, found.new))
+    )
+    return (
+        f"**xdplab gate: {found.sentence}**\n\n"
+        f"| | forwarder | {name} | repetitions |\n| --- | --- | --- | --- |\n{rows}\n"
+        f"{found.rounds} interleaved rounds, {found.clean} of them undisturbed; "
+        f"a wrong verdict has a chance of at most {percent(found.wrong)}.\n"
+    )
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else significant(value)
+
+
+def bencher(found: GateResult) -> dict[str, dict[str, dict[str, float]]]:
+    """Bencher's metric format: benchmark -> measure -> value with its bounds.
+
+    A repetition's least and greatest bound a value; the interval bounds the slowdown, a ratio.
+    """
+    sides = {
+        f"xdplab gate {label}": {found.metric: _metric(side.value, side.low, side.high)}
+        for label, side in ((BASE, found.base), (NEW, found.new))
+        if side.value is not None
+    }
+    if found.slowdown is not None:
+        sides[f"xdplab gate {NEW}"]["slowdown"] = _metric(found.slowdown, found.low, found.high)
+    return sides
+
+
+def _metric(value: float, low: float | None, high: float | None) -> dict[str, float]:
+    ends = {"lower_value": low, "upper_value": high}
+    return {"value": value, **{name: end for name, end in ends.items() if end is not None}}
+
+
+def otava(found: GateResult, time: str, commit: str) -> tuple[list[str], list[str]]:
+    """Head and row of a CSV file that Apache Otava reads, one row for each gate; `time` in ISO 8601."""
+    cells: tuple[tuple[str, object], ...] = (
+        ("time", time),
+        ("commit", commit),
+        ("verdict", found.verdict),
+        (found.metric, found.new.value),
+        (f"base_{found.metric}", found.base.value),
+        ("slowdown", found.slowdown),
+    )
+    pairs = [(name, "" if value is None else str(value)) for name, value in cells]
+    return [name for name, _ in pairs], [value for _, value in pairs]

@@ -144,6 +144,7 @@ def _point(name: str, parts: Sequence[Measured]) -> PointSummary:
     words = dict.fromkeys(("setting", "mode", "path", "cpus", "reason"), "")
     number = dict.fromkeys(("planned", "repetitions", "begun"), len(parts))
     return PointSummary(
+        plain_name=name,
         point_id=name,
         forwarder=name,
         quantity="one-way",

@@ -243,7 +243,7 @@ def test_a_study_that_names_no_two_forwarders_has_no_answer() -> None:
     words = "No answer: the study names no two forwarders (answer)."
     assert answer(run, summarise(run, records), records).sentence == words
     two = run_record(*names[:2], study={**LATENCY, "repetitions": 5})
-    assert ") between fake:seed=0 and fake:seed=1." in answer(two, summarise(two, records[:10]), records).sentence
+    assert ") between fake (seed=0) and fake (seed=1)." in answer(two, summarise(two, records[:10]), records).sentence
 
 
 def test_many_rows_are_corrected_together() -> None:

@@ -131,11 +131,11 @@ def test_a_junit_test_passes_only_where_a_run_would() -> None:
         "fake": [],
         "gone": [(Skipped, "no such <card>")],
         "broken": [(Failure, "it broke")],
-        "lossy": [(Failure, "lossy: loss ratio 5.00e-01, the study allows 1.00e-02")],
+        "lossy": [(Failure, "lossy: loss 50 %, the study allows 1 %")],
         "few": [
             (
                 Failure,
-                "few: none of 1 frames was lost, which shows a loss ratio below 1.00e+00 and not 1.00e-02: send more",
+                "few: none of 1 frames was lost, which shows a loss below 100 % and not 1 %: send more",
             )
         ],
         "late": [(Error, "not measured: ended by SIGINT")],

@@ -132,10 +132,10 @@ def sentence(*trials: TrialRecord, **run: Any) -> str:
 
 def test_the_answer_names_the_faster_one_whichever_was_asked_first() -> None:
     ours = sentence(*several(A, 1), *[trial(B, n, [1000 * (10 + n * n)] * 9) for n in range(5)])
-    assert ours.startswith("At 0.009 kpps fake:seed=1 is ")
-    assert "times as fast as fake:seed=2" in ours
+    assert ours.startswith("At 0.009 kpps fake (seed=1) is ")
+    assert "times as fast as fake (seed=2)" in ours
     theirs = sentence(*[trial(A, n, [1000 * (10 + n * n)] * 9) for n in range(5)], *several(B, 1))
-    assert theirs.startswith("At 0.009 kpps fake:seed=2 is ")
+    assert theirs.startswith("At 0.009 kpps fake (seed=2) is ")
     low, high = theirs.split("99 % interval ")[1].split(")")[0].split(" to ")
     assert 1 < float(low) < float(high)
 
@@ -149,7 +149,7 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     )
     assert "never measured in the same repetition" in sentence(trial(A, 0), trial(B, 1))
     noisy = [trial(B, n, [1000 * us]) for n, us in enumerate((1, 3, 1, 2, 1))]
-    assert "too little to tell between fake:seed=1 and fake:seed=2: ask for more repetitions" in sentence(
+    assert "too little to tell between fake (seed=1) and fake (seed=2): ask for more repetitions" in sentence(
         *[trial(A, n, [1000 * us]) for n, us in enumerate((2, 1, 3, 1, 2))], *noisy
     )
     record = run_record(A)

@@ -61,7 +61,7 @@ def test_points_of_one_title_are_told_by_what_differs() -> None:
 def test_a_row_of_the_report_leads_to_its_trials() -> None:
     at = point("fake:seed=1")
     html = render(run_record(at), [trial(at, n, [1000 + n] * 20) for n in range(3)])
-    assert f'<a href="#way-{at.id}">fake:seed=1</a>' in html
+    assert f'<a href="#way-{at.id}">fake (seed=1)</a>' in html
     (fold,) = re.findall(rf'<pre id="way-{at.id}">.*?</pre></details>', html, re.DOTALL)
     assert fold.count("20 frames sent, 20 received, 0 lost") == 3
     assert f'title="point {at.id}, 3 repetitions, ok"' in html

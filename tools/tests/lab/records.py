@@ -6,6 +6,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.measure import RepetitionFigures
 from xdplab.model import (
     CpuLayout,
@@ -143,6 +144,8 @@ def run_record(*points: Point, study: dict[str, Any] | None = None, **fields: An
         "rx_program": "none",
         "rx_reason": "the only one",
         "points": {each.id: each for each in points},
+        "plain_names": {each.forwarder.title: plain_name(each.forwarder) for each in points},
+        "pipelines": {each.forwarder.title: make_forwarder(each.forwarder).pipelines for each in points},
         "unsupported": {},
         "calibration": None,
         "environment": environment(),

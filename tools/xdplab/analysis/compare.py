@@ -88,6 +88,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     estimate = _estimate(pairs, metric)
     if basis == "slices" and not _same_sign(interval, estimate):
         sense, interval = "unknown", None
+    titles = (point.forwarder, reference.forwarder)
     shares = [each.figures[metric].share for pair in pairs for each in pair]
     doubts = doubts_of((point, reference), metric, len(pairs), len(clean), basis)
     found = Comparison(
@@ -105,7 +106,8 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         repetitions=len(pairs),
         share=None if None in shares else max((share for share in shares if share is not None), default=0.0),
         alike_within=point.alike_within,
-        hindrances=doubts.hindrances or (_unordered(basis) if sense == "unknown" else ()),
+        hindrances=doubts.hindrances
+        or (_lost(used, metric, titles) or _unordered(basis) if sense == "unknown" else ()),
         remarks=doubts.remarks,
     )
     return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
@@ -117,7 +119,8 @@ def hindrance_of(point: PointSummary, metric: str) -> str:
     if paired is None:
         return "it was not measured"
     doubts = doubts_of((point, point), metric, len(paired.pairs), len(paired.clean), paired.basis)
-    return next(iter(doubts.hindrances), "")
+    lost = _lost(paired.used, metric, (point.forwarder, point.forwarder))
+    return next(iter((*doubts.hindrances, *lost)), "")
 
 
 def compare_values(family: Sequence[Sequence[tuple[float, float]]], resolution: float) -> list[Interval | None]:
@@ -210,6 +213,17 @@ def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
     """Over the first attempts alone, however disturbed; None where nothing was repeated."""
     first = [pair for pair in pairs if pair[0].repetition < planned]
     return None if len(first) == len(pairs) else _estimate(first, metric)
+
+
+def _lost(pairs: Sequence[Pair], metric: str, titles: tuple[str, str]) -> tuple[str, ...]:
+    """Whose percentile is that of a lost frame, which has no ratio to another one."""
+    sides = zip(titles, zip(*pairs, strict=True), strict=True)
+    lost = dict.fromkeys(title for title, side in sides if any(map(_infinite(metric), side)))
+    return (f"a lost frame is the {figure(metric).name} of {' and of '.join(lost)}",) if lost else ()
+
+
+def _infinite(metric: str) -> Callable[[RepetitionFigures], bool]:
+    return lambda one: one.value(metric) == math.inf and not figure(metric).more
 
 
 def _unordered(basis: Basis) -> tuple[str, ...]:

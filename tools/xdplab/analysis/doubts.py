@@ -10,7 +10,7 @@ from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.usable import usable_repetitions
-from xdplab.model.digits import percent, ratio, significant
+from xdplab.model.digits import loss, percent, significant
 from xdplab.stats.contamination import MIN_BOUNDED, away
 
 #: Below this share of the load that was asked for, a latency is of another load.
@@ -127,13 +127,13 @@ def loss_above(point: PointSummary, limit: float | None) -> str:
     if limit is None or not point.repetitions:
         return ""
     if point.loss_ratio is None:
-        return f"{point.forwarder}: its loss is not known, and the study allows {ratio(limit)}"
+        return f"{point.forwarder}: its loss is not known, and the study allows {loss(limit)}"
     if point.loss_ratio > limit:
-        return f"{point.forwarder}: loss ratio {ratio(point.loss_ratio)}, the study allows {ratio(limit)}"
+        return f"{point.forwarder}: loss {loss(point.loss_ratio)}, the study allows {loss(limit)}"
     shown = min(1.0, _RULE_OF_THREE / point.sent) if point.sent else 1.0
     if not point.loss_ratio and 0 < limit < shown:
         return (
-            f"{point.forwarder}: none of {point.sent:,} frames was lost, which shows a loss ratio below {ratio(shown)} "
-            f"and not {ratio(limit)}: send more"
+            f"{point.forwarder}: none of {point.sent:,} frames was lost, which shows a loss below {loss(shown)} "
+            f"and not {loss(limit)}: send more"
         )
     return ""

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xdplab.analysis.answers.advice import Advice, advice
 from xdplab.analysis.answers.answer import answer
 from xdplab.analysis.summary import summarise
 from xdplab.analysis.tables.columns import rows_of
@@ -82,6 +83,11 @@ class Run:
     def answer(self) -> Answer:
         """The first sentence of its report."""
         return answer(self.record, self.points, self.trials, self.sweeps)
+
+    @cached_property
+    def advice(self) -> list[Advice]:
+        """Which forwarder to use, by what a reader wants."""
+        return [] if self.sweeps else advice(self.record, self.method, self.points)
 
     @cached_property
     def findings(self) -> list[str]:

@@ -65,6 +65,12 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     return found
 
 
+def _plain_name(run: RunRecord, point: Point) -> str:
+    """As its forwarder said when it was measured, and who measured it where there are several testers."""
+    title = point.forwarder.title
+    return point.name.replace(title, run.plain_names.get(title, title), 1)
+
+
 def _summary(
     run: RunRecord, method: Method[Any], point_id: str, trials: list[TrialRecord], clause: str = ""
 ) -> PointSummary:
@@ -86,6 +92,7 @@ def _summary(
     return PointSummary(
         point_id=point_id,
         forwarder=point.name,
+        plain_name=_plain_name(run, point),
         levels=dict(point.levels),
         setting=point.setting,
         tester=point.tester,

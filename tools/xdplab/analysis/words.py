@@ -212,16 +212,6 @@ def figure_of(point: PointSummary, metric: Figure) -> str:
     return found.text(per, f" {unit}") if found else "(none)"
 
 
-def long_name(title: str) -> str:
-    """`OVS on AF_XDP` for `ovs-afxdp`, `OVS on AF_XDP (patched)` for `ovs-afxdp:build=patched`; others as they are."""
-    names = {"ovs": "OVS", "vpp": "VPP"}, {"afxdp": "AF_XDP", "afpacket": "AF_PACKET"}
-    plain, _, options = title.partition(":")
-    switch, _, port = plain.partition("-")
-    if switch not in names[0] or port not in names[1]:
-        return title
-    return f"{names[0][switch]} on {names[1][port]}" + (f" ({options.removeprefix('build=')})" if options else "")
-
-
 def listed(names: Sequence[str]) -> str:
     """`a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

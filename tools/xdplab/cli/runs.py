@@ -57,7 +57,8 @@ def show(
         print(f"{read.answer.text()}\n\n{markdown_table(read.method, measured, read.answer)}")
     else:
         print(summary_table(read.method, read.points, read.trials))
-        print("\n".join([read.answer.text(), *read.findings]))
+        goals = [f"{each.goal}: {each.text}" for each in read.advice]
+        print("\n".join([read.answer.text(), *goals, *read.findings]))
 
 
 def report(

@@ -71,6 +71,8 @@ class Forwarder(ABC, Generic[OptionsT]):
 
     #: Name in studies and on command lines.
     name: ClassVar[str]
+    #: What readers call it who do not know our names: `OVS on AF_XDP`.
+    plain: ClassVar[str] = ""
     #: Options that `name:option=value` may carry; unknown ones are refused before a run starts.
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
@@ -94,6 +96,10 @@ class Forwarder(ABC, Generic[OptionsT]):
     def describe(self) -> str:
         """A sentence for the report on what its figures are of; "": nothing next to its name."""
         return ""
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """What it is in plain words, and the options of which these tell already."""
+        return self.plain or self.name, frozenset()
 
     def make(self, note: Callable[[str], None]) -> None:
         """Make what its options name and this machine does not have yet; before a run, never of a dry run.

@@ -4,7 +4,7 @@
 import re
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -66,6 +66,10 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
         if dut.host.run(["which", "--", self._program], check=False).returncode:
             return f"{self._program}: no such program on {dut.host.name}"
         return None
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """Its program's name."""
+        return f"program {PurePath(self.options.argv[0]).name}", frozenset(CommandOptions.model_fields)
 
     def describe(self) -> str:
         """What was started."""

@@ -27,3 +27,21 @@ def make_forwarder(spec: ForwarderSpec) -> Forwarder[Any]:
     """
     cls = forwarder_class(spec.name)
     return cls(validated(cls.options_model, spec.options, f"forwarder {spec.name}"))
+
+
+def plain_name(spec: ForwarderSpec) -> str:
+    """Its label, or what it is in plain words: options of which these do not tell stand in parentheses.
+
+    Raises:
+        InputError: as `make_forwarder`.
+    """
+    if spec.label:
+        return spec.label
+    words, told = make_forwarder(spec).in_words()
+    options = ", ".join(_option_words(key, value) for key, value in spec.options.items() if key not in told)
+    return f"{words} ({options})" if options else words
+
+
+def _option_words(key: str, value: Any) -> str:
+    """`patched` for a build, `burst=8` for others."""
+    return str(value) if key == "build" else f"{key}={str(value).lower() if isinstance(value, bool) else value}"

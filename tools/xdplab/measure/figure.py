@@ -34,6 +34,8 @@ class Figure(Model):
     at_load: bool = False
     #: Of a percentile of a trial's latencies: which.
     percent: float | None = None
+    #: What a reader wants who chooses by it: `lowest latency`; "": nobody chooses by it.
+    goal: str = ""
     #: Clean pairs that a comparison needs; a tail needs more.
     pairs: int = 3
     #: How many of what it is worth telling in make one of its value's unit: jumpavg works in bits of these.
@@ -74,8 +76,10 @@ class PointFigures(Model):
         return {key: value for key, value in handler(self).items() if value not in (None, (), [], {}, "")}
 
 
-P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3, main=True)
+P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3, main=True,
+             goal="lowest latency")  # fmt: skip
 #: Of one forwarder against itself, three pairs of p99 were apart by a factor of two each (`dev false-alarms` on
 #: a run of a-against-a.yaml).
-P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3, pairs=5)
+P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3, pairs=5,
+             goal="shortest tail of latency")  # fmt: skip
 P999 = Figure(key="p999_us", name="p99.9", unit="µs", better="less", at_load=True, percent=99.9, precision=1e3, pairs=5)

@@ -20,6 +20,8 @@ class PointSummary(Model):
     point_id: str
     #: Label, or name and options.
     forwarder: str
+    #: What readers call it who do not know our names: `OVS on AF_XDP`.
+    plain_name: str
     #: What the method does of several things it can do: a workload, a rate.
     levels: dict[str, Any] = {}
     #: The same for points that differ in the forwarder only: what may be divided by one another.

@@ -22,6 +22,6 @@ def number(value: float | None) -> str:
     return "-" if value is None else significant(value, 4 if value >= 100 else 3)
 
 
-def ratio(value: float | None) -> str:
-    """A loss ratio: 0 only when it is zero."""
-    return "-" if value is None else "0" if value == 0 else f"{value:.2e}"
+def loss(ratio: float | None) -> str:
+    """A loss ratio in percent: 0 only when it is zero; a dash when it is not known."""
+    return "-" if ratio is None else percent(ratio) if ratio else "0"

@@ -99,6 +99,10 @@ class RunRecord(Model):
     described: dict[str, dict[str, Shown]] = {}
     #: The same of its forwarders, of those that have something to say: title -> a sentence.
     forwarders: dict[Shown, Shown] = {}
+    #: What readers call its forwarders, where that is not their title: title -> `OVS on AF_XDP`.
+    plain_names: dict[Shown, Shown] = {}
+    #: Title of a forwarder -> the pipelines that it can do.
+    pipelines: dict[Shown, tuple[Shown, ...]] = {}
     #: The machine, at the run's beginning.
     environment: Environment
     #: Each time that it went on after it had been cut off.

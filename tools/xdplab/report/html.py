@@ -55,6 +55,7 @@ def render(of: Run) -> str:
             run=run,
             place=page.place,
             answer=of.answer,
+            advice=of.advice,
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,
             ways={} if sweeps else _ways(of),

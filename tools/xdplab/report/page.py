@@ -21,7 +21,7 @@ from xdplab.measure.distribution import Distribution, distribution
 from xdplab.measure.measured import Spread
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
-from xdplab.model.digits import number, percent, ratio, significant
+from xdplab.model.digits import loss, number, percent, significant
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.assets import text
@@ -100,9 +100,9 @@ def templates(package: str = "") -> Environment:
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"number": lambda value: "–" if value is None else number(value)}
-    environment.filters |= {"fixed": fixed, "loss": lambda value: "–" if value is None else ratio(value), "kpps": kpps}
+    environment.filters |= {"fixed": fixed, "loss": share, "kpps": kpps}
     environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
-    environment.filters["share"] = lambda value: "–" if value is None else percent(value) if value else "0"
+    environment.filters["share"] = share
     environment.filters |= {
         "interval": interval_text,
         "ratio_cell": ratio_cell,
@@ -112,6 +112,11 @@ def templates(package: str = "") -> Environment:
     environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
     environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
     return environment
+
+
+def share(value: float | None) -> str:
+    """`2.6 %`, 0 only when it is zero, a dash when it is not known."""
+    return "–" if value is None else loss(value)
 
 
 def _asset(name: str) -> Markup:
@@ -150,7 +155,7 @@ def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRe
 def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
     alike = [s for s in group if s.forwarder == summary.forwarder]
     knobs = " ".join(f"{key}={value}" for key, value in summary.swept.items())
-    return f"{summary.forwarder} {knobs}" if len(alike) > 1 and knobs else summary.forwarder
+    return f"{summary.plain_name} {knobs}" if len(alike) > 1 and knobs else summary.plain_name
 
 
 def fixed(value: float | None, digits: int = 2) -> str:

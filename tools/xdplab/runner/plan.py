@@ -44,6 +44,11 @@ class Plan:
     #: Of the order.
     seed: int = 1
 
+    @property
+    def forwarders(self) -> list[ForwarderSpec]:
+        """Each once."""
+        return list({point.forwarder.title: point.forwarder for point in self.points}.values())
+
     def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
         """Seconds of traffic of these repetitions (all that are planned), without repeats of disturbed trials."""
         chosen = self.order if repetitions is None else repetitions

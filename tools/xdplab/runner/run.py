@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
-from xdplab.forwarders import make_forwarder
+from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import make_knob
@@ -242,6 +242,8 @@ class StudyRun:
             calibrations=self._testers.calibrations if len(self._study.all_testers) > 1 else {},
             environment=environment,
             described=_described(self._plan),
+            plain_names=_plain_names(self._plan),
+            pipelines={each.title: make_forwarder(each).pipelines for each in self._plan.forwarders},
             forwarders=_about_forwarders(self._plan),
         )
         if self._job.earlier is not None:
@@ -399,10 +401,16 @@ def _described(plan: Plan) -> dict[str, dict[str, str]]:
     return found
 
 
+def _plain_names(plan: Plan) -> dict[str, str]:
+    """Title -> plain name of forwarders that have another one, which no other of the run has."""
+    found = {spec.title: plain(plain_name(spec)) for spec in plan.forwarders}
+    often = Counter(found.values())
+    return {title: name for title, name in found.items() if name != title and often[name] == 1}
+
+
 def _about_forwarders(plan: Plan) -> dict[str, str]:
     """Forwarder's title -> what it says of itself."""
-    specs = {point.forwarder.title: point.forwarder for point in plan.points}
-    found = {title: plain(make_forwarder(spec).describe()) for title, spec in specs.items()}
+    found = {spec.title: plain(make_forwarder(spec).describe()) for spec in plan.forwarders}
     return {title: sentence for title, sentence in found.items() if sentence}
 
 

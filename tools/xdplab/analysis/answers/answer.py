@@ -16,7 +16,6 @@ from xdplab.analysis.words import (
     basis_words,
     figure_of,
     how_far,
-    long_name,
     ratio_text,
     repeats,
     undecided,
@@ -125,8 +124,8 @@ def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
 def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> list[str]:
     """The answer; then the figures, and on what it stands."""
     metric = figure(found.metric)
-    names = {one.forwarder: long_name(one.forwarder) for one in (ours, theirs)}
-    both = " and ".join(long_name(one.forwarder) for one in (ours, theirs))
+    names = {one.forwarder: one.plain_name for one in (ours, theirs)}
+    both = " and ".join(names.values())
     at = f"At {significant((ours.offered_pps or 0) / 1e3)} kpps " if metric.at_load else ""
     remarks = f" ({'; '.join(found.remarks)})" if found.remarks else ""
     figures = f"{_figures(ours, theirs, metric)}{remarks}"
@@ -177,9 +176,7 @@ def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list
     wrong = f"; uncertain: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
     count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
-    return [
-        f"{long_name(one.forwarder)} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."
-    ]
+    return [f"{one.plain_name} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."]
 
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:

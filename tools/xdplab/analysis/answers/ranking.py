@@ -137,11 +137,7 @@ class _Place:
 
 def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
     """The same for console, report and Robot. `points`: all, also without a figure, by what they are called."""
-    groups: dict[tuple[str, str], list[Contender]] = {}
-    for one in contenders:
-        if one.values:
-            groups.setdefault((one.where, one.of), []).append(one)
-    places = _places({place: cases for place, cases in groups.items() if len(cases) > 1})
+    groups, places = _grouped(contenders)
     why = {place.hindrance for place in places.values()}
     failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
     details = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
@@ -160,6 +156,22 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
     else:
         sentence = _ahead(places)
     return Answer(sentence=sentence, details=tuple(details), said=said)
+
+
+def standings(contenders: Sequence[Contender]) -> list[tuple[str, str, bool]]:
+    """Each place with who is ahead there in words, and whether anybody is, or nobody can be told apart."""
+    return [(where, place.text(), not place.hindrance) for (where, _), place in _grouped(contenders)[1].items()]
+
+
+def _grouped(
+    contenders: Sequence[Contender],
+) -> tuple[dict[tuple[str, str], list[Contender]], dict[tuple[str, str], _Place]]:
+    """By place: those with a value, and who is ahead where there are several."""
+    groups: dict[tuple[str, str], list[Contender]] = {}
+    for one in contenders:
+        if one.values:
+            groups.setdefault((one.where, one.of), []).append(one)
+    return groups, _places({place: cases for place, cases in groups.items() if len(cases) > 1})
 
 
 def _unsaid(places: Mapping[tuple[str, str], _Place]) -> list[str]:

@@ -18,7 +18,7 @@ from xdplab.measure import Column, Figure, Method, method_class, method_names
 from xdplab.measure.figure import P50, P99, P999
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import find_figure
-from xdplab.model.digits import number, percent, ratio
+from xdplab.model.digits import loss, number, percent
 
 
 def kpps(value: float) -> str:
@@ -39,7 +39,7 @@ def _machines(name: str) -> Callable[[PointSummary], str]:
 #: Of a trial with probes at a stated load.
 LOAD_COLUMNS = (
     Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
-    Column("loss_ratio", "loss", lambda point: point.loss_ratio, ratio, places=("terminal",)),
+    Column("loss_ratio", "loss", lambda point: point.loss_ratio, loss, places=("terminal",)),
     Column("p50_us", "p50 µs", lambda point: point.p50_us, below=lost, ratio="times as fast", main=True),
     Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us")),
     Column("p999_us", "p99.9 µs", lambda point: point.p999_us, mark=_machines("p999_us")),

@@ -41,10 +41,15 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
 
     __test__ = False
     name: ClassVar[str] = "testpmd"
+    plain: ClassVar[str] = "DPDK testpmd"
     options_model: ClassVar[type[Model]] = TestpmdOptions
     #: What it does with frames, and arguments that go with it.
     forward_mode: str = "io"
     extra: Sequence[str] = ()
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """With its driver."""
+        return self.options.in_words(self.plain)
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages."""

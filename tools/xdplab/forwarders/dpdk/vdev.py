@@ -10,6 +10,7 @@ from xdplab.model import Model
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
 _HUGEPAGES_2M = 384
+_DRIVERS = {"af_xdp": "AF_XDP", "af_packet": "AF_PACKET"}
 
 
 class PortOptions(Model):
@@ -23,6 +24,10 @@ class PortOptions(Model):
         """Name and arguments of the device on an interface."""
         own = {"iface": ifname, **fields(self, self.port), **({} if self.port == "af_xdp" else {"qdisc_bypass": 1})}
         return ",".join([f"net_{self.port}{index}", *(f"{name}={value}" for name, value in own.items())])
+
+    def in_words(self, program: str) -> tuple[str, frozenset[str]]:
+        """What a program on such ports is in plain words, and the options of which these tell."""
+        return f"{program} on {_DRIVERS[self.port]}", frozenset({"port"})
 
     def label(self) -> dict[str, Any]:
         """For the mode: of net_af_packet nothing else says it; net_af_xdp is read from the kernel."""

@@ -80,6 +80,7 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
     """A kernel bridge over the ports: the software switch that every distribution has."""
 
     name: ClassVar[str] = "linux-bridge"
+    plain: ClassVar[str] = "Linux bridge"
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
     changes: ClassVar[tuple[str, ...]] = ("port-added",)
     pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan")

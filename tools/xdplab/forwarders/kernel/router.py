@@ -95,6 +95,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
     """Routes of a namespace, in softirq context."""
 
     name: ClassVar[str] = "linux-router"
+    plain: ClassVar[str] = "Linux router"
     options_model: ClassVar[type[Model]] = RouterOptions
     pipelines: ClassVar[tuple[str, ...]] = ROUTED
     changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")

@@ -43,6 +43,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
     """`bpf/xdpfwd`: redirect between the ports by a devmap; XDP_TX on `hairpin`; with `object` that program."""
 
     name: ClassVar[str] = "xdp"
+    plain: ClassVar[str] = "XDP redirect"
     options_model: ClassVar[type[Model]] = XdpOptions
     redirects: bool = True
 
@@ -51,6 +52,11 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
         if self.options.object and not Path(self.options.object).is_file():
             return f"object={self.options.object}: there is no such file; `clang -O2 -g -target bpf -c` makes one"
         return why_not_built("xdpfwd")
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """Whose program it is."""
+        own = self.options.object
+        return (f"XDP program {Path(own).name}", frozenset({"object"})) if own else super().in_words()
 
     def describe(self) -> str:
         """Whose program it is."""

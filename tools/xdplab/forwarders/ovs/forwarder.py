@@ -207,6 +207,7 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
     """Open vSwitch with netdev-afxdp ports, polled by a PMD thread on the forwarder's CPU, or by its main thread."""
 
     name: ClassVar[str] = "ovs-afxdp"
+    plain: ClassVar[str] = "OVS on AF_XDP"
     options_model: ClassVar[type[Model]] = OvsAfxdpOptions
     changes: ClassVar[tuple[str, ...]] = (*OvsForwarder.changes, "queue-added")
 
@@ -217,6 +218,11 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
     def threads(self, layout: CpuLayout) -> MainThread:
         """As `type` says."""
         return PmdThreads(self.options, layout) if self.options.type == "afxdp" else MainThread(layout)
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """Whether flows go to XDP."""
+        flows = ", flows in XDP" if self.options.flow_offload else ""
+        return f"{self.plain}{flows}", frozenset({"flow_offload"} if flows else ())
 
     def describe(self) -> str:
         """Which core pays for an offloaded flow, and what else the row may differ in."""
@@ -286,6 +292,7 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
     """The same daemon and datapath with system ports: AF_PACKET, served by the main thread."""
 
     name: ClassVar[str] = "ovs-afpacket"
+    plain: ClassVar[str] = "OVS on AF_PACKET"
     options_model: ClassVar[type[Model]] = OvsOptions
 
     def threads(self, layout: CpuLayout) -> MainThread:
@@ -318,6 +325,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     """Open vSwitch with DPDK ports over virtual devices: net_af_xdp or net_af_packet."""
 
     name: ClassVar[str] = "ovs-dpdk"
+    plain: ClassVar[str] = "OVS-DPDK"
     options_model: ClassVar[type[Model]] = OvsDpdkOptions
     daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     package: ClassVar[str] = "openvswitch-switch-dpdk"
@@ -326,6 +334,10 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     def threads(self, layout: CpuLayout) -> MainThread:
         """PMD threads."""
         return PmdThreads(self.options, layout)
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """With its driver."""
+        return self.options.in_words(self.plain)
 
     def supported(self, dut: Dut) -> str | None:
         """The build must have DPDK in it."""

@@ -31,6 +31,7 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
     """VPP with interfaces of its af_xdp plugin, polled by a worker on the forwarder's CPU."""
 
     name: ClassVar[str] = "vpp-afxdp"
+    plain: ClassVar[str] = "VPP on AF_XDP"
     options_model: ClassVar[type[Model]] = VppAfxdpOptions
     changes: ClassVar[tuple[str, ...]] = (*VppForwarder.changes, "port-added")
     plugin: ClassVar[str] = "af_xdp"
@@ -104,6 +105,7 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
     """
 
     name: ClassVar[str] = "vpp-afpacket"
+    plain: ClassVar[str] = "VPP on AF_PACKET"
     options_model: ClassVar[type[Model]] = VppAfpacketOptions
     plugin: ClassVar[str] = "af_packet"
     creates: ClassVar[str] = AF_PACKET
@@ -141,9 +143,14 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
     """VPP with DPDK's virtual devices net_af_xdp or net_af_packet, where its dpdk plugin was built with them."""
 
     name: ClassVar[str] = "vpp-dpdk"
+    plain: ClassVar[str] = "VPP with DPDK"
     options_model: ClassVar[type[Model]] = VppDpdkOptions
     plugin: ClassVar[str] = "dpdk"
     package: ClassVar[str] = "vpp-plugin-dpdk"
+
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """With its driver."""
+        return self.options.in_words(self.plain)
 
     def startup(self, dut: Dut) -> dict[str, Any]:
         """The virtual devices; the plugin makes interfaces of them when VPP starts."""

@@ -54,6 +54,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
     """`bpf/xsk`, role `forward`; role `reflect` on `hairpin`."""
 
     name: ClassVar[str] = "xsk"
+    plain: ClassVar[str] = "AF_XDP program xsk"
     options_model: ClassVar[type[Model]] = XskOptions
     #: How long it may take to open everything.
     ready_s: ClassVar[float] = 10.0

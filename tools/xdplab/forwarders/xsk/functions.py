@@ -49,6 +49,10 @@ class XskFunctions(XskForwarder):
         """Which function, in which mode, with what in its tables."""
         return self._point
 
+    def in_words(self) -> tuple[str, frozenset[str]]:
+        """Its functions and their mode."""
+        return self._point.title, frozenset(XskOptions.model_fields)
+
     def in_traffic(self, traffic: NfTraffic, frame_bytes: int) -> "XskFunctions":
         """The same for traffic of which this becomes."""
         return XskFunctions(self._point, traffic, frame_bytes)

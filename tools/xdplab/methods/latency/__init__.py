@@ -16,7 +16,7 @@ from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.model import MethodSpec, RunRecord, StreamSpec, TrafficSpec, TrialSpec
-from xdplab.model.digits import ratio
+from xdplab.model.digits import loss
 
 #: Clause of the trial at the study's light load.
 LIGHT_LOAD = "light load"
@@ -34,7 +34,7 @@ COLUMNS = (
     Column("light_pps", "kpps, light", _light("offered_pps"), kpps),
     Column("light_p50_us", "p50 µs, light", _light("p50_us"), below=_lost, ratio="times as fast", clause=LIGHT_LOAD,
            main=True),
-    Column("light_loss_ratio", "loss, light", _light("loss_ratio"), ratio, places=("terminal",)),
+    Column("light_loss_ratio", "loss, light", _light("loss_ratio"), loss, places=("terminal",)),
     *LOAD_COLUMNS,
 )  # fmt: skip
 

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which forwarder to use: the leader of each goal by the rules of comparisons, or that nobody is, and plain names."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.claims import LATENCY, NOISE
+from lab.reading import render
+from lab.records import point, run_record, trial
+
+from xdplab.analysis import summarise
+from xdplab.analysis.answers.advice import Advice
+from xdplab.analysis.compare import hindrance_of
+from xdplab.analysis.run import Run
+from xdplab.forwarders import plain_name
+from xdplab.model import ForwarderSpec, Pipeline, Point, TrialRecord
+
+OVS, PACKET, XDP, BRIDGE = (point(name) for name in ("ovs-afxdp", "ovs-afpacket", "xdp", "linux-bridge"))
+
+
+def measured(at: Point, us: float, repetitions: int = 5, frames: int = 2000) -> list[TrialRecord]:
+    slow = frames // 50
+    values = [
+        [round(us * 1000 * noise)] * (frames - slow) + [round(us * 1100 * noise) + k for k in range(slow)]
+        for noise in NOISE[:repetitions]
+    ]
+    return [trial(at, n, own, sent=max(2000, frames)) for n, own in enumerate(values)]
+
+
+def advice(points: Sequence[Point], trials: Sequence[TrialRecord], **fields: Any) -> list[Advice]:
+    run = run_record(*points, study={**LATENCY, "repetitions": 5}, **fields)
+    return Run(Path("nowhere"), run, trials).advice
+
+
+def by_goal(points: Sequence[Point], trials: Sequence[TrialRecord]) -> dict[str, Advice]:
+    return {each.goal.partition(" (")[0] + each.goal.partition(")")[2]: each for each in advice(points, trials)}
+
+
+def test_the_leader_is_named_with_the_next_and_switches_among_themselves() -> None:
+    found = by_goal([OVS, PACKET, XDP], [*measured(OVS, 2), *measured(PACKET, 30), *measured(XDP, 0.7)])
+    lowest = next(each for goal, each in found.items() if goal.startswith("lowest latency"))
+    assert lowest.text.startswith("XDP redirect is ahead with 0.7 µs, 2.86 times as fast as OVS on AF_XDP (99 %")
+    texts = [each.text for each in found.values() if "among switches" in each.goal]
+    assert any(
+        text.startswith("OVS on AF_XDP is ahead with 2 µs, 15 times as fast as OVS on AF_PACKET") for text in texts
+    )
+
+
+def test_equal_ones_are_not_ordered_and_one_repetition_says_nothing() -> None:
+    points = [OVS, PACKET, BRIDGE]
+    found = advice(points, [*measured(OVS, 2), *measured(PACKET, 2), *measured(BRIDGE, 30)])
+    assert "no measurable difference between OVS on AF_XDP (2 µs) and OVS on AF_PACKET (2 µs)" in found[0].text
+    assert advice(points, [one for at, us in zip(points, (1, 2, 30), strict=True) for one in measured(at, us, 1)]) == []
+
+
+def test_two_forwarders_have_their_answer_and_no_advice() -> None:
+    assert advice([OVS, PACKET], [*measured(OVS, 2), *measured(PACKET, 30)]) == []
+
+
+def test_who_lost_frames_is_named_with_its_share() -> None:
+    trials = [*measured(OVS, 2), *measured(PACKET, 30, frames=1600), *measured(XDP, 0.7)]
+    (found,) = [each for each in advice([OVS, PACKET, XDP], trials) if each.goal.startswith("no loss")]
+    assert found.text == "all but OVS on AF_PACKET (20 %)"
+
+
+def test_a_percentile_that_is_a_lost_frame_s_stands_in_nobody_s_way() -> None:
+    trials = [*measured(OVS, 2, frames=4000), *measured(PACKET, 30, frames=1600), *measured(XDP, 0.7, frames=4000)]
+    tails = [each for each in advice([OVS, PACKET, XDP], trials) if each.goal.startswith("shortest tail")]
+    assert tails[0].text.startswith("XDP redirect is ahead with ")
+    assert " times as fast as OVS on AF_XDP (99 % interval" in tails[0].text
+    run = run_record(OVS, PACKET, XDP, study={**LATENCY, "repetitions": 5})
+    lossy = summarise(run, trials)[1]
+    assert hindrance_of(lossy, "p99_us") == "a lost frame is the p99 of ovs-afpacket"
+    assert hindrance_of(lossy, "p50_us") == ""
+
+
+def test_pipelines_that_could_not_be_measured_are_named() -> None:
+    points = [
+        point(name).model_copy(update={"pipeline": Pipeline(kind=work)})
+        for name in ("ovs-afxdp", "linux-bridge")
+        for work in ("cross", "nat")
+    ]
+    trials = [one for at in points[:3] for one in measured(at, 2)]
+    (found,) = advice(points, trials, unsupported={points[3].id: "a bridge translates nothing"})
+    assert (found.goal, found.text) == ("which of the 2 pipelines work", "OVS on AF_XDP 2; Linux bridge 1 (not nat)")
+
+
+def test_the_report_has_it_with_its_limits_and_plain_names_with_what_to_type() -> None:
+    run = run_record(OVS, PACKET, XDP, study={**LATENCY, "repetitions": 5})
+    html = render(run, [*measured(OVS, 2), *measured(PACKET, 30), *measured(XDP, 0.7)])
+    assert "Which should you use" in html
+    assert "It holds for simulated: figures of no machine" in html
+    assert '>OVS on AF_XDP</a><div class="soft">ovs-afxdp<br>' in html
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("ovs-afxdp", "OVS on AF_XDP"),
+        ("ovs-afxdp:build=patched", "OVS on AF_XDP (patched)"),
+        ("ovs-afxdp:flow_offload=true", "OVS on AF_XDP, flows in XDP"),
+        ("ovs-afxdp:flow_offload=true,n_rxq=2", "OVS on AF_XDP, flows in XDP (n_rxq=2)"),
+        ("ovs-dpdk", "OVS-DPDK on AF_XDP"),
+        ("ovs-dpdk:port=af_packet", "OVS-DPDK on AF_PACKET"),
+        ("testpmd:burst=64", "DPDK testpmd on AF_XDP (burst=64)"),
+        ("vpp-dpdk:port=af_packet", "VPP with DPDK on AF_PACKET"),
+        ("xdp:object=/tmp/mine.o", "XDP program mine.o"),
+        ({"name": "command", "options": {"argv": ["/usr/bin/mine", "{port_a}"]}}, "program mine"),
+        ({"name": "xdp", "label": "the floor"}, "the floor"),
+    ],
+)
+def test_a_forwarder_is_called_what_readers_call_it(spec: Any, name: str) -> None:
+    assert plain_name(ForwarderSpec.model_validate(spec)) == name

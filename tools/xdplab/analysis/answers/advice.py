@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which forwarder to use, by what a reader wants: who is ahead by a figure, by the rules of every comparison."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from xdplab.analysis.answers.ranking import Contender, standings
+from xdplab.analysis.words import listed
+from xdplab.measure.figure import P50, Figure
+from xdplab.measure.method import Method
+from xdplab.measure.point import PointSummary
+from xdplab.model import Model, RunRecord
+from xdplab.model.digits import number, percent
+
+#: With two of them the answer says it all.
+_FEWEST = 3
+#: Settings that a paragraph has room for; of more, tables speak.
+_SETTINGS = 3
+
+
+class Advice(Model):
+    """What is ahead for a goal, or that nobody is."""
+
+    goal: str
+    text: str
+    #: False where the data are too few for it.
+    said: bool = True
+
+
+def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) -> list[Advice]:
+    """A line for each goal of the method's figures, then who forwards what; [] where nothing can be said.
+
+    Where some only pass frames from port to port, switches are compared among themselves as well.
+    """
+    measured = [point for point in points if point.repetitions]
+    settings = list(dict.fromkeys(_place(point) for point in measured))
+    if len({point.forwarder for point in measured}) < _FEWEST or len(settings) > _SETTINGS:
+        return _pipelines(points)
+    chosen = [(figure, each) for figure in method.figures if figure.goal for each in _where_it_counts(figure, measured)]
+    several = len(settings) > 1
+    contenders = [Contender(each, figure, each.plain_name, _goal(figure, each, several)) for figure, each in chosen]
+    switches = {title for title, pipelines in run.pipelines.items() if len(pipelines) > 1}
+    among = [each for each in contenders if run.points[each.point.point_id].forwarder.title in switches]
+    if len(among) < len(contenders):
+        contenders += [replace(each, where=f"{each.where}, among switches") for each in among]
+    ahead = [Advice(goal=goal, text=text, said=said) for goal, text, said in standings(contenders)]
+    lines = [*ahead, *_losses(measured, len(settings) > 1)] if any(each.said for each in ahead) else []
+    return [*lines, *_pipelines(points)]
+
+
+def _place(point: PointSummary) -> tuple[Any, ...]:
+    return point.setting, point.tester
+
+
+def _where_it_counts(figure: Figure, points: Sequence[PointSummary]) -> Iterator[PointSummary]:
+    """Of a median the light load, where frames meet no queue; of all others the study's load."""
+    for point in points:
+        light = list(point.by_clause.values()) if figure == P50 else []
+        each = light[0] if light else point
+        if figure.key in each.measured:
+            yield each
+
+
+def _goal(figure: Figure, point: PointSummary, several: bool) -> str:
+    at = f" at {number(point.offered_pps / 1e3)} kpps" if figure.at_load and point.offered_pps else ""
+    return f"{figure.goal} ({figure.name}{at}{_where(point) if several else ''})"
+
+
+def _where(point: PointSummary) -> str:
+    settings = [f"{point.frame_bytes}-byte frames", f"path {point.path}", point.pipeline, *point.settings]
+    return f", {', '.join(settings)}"
+
+
+def _losses(points: Sequence[PointSummary], several: bool) -> list[Advice]:
+    """Who lost frames at the study's load, in the trials that stand."""
+    loads: dict[str, list[PointSummary]] = {}
+    for point in points:
+        if point.loss_ratio is not None and point.offered_pps:
+            where = _where(point) if several else ""
+            loads.setdefault(f"no loss at {number(point.offered_pps / 1e3)} kpps{where}", []).append(point)
+    found = []
+    for goal, group in loads.items():
+        lost = [f"{each.plain_name} ({percent(each.loss_ratio)})" for each in group if each.loss_ratio]
+        text = f"all but {listed(lost)}" if lost else f"all {len(group)}"
+        found.append(Advice(goal=goal, text=text if len(lost) < len(group) else "nobody"))
+    return found
+
+
+def _pipelines(points: Sequence[PointSummary]) -> list[Advice]:
+    """Who forwards which pipelines, of a study with several."""
+    asked = list(dict.fromkeys(point.pipeline for point in points))
+    if len(asked) < 2:
+        return []
+    by_name: dict[str, dict[str, bool]] = {}
+    for point in points:
+        own = by_name.setdefault(point.plain_name, {})
+        own[point.pipeline] = own.get(point.pipeline, False) or bool(point.repetitions)
+    parts = [f"{name} {_done(own)}" for name, own in by_name.items()]
+    return [Advice(goal=f"which of the {len(asked)} pipelines work", text="; ".join(parts))]
+
+
+def _done(own: dict[str, bool]) -> str:
+    missing = [name for name, done in own.items() if not done]
+    return f"{len(own) - len(missing)}" + (f" (not {listed(missing)})" if missing else "")

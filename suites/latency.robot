@@ -44,6 +44,7 @@ OVS-DPDK over AF_XDP    ovs-dpdk
 OVS-DPDK over AF_PACKET    ovs-dpdk:port=af_packet
 XDP redirect in the kernel    xdp
 Linux bridge    linux-bridge
+OVS in the kernel    ovs-kernel
 Every Other Forwarder Asked For
     [Template]    NONE
     Every Forwarder Was Measured

@@ -68,7 +68,18 @@ KERNELS: dict[str, Kernel] = {
         cards=CARDS,
     ),
     "6.1": Kernel(
-        ("virtio_pci", *_SHARES, "veth", "tun", "bridge", "sch_ingress", "cls_bpf", "sch_tbf"),
+        (
+            "virtio_pci",
+            *_SHARES,
+            "veth",
+            "tun",
+            "bridge",
+            "crc32c_generic",
+            "openvswitch",
+            "sch_ingress",
+            "cls_bpf",
+            "sch_tbf",
+        ),
         {
             "roles": Tests(("bpf/tests/test_xsk_roles.py",), memory_mb=1024),
             "parts": Tests(

@@ -167,10 +167,9 @@ def test_devices_that_refuse_small_peers_and_crowds_take_no_frames_of_others(bui
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["refused", "mtu", "crowd"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    ("build", "offload"), [("patched", False), *(pytest.param(build, True, marks=pytest.mark.slow) for build in BUILDS)]
-)
+@pytest.mark.parametrize(("build", "offload"), [("patched", False), *((build, True) for build in BUILDS)])
 def test_a_storm_of_changes_sends_no_frame_twice_or_astray(build: str, offload: bool) -> None:
     changes = ["80"] if offload else ["15", "--no-offload"]
     argv = ["--build", folder(build), "--changes", *changes]

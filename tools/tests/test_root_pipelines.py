@@ -188,11 +188,17 @@ def spoil(forwarder: Forwarder[Any], dut: Dut, fault: tuple[str, ...]) -> None:
     ],
 )
 def test_a_wrong_rule_fails_the_proof(
-    bench: EmbeddedTestbed, tmp_path: FilePath, pipeline: Pipeline, fault: tuple[str, ...], why: str
+    bench: EmbeddedTestbed,
+    tmp_path: FilePath,
+    monkeypatch: pytest.MonkeyPatch,
+    pipeline: Pipeline,
+    fault: tuple[str, ...],
+    why: str,
 ) -> None:
     with started(bench, "ovs-afpacket", pipeline) as (forwarder, dut, _):
         WorkProof(dut).carry_out(tmp_path)
         spoil(forwarder, dut, fault)
+        monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 2.0)  # some frames never come
         with pytest.raises(PointFailed, match=why):
             WorkProof(dut).carry_out(tmp_path)
 
@@ -208,6 +214,7 @@ def test_a_network_function_that_lacks_a_route_fails_the_proof(
         return {**tables, "routes": 99, "route_list": tables["route_list"][1:]}
 
     monkeypatch.setattr(XskFunctions, "_router", without_one)
+    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 2.0)  # a frame that never comes
     lacking = started(bench, f"nf:mode={mode}", Pipeline(kind="route", rules=50))
     with lacking as (forwarder, dut, _), pytest.raises(PointFailed, match=why):
         prove_work(forwarder, dut, tmp_path, lambda _: pytest.fail("frame by frame it is right"))

@@ -4,6 +4,7 @@
 veth pairs under emulation: a slow forwarder may lose frames, because a core is away for longer than its queues hold.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ MODES = {
     "xsk:busy_poll_us=20": "native copy",
     "xsk:backend=af_packet": "af_packet v2",
     "ovs-afpacket": "af_packet",
+    "ovs-kernel": "kernel datapath",
     "ovs-dpdk": "native copy",
     "testpmd": "native copy",
     "ovs-afxdp" if _STOCK else "ovs-afxdp:build=patched": "native copy",
@@ -33,7 +35,7 @@ UNSUPPORTED = {"xsk:tx_skb_budget=256": "needs 6.17", "xsk:bind=zero-copy": "NET
 #: Both ports of the forwarder have them in each trial.
 KNOBS: dict[str, Any] = {"napi_defer_hard_irqs": 2, "gro_flush_timeout": 20000, "mtu": 1400}
 #: The kernel forwards these without a thread of its own that could be late.
-LOSSLESS = ("linux-bridge", "xdp")
+LOSSLESS = ("linux-bridge", "xdp", "ovs-kernel")
 _STUDY: dict[str, Any] = {
     "schema": 1,
     "name": "older-kernel",
@@ -56,11 +58,9 @@ def machine() -> dict[str, str]:
     return ours | {"programs": "".join(line for line in ours["programs"].splitlines() if line.startswith(kept))}
 
 
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """One run of all, as a user types it, in this process: another takes 20 s to load Python's modules."""
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "study.yaml").write_text(yaml.safe_dump(_STUDY), encoding="utf-8")
+def measured(folder: Path, **changes: Any) -> RunFolder:
+    """A run as a user types it, in this process: another takes 20 s to load Python's modules."""
+    (folder / "study.yaml").write_text(yaml.safe_dump(_STUDY | changes), encoding="utf-8")
     before = machine()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("xdplab.report.page.latency_plots", lambda *_: [])  # drawing takes half a minute here
@@ -69,6 +69,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
             main()
     assert machine() == before
     return RunFolder((folder / "results/latest").resolve())
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """One run of all."""
+    return measured(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +109,16 @@ def test_busy_polling_is_in_force(done: RunFolder, rows: dict[str, dict[str, Any
     sockets = trial.mode["application"]["sockets"]
     assert all(sock["busy_poll_us"] == 20 for sock in sockets)
     assert any(sock["napi_id"] > 0 for sock in sockets)
+
+
+@pytest.mark.timeout(200)
+def test_the_kernel_s_datapath_does_pipelines_to_the_byte(tmp_path: Path) -> None:
+    asked = ["acl:100x8", "conntrack", "meter", "nat"]
+    run = measured(tmp_path, forwarders=["ovs-kernel"], pipeline=[*asked, "vxlan"], knobs={})
+    found = {row.pipeline: row for row in summarise(run.load(), run.trials())}
+    assert {name: found[name].status for name in asked} == dict.fromkeys(asked, "ok")
+    assert "does not do pipeline vxlan" in found["vxlan"].reason
+    assert [each.increments["datapath"]["hit"] > 90 for each in run.trials() if each.result] == [True] * len(asked)
 
 
 @pytest.mark.parametrize("title", UNSUPPORTED)

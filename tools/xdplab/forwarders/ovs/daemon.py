@@ -49,6 +49,7 @@ class Ovs(Instance):
         settings: Iterable[str],
         cpus: tuple[int, ...],
         env: dict[str, str],
+        datapath: database.Datapath = "netdev",
     ) -> None:
         """Database with the bridge in it, then the daemon, which finds it at its first look.
 
@@ -57,6 +58,7 @@ class Ovs(Instance):
             settings: `KEY=VALUE` of the daemon's other_config.
             cpus: of the daemon's threads that do not place themselves.
             env: of both programs.
+            datapath: of the bridge.
 
         Raises:
             PointFailed: one ended, is not ready in time, or reports an error for a port.
@@ -67,7 +69,7 @@ class Ovs(Instance):
         socket = f"punix:{self._path('db.sock')}"
         self._begin(_DATABASE, [self.build.ovsdb_server, path, f"--remote={socket}"], env)
         self._wait_for_database()
-        self.transact(*database.bridge(BRIDGE, ports, [f"other_config:{item}" for item in settings]))
+        self.transact(*database.bridge(BRIDGE, ports, [f"other_config:{item}" for item in settings], datapath))
         self._begin(_DAEMON, [self.build.vswitchd, f"unix:{self._path('db.sock')}"], env, cpus)
         self._wait_until_configured()
 

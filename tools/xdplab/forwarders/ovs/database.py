@@ -6,7 +6,7 @@ A bridge that is there when the daemon looks for the first time is made at once,
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 #: Ends once the daemon has taken over what `bridge` gave it (ovs-vswitchd.conf.db(5), next_cfg, cur_cfg), or with the
 #: error `TIMED_OUT`; the time is so short because nobody looks meanwhile whether the daemon is well.
@@ -15,15 +15,19 @@ CONFIGURED = {
     "rows": [{"cur_cfg": 1}],
 }  # fmt: skip
 TIMED_OUT = "timed out"
+Datapath = Literal["netdev", "system"]
 
 
-def bridge(name: str, ports: Sequence[tuple[str, Iterable[str]]], settings: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """A bridge of the netdev datapath that forwards nothing by itself, into an empty database.
+def bridge(
+    name: str, ports: Sequence[tuple[str, Iterable[str]]], settings: Iterable[str] = (), datapath: Datapath = "netdev"
+) -> list[dict[str, Any]]:
+    """A bridge that forwards nothing by itself, into an empty database.
 
     Args:
         name: of the bridge.
         ports: their names and columns (see `row`).
         settings: columns of the daemon.
+        datapath: the daemon's own, or the kernel's.
     """
     operations, uuids = [], []
     for number, (port, columns) in enumerate([(name, ["type=internal"]), *ports]):
@@ -33,7 +37,7 @@ def bridge(name: str, ports: Sequence[tuple[str, Iterable[str]]], settings: Iter
             _insert("Port", {"name": port, "interfaces": ["named-uuid", interface]}, uuid),
         ]
         uuids.append(["named-uuid", uuid])
-    own = {"name": name, "datapath_type": "netdev", "fail_mode": "secure", "ports": ["set", uuids]}
+    own = {"name": name, "datapath_type": datapath, "fail_mode": "secure", "ports": ["set", uuids]}
     top = {"bridges": ["named-uuid", "bridge"], "next_cfg": 1, **row(settings)}
     return [*operations, _insert("Bridge", own, "bridge"), _insert("Open_vSwitch", top, "top")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OVS forwarders: one daemon, three ways for frames to get in and out.
+"""The OVS forwarders: one daemon, three ways for frames to get in and out, or the kernel's own datapath.
 
 Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`), or several (`pipelines`): what is compared
 is how frames get in and out of the switch, so nothing may depend on MAC learning.
@@ -27,20 +27,23 @@ from xdplab.forwarders.ovs.builds import (
 )
 from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
-from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, keys
+from xdplab.forwarders.ovs.database import Datapath
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, SwitchOptions, keys
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import FIX_TUN, link_mtu, why_no_tap, why_no_zero_copy
+from xdplab.hosts.kernel import FIX_TUN, link_mtu, link_names, why_no_tap, why_no_zero_copy
 from xdplab.model import CpuLayout, Model, Unsupported
 from xdplab.model.pipeline import KINDS
 
 #: Lines that the daemon may have logged until frames come through.
 _START_LINES = 5000
 VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+#: Of the kernel's datapath: what shows that it is there, and its link.
+_MODULE, _DATAPATH = "/sys/module/openvswitch", "ovs-system"
 
-OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
+OvsOptionsT = TypeVar("OvsOptionsT", bound=SwitchOptions)
 
 
 class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
@@ -52,6 +55,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     daemon: ClassVar[str] = VSWITCHD
     package: ClassVar[str] = "openvswitch-switch"
     start_timeout_s: ClassVar[float] = 20.0
+    datapath: ClassVar[Datapath] = "netdev"
     own_links: ClassVar[tuple[str, ...]] = ("ovs-netdev", BRIDGE, *SPARE_LINKS)
 
     def __init__(self, options: OvsOptionsT) -> None:
@@ -88,7 +92,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build(dut.host), self.package)
         if reason:
             return reason
-        without = why_no_tap(dut.host)
+        without = why_no_tap(dut.host) if self.datapath == "netdev" else None
         if without:
             return f"Open vSwitch makes a tap device for each bridge, and {without}: {FIX_TUN}"
         for setting in settings(self.options, OvsKey):
@@ -107,7 +111,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         threads = self.threads(dut.layout)
         wanted = [*self.daemon_settings(dut), *threads.settings, *self._columns(dut.host, "Open_vSwitch")]
         ports = [self.interface(index, dut) for index in range(len(dut.ports))]
-        ovs.start(ports, wanted, threads.daemon_cpus, self.daemon_env(dut))
+        ovs.start(ports, wanted, threads.daemon_cpus, self.daemon_env(dut), self.datapath)
         self._tables = tables(dut, (ovs.names[0], ovs.names[-1]), self.options)
         set_up(ovs, self._tables)
 
@@ -313,6 +317,56 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
     def mode(self) -> dict[str, Any]:
         """System ports of a netdev datapath use recvmmsg on AF_PACKET sockets (lib/netdev-linux.c)."""
         return {"label": "af_packet", **super().mode()}
+
+
+class OvsKernel(OvsForwarder[SwitchOptions]):
+    """The kernel's datapath (module openvswitch): softirqs forward, and the daemon sees a flow's first frame."""
+
+    name: ClassVar[str] = "ovs-kernel"
+    plain: ClassVar[str] = "OVS in the kernel"
+    options_model: ClassVar[type[Model]] = SwitchOptions
+    datapath: ClassVar[Datapath] = "system"
+    #: A tunnel of this datapath is routed by the host, outside the bridge.
+    pipelines: ClassVar[tuple[str, ...]] = tuple(kind for kind in KINDS if kind != "vxlan")
+
+    def threads(self, layout: CpuLayout) -> MainThread:
+        """The main thread, which keeps house."""
+        return MainThread(layout)
+
+    def supported(self, dut: Dut) -> str | None:
+        """The module must be loaded: it stays loaded after a run, so a run does not load it."""
+        if not dut.host.exists(_MODULE):
+            found = dut.host.run(["modprobe", "--dry-run", "openvswitch"], check=False).returncode == 0
+            how = "`modprobe openvswitch` loads it" if found else "and none is installed for this kernel"
+            return f"the kernel's module openvswitch is not loaded, {how}"
+        return super().supported(dut)
+
+    def stop(self) -> None:
+        """A daemon that was killed leaves the datapath, with its ports; nothing but its own command removes it."""
+        host = self._instance.host if self._instance else None
+        super().stop()
+        if host is not None and _DATAPATH in link_names(host):
+            host.run(["ovs-dpctl", "del-dp", _DATAPATH])
+
+    def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
+        """A port of the kernel's datapath."""
+        return dut.ports[index].ifname, ["type=system"]
+
+    def forwarding_threads(self) -> dict[int, int]:
+        """None: softirqs forward."""
+        return {}
+
+    def counters(self) -> dict[str, Any]:
+        """Statistics of each port, and look-ups of the datapath."""
+        ovs = self.instance
+        ports = openflow.port_counters(ovs.exchange(openflow.ASK))
+        ports.pop(BRIDGE, None)
+        return {**ports, "datapath": readback.datapath_lookups(ovs.control("dpctl/show"))}
+
+    def mode(self) -> dict[str, Any]:
+        """What the build is; the kernel's view of XDP has nothing of it."""
+        facts = build_facts(self.instance.host, self.build(self.instance.host))
+        return {"label": "kernel datapath", "build": {key: facts[key] for key in ("name", "version") if key in facts}}
 
 
 #: Memory of EAL in MiB. Without hugepages little: every page costs start-up time. On hugepages a limit as well: OVS

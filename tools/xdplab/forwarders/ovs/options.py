@@ -132,25 +132,30 @@ _BUSY_POLL = "Add-preferred-busy-polling"
 _XDP = "offload-Add-provider-for-XDP"
 
 
-class OvsOptions(Model):
+class SwitchOptions(Model):
     """What every OVS forwarder takes."""
 
     #: Ours by name; or yours: source or a git checkout, a commit of it (`PATH@REF`), an installed prefix, a folder.
     build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
-    #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
-    emc_insert_inv_prob: Annotated[
-        int | None, Field(ge=0, le=2**32 - 1), OvsKey("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words)
-    ] = None
     #: `ports`: a rule for each port. `flows`: each flow (UDP source port) is a megaflow, in one of `rule_masks` masks.
     #: `misses`: of 1,024 flows `rule_masks` can be offloaded, each in a mask of its own; the others miss these masks.
     rules: Literal["ports", "flows", "misses"] = "ports"
     rule_masks: Annotated[int, Field(ge=1, le=64), AfterValidator(power_of_two)] = 1
 
     @model_validator(mode="after")
-    def _masks_of_flows(self) -> "OvsOptions":
+    def _masks_of_flows(self) -> "SwitchOptions":
         if self.rules == "ports" and self.rule_masks > 1:
             raise ValueError("rule_masks are of rules=flows or rules=misses: a rule for each port has one mask")
         return self
+
+
+class OvsOptions(SwitchOptions):
+    """What those take whose datapath is the daemon's own."""
+
+    #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
+    emc_insert_inv_prob: Annotated[
+        int | None, Field(ge=0, le=2**32 - 1), OvsKey("Open_vSwitch", ("emc-insert-inv-prob",), log=_emc_words)
+    ] = None
 
 
 class PmdOptions(OvsOptions):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
-from xdplab.forwarders.ovs.options import OvsOptions
+from xdplab.forwarders.ovs.options import SwitchOptions
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import (
     BUCKET_MACS,
@@ -66,7 +66,7 @@ class Tables:
     meters: list[str] = field(default_factory=list)
 
 
-def tables(dut: Dut, ports: tuple[str, str], options: OvsOptions) -> Tables:
+def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions) -> Tables:
     """Of any pipeline; `ports` are the names of the first and the last port in OVS.
 
     Raises:
@@ -201,7 +201,7 @@ def _stateful(pipeline: Pipeline, ways: Ways, name: dict[int, str]) -> Iterator[
     yield from _routes(pipeline, ways, name, table=2)
 
 
-def rules(here: str, there: str, options: OvsOptions) -> list[str]:
+def rules(here: str, there: str, options: SwitchOptions) -> list[str]:
     """What comes in by one port leaves by the other (or by the same), in the words of ovs-ofctl."""
     back = here == there
     output = "in_port" if back else f"output:{there}"

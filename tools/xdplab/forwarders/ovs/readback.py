@@ -18,7 +18,7 @@ SHOW = "netdev-afxdp/show"
 
 #: `port 1: b0 (afxdp: n_rxq=1, xdp-mode=native)`, `port 0: xdplab0 (tap)`; of a system port `port 2: b1`.
 _PORT = Line("dpctl/show", r" *port \d+:", r" (?P<name>\S+)( \((?P<type>[\w-]+)(: (?P<config>.*))?\))?")
-_LOOKUPS = Line("dpctl/show", " *lookups:", r" hit:\d+ missed:(?P<missed>\d+) lost:\d+")
+_LOOKUPS = Line("dpctl/show", " *lookups:", r" hit:(?P<hit>\d+) missed:(?P<missed>\d+) lost:(?P<lost>\d+)")
 _THREAD = Line("pmd-rxq-show", "pmd thread", r" numa_id -?\d+ core_id (?P<core>\d+):")
 _QUEUE = Line("pmd-rxq-show", " *port:", r" (?P<port>\S+) +queue-id: +(?P<queue>\d+) .*")
 _EVENT = Line("coverage/show", r"(?P<name>afxdp_\w+)", r" .*total: (?P<total>\d+)")
@@ -62,6 +62,11 @@ def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
 def missed_lookups(dpctl_show: str) -> int:
     """Frames that missed every megaflow, of `dpctl/show`."""
     return int(_LOOKUPS.one(dpctl_show)["missed"] or 0)
+
+
+def datapath_lookups(dpctl_show: str) -> dict[str, int]:
+    """`hit`, `missed`, `lost`: frames, of `dpctl/show`."""
+    return {name: int(number or 0) for name, number in _LOOKUPS.one(dpctl_show).items()}
 
 
 def ovsdb_map(value: list[Any]) -> dict[str, str]:

@@ -174,7 +174,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
 
     def counters(self) -> dict[str, Any]:
         """Frames by socket, system calls, and the kernel's counters."""
-        return self.instance.ask(signal.SIGUSR1, 1.0, "its counters")
+        return self.instance.ask(signal.SIGUSR1, 5.0, "its counters")
 
     def monotonic(self, counters: dict[str, Any]) -> dict[str, Any]:
         """Sockets by `IFNAME queue QUEUE number NUMBER`, workers by number."""

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from hypothesis import given, strategies as st
 from lab.records import LAYOUT
 from lab.startup import sections
 
+from xdplab.cli.doctor_host import vpp
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.control import papi_client, plain
-from xdplab.forwarders.vpp.program import find_vpp, installed_version, numbers, rendered
-from xdplab.hosts import Completed
+from xdplab.forwarders.vpp.program import find_vpp, installed_version, numbers, out_of_reach, rendered
+from xdplab.hosts import Completed, SshHost
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as Way
 from xdplab.testbed import Port
 
@@ -50,6 +52,24 @@ def test_the_option_comes_before_the_variable_and_that_before_path(monkeypatch: 
     monkeypatch.setenv("XDPLAB_VPP", "/b/vpp")
     assert find_vpp(host, "", "p") == ("/b/vpp!", "")  # type: ignore[arg-type]
     assert find_vpp(host, "/a/vpp", "p") == ("/a/vpp!", "")  # type: ignore[arg-type]
+
+
+def test_doctor_and_run_say_the_same_of_another_machine() -> None:
+    away = create_autospec(SshHost, instance=True)
+    away.name = "B"
+    found = vpp(away)
+    assert (found.state, found.fix) == ("optional", out_of_reach(away))
+    reason = make_forwarder(ForwarderSpec(name="vpp-afxdp")).supported(dut(away))
+    assert reason == found.fix
+    assert "shared memory of that machine" in str(reason)
+
+
+def test_a_prefix_is_taken_for_its_program() -> None:
+    host = Answering({("which", "/opt/vpp/bin/vpp"): "/opt/vpp/bin/vpp\n"})
+    assert find_vpp(host, "/opt/vpp", "p") == ("/opt/vpp/bin/vpp", "")  # type: ignore[arg-type]
+    program, reason = find_vpp(host, "/opt/other", "p")  # type: ignore[arg-type]
+    assert program is None
+    assert "no program at /opt/other" in reason
 
 
 @pytest.mark.parametrize("name", ["vpp-afxdp", "vpp-afpacket", "vpp-dpdk"])

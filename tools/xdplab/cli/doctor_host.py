@@ -7,7 +7,7 @@ from xdplab.cli.check import Check, check
 from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.builds import OFFLOADING, build_facts, find_build, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
-from xdplab.forwarders.vpp.program import find_vpp, installed_version
+from xdplab.forwarders.vpp.program import find_vpp, installed_version, out_of_reach
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
 from xdplab.model import XdplabError
@@ -119,6 +119,9 @@ def _testpmd(host: Host) -> Check:
 
 def vpp(host: Host) -> Check:
     """VPP and its version; it is optional."""
+    away = out_of_reach(host)
+    if away:
+        return check("VPP", False, "cannot be driven over SSH", away, required=False, host=host.name)
     program, reason = find_vpp(host, "", "vpp-plugin-core")
     found = f"{program} {installed_version(host, program)}" if program else "not found"
     return check("VPP", program is not None, found, reason, required=False, host=host.name)

@@ -86,7 +86,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
 
     def counters(self) -> dict[str, Any]:
         """Port -> frames that came in (`rx`), that it sent on to the other port, and that this one did not take."""
-        answer = self.instance.ask(signal.SIGUSR1, 1.0, "its counters")
+        answer = self.instance.ask(signal.SIGUSR1, 5.0, "its counters")
         by_port = {name: values for name, values in answer.items() if isinstance(values, list)}
         roles = [port.role for port in self.instance.dut.ports]
         return {role: {name: values[i] for name, values in by_port.items()} for i, role in enumerate(roles)}

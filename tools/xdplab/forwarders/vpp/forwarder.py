@@ -18,8 +18,8 @@ from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.options import VppOptions
 from xdplab.forwarders.vpp.pipelines import PIPELINES
 from xdplab.forwarders.vpp.process import Interface, Vpp
-from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, rendered
-from xdplab.hosts import Host, SshHost
+from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, out_of_reach, rendered
+from xdplab.hosts import Host
 from xdplab.model import PointFailed, Unsupported
 
 #: vl_api_rx_mode_t of vnet/interface_types.api.
@@ -79,8 +79,9 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be there and within reach, and a CPU for each worker."""
-        if isinstance(dut.host, SshHost):
-            return f"VPP on {dut.host.name}: its API and statistics are sockets of that machine; run xdplab there"
+        away = out_of_reach(dut.host)
+        if away:
+            return away
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             return reason

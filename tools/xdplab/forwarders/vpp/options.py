@@ -21,7 +21,7 @@ RingSize = Annotated[int, Field(ge=256, le=32768), AfterValidator(power_of_two)]
 class VppOptions(Model):
     """What every VPP forwarder takes."""
 
-    #: The program; empty: XDPLAB_VPP, else `vpp` on PATH.
+    #: The program, or the prefix that it is installed in; empty: XDPLAB_VPP, else `vpp` on PATH.
     vpp: Annotated[str, NamesProgram()] = ""
     rx_mode: Literal["polling", "interrupt", "adaptive"] = "polling"
     n_rxq: Annotated[

@@ -6,7 +6,7 @@ import re
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, SshHost
 from xdplab.model import InputError
 from xdplab.tools import project_root
 
@@ -17,16 +17,27 @@ _SAYS_VERSION = (26, 2)
 
 
 def find_vpp(host: Host, option: str, package: str) -> tuple[str | None, str]:
-    """Path of the program, or None and how to get it."""
+    """Path of the program, or None and how to get it. A folder is a prefix: where `make install` put `bin/vpp`."""
     asked = option or os.environ.get("XDPLAB_VPP") or "vpp"
-    done = host.run(["which", asked], check=False)
-    if done.returncode == 0:
-        return done.stdout.strip(), ""
+    for each in (asked, f"{asked}/bin/vpp") if "/" in asked else (asked,):
+        done = host.run(["which", each], check=False)
+        if done.returncode == 0:
+            return done.stdout.strip(), ""
     where = "on PATH" if asked == "vpp" else f"at {asked}"
     return None, (
         f"VPP is optional and not installed: no program {where}; install FD.io's Debian packages vpp and {package} "
-        f"({OLDEST[0]}.{OLDEST[1]:02} or later), or name the program with the option vpp=PATH or XDPLAB_VPP"
+        f"({OLDEST[0]}.{OLDEST[1]:02} or later), or name the program or its prefix by vpp=PATH or XDPLAB_VPP"
     )
+
+
+def out_of_reach(host: Host) -> str | None:
+    """None, or why VPP cannot be driven there."""
+    if isinstance(host, SshHost):
+        return (
+            f"VPP on {host.name}: its statistics are shared memory of that machine, handed over as a descriptor, which "
+            "no connection forwards; run xdplab there"
+        )
+    return None
 
 
 def numbers(version: str) -> tuple[int, int]:

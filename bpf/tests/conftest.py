@@ -247,9 +247,9 @@ def only(result):
     return one
 
 
-def batches_of(told):
+def batches_of(reported):
     """What ovsprobe or xsk recorded, by the names of the columns."""
-    return [dict(zip(told["columns"], record, strict=True)) for record in told["records"]]
+    return [dict(zip(reported["columns"], record, strict=True)) for record in reported["records"]]
 
 
 def counts(result_stream):

@@ -24,11 +24,11 @@ def ports_of(net, cpu, rx):
 
 def rates(net, cpus, seconds, rx="xdp"):
     """(frames per second, the same per second of a CPU) of a trial on these CPUs."""
-    told = xdpgen(config(ports_of(net, cpus[0], rx), *streams_of(cpus), duration_s=seconds, max_burst=200))
-    assert sum(one["lost"] for one in told["streams"]) == 0
-    had_s = [thread["ran_ns"] / 1e9 for thread in told["threads"]]
-    sent = [one["sent"] for one in told["streams"]]
-    return sum(sent) / told["elapsed_s"], sum(frames / s for frames, s in zip(sent, had_s, strict=True))
+    reported = xdpgen(config(ports_of(net, cpus[0], rx), *streams_of(cpus), duration_s=seconds, max_burst=200))
+    assert sum(one["lost"] for one in reported["streams"]) == 0
+    had_s = [thread["ran_ns"] / 1e9 for thread in reported["threads"]]
+    sent = [one["sent"] for one in reported["streams"]]
+    return sum(sent) / reported["elapsed_s"], sum(frames / s for frames, s in zip(sent, had_s, strict=True))
 
 
 def main():
@@ -42,10 +42,10 @@ def main():
     found = {"of wall time": [], "of CPU time": []}
     with net_up(("a0", "c0"), queues=len(cpus)) as net:
         for number in range(asked.rounds):
-            told = {}
+            reported = {}
             for each in (cpus[:1], cpus) if number % 2 else (cpus, cpus[:1]):
-                told[len(each)] = rates(net, each, asked.seconds, asked.rx)
-            for name, one, several in zip(found, told[1], told[len(cpus)], strict=True):
+                reported[len(each)] = rates(net, each, asked.seconds, asked.rx)
+            for name, one, several in zip(found, reported[1], reported[len(cpus)], strict=True):
                 found[name].append(several / one)
                 print(f"round {number}: {one / 1e6:.2f} and {several / 1e6:.2f} Mpps {name}: {several / one:.2f}")
     for name, ratios in found.items():

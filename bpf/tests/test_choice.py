@@ -24,15 +24,15 @@ def flows_on_the_wire(net, tmp_path, sender="live", **more):
     ]
     with net.forwarder(tmp_path, capture=FRAMES) as report:
         ports = [net.port("a0"), net.port("c0")]
-        told = xdpgen(config(ports, *streams, sender=sender, flow_figures=True))["streams"]
-    assert [counts(each) for each in told] == [clean(FRAMES)] * len(LAWS)
+        reported = xdpgen(config(ports, *streams, sender=sender, flow_figures=True))["streams"]
+    assert [counts(each) for each in reported] == [clean(FRAMES)] * len(LAWS)
     frames = [report["captured"][str(n)] for n in range(len(LAWS))]
-    return [[UDP_SRC.unpack_from(bytes.fromhex(f))[0] - 10000 for f in each] for each in frames], told
+    return [[UDP_SRC.unpack_from(bytes.fromhex(f))[0] - 10000 for f in each] for each in frames], reported
 
 
 def test_flows_are_drawn_by_their_law_and_counted_as_they_were_sent(middle, tmp_path):
-    drawn, told = flows_on_the_wire(middle, tmp_path)
-    for flows, figures, shares in zip(drawn, told, LAWS.values(), strict=True):
+    drawn, reported = flows_on_the_wire(middle, tmp_path)
+    for flows, figures, shares in zip(drawn, reported, LAWS.values(), strict=True):
         seen = collections.Counter(flows)
         by_flow = [seen[flow] for flow in range(FLOWS)]
         expected = [share * FRAMES for share in shares]
@@ -53,5 +53,5 @@ def test_extremes_of_a_law(direct, flows, exponent):
     """All weight on one flow, or none; tables of several streams beside each other."""
     law = {"flow_choice": "zipf", "flows": flows, "zipf_exponent": exponent, "src_addresses": 2}
     streams = [stream(id=n, pps=1000.0, **law) for n in range(3)]
-    told = xdpgen(config([direct.port("a0"), direct.port("c0")], *streams))["streams"]
-    assert [counts(each) for each in told] == [clean(300)] * 3
+    reported = xdpgen(config([direct.port("a0"), direct.port("c0")], *streams))["streams"]
+    assert [counts(each) for each in reported] == [clean(300)] * 3

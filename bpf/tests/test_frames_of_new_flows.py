@@ -30,10 +30,10 @@ def sent_by(net, tester, *streams):
 def test_flows_are_those_behind_the_known_ones_and_come_once(middle, tmp_path, tester):
     known = stream(pps=2000.0, flows=KNOWN, flow_choice="zipf", **RANGES)
     with middle.forwarder(tmp_path, capture=FRAMES) as report:
-        told = sent_by(middle, tester, known, NEW)
-    assert [counts(each) for each in told] == [clean(FRAMES)] * 2
-    assert [each["latency"]["count"] for each in told] == [FRAMES] * 2
-    assert told[1].get("flow_figures") is None
+        reported = sent_by(middle, tester, known, NEW)
+    assert [counts(each) for each in reported] == [clean(FRAMES)] * 2
+    assert [each["latency"]["count"] for each in reported] == [FRAMES] * 2
+    assert reported[1].get("flow_figures") is None
     packets = [scapy.Ether(bytes.fromhex(frame)) for frame in report["captured"]["1"]]
     found = [(packet[scapy.IP].src, packet[scapy.IP].dst, packet[scapy.UDP].sport) for packet in packets]
     assert found == [headers_of(NEW, KNOWN + WARM + number) for number in range(FRAMES)]
@@ -43,9 +43,9 @@ def test_flows_are_those_behind_the_known_ones_and_come_once(middle, tmp_path, t
 @TESTERS
 def test_no_two_are_of_one_flow_and_so_none_is_out_of_order(middle, tmp_path, tester):
     with middle.forwarder(tmp_path, swap=[50, 100, 250], delay={150: 0.05}, drop=[7, 8], duplicate=[9]):
-        (told,) = sent_by(middle, tester.replace("xdpgen", "live").replace("xsk", "probe"), NEW | MANY)
+        (reported,) = sent_by(middle, tester.replace("xdpgen", "live").replace("xsk", "probe"), NEW | MANY)
     expected = {"received": FRAMES - 2, "lost": 2, "duplicated": 1}
-    assert counts(told) == clean(FRAMES) | expected
+    assert counts(reported) == clean(FRAMES) | expected
 
 
 @pytest.mark.parametrize(

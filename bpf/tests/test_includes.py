@@ -48,10 +48,10 @@ def circle(graph):
 
 def seen(compiler, sources):
     """The headers of this project that a compiler opens for sources."""
-    told = subprocess.run(
+    reported = subprocess.run(
         [*compiler, "-MM", "-MG", *sources], cwd=BPF, check=True, capture_output=True, text=True
     ).stdout
-    return {BPF / word for word in told.split()} & set(HEADERS)
+    return {BPF / word for word in reported.split()} & set(HEADERS)
 
 
 def test_the_checker_sees_a_circle():

@@ -39,7 +39,7 @@ def mac_of(net, port):
     return net.exec(port[0], "cat", f"/sys/class/net/{port}/address").strip()
 
 
-def told(done, place):
+def reported(done, place):
     """Counters of the half that decides; the other half saw nothing, or only handed frames over."""
     return done["nf"]["af_xdp" if place == "af_xdp" else "xdp"]
 
@@ -71,7 +71,7 @@ def test_frames_through_namespaces(middle, sanitized, function, place):
     assert got == [frame for verdict, frame in answers if verdict == "next"]
     # the last frame, and nothing that we did not send
     wanted = tally([verdict for verdict, _ in answers] + ["next"])
-    counted = told(done, place)
+    counted = reported(done, place)
     assert {key: counted[key] for key in wanted} == wanted
     assert counted["rx"] == len(frames) + 1
     assert counted["to_socket"] == 0
@@ -85,8 +85,8 @@ def test_what_comes_after_the_last_function(middle, then, place):
         result = xdpgen(config([middle.port("a0"), middle.port("c0")], stream(), warmup_s=0))
         done = app.finish()
     assert counts(result["streams"][0])["received"] == 0
-    assert told(done, place)[{"drop": "dropped", "local": "local"}[then]] == 600
-    assert told(done, place)["undelivered"] == (600 if (then, place) == ("local", "af_xdp") else 0)
+    assert reported(done, place)[{"drop": "dropped", "local": "local"}[then]] == 600
+    assert reported(done, place)["undelivered"] == (600 if (then, place) == ("local", "af_xdp") else 0)
 
 
 @pytest.mark.parametrize("hairpin_from", ["xdp", "af_xdp"])
@@ -171,7 +171,7 @@ def test_servers_and_replies(middle):
             assert (Ether(answer)[IP].src, Ether(answer)[IP].dst) == (SERVICE, flow[IP].src)
             for each in (answer, frame):
                 assert each == rebuilt(each, with_new_sums)
-        assert told(done, place)["sessions_new"] == len(flows)
+        assert reported(done, place)["sessions_new"] == len(flows)
         found[place] = first
     assert found["xdp"] == found["af_xdp"]
 
@@ -213,7 +213,7 @@ def test_a_full_table_refuses(middle, place):
     with running(middle, nf_config("load_balancer", place, **given)) as app:
         flows = stream(flows=2000, pps=5000.0)  # slow: a ring holds 0.4 s of it while the program waits for its CPU
         result = xdpgen(config([middle.port("a0"), middle.port("c0")], flows, warmup_s=0, duration_s=1.2))
-        counted = told(app.finish(), place)
+        counted = reported(app.finish(), place)
     assert counts(result["streams"][0])["received"] == 3 * 1024
     assert counted["sessions_new"] == 1024
     assert counted["sessions_refused"] == counted["dropped"] == 3 * 976
@@ -279,12 +279,12 @@ def test_several_queues_have_a_thread_each(place):
             result = xdpgen(config(ports, *streams, warmup_s=0, duration_s=0.4))
             done = app.finish()
         assert [counts(got)["received"] for got in result["streams"]] == [1600, 1600]
-        dropping = told(done, "af_xdp" if place == "af_xdp" else "xdp")
+        dropping = reported(done, "af_xdp" if place == "af_xdp" else "xdp")
         assert dropping["dropped"] == 800
         assert is_sound(done)
 
 
-def test_what_is_in_use_is_told(middle):
+def test_what_is_in_use_is_reported(middle):
     asked = nf_config(["firewall", "router"], "combined", xdp_functions=1, acl_entries=77, routes=12, work_lookups=3)
     with running(middle, asked, busy_poll_us=20) as app:
         ready = app.ready

@@ -56,10 +56,10 @@ def recorded(binary, count, switch_ns, kick_ns, *args):
 
 
 def test_every_batch_is_recorded_with_its_stages(batches):
-    told = recorded(batches, 1000, 20_000, 50_000)
-    assert (told["event"], told["batches"], told["unsent"], told["full"]) == ("done", 1000, 0, 0)
-    assert len(told["records"]) == 1000
-    found = batches_of(told)
+    reported = recorded(batches, 1000, 20_000, 50_000)
+    assert (reported["event"], reported["batches"], reported["unsent"], reported["full"]) == ("done", 1000, 0, 0)
+    assert len(reported["records"]) == 1000
+    found = batches_of(reported)
     switch = sorted(batch["queued"] - batch["received"] for batch in found)
     kick = sorted(batch["kicked"] - batch["queued"] for batch in found)
     assert switch[0] >= 20_000 and switch[500] < 40_000
@@ -69,14 +69,14 @@ def test_every_batch_is_recorded_with_its_stages(batches):
     assert found[0]["reaped"] == 0
     assert all(batch["reaped"] > 0 for batch in found[1:])
     assert all(batch["begun"] == 0 for batch in found)  # no XDP program was named
-    assert told["unmatched"] == 0  # so nothing was to be matched
+    assert reported["unmatched"] == 0  # so nothing was to be matched
 
 
 def test_one_in_so_many_is_recorded_and_what_does_not_fit_is_counted(batches):
     assert len(recorded(batches, 1000, 0, 0, "--every", "10")["records"]) == 100
-    told = recorded(batches, 100_000, 0, 0)
-    assert told["batches"] == 100_000 == len(told["records"]) + told["full"]
-    assert told["full"] > 0
+    reported = recorded(batches, 100_000, 0, 0)
+    assert reported["batches"] == 100_000 == len(reported["records"]) + reported["full"]
+    assert reported["full"] > 0
 
 
 def test_another_thread_is_not_recorded(batches):
@@ -106,7 +106,7 @@ def test_bad_options_are_one_line(args, words):
     assert words in done.stderr
 
 
-def test_a_program_without_the_probes_is_told():
+def test_a_program_without_the_probes_is_reported():
     sleep = shutil.which("sleep")
     with running(sleep, "20") as process:
         prober = probe(sleep, process)

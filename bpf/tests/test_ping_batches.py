@@ -52,5 +52,7 @@ def test_what_completes_a_batch(tmp_path):
             n = [(first + i) % (1 << 32) for i in range(-1, 4)]
             arrivals = [f"{stage}:{n[1]}", f"{stage}:{n[1]}", f"{other}:{n[2]}", f"{stage}:{n[0]}", f"{stage}:{n[4]}"]
             arrivals += [f"other:{n[2]}", f"again:{n[1]}", f"{stage}:{n[3]}", f"{stage}:{n[2]}"]
-            told = subprocess.run([program, stage, str(first), "3", *arrivals], check=True, capture_output=True).stdout
-            assert told.split() == [b"2", b"2", b"2", b"2", b"2", b"2", b"2", b"1", b"0"]
+            reported = subprocess.run(
+                [program, stage, str(first), "3", *arrivals], check=True, capture_output=True
+            ).stdout
+            assert reported.split() == [b"2", b"2", b"2", b"2", b"2", b"2", b"2", b"1", b"0"]

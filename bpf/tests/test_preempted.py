@@ -59,9 +59,9 @@ def realtime(tmp_path, monkeypatch):
 
 def constants_of(process):
     """What the kernel holds of a running receiver, by name."""
-    told = "".join(path.read_text(encoding="ascii") for path in Path(f"/proc/{process.pid}/fdinfo").iterdir())
+    reported = "".join(path.read_text(encoding="ascii") for path in Path(f"/proc/{process.pid}/fdinfo").iterdir())
     found = {}
-    for map_id in re.findall(r"^map_id:\s*(\d+)$", told, re.MULTILINE):
+    for map_id in re.findall(r"^map_id:\s*(\d+)$", reported, re.MULTILINE):
         if json.loads(sh("bpftool", "-j", "map", "show", "id", map_id))["name"] == "receiver.rodata":
             (entry,) = json.loads(sh("bpftool", "-j", "map", "dump", "id", map_id))
             (values,) = entry["formatted"]["value"].values()

@@ -36,9 +36,9 @@ def refusing(shim, monkeypatch):
     return begin
 
 
-def refusals(told):
+def refusals(reported):
     """How often of each kind."""
-    return {code: n for code in ("EAGAIN", "EBUSY", "ENOBUFS") if (n := told[f"tx_{code.lower()}"])}
+    return {code: n for code in ("EAGAIN", "EBUSY", "ENOBUFS") if (n := reported[f"tx_{code.lower()}"])}
 
 
 @SOME
@@ -98,12 +98,12 @@ def test_a_queue_that_is_still_busy_is_waited_for(direct, shim, monkeypatch):
     assert counts(only(result)) == clean(3)
 
 
-def test_a_queue_that_stays_busy_is_told_in_one_line(direct):
+def test_a_queue_that_stays_busy_is_reported_in_one_line(direct):
     with xsk(direct, "a", "gen", "a0", streams=[frames()], wait="poll") as gen:
         ports = [direct.port("a0"), direct.port("c0")]
-        told = xdpgen(config(ports, stream(), sender="xsk"), expect=2)
+        reported = xdpgen(config(ports, stream(), sender="xsk"), expect=2)
         gen.finish()
-    assert told.startswith("xdpgen: cannot bind AF_XDP socket: a0 queue 0: another socket has this queue")
+    assert reported.startswith("xdpgen: cannot bind AF_XDP socket: a0 queue 0: another socket has this queue")
 
 
 #: About 8,000 frames/s; each frees a slot of the ring that a sleeper may fill.

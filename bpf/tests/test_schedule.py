@@ -124,10 +124,10 @@ def test_rates_are_over_the_time_that_a_stream_sends(tester, queues):
         stream(id=3, pps=1000.0),
     ]
     with net_up(("a0", "c0"), queues=queues) as net:
-        told = trial_of(net, tester, *streams)["streams"]
-    assert [one["sent"] for one in told] == [one["received"] for one in told] == [21, 200, 1, 400]
-    assert all(one["achieved_pps"] == one["rx_pps"] for one in told)
-    burst, late, single, whole = told
+        reported = trial_of(net, tester, *streams)["streams"]
+    assert [one["sent"] for one in reported] == [one["received"] for one in reported] == [21, 200, 1, 400]
+    assert all(one["achieved_pps"] == one["rx_pps"] for one in reported)
+    burst, late, single, whole = reported
     # on a busy machine the last frame is late, or the first
     assert 20 / burst["achieved_pps"] == pytest.approx(0.02, abs=burst["lateness"]["max_ns"] / 1e9 + 1e-6)
     assert [one["achieved_pps"] for one in (late, single, whole)] == pytest.approx([1000, 0, 1000])
@@ -136,6 +136,6 @@ def test_rates_are_over_the_time_that_a_stream_sends(tester, queues):
 @pytest.mark.parametrize("tester", ["xdpgen", "xsk"])
 def test_a_trial_of_bursts_ends_with_the_last_of_them(direct, tester):
     """20 ms of the 400 ms that it might have lasted."""
-    told = trial_of(direct, tester, stream(pps=1000.0, count=21), stream(id=1, pps=1000.0, count=11))
-    late_s = told["streams"][0]["lateness"]["max_ns"] / 1e9
-    assert told["elapsed_s" if tester == "xdpgen" else "trial_s"] == pytest.approx(0.02, abs=late_s + 1e-6)
+    reported = trial_of(direct, tester, stream(pps=1000.0, count=21), stream(id=1, pps=1000.0, count=11))
+    late_s = reported["streams"][0]["lateness"]["max_ns"] / 1e9
+    assert reported["elapsed_s" if tester == "xdpgen" else "trial_s"] == pytest.approx(0.02, abs=late_s + 1e-6)

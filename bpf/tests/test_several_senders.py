@@ -29,24 +29,24 @@ def test_each_cpu_sends_its_streams_and_none_is_miscounted(two_queues, receiver)
         stream(id=2, kind="load", pps=5000.0, count=501, tx_cpu=CPUS[1]),
     ]
     ports = [net.port("a0", tx_cpu=CPUS[0]), net.port("c0", **receiver)]
-    told = xdpgen(config(ports, *streams, flow_figures=True))
-    assert [counts(one) for one in told["streams"]] == [clean(1200), clean(750), clean(501)]
-    assert [thread["tx_cpu"] for thread in told["threads"]] == CPUS
-    assert [list(thread["cpu_seen"]) for thread in told["threads"]] == [[str(cpu)] for cpu in CPUS]
-    figures = [one["flow_figures"]["received"] for one in told["streams"]]
+    reported = xdpgen(config(ports, *streams, flow_figures=True))
+    assert [counts(one) for one in reported["streams"]] == [clean(1200), clean(750), clean(501)]
+    assert [thread["tx_cpu"] for thread in reported["threads"]] == CPUS
+    assert [list(thread["cpu_seen"]) for thread in reported["threads"]] == [[str(cpu)] for cpu in CPUS]
+    figures = [one["flow_figures"]["received"] for one in reported["streams"]]
     assert [(len(each), sum(each)) for each in figures] == [(7, 1200), (5, 750), (1, 501)]
     if receiver == {}:  # NAPI runs where the frame was sent
-        assert told["ports"][1]["rx_cpus"] == {str(CPUS[0]): 1200, str(CPUS[1]): 1251}
+        assert reported["ports"][1]["rx_cpus"] == {str(CPUS[0]): 1200, str(CPUS[1]): 1251}
 
 
-def test_what_is_lost_twice_there_or_late_is_told_of_the_stream_that_it_is_of(middle, tmp_path):
+def test_what_is_lost_twice_there_or_late_is_reported_the_stream_that_it_is_of(middle, tmp_path):
     """The forwarder knows sequences: the same ones are lost of both streams."""
     plan = {"drop": [5, 6], "duplicate": [9], "swap": [20]}
     streams = [stream(id=n, pps=1000.0, tx_cpu=cpu) for n, cpu in enumerate(CPUS)]
     ports = [middle.port("a0", tx_cpu=CPUS[0]), middle.port("c0")]
     with middle.forwarder(tmp_path, **plan):
-        told = xdpgen(config(ports, *streams))["streams"]
-    assert [counts(one) for one in told] == [
+        reported = xdpgen(config(ports, *streams))["streams"]
+    assert [counts(one) for one in reported] == [
         clean(300) | {"received": 298, "lost": 2, "duplicated": 1, "out_of_order": 1}
     ] * 2
 
@@ -62,9 +62,9 @@ def test_trials_of_one_process_may_differ_in_their_cpus(two_queues):
     with serving() as process:
         for cpus in ([CPUS[0]], [CPUS[1]], CPUS, [CPUS[0]]):
             streams = [stream(id=n, pps=1000.0, tx_cpu=cpu) for n, cpu in enumerate(cpus)]
-            told = process.trial(config(ports, *streams))
-            assert [counts(one) for one in told["streams"]] == [clean(300)] * len(cpus)
-            assert [thread["tx_cpu"] for thread in told["threads"]] == cpus
+            reported = process.trial(config(ports, *streams))
+            assert [counts(one) for one in reported["streams"]] == [clean(300)] * len(cpus)
+            assert [thread["tx_cpu"] for thread in reported["threads"]] == cpus
 
 
 @pytest.mark.parametrize(

@@ -218,18 +218,18 @@ def test_the_receive_half_of_a_forwarder_marks_none(middle):
     assert not any(away(got, "stalls"))
 
 
-def test_what_was_watched_is_told(direct):
-    told = xdpgen(config(ports(direct), slices={"cpus": [0]}))["slices"]["clocks"]
-    names = [(clock["clock"], clock["cpu"]) for clock in told]
+def test_what_was_watched_is_reported(direct):
+    reported = xdpgen(config(ports(direct), slices={"cpus": [0]}))["slices"]["clocks"]
+    names = [(clock["clock"], clock["cpu"]) for clock in reported]
     cpus = [CPU] if CPU == 0 else [CPU, 0]
     each = [(clock, cpu) for cpu in cpus for clock in ("ticks", "steal")]
     assert names == [*each, *((name, None) for name in ("sender", "forwarder", "stalls", "missing"))]
-    assert not any(clock["unwatched"] for clock in told if clock["clock"] != "steal")
+    assert not any(clock["unwatched"] for clock in reported if clock["clock"] != "steal")
 
 
-def test_a_cpu_that_is_not_there_is_told(direct):
-    told = xdpgen(config(ports(direct), slices={"cpus": [1023]}))["slices"]["clocks"]
-    why = {(clock["clock"], clock["cpu"]): clock["unwatched"] for clock in told}
+def test_a_cpu_that_is_not_there_is_reported(direct):
+    reported = xdpgen(config(ports(direct), slices={"cpus": [1023]}))["slices"]["clocks"]
+    why = {(clock["clock"], clock["cpu"]): clock["unwatched"] for clock in reported}
     assert why["ticks", 1023] and why["steal", 1023] and not why["ticks", CPU]
 
 
@@ -245,6 +245,6 @@ def test_thread_ids_of_another_namespace_are_not_taken_for_the_kernels(direct):
 def test_a_trial_that_is_ended_early_has_its_slices(direct):
     with xdpgen_running(config(ports(direct), duration_s=20, slices={}), wait_s=0.6) as process:
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=20)
-    got = json.loads(told)
+        reported, _ = process.communicate(timeout=20)
+    got = json.loads(reported)
     assert sum(table(got["slices"])[0]) == only(got)["sent"] > 0

@@ -60,7 +60,7 @@ def serving(*within):
             process.kill()
 
 
-def told(result):
+def reported(result):
     """What does not depend on the clock or on chance."""
     one = only(result)
     return {
@@ -88,14 +88,14 @@ def test_trials_of_one_process_count_as_those_of_two(direct, receiver):
     two = config(ports, stream(), stream(id=3, pps=1000.0, frame_bytes=90, kind="load"))
     with serving() as process:
         for cfg in (paced, burst, flows, flows, paced):
-            assert told(process.trial(cfg)) == told(xdpgen(cfg))
+            assert reported(process.trial(cfg)) == reported(xdpgen(cfg))
             assert direct.is_clean()
         first, second = process.trial(two)["streams"]
         assert (counts(first), counts(second)) == (clean(FRAMES), clean(300))
         assert process.end() == (0, "")
 
 
-def test_streams_that_change_place_are_told_apart(direct):
+def test_streams_that_change_place_are_reported_apart(direct):
     """Another stream, another port, both ways, and back: what is loaded is used only where it fits."""
     a, c = direct.port("a0", tx_cpu=0), direct.port("c0", tx_cpu=0)
     forth, back = stream(id=5), stream(id=2, tx_port=1, rx_port=0, pps=1000.0)

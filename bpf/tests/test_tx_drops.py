@@ -115,11 +115,11 @@ def test_each_stream_has_its_own_drops(middle, tap, batch):
     ]  # fmt: skip
     ports = [tap.port(), middle.port("c0")]
     result = xdpgen(config(ports, *streams, warmup_s=0, duration_s=0.5, drain_s=3, batch=batch))
-    told = result["streams"]
-    assert [one["lost"] for one in told] == [0, 0, 0]
-    assert [one["sent"] + one["tx_drops"] for one in told] == [300, 200, 97]
-    assert all(one["sent"] == one["received"] > 0 for one in told)
-    assert sum(one["sent"] for one in told) == RING
+    reported = result["streams"]
+    assert [one["lost"] for one in reported] == [0, 0, 0]
+    assert [one["sent"] + one["tx_drops"] for one in reported] == [300, 200, 97]
+    assert all(one["sent"] == one["received"] > 0 for one in reported)
+    assert sum(one["sent"] for one in reported) == RING
 
 
 def test_drops_of_the_warm_up_are_its_own(middle, tap):

@@ -62,7 +62,7 @@ def test_what_is_in_use_is_read_back(middle):
     assert ready["options"] | asked == ready["options"]
 
 
-def test_busy_polling_is_told_again_after_traffic(middle):
+def test_busy_polling_is_reported_again_after_traffic(middle):
     """Up to Linux 6.12 the first frame brings the NAPI id; later veth has none, and nothing is polled."""
     with xsk(middle, "b", "forward", "b0", "b1", busy_poll_us=20) as forwarder:
         xdpgen(config([middle.port("a0"), middle.port("c0")], stream(), warmup_s=0))

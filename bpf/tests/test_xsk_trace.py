@@ -22,9 +22,9 @@ def ping(net, count=COUNT, program=XSK):
 
 def switched(reflector):
     reflector.process.send_signal(signal.SIGUSR2)
-    told = json.loads(reflector.line())
-    assert (told["event"], told["error"]) == ("trace", None)
-    return told["recording"]
+    reported = json.loads(reflector.line())
+    assert (reported["event"], reported["error"]) == ("trace", None)
+    return reported["recording"]
 
 
 def recorded(net, folder, count=COUNT, program=XSK, sender=XSK, **options):
@@ -34,19 +34,19 @@ def recorded(net, folder, count=COUNT, program=XSK, sender=XSK, **options):
         assert switched(reflector) is True
         assert ping(net, count, sender)["received"] == count
         assert switched(reflector) is False
-        told = json.loads(path.read_text())
+        reported = json.loads(path.read_text())
         ping(net, 20, sender)
         reflector.finish()
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("sockets", SOCKETS)
 def test_every_batch_is_stamped_from_departure_to_kick(middle, tmp_path, sockets):
-    told = recorded(middle, tmp_path, **SOCKETS[sockets])
-    from_ping = [batch for batch in batches_of(told) if batch["begun"]]  # IPv6 of the kernel comes along
-    assert told["batches"] == len(told["records"]) == len(from_ping) + told["unmatched"]
+    reported = recorded(middle, tmp_path, **SOCKETS[sockets])
+    from_ping = [batch for batch in batches_of(reported) if batch["begun"]]  # IPv6 of the kernel comes along
+    assert reported["batches"] == len(reported["records"]) == len(from_ping) + reported["unmatched"]
     assert len(from_ping) == COUNT
-    assert told["full"] == 0
+    assert reported["full"] == 0
     for batch in from_ping:
         assert batch["begun"] < batch["received"] <= batch["queued"] <= batch["kicked"]
         assert (batch["frames"], batch["sent"], batch["reaped"]) == (1, 1, 0)
@@ -56,9 +56,9 @@ def test_one_batch_in_ten_is_stamped_and_passes_the_probes(middle, tracing, tmp_
     probes = ["rx", "tx", "kick_begin", "kick_end"]
     own = shutil.copy(XSK, tmp_path)  # an xsk of another test would be counted too
     with traced(tracing, probes, own) as hits:
-        told = recorded(middle, tmp_path, program=own, sender=own, trace_every=10)
+        reported = recorded(middle, tmp_path, program=own, sender=own, trace_every=10)
         count = hits()
-    assert COUNT / 10 - 1 <= told["batches"] <= COUNT / 10 + 3
+    assert COUNT / 10 - 1 <= reported["batches"] <= COUNT / 10 + 3
     # the sender has the same file, and passes them always; its kicks come one for each frame
     frames_sent = COUNT + 40
     for name in probes:
@@ -74,10 +74,10 @@ def test_the_newest_records_stay(middle, tmp_path):
             sender.finish()
         assert switched(reflector) is False
         reflector.finish()
-    told = json.loads(path.read_text())
-    assert len(told["records"]) == room
-    assert told["full"] == told["batches"] - room >= 1000
-    received = [batch["received"] for batch in batches_of(told)]
+    reported = json.loads(path.read_text())
+    assert len(reported["records"]) == room
+    assert reported["full"] == reported["batches"] - room >= 1000
+    received = [batch["received"] for batch in batches_of(reported)]
     assert received == sorted(received)
 
 
@@ -87,7 +87,7 @@ def test_the_sanitized_build_records_as_well(middle, tmp_path):
     assert recorded(middle, tmp_path, program=SANITIZED)["batches"] >= COUNT
 
 
-def test_what_cannot_be_written_is_told_and_the_run_goes_on(middle, tmp_path):
+def test_what_cannot_be_written_is_reported_and_the_run_goes_on(middle, tmp_path):
     with xsk(middle, "b", "reflect", "b0", trace=str(tmp_path / "missing" / "trace")) as reflector:
         assert switched(reflector) is True
         reflector.process.send_signal(signal.SIGUSR2)
@@ -123,13 +123,13 @@ def test_ovsprobe_follows_batches_through_xsk(middle):
                 assert json.loads(prober.stdout.readline()) == {"event": "ready"}
                 ping(middle)
                 prober.terminate()
-                told = json.loads(prober.communicate(timeout=TIMEOUT_S)[0])
+                reported = json.loads(prober.communicate(timeout=TIMEOUT_S)[0])
             finally:
                 prober.kill()
         reflector.finish()
-    assert COUNT <= told["batches"] <= COUNT + 10
-    assert (told["unmatched"], told["full"]) == (0, 0)
-    for batch in batches_of(told):
+    assert COUNT <= reported["batches"] <= COUNT + 10
+    assert (reported["unmatched"], reported["full"]) == (0, 0)
+    for batch in batches_of(reported):
         assert 0 < batch["begun"] < batch["received"] < batch["queued"] < batch["kicked"]
 
 

@@ -227,9 +227,9 @@ class Switch:
 
     def show(self) -> dict[str, Any]:
         """What netdev-afxdp/show says."""
-        told = json.loads(self.appctl("netdev-afxdp/show"))
-        assert isinstance(told, dict)
-        return told
+        reported = json.loads(self.appctl("netdev-afxdp/show"))
+        assert isinstance(reported, dict)
+        return reported
 
     def descriptors(self) -> Counter[str]:
         """Open file descriptors of the daemon, by what they are."""

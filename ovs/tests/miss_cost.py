@@ -70,8 +70,8 @@ def new_switch(build: Path, offload: bool) -> Iterator[tuple[Switch, list[Wire]]
 def program_time(switch: Switch, port: str) -> tuple[int, int]:
     """Nanoseconds that the XDP program of a port ran, and how often."""
     (link,) = json.loads(run("ip", "-n", switch.namespace, "-j", "-d", "link", "show", port))
-    told = json.loads(run("bpftool", "-j", "prog", "show", "id", str(link["xdp"]["prog"]["id"])))
-    return int(told.get("run_time_ns", 0)), int(told.get("run_cnt", 0))
+    reported = json.loads(run("bpftool", "-j", "prog", "show", "id", str(link["xdp"]["prog"]["id"])))
+    return int(reported.get("run_time_ns", 0)), int(reported.get("run_cnt", 0))
 
 
 def frame(flow: int) -> bytes:

@@ -74,8 +74,10 @@ def new_switch(build: Path, offload: bool, flow: str = OF_PORTS, far_queues: int
 def first_frames(names: Names, asked: argparse.Namespace) -> dict[str, float]:
     """Each frame the first of its flow."""
     seconds = asked.flows / asked.pps
-    told = sent_by(sender_json(names, asked.pps, processors()[0], kind="latency", flows=asked.flows, seconds=seconds))
-    (stream,) = told["streams"]
+    reported = sent_by(
+        sender_json(names, asked.pps, processors()[0], kind="latency", flows=asked.flows, seconds=seconds)
+    )
+    (stream,) = reported["streams"]
     times = HdrHistogram.decode(stream["latency"]["hdr"])
     found = {f"p{share}_us": times.get_value_at_percentile(share) / 1e3 for share in (50, 99)}
     return {"lost": stream["lost"], **found}
@@ -125,8 +127,8 @@ def measure(asked: argparse.Namespace) -> None:
     for number in range(asked.repetitions):
         for offload in order.sample([False, True], 2):
             found[offload].append(repetition(asked, offload))
-            told = f"{number + 1}/{asked.repetitions} offload {offload}: {found[offload][-1]}"
-            print(told, file=sys.stderr, flush=True)
+            reported = f"{number + 1}/{asked.repetitions} offload {offload}: {found[offload][-1]}"
+            print(reported, file=sys.stderr, flush=True)
     print(f"{'':18}{'without offload':>30}{'with':>30}")
     for row in ROWS:
         cells = [spread([each[row] for each in found[way]], ".1f") if row in found[way][0] else "" for way in found]

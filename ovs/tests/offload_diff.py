@@ -155,8 +155,8 @@ def judge_counts(
     for cookie in sorted(left.keys() | right.keys(), key=lambda text: int(text, 16)):
         if left.get(cookie) != right.get(cookie):
             flows = [flow for table in tables for flow in table.flows if flow.startswith(f"cookie={int(cookie, 16)},")]
-            told = f"{sides[0].name}: {left.get(cookie)}, {sides[1].name}: {right.get(cookie)} (packets, bytes)"
-            found.append(f"counters of {flows[-1]}: {told}")
+            reported = f"{sides[0].name}: {left.get(cookie)}, {sides[1].name}: {right.get(cookie)} (packets, bytes)"
+            found.append(f"counters of {flows[-1]}: {reported}")
     for side, flows_of_it in zip(sides, (left, right), strict=True):
         counted = sum(each for each, _ in flows_of_it.values())
         if counted != sent and not found:

@@ -36,12 +36,12 @@ def rates(switch: Switch, names: Names, cpus: list[int], seconds: float) -> tupl
     asked["ports"][1]["rx"] = "xdp"
     asked["streams"] = [{**asked["streams"][0], "id": n, "pps": None, "tx_cpu": cpu} for n, cpu in enumerate(cpus)]
     before = switch.offloaded()
-    told = sent_by(json.dumps(asked))
-    arrived = [stream["sent"] - stream["lost"] for stream in told["streams"]]
+    reported = sent_by(json.dumps(asked))
+    arrived = [stream["sent"] - stream["lost"] for stream in reported["streams"]]
     if switch.offloaded() - before < sum(arrived):
         raise StormError(f"of {sum(arrived)} frames flows in XDP forwarded {switch.offloaded() - before}")
-    had_s = [thread["ran_ns"] / 1e9 for thread in told["threads"]]
-    return sum(arrived) / told["elapsed_s"], sum(frames / s for frames, s in zip(arrived, had_s, strict=True))
+    had_s = [thread["ran_ns"] / 1e9 for thread in reported["threads"]]
+    return sum(arrived) / reported["elapsed_s"], sum(frames / s for frames, s in zip(arrived, had_s, strict=True))
 
 
 def measure(asked: argparse.Namespace) -> None:
@@ -61,8 +61,8 @@ def measure(asked: argparse.Namespace) -> None:
         for number in range(asked.repetitions):
             for way in order.sample(ways, len(ways)):
                 found[len(way)].append(rates(switch, names, way, asked.seconds))
-            told = ", ".join(f"{cpus}: {rows[-1][0] / 1e6:.2f} Mpps" for cpus, rows in found.items())
-            print(f"{number + 1}/{asked.repetitions} CPUs {told}", file=sys.stderr, flush=True)
+            reported = ", ".join(f"{cpus}: {rows[-1][0] / 1e6:.2f} Mpps" for cpus, rows in found.items())
+            print(f"{number + 1}/{asked.repetitions} CPUs {reported}", file=sys.stderr, flush=True)
     print(f"{'':24}{'per second':>30}{'per second of a CPU':>30}")
     for cpus, rows in found.items():
         cells = [spread([row[which] / 1e6 for row in rows], ".2f") for which in (0, 1)]

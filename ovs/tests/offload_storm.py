@@ -199,7 +199,7 @@ class OffloadStorm:
 
     def in_xdp(self) -> dict[str, tuple[int, int]]:
         """Flows in XDP and flows that found no room there, by port."""
-        tables = {port: told["xdp-flows"] for port, told in self.switch.show().items()}
+        tables = {port: reported["xdp-flows"] for port, reported in self.switch.show().items()}
         return {port: (int(table["n_flows"]), int(table["n_waiting"])) for port, table in tables.items()}
 
     def run(self) -> None:

@@ -96,8 +96,8 @@ def in_force(switch: Switch, row: str, port: str) -> bool:
         return switch.vsctl("--if-exists", "get", "interface", port, f"{CONTROL}:loss").strip().strip('"') == "1"
     if row == MTU:
         return switch.vsctl("get", "interface", port, "mtu").strip() == str(NEW_MTU)
-    told = next(line for line in switch.appctl("dpif/show").splitlines() if line.split()[:1] == [port])
-    return f"{row}={OPTIONS[row]}" in told.replace("(", " ").replace(")", " ").replace(",", " ").split()
+    reported = next(line for line in switch.appctl("dpif/show").splitlines() if line.split()[:1] == [port])
+    return f"{row}={OPTIONS[row]}" in reported.replace("(", " ").replace(")", " ").replace(",", " ").split()
 
 
 def processors() -> tuple[int, int]:
@@ -121,9 +121,9 @@ def sender_json(
     return json.dumps({"ports": ports, "streams": [stream], "duration_s": seconds, "drain_s": 1, "progress": False})
 
 
-def answer_of(code: int, told: bytes, complaint: bytes) -> dict[str, Any]:
+def answer_of(code: int, reported: bytes, complaint: bytes) -> dict[str, Any]:
     """What xdpgen measured."""
-    answer = json.loads(told or "{}")
+    answer = json.loads(reported or "{}")
     if code or answer.get("error"):
         raise StormError(f"xdpgen: {answer.get('error') or complaint.decode().strip()}")
     assert isinstance(answer, dict)
@@ -138,8 +138,8 @@ def sent_by(text: str) -> dict[str, Any]:
 
 def arrived(names: tuple[str, str, str]) -> int:
     """Frames that reached the receiver's port since it was made."""
-    told = json.loads(run("ip", "-n", names[2], "-j", "-s", "link", "show", "t1"))
-    return int(told[0]["stats64"]["rx"]["packets"])
+    reported = json.loads(run("ip", "-n", names[2], "-j", "-s", "link", "show", "t1"))
+    return int(reported[0]["stats64"]["rx"]["packets"])
 
 
 def wait_for_frames(names: tuple[str, str, str], row: str) -> None:
@@ -172,11 +172,11 @@ def measure(switch: Switch, names: tuple[str, str, str], row: str, asked: argpar
         if not in_force(switch, row, asked.port):
             raise StormError(f"{row}: this build or this machine does not take it; --only leaves it out")
         sender.send_signal(signal.SIGINT)
-        told, complaint = sender.communicate(timeout=30)
+        reported, complaint = sender.communicate(timeout=30)
     finally:
         sender.kill()
         sender.wait()
-    (stream,) = answer_of(sender.returncode, told, complaint)["streams"]
+    (stream,) = answer_of(sender.returncode, reported, complaint)["streams"]
     switch.vsctl(*undo_words(row, asked.port))
     return Loss(stream["sent"], stream["lost"], stream["gaps"]["longest_ns"] / 1e6)
 

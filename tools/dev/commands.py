@@ -105,8 +105,8 @@ def man_page() -> str:
     ]
     for each in commands():
         lines += [f'.SS "{_man(each.usage)}"', _man(each.text)]
-        for typed, told in each.terms.items():
-            lines += [".TP", f".B {_man(typed)}", _man(told)]
+        for typed, reported in each.terms.items():
+            lines += [".TP", f".B {_man(typed)}", _man(reported)]
         lines += [".PP", "Example:", f".B {_man(each.example)}"]
     for title, listed in (("EXIT STATUS", _EXITS), ("ENVIRONMENT", _ENVIRONMENT)):
         lines += [f".SH {title}"]
@@ -126,7 +126,7 @@ def reference() -> str:
     parts = ["# Commands\n", f"{_WHAT} `xdplab COMMAND --help` has the same.\n"]
     for each in commands():
         parts += [f"## {each.words}\n", f"`{each.usage}`\n", f"{each.text}\n"]
-        parts += [*(f"* `{typed}`: {told}" for typed, told in each.terms.items()), ""] if each.terms else []
+        parts += [*(f"* `{typed}`: {reported}" for typed, reported in each.terms.items()), ""] if each.terms else []
         parts += [f"```sh\n{each.example}\n```\n"]
     for title, listed in (("Exit codes", _EXITS), ("Environment", _ENVIRONMENT)):
         parts += [f"## {title}\n", *(f"* `{key}`: {text}" for key, text in listed.items()), ""]

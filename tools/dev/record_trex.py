@@ -94,13 +94,13 @@ def _play(testbed: Testbed, installation: Installation, scenario: Scenario, work
     path.write_text("", encoding="utf-8")
     try:
         result = tester.run(context, spec)
-        told = f"sent {result.sent}, received {result.received}"
+        reported = f"sent {result.sent}, received {result.received}"
     except XdplabError as exc:
-        about["error"] = told = f"{type(exc).__name__}: {exc}"
+        about["error"] = reported = f"{type(exc).__name__}: {exc}"
     finally:
         tester.close()
     path.write_text(json.dumps({"about": about}) + "\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
-    return told
+    return reported
 
 
 class _Owned(Trex):

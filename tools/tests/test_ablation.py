@@ -199,7 +199,7 @@ def test_a_document_s_figure_stands_beside_ours_and_another_document_s_does_not(
     assert list(beside(documents()["parola-conext21"], run)) == []
 
 
-def test_what_was_not_measured_is_told_with_its_reason() -> None:
+def test_what_was_not_measured_is_reported_with_its_reason() -> None:
     points = [named("ovs-afxdp", cpu_layout="2C2T"), named("ovs-afpacket", cpu_layout="2C2T")]
     run = run_record(*points, unsupported={at.id: "needs three CPUs" for at in points})
     found = reproduction(*published_figure(f"{GUIDE}/figure-2"), run, summarise(run, []))
@@ -290,6 +290,6 @@ def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
     run = run_record(MORE, STOCK, study={"answer": ["more", "stock"], "method": method})
     found = summarise(run, [*rates(MORE, 1.3e6, 1.31e6, 1.29e6, 1.3e6), *rates(STOCK, 1.0e6, 1.01e6, 0.99e6, 1.0e6)])
     assert found[0].model_dump()["figures"]["forwarding_rate"]["forwarding_rate_pps"]["median"] == 1.3e6
-    told = answer(run, found)
-    assert told.sentence.startswith("more forwards 1.3 times as much as stock (99 % interval 1.1")
-    assert told.details[0].startswith("Forwarding rate at overload")
+    reported = answer(run, found)
+    assert reported.sentence.startswith("more forwards 1.3 times as much as stock (99 % interval 1.1")
+    assert reported.details[0].startswith("Forwarding rate at overload")

@@ -34,7 +34,7 @@ def run(results: Path, **changes: object) -> tuple[RunRecord, list[TrialRecord],
     return folder.load(), folder.trials(), prepared
 
 
-def test_what_a_tester_adds_is_told_apart_from_what_it_changes(results: Path) -> None:
+def test_what_a_tester_adds_is_reported_apart_from_what_it_changes(results: Path) -> None:
     record, trials, prepared = run(results, repetitions=3)
     summaries = summarise(record, trials)
     assert [summary.forwarder for summary in summaries] == [

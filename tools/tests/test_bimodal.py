@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from xdplab.stats.bimodal import bimodal
 
 
-def test_a_machine_of_two_speeds_is_told() -> None:
+def test_a_machine_of_two_speeds_is_reported() -> None:
     # kpps of one forwarder in one run (l2fwd of afxdp-micro, 2026-11-21)
     found = bimodal([1142, 845, 925, 1146, 1115, 1153, 1162])
     assert found is not None
@@ -54,5 +54,5 @@ def test_any_order_of_two_groups_is_split_between_them(
 
 def test_noise_of_one_machine_is_seldom_called_two() -> None:
     rng = random.Random(1)
-    told = sum(bimodal([rng.lognormvariate(0, 0.1) for _ in range(8)]) is not None for _ in range(2000))
-    assert told < 100  # one in twenty, of wide noise
+    reported = sum(bimodal([rng.lognormvariate(0, 0.1) for _ in range(8)]) is not None for _ in range(2000))
+    assert reported < 100  # one in twenty, of wide noise

@@ -116,8 +116,8 @@ def test_the_sentence_says_in_each_and_beside_it_the_plain_estimate_and_how_far_
     assert known.share == pytest.approx(0.18)
     assert known.share < known.breakdown <= 1
     assert any("about 13 times over all repetitions" in each for each in found.details)
-    told = f"disturbed up to 18 % of a trial; this would hold up to {percent(known.breakdown)}"
-    assert any(told in each for each in found.details), found.details
+    reported = f"disturbed up to 18 % of a trial; this would hold up to {percent(known.breakdown)}"
+    assert any(reported in each for each in found.details), found.details
 
 
 def test_it_breaks_down_where_the_values_meet() -> None:

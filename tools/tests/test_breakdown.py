@@ -110,9 +110,9 @@ class FakeSession:
 
     def trial(self, spec: TrialSpec, purpose: Any = "measure", clause: str = "", **_: Any) -> TrialResult:
         latency = 3_000 if self.attached else 2_000
-        told = result(stream([latency - 1, latency, latency + 1]))
-        self._journal(purpose=purpose, clause=clause, asked=spec, result=told, trial=len(self.records))
-        return told
+        reported = result(stream([latency - 1, latency, latency + 1]))
+        self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
+        return reported
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
         self._journal(purpose="figures", clause=clause, figures=figures)

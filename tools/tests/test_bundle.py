@@ -113,7 +113,7 @@ def secretive() -> tuple[RunRecord, list[Any]]:
                   for role, host in ports.items()},
     }  # fmt: skip
     a = point("fake:seed=1")
-    told = environment(
+    reported = environment(
         cmdline="root=UUID=6f1c0f9e-0000-4b1f-9d7e-1234567890ab ip=10.20.30.41::::labhost7:eth0:off "
         "key=hunter2 BOOTIF=01-b4-96-91-aa-bb-cc isolcpus=1-3 quiet",
         ports={role: {"host": host, "ifname": "enxb49691aabbcc", "mac": "B4:96:91:AA:BB:CC",
@@ -123,7 +123,7 @@ def secretive() -> tuple[RunRecord, list[Any]]:
         versions={"fake": "1.2.3.4"},
     )  # fmt: skip
     run = run_record(
-        a, testbed=TestbedSpec.model_validate(testbed), environment=told,
+        a, testbed=TestbedSpec.model_validate(testbed), environment=reported,
         study={"notes": {"fake": "as jdoe@anna.lab.example saw it"}, "testbed": "/home/carla/lab.yaml"},
     )  # fmt: skip
     log = (

@@ -58,8 +58,8 @@ def forwarder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_an_id_that_came_with_the_first_frame_is_seen(forwarder: Any) -> None:
     running = forwarder(NAPI)
     assert running.ineffective() is None
-    (told,) = running.mode()["application"]["sockets"]
-    assert (told["napi_id"], told["busy_poll_active"], told["queue"]) == (NAPI, True, 0)
+    (reported,) = running.mode()["application"]["sockets"]
+    assert (reported["napi_id"], reported["busy_poll_active"], reported["queue"]) == (NAPI, True, 0)
 
 
 def test_no_id_after_traffic_is_unsupported_with_the_reason(forwarder: Any) -> None:
@@ -72,8 +72,8 @@ def test_the_tester_is_judged_by_its_last_line(tmp_path: Path, napi: int) -> Non
     lines = [{"event": "ready", "sockets": [sock(0)]}, {"event": "done", "sockets": [sock(napi)]}]
     answer.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     tester = XskTester(SocketOptions(busy_poll_us=20))
-    told = tester._read(LocalHost(), SimpleNamespace(poll=lambda: 0), answer)  # type: ignore[arg-type]
-    assert (tester.options.not_in_force(told["sockets"]) is None) == (napi > 0)
+    reported = tester._read(LocalHost(), SimpleNamespace(poll=lambda: 0), answer)  # type: ignore[arg-type]
+    assert (tester.options.not_in_force(reported["sockets"]) is None) == (napi > 0)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_ovs_is_asked_for_the_id_of_now(napis: tuple[int, int], active: bool, tm
     assert made.mode()["ovs"]["b1"]["napi-id"] == f"{napis[1]},8254"
 
 
-@pytest.mark.parametrize("told", [{"busy-poll": "0", "prefer-busy-poll": "true"}, {"busy-poll": "20"}])
-def test_a_port_that_is_not_to_poll_does_not(told: dict[str, str]) -> None:
-    assert busy_polling(told, {"queues": [{"napi-id": NAPI}]})["busy-poll-active"] == "false"
-    assert busy_polling(told, {}) == {}
+@pytest.mark.parametrize("reported", [{"busy-poll": "0", "prefer-busy-poll": "true"}, {"busy-poll": "20"}])
+def test_a_port_that_is_not_to_poll_does_not(reported: dict[str, str]) -> None:
+    assert busy_polling(reported, {"queues": [{"napi-id": NAPI}]})["busy-poll-active"] == "false"
+    assert busy_polling(reported, {}) == {}

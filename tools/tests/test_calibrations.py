@@ -39,11 +39,11 @@ def program(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def a_run(results: Path, *, fresh: bool = False, **changes: Any) -> tuple[Calibration, list[str]]:
     """Its calibration and what was told of calibrations."""
-    told = Listener()
+    reported = Listener()
     study = studies.study(**{"repetitions": 1, **changes})
-    _, outcome = app.run_study(app.prepare(study), told, results, recalibrate=fresh)
+    _, outcome = app.run_study(app.prepare(study), reported, results, recalibrate=fresh)
     assert outcome.record.calibration is not None
-    return outcome.record.calibration, [line for line in told.notes if "calibrat" in line]
+    return outcome.record.calibration, [line for line in reported.notes if "calibrat" in line]
 
 
 def trials(notes: list[str]) -> int:
@@ -169,7 +169,7 @@ def test_a_disturbed_one_leaves_no_older_one_behind(results: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("held", ["{", "[]", '{"x": {"at_s": 1}}', '{"x": 1}'])
-def test_a_file_that_cannot_be_understood_is_told_and_written_anew(results: Path, state: Path, held: str) -> None:
+def test_a_file_that_cannot_be_understood_is_reported_and_written_anew(results: Path, state: Path, held: str) -> None:
     a_run(results)
     [path] = state.glob("*.calibrations")
     path.write_text(held, encoding="utf-8")

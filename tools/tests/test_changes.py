@@ -59,9 +59,9 @@ def test_a_forwarder_that_blocks_for_100_ms_is_found_out_to_the_ms(results: Path
             "fake: change queue-added: it can do rules, rule-stream, hit-rule, port-added, new-flows, restart"
         )
     folder = studies.only_run(results)
-    told = answer(folder.load(), list(found.values()), folder.trials()).text()
-    assert "Rules (rules installed): fake 5 times as much" in told
-    assert "Restart (longest gap): fake at least " in told  # it lost nothing: its gap is a bound
+    reported = answer(folder.load(), list(found.values()), folder.trials()).text()
+    assert "Rules (rules installed): fake 5 times as much" in reported
+    assert "Restart (longest gap): fake at least " in reported  # it lost nothing: its gap is a bound
     html = folder.report.read_text(encoding="utf-8")
     assert "below 0.1" in html
     assert "slow, rules" in html
@@ -79,8 +79,8 @@ def test_what_is_lost_without_a_change_as_well_is_no_changes(results: Path, cli:
     assert {each.figures["gap_us"].doubt for each in one.by_repetition} == {
         "frames were lost without the change as well"
     }
-    told = answer(studies.only_run(results).load(), list(found.values()))
-    assert "No statement about hit-rule (longest gap): leaky: frames were lost without the change" in told.text()
+    reported = answer(studies.only_run(results).load(), list(found.values()))
+    assert "No statement about hit-rule (longest gap): leaky: frames were lost without the change" in reported.text()
     out = cli("show", "latest", "--results", str(results)).out
     assert "change=hit-rule: longest gap ?: frames were lost without the change as well" in out
 
@@ -101,9 +101,9 @@ def test_the_answer_says_that_there_are_other_settings(results: Path) -> None:
     kinds = {**CHANGES, "kinds": ["rules"]}
     measured(results, forwarders=["fake", slow], answer=["fake", "slow"], method=kinds, frame_bytes=[64, 512])
     folder = studies.only_run(results)
-    told = answer(folder.load(), summarise(folder.load(), folder.trials())).text()
-    assert "Rules (rules installed): fake 5 times as much" in told
-    assert told.endswith("  Each at the first of 2 settings; the table has the others.")
+    reported = answer(folder.load(), summarise(folder.load(), folder.trials())).text()
+    assert "Rules (rules installed): fake 5 times as much" in reported
+    assert reported.endswith("  Each at the first of 2 settings; the table has the others.")
 
 
 def test_each_frame_of_a_new_flow_is_one_by_the_forwarders_own_count(results: Path) -> None:
@@ -149,9 +149,9 @@ def test_a_frame_that_arrives_twice_fails_the_point(results: Path, monkeypatch: 
     real = FakeTester.run
 
     def twice(self: FakeTester, context: Any, asked: TrialSpec) -> TrialResult:
-        told = real(self, context, asked)
-        streams = tuple(each.model_copy(update={"duplicated": 2 * (asked.warmup_s > 0)}) for each in told.streams)
-        return told.model_copy(update={"streams": streams})
+        reported = real(self, context, asked)
+        streams = tuple(each.model_copy(update={"duplicated": 2 * (asked.warmup_s > 0)}) for each in reported.streams)
+        return reported.model_copy(update={"streams": streams})
 
     monkeypatch.setattr(FakeTester, "run", twice)
     found = measured(results, forwarders=["fake"], method={**CHANGES, "kinds": ["rules"]}, repetitions=1)
@@ -204,7 +204,7 @@ def changed_so(lost: int) -> TrialRecord:
         ((39, 49, 59), "5", "exact", None),
     ],
 )
-def test_a_bound_of_a_gap_is_told_wherever_the_gap_is(
+def test_a_bound_of_a_gap_is_reported_wherever_the_gap_is(
     lost: tuple[int, ...], words: str, bound: str, below: float | None
 ) -> None:
     """Of three the median is a bound where two are; also where the machine disturbed one that is none."""
@@ -244,7 +244,7 @@ def test_a_doubted_gap_is_marked() -> None:
         ({"rounds": 0}, "figures: rounds: Input should be greater than or equal to 1"),
     ],
 )
-def test_a_journal_with_other_steps_is_told_in_a_line(figures: dict[str, Any], words: str) -> None:
+def test_a_journal_with_other_steps_is_reported_in_a_line(figures: dict[str, Any], words: str) -> None:
     record = changed("rules", figures=figures)
     with pytest.raises(InputError, match=re.escape(f"trials.jsonl, point {record.point_id}: {words}")):
         repetition_figures(record)
@@ -269,7 +269,7 @@ def test_what_cannot_be_measured_so_is_refused(
     )
 
 
-def test_what_a_change_costs_is_told_for_one_of_several() -> None:
+def test_what_a_change_costs_is_reported_for_one_of_several() -> None:
     steps = {"installed": {"count": 4000, "s": 0.1}, "removed": {"count": 4000, "s": 0.05}}
     found = repetition_figures(changed("rules", 400, {"rounds": 4, "steps": steps}, longest_gap_ns=20_000_000))
     assert each_figure(found, "value") == pytest.approx(
@@ -293,7 +293,7 @@ def test_rates_of_another_number_of_rules_are_doubted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("reported", "why"),
     [
         ({"trailing_lost": 5, "longest_gap_ns": 7}, "no frame came through behind the change"),
         ({"longest_gap_ns": 10_000_000, "restart_own_ns": 50_000_000}, "frames came through meanwhile"),
@@ -301,8 +301,8 @@ def test_rates_of_another_number_of_rules_are_doubted() -> None:
         ({}, "frames arrived on several CPUs at a time: between which there were gaps is not known"),
     ],
 )
-def test_a_gap_that_is_not_the_forwarders_is_no_fact(told: dict[str, Any], why: str) -> None:
-    record = changed("restart", 300, **told)
+def test_a_gap_that_is_not_the_forwarders_is_no_fact(reported: dict[str, Any], why: str) -> None:
+    record = changed("restart", 300, **reported)
     assert record.result is not None
     stalled = record.model_copy(update={"result": record.result.model_copy(update={"longest_gap_ns": 20_000_000})})
     assert each_figure(repetition_figures(stalled), "doubt") == {"gap_us": why}

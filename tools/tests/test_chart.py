@@ -85,9 +85,9 @@ def test_each_cell_knows_its_heading() -> None:
 def test_rows_stand_in_their_order_and_bars_have_ends() -> None:
     places = {"a": [InRow(0, 2.0, 1.0, 3.0), InRow(1, 5.0)], "b": [InRow(1, 4.0, 0.0, 4.0)], "none": []}
     chart = row_chart("rows", ["first", "second"], X, places, bars={"b"})
-    told = json.loads(chart.json())
-    assert told["y"]["names"] == ["second", "first"]  # from the bottom
-    assert [(each["name"], each["y"], each["low"], each["bars"]) for each in told["series"]] == [
+    reported = json.loads(chart.json())
+    assert reported["y"]["names"] == ["second", "first"]  # from the bottom
+    assert [(each["name"], each["y"], each["low"], each["bars"]) for each in reported["series"]] == [
         ("a", [1, 0], [1, None], False),
         ("b", [0], [0], True),
     ]

@@ -304,7 +304,7 @@ def test_runs_that_differ_in_two_things_give_no_ratio() -> None:
     assert metrics["p50_us"].better is False
 
 
-def test_one_forwarder_alone_is_told_with_its_figure() -> None:
+def test_one_forwarder_alone_is_reported_with_its_figure() -> None:
     run = run_record(OURS, study={**LATENCY, "repetitions": 5})
     records = measured(OURS, 3)
     found = answer(run, summarise(run, records), records)

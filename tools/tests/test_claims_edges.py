@@ -228,7 +228,7 @@ def test_testbeds_share_facts_only() -> None:
 def test_a_trend_is_of_facts_only() -> None:
     """Runs that were disturbed or doubted were "better" and "worse" than those before."""
 
-    def told(count: int = 5, p99: bool = True, noisy: bool = False, **changes: Any) -> set[str]:
+    def reported(count: int = 5, p99: bool = True, noisy: bool = False, **changes: Any) -> set[str]:
         run = run_record(OURS, study=SEARCH)
         summary = searched(summarise(run, measured(OURS, 3))[0], RATE[:count], **changes)
         summary = disturbed(summary) if noisy else summary
@@ -236,13 +236,13 @@ def test_a_trend_is_of_facts_only() -> None:
             summary = summary.model_copy(update={"measured": {**summary.measured, "p99_us": Measured(value=None)}})
         return {found.metric for found in trends([a_run(run, [summary], str(n)) for n in range(3)])}
 
-    assert told() == {"p50_us", "p99_us", "ndr_pps"}
-    assert told(count=3) == {"p50_us", "ndr_pps"}  # a tail needs five, as in a comparison
-    assert told(count=2) == set()
-    assert told(p99=False) == {"p50_us", "ndr_pps"}  # too few frames lie above it
-    assert told(noisy=True) == set()
-    assert told(loss_ratio=0.2) == told()  # lost frames are infinitely late, so that a percentile stays one
-    assert told(doubt="its curve says no") == {"p50_us", "p99_us"}
+    assert reported() == {"p50_us", "p99_us", "ndr_pps"}
+    assert reported(count=3) == {"p50_us", "ndr_pps"}  # a tail needs five, as in a comparison
+    assert reported(count=2) == set()
+    assert reported(p99=False) == {"p50_us", "ndr_pps"}  # too few frames lie above it
+    assert reported(noisy=True) == set()
+    assert reported(loss_ratio=0.2) == reported()  # lost frames are infinitely late, so that a percentile stays one
+    assert reported(doubt="its curve says no") == {"p50_us", "p99_us"}
 
 
 def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
@@ -257,6 +257,6 @@ def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
     assert row.p999_us is None  # one frame of a thousand lies above
 
 
-def test_a_contradiction_is_told_without_exponents() -> None:
+def test_a_contradiction_is_reported_without_exponents() -> None:
     found = Contradiction(load_pps=14_880_000, loss_ratio=0.999, disturbed=False)
     assert found.text() == "the loss curve of the same repetition lost 99.9 % at 14,880 kpps"

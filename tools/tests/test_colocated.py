@@ -66,9 +66,9 @@ def test_requests_are_counted_also_when_answers_come_in_pieces(pieces: list[byte
     with server(pieces) as port:
         done = client(port)
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert told["requests"] > 10
-    assert told["elapsed_s"] == pytest.approx(0.2, abs=0.15)
+    reported = json.loads(done.stdout)
+    assert reported["requests"] > 10
+    assert reported["elapsed_s"] == pytest.approx(0.2, abs=0.15)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_wrong_answers_end_it_with_one_line(answers: list[bytes], stored: bytes,
 
 def test_the_job_counts_its_rounds() -> None:
     argv = [sys.executable, cpu_job.__file__, "0.1"]
-    told = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout)
-    assert told["rounds"] >= 1
-    assert told["elapsed_s"] >= 0.1
+    reported = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout)
+    assert reported["rounds"] >= 1
+    assert reported["elapsed_s"] >= 0.1
 
 
 WRK = """Running 1s test @ http://198.18.0.2:8080/

@@ -52,7 +52,7 @@ def test_runs_are_compared_in_the_points_they_share() -> None:
     assert ratio(metrics["p50_us"]).ratio == pytest.approx(2, rel=0.01)
 
 
-def test_only_what_differs_between_environments_is_told() -> None:
+def test_only_what_differs_between_environments_is_reported() -> None:
     port = {"ifname": "a0-12ab", "mac": "02:00", "ethtool -k": "Features for a0-12ab:\ntx: on", "mtu": "1500"}
     moved = {"ifname": "a0-34cd", "mac": "02:01", "ethtool -k": "Features for a0-34cd:\ntx: off", "mtu": "1500"}
     first = run_record(A, environment=environment(ports={"a0": port}, sysctls={"x": "1", "gone": "1"}))
@@ -75,8 +75,8 @@ def test_names_of_interfaces_are_no_difference() -> None:
 
 def test_an_offload_is_a_difference() -> None:
     first, second = (
-        run_record(A, environment=environment(ports={"a0": {"ifname": f"a0-{tag}", "ethtool -k": told}}))
-        for tag, told in (("12ab", "Features for a0-12ab:\ntx-checksumming: on"),
+        run_record(A, environment=environment(ports={"a0": {"ifname": f"a0-{tag}", "ethtool -k": reported}}))
+        for tag, reported in (("12ab", "Features for a0-12ab:\ntx-checksumming: on"),
                           ("34cd", "Features for a0-34cd:\ntx-checksumming: off"))
     )  # fmt: skip
     assert set(environment_difference(first, second)) == {"ports.a0.ethtool -k"}
@@ -92,9 +92,9 @@ def store(results: Path, us: float, **fields: Any) -> RunFolder:
 
 def test_compare_on_the_command_line(cli: Callable[..., Done], results: Path) -> None:
     first, second = store(results, 10), store(results, 5, environment=environment(kernel="6.19.0"))
-    told = cli("compare", first.name, second.name, "--json").json()
-    (found,) = told["comparisons"]
-    assert told["trend"] == []  # two runs are none
+    reported = cli("compare", first.name, second.name, "--json").json()
+    (found,) = reported["comparisons"]
+    assert reported["trend"] == []  # two runs are none
     assert (found["reference"], found["run"]) == (first.name, second.name)
     assert found["environment"] == {"kernel": ["6.18.0", "6.19.0"]}
     assert found["points"][0]["p50_us"]["interval"]["ratio"] == pytest.approx(2, rel=0.01)
@@ -112,8 +112,8 @@ def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[...
         for day, kernel in enumerate(kernels, 1)
     ]  # fmt: skip
     names = [run.name for run in runs]
-    told = cli("compare", *reversed(names), "--json").json()  # their times count, not the order they are given in
-    (p50,) = (each for each in told["trend"] if each["metric"] == "p50_us")
+    reported = cli("compare", *reversed(names), "--json").json()  # their times count, not the order they are given in
+    (p50,) = (each for each in reported["trend"] if each["metric"] == "p50_us")
     before, after = p50["stretches"]
     assert (before["first"], before["last"], before["runs"], before["change"]) == (names[0], names[4], 5, "first")
     assert (after["first"], after["last"], after["runs"], after["change"]) == (names[5], names[7], 3, "worse")
@@ -125,8 +125,8 @@ def test_a_step_in_a_series_of_runs_is_found_with_what_changed(cli: Callable[...
 
 def test_a_series_without_a_step_is_one_level(cli: Callable[..., Done], results: Path) -> None:
     names = [store(results, us).name for us in (10, 11, 10, 11)]
-    told = cli("compare", *names, "--json").json()
-    assert [len(each["stretches"]) for each in told["trend"] if each["metric"] == "p50_us"] == [1]
+    reported = cli("compare", *names, "--json").json()
+    assert [len(each["stretches"]) for each in reported["trend"] if each["metric"] == "p50_us"] == [1]
 
 
 def test_compare_needs_two_runs(cli: Callable[..., Done], results: Path) -> None:

@@ -122,9 +122,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[[bytes], Path]]:
 
 
 def test_a_socket_answers(host: Host, serve: Callable[[bytes], Path]) -> None:
-    told = {"text": "{}}" * 200_000, "more": [None, 1.5]}
-    path = serve(json.dumps({"id": 0, "result": told, "error": None}).encode())
-    assert host.ask_socket(path, "coverage/show", "a", {"b": 1}) == told
+    reported = {"text": "{}}" * 200_000, "more": [None, 1.5]}
+    path = serve(json.dumps({"id": 0, "result": reported, "error": None}).encode())
+    assert host.ask_socket(path, "coverage/show", "a", {"b": 1}) == reported
     asked = json.loads((path.parent / "asked").read_bytes())
     assert asked == {"id": 0, "method": "coverage/show", "params": ["a", {"b": 1}]}
 
@@ -140,16 +140,16 @@ def test_a_socket_answers(host: Host, serve: Callable[[bytes], Path]) -> None:
         (b'{"id": 0 ...', "timed out"),
     ],
 )
-def test_what_is_no_answer_is_told(host: Host, serve: Callable[[bytes], Path], reply: bytes, words: str) -> None:
+def test_what_is_no_answer_is_reported(host: Host, serve: Callable[[bytes], Path], reply: bytes, words: str) -> None:
     path = serve(reply)
     with pytest.raises(XdplabError, match=f"B: .*daemon.ctl: .*{words}"):
         host.ask_socket(path, "list-commands", timeout_s=0.5)
 
 
 def test_bytes_are_exchanged_up_to_an_end(host: Host, serve: Callable[[bytes], Path]) -> None:
-    told = bytes(range(256)) * 2000 + b"end..."
-    path = serve(told)
-    assert host.exchange(path, b"\0\xff ask", b"end...") == told
+    reported = bytes(range(256)) * 2000 + b"end..."
+    path = serve(reported)
+    assert host.exchange(path, b"\0\xff ask", b"end...") == reported
     assert (path.parent / "asked").read_bytes() == b"\0\xff ask"
 
 
@@ -168,15 +168,15 @@ def test_nobody_listens(host: Host, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "told"),
+    ("op", "reported"),
     [
         ("exchange_hex", 7), ("exchange_hex", "no hex"), ("exchange_hex", None), ("receive", ["x"]), ("receive", 7),
         ("wait_process", "soon"), ("execute", [0, ""]), ("execute", {"returncode": "0"}), ("names", "abc"),
         ("links", {"p0": [1500]}), ("xdp", ["native", "one", "x"]), ("take_cpus", [1]), ("read", None),
     ],
 )  # fmt: skip
-def test_an_agent_that_answers_something_else_is_reported(op: str, told: Any, log: Path) -> None:
-    host = AgentHost(SimpleNamespace(line=lambda *_, **__: None, reply=lambda: {"ok": told}))  # type: ignore[arg-type]
+def test_an_agent_that_answers_something_else_is_reported(op: str, reported: Any, log: Path) -> None:
+    host = AgentHost(SimpleNamespace(line=lambda *_, **__: None, reply=lambda: {"ok": reported}))  # type: ignore[arg-type]
     asks: dict[str, Callable[[], Any]] = {
         "exchange_hex": lambda: host.exchange(log, b"", b""), "receive": lambda: host.receive(1, 1.0),
         "wait_process": lambda: host.wait_process(1, 0), "execute": lambda: host.run(["x"]),

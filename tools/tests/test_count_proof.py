@@ -34,11 +34,11 @@ class Bench:
         assert [stream.count for stream in spec.streams] == [1000] * len(went)
         self.rates.append(spec.streams[0].pps)
         self._hits = {name: self._hits[name] + number for name, number in met.items()}
-        told: Iterator[Any] = (
+        reported: Iterator[Any] = (
             SimpleNamespace(direction=stream.direction, sent=sent, received=received)
             for stream, (sent, received) in zip(spec.streams, went, strict=True)
         )
-        return SimpleNamespace(streams=tuple(told))
+        return SimpleNamespace(streams=tuple(reported))
 
     def prove(self, pipeline: str) -> None:
         prove_counts(self, PIPELINE.validate_python(pipeline), self.send)  # type: ignore[arg-type]
@@ -110,11 +110,11 @@ def test_one_that_counts_nothing_is_sent_nothing() -> None:
     Bench().prove("bridge")
 
 
-@pytest.mark.parametrize("told", [None, (200, 200), (199, 200), (201, 200)])
-def test_rules_are_as_many_as_were_given(told: tuple[int, int] | None) -> None:
-    forwarder: Any = SimpleNamespace(name="ovs-afxdp", rule_count=lambda: told)
+@pytest.mark.parametrize("reported", [None, (200, 200), (199, 200), (201, 200)])
+def test_rules_are_as_many_as_were_given(reported: tuple[int, int] | None) -> None:
+    forwarder: Any = SimpleNamespace(name="ovs-afxdp", rule_count=lambda: reported)
     pipeline = PIPELINE.validate_python("acl:100x8")
-    if told in (None, (200, 200)):
+    if reported in (None, (200, 200)):
         prove_rules(forwarder, pipeline)
         return
     with pytest.raises(PointFailed, match=r"^acl:100x8: ovs-afxdp has (199|201) rules of 200$"):

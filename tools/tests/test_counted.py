@@ -61,7 +61,7 @@ def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
         assert trial.increments == ({"b0": {"rx_pkts": 1000, "rx_drop": 0}} if cumulative else {})
 
 
-def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
+def test_nothing_is_reported_a_trial_in_which_the_forwarder_was_restarted(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 frames of the old one and 4,000 of the new one would be 3,000."""
@@ -81,9 +81,9 @@ def test_nothing_is_told_of_a_trial_in_which_the_forwarder_was_restarted(
     method = {"name": "rfc2544", "clauses": ["throughput", "reset"], "preset": "quick", "budget_s": 5}
     assert cli("run", studies.study_file(tmp_path, method=method, forwarders=["fake"], repetitions=1)).code == 0
     trials = [trial for trial in studies.only_run(results).trials() if trial.result is not None]
-    told = {trial.result.restart_own_ns is not None: trial.increments for trial in trials if trial.result}
-    assert told[True] == {}
-    assert "thread" in told[False]
+    reported = {trial.result.restart_own_ns is not None: trial.increments for trial in trials if trial.result}
+    assert reported[True] == {}
+    assert "thread" in reported[False]
 
 
 def test_switches_whose_counters_outlast_a_trial_say_so() -> None:
@@ -92,14 +92,14 @@ def test_switches_whose_counters_outlast_a_trial_say_so() -> None:
 
 
 def test_sockets_of_xsk_keep_their_names_and_their_numbers_are_of_the_trial() -> None:
-    def told(rx: int, full: int | None) -> dict[str, Any]:
+    def reported(rx: int, full: int | None) -> dict[str, Any]:
         kernel = None if full is None else {"rx_ring_full": full}
         socket = {"ifname": "b0", "queue": 3, "number": 1, "rx": rx, "kernel": kernel}
         return {"event": "counters", "elapsed_s": 1.5, "sockets": [socket], "workers": [{"turns": rx * 2}]}
 
     xsk = XskForwarder(XskOptions())
-    assert added(xsk.monotonic(told(20, 4)), xsk.monotonic(told(120, 6))) == {
+    assert added(xsk.monotonic(reported(20, 4)), xsk.monotonic(reported(120, 6))) == {
         "sockets": {"b0 queue 3 number 1": {"rx": 100, "kernel": {"rx_ring_full": 2}}},
         "workers": {"0": {"turns": 200}},
     }
-    assert xsk.monotonic(told(20, None))["sockets"]["b0 queue 3 number 1"] == {"rx": 20, "kernel": {}}
+    assert xsk.monotonic(reported(20, None))["sockets"]["b0 queue 3 number 1"] == {"rx": 20, "kernel": {}}

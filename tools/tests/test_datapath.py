@@ -29,7 +29,7 @@ STATS, PERF, MAIN = (
 
 
 @pytest.mark.parametrize(
-    ("text", "thread", "told"),
+    ("text", "thread", "reported"),
     [
         (STATS, "core 1", {"frames": 15296, "recirculated": 30592, "emc": 23513, "megaflow": 22375,
                            "subtables": 44302, "cycles": 512095877, "idle": 2391645535}),
@@ -39,11 +39,11 @@ STATS, PERF, MAIN = (
         (MAIN, "main", {"frames": 19813, "emc": 10945, "megaflow": 8868, "subtables": 8868}),
     ],
 )  # fmt: skip
-def test_both_forms_are_read_and_each_lookup_ends_once(text: str, thread: str, told: dict[str, float]) -> None:
+def test_both_forms_are_read_and_each_lookup_ends_once(text: str, thread: str, reported: dict[str, float]) -> None:
     found = {name: one for name, one in parse_threads(text).items() if one.frames}
-    assert {key: value for key, value in found[thread].model_dump().items() if value} == told
+    assert {key: value for key, value in found[thread].model_dump().items() if value} == reported
     assert list(found) == [thread]  # the other one is idle
-    assert sum(told.get(key, 0) for key in ENDS) == told["frames"] + told.get("recirculated", 0)
+    assert sum(reported.get(key, 0) for key in ENDS) == reported["frames"] + reported.get("recirculated", 0)
 
 
 @pytest.mark.parametrize("text", [STATS, PERF, MAIN], ids=["stats", "perf", "main"])
@@ -105,7 +105,7 @@ def counting(at: Point = OURS, repetition: int = 0, **counted: Any) -> TrialReco
     return trial(at, repetition, [1000] * 20, increments={"b0": {"rx_pkts": 9}, **counted})
 
 
-def told(*trials: TrialRecord) -> tuple[RunRecord, dict[str, Any], str]:
+def reported(*trials: TrialRecord) -> tuple[RunRecord, dict[str, Any], str]:
     """The run, what JSON has of the first point, and the terminal's table."""
     run = run_record(OURS, OTHER)
     points = summarise(run, trials)
@@ -120,7 +120,7 @@ def told(*trials: TrialRecord) -> tuple[RunRecord, dict[str, Any], str]:
 def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_export() -> None:
     cycles = {"core 1": {**COUNTED, "cycles": 1_100_000}, "core 2": {"frames": 1000, "emc": 1000, "cycles": 900_000}}
     trials = [counting(lookups=cycles), counting(repetition=1, lookups=cycles), trial(OTHER)]
-    run, met, table = told(*trials)
+    run, met, table = reported(*trials)
     assert met == {
         "frames": 4000, "lookups_per_frame": 1.5, "emc_share": 5 / 6, "megaflow_share": 0.166,
         "hardware_share": 0.0, "simple_share": 0.0, "smc_share": 0.0, "lost_share": 0.0, "subtables_per_hit": 2.0,
@@ -146,7 +146,7 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
 
 
-def test_points_that_differ_in_a_knob_or_a_size_are_told_apart() -> None:
+def test_points_that_differ_in_a_knob_or_a_size_are_reported_apart() -> None:
     other = point("fake:seed=1", frame_bytes=512).model_copy(update={"knobs": {"gro": True}})
     run = run_record(OURS, other)
     points = summarise(run, [counting(each, lookups={"core 1": COUNTED}) for each in (OURS, other)])
@@ -158,13 +158,13 @@ def test_a_point_that_was_only_searched_for_has_the_counts_of_its_steps() -> Non
     threads = {"core 1": COUNTED}
     step = counting(lookups=threads).model_copy(update={"purpose": "search"})
     steps, away = [step, step], step.model_copy(update={"status": "disturbed"})
-    assert told(*steps, away)[1]["frames"] == 2000
-    assert told(*steps, counting(repetition=1, lookups=threads))[1]["frames"] == 1000
+    assert reported(*steps, away)[1]["frames"] == 2000
+    assert reported(*steps, counting(repetition=1, lookups=threads))[1]["frames"] == 1000
 
 
 def test_nothing_is_said_of_cycles_where_a_thread_with_frames_does_not_count_them() -> None:
     threads = {"core 1": {**COUNTED, "cycles": 1_100_000}, "main": COUNTED}
-    assert "cycles_per_frame" not in told(counting(lookups=threads))[1]
+    assert "cycles_per_frame" not in reported(counting(lookups=threads))[1]
 
 
 def using(user_s: float | None, system_s: float | None) -> ThreadUse:
@@ -177,7 +177,7 @@ def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
         trial(OURS, 0, [1000] * 20, sent=40, threads=(using(0.2, 0.9), using(0.3, 0.1))),
         trial(OURS, 1, [1000] * 20, sent=40, threads=(using(0.5, 2.0),)),
     ]
-    _, met, table = told(*trials, trial(OTHER))
+    _, met, table = reported(*trials, trial(OTHER))
     assert met == {"kernel_share": 0.75}
     assert re.split("  +", table.partition("where frames were met\n")[2].splitlines()[1])[1:] == ["75 %"]
     assert "In the kernel: share of the CPU time of forwarding threads" in table
@@ -187,9 +187,9 @@ def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
     line = next(each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 2" in each)
     assert "; 80 % of its threads' time in the kernel; ok" in line
     assert (
-        told(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(None, None),)))[1] == {}
+        reported(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(None, None),)))[1] == {}
     )  # a record of an older version
-    assert told(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(0.0, 0.0),)))[1] == {}  # it slept
+    assert reported(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(0.0, 0.0),)))[1] == {}  # it slept
 
 
 def test_a_sample_that_beats_with_the_frames_is_no_share() -> None:
@@ -203,15 +203,15 @@ def test_a_sample_that_beats_with_the_frames_is_no_share() -> None:
     ):  # and what the tester itself has lost says nothing of threads
         asked = TrialSpec(streams=(stream,), duration_s=1.0)
         one = trial(OURS, 0, [1000] * (1000 - lost), sent=1000, asked=asked, threads=(using(0.5, 1.5),))
-        assert told(one)[1].get("kernel_share") == share
+        assert reported(one)[1].get("kernel_share") == share
         assert one.result is not None
         lossy = one.model_copy(update={"result": one.result.model_copy(update={"tester_lost": lost})})
-        assert told(lossy)[1].get("kernel_share") == (share if stream is not paced else None)
+        assert reported(lossy)[1].get("kernel_share") == (share if stream is not paced else None)
 
 
-def test_polling_without_frames_is_told_beside_the_cycles() -> None:
+def test_polling_without_frames_is_reported_beside_the_cycles() -> None:
     threads = {"core 1": {**COUNTED, "cycles": 900_000, "idle": 100_000}}
-    _, met, table = told(counting(lookups=threads), counting(repetition=1, lookups=threads))
+    _, met, table = reported(counting(lookups=threads), counting(repetition=1, lookups=threads))
     assert met["busy_share"] == 0.9
     assert "90 %" in table
 
@@ -224,13 +224,13 @@ FETCHING = node(received=1000, calls=500, empty=490, clocks=600_000, idle=100_00
 BEHIND = {"ip4-<b>": node(clocks=40_000), "bri0-tx": node(clocks=360_000)}
 
 
-def test_nodes_are_told_with_their_part_of_each_frames_cycles() -> None:
+def test_nodes_are_reported_with_their_part_of_each_frames_cycles() -> None:
     threads = {
         "vpp_wk_0": {"af_xdp-input": FETCHING, **BEHIND, "bri1-tx": node(calls=0)},
         "vpp_wk_1": {"bri0-tx": node(clocks=100_000)},
     }
     trials = [counting(nodes=threads), trial(OTHER)]
-    run, met, table = told(*trials)
+    run, met, table = reported(*trials)
     assert met == {
         "frames": 1000, "frames_per_call": 100.0, "cycles_per_frame": 1000.0, "busy_share": 1 - 100 / 1100,
         "cycles_by_node": {"af_xdp-input": 500.0, "ip4-<b>": 40.0, "bri0-tx": 460.0},
@@ -245,8 +245,8 @@ def test_nodes_are_told_with_their_part_of_each_frames_cycles() -> None:
 
 
 @pytest.mark.parametrize("idle", [485_000, None], ids=["most of it was polling", "nobody knows what polling took"])
-def test_what_fetching_cost_is_not_told_where_polling_hides_it(idle: float | None) -> None:
-    _, met, _ = told(counting(nodes={"vpp_wk_0": {"af_xdp-input": {**FETCHING, "idle": idle}, **BEHIND}}))
+def test_what_fetching_cost_is_not_reported_where_polling_hides_it(idle: float | None) -> None:
+    _, met, _ = reported(counting(nodes={"vpp_wk_0": {"af_xdp-input": {**FETCHING, "idle": idle}, **BEHIND}}))
     assert met.get("busy_share") == (pytest.approx(0.515) if idle else None)
     assert "cycles_per_frame" not in met
     assert met["cycles_by_node"] == {"ip4-<b>": 40.0, "bri0-tx": 360.0}
@@ -254,21 +254,21 @@ def test_what_fetching_cost_is_not_told_where_polling_hides_it(idle: float | Non
 
 
 def test_a_thread_of_vpp_that_had_no_frame_says_nothing() -> None:
-    assert told(counting(nodes={"vpp_main": {"error-drop": node(clocks=1)}, "vpp_wk_0": {}}))[1] == {}
+    assert reported(counting(nodes={"vpp_main": {"error-drop": node(clocks=1)}, "vpp_wk_0": {}}))[1] == {}
 
 
-def test_frames_that_flows_in_xdp_took_are_told_beside_those_that_threads_saw() -> None:
+def test_frames_that_flows_in_xdp_took_are_reported_beside_those_that_threads_saw() -> None:
     port = {"rx_pkts": 1000, "xdp_flow_packets": 3000, "xdp_flow_misses": 1000}
-    _, met, table = told(counting(lookups={"core 1": COUNTED}, b1=port))
+    _, met, table = reported(counting(lookups={"core 1": COUNTED}, b1=port))
     assert met["xdp_share"] == 0.75
     assert "seen by no thread: the other figures of their rows are of the rest." in " ".join(table.split())
-    _, _, without = told(counting(lookups={"core 1": COUNTED}))
+    _, _, without = reported(counting(lookups={"core 1": COUNTED}))
     assert "XDP" not in without
-    assert "where frames were met" not in told(counting())[2]
+    assert "where frames were met" not in reported(counting())[2]
 
 
 @pytest.mark.parametrize("key", ["lookups", "nodes"])
 @pytest.mark.parametrize("wrong", [7, {"core 1": {"frames": -3}}, {"core 1": {"frames": 1, "unknown": 2}}])
 def test_a_record_that_is_not_ours_ends_in_one_line(wrong: Any, key: str) -> None:
     with pytest.raises(InputError, match=rf"point {OURS.id}: increments\.{key}"):
-        told(counting(**{key: wrong}))
+        reported(counting(**{key: wrong}))

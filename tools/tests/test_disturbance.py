@@ -81,7 +81,7 @@ def test_sharing_a_cpu_with_ones_own_napi_is_the_layouts_price() -> None:
     assert not reasons(use(thread(0.5, 0.5)), shared)
 
 
-def test_every_reason_is_told() -> None:
+def test_every_reason_is_reported() -> None:
     assert len(reasons(use(thread(0.9, 0.1), steal={0: 0.5, 1: 0.5}), stalled_ns=S // 2)) == 4
 
 
@@ -118,7 +118,7 @@ def test_both_halves_of_a_threads_time_are_read_and_subtracted(tmp_path: FilePat
 
 
 @pytest.mark.parametrize(
-    ("told", "seen", "machine", "forwarder"),
+    ("reported", "seen", "machine", "forwarder"),
     [
         ({"stalled_ns": 0.59 * S, "run_delay_ns": 0.008 * S}, use(softirq_s={0: 0.71}), 0.008, 0.582),
         ({"stalled_ns": 0.5 * S, "run_delay_ns": 0.5 * S}, use(softirq_s={0: 0.01}), 0.5, 0),
@@ -136,9 +136,9 @@ def test_both_halves_of_a_threads_time_are_read_and_subtracted(tmp_path: FilePat
     ],
 )  # fmt: skip
 def test_what_the_receive_half_on_the_senders_core_takes_is_the_forwarders(
-    told: dict[str, Any], seen: Use, machine: float, forwarder: float
+    reported: dict[str, Any], seen: Use, machine: float, forwarder: float
 ) -> None:
-    given = {name: round(value) for name, value in told.items()}
+    given = {name: round(value) for name, value in reported.items()}
     found = judge(RULE, result(stream([1000]), **given), seen, DUT)
     assert found.stalled_share == pytest.approx(machine)
     assert found.receive_half_share == pytest.approx(forwarder)

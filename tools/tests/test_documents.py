@@ -78,20 +78,20 @@ def test_each_method_has_a_section_with_its_names_figures_and_columns() -> None:
     shared = words(METHODS["What all share"])
     assert {method.name for method in own_methods()} == set(METHODS) - {"What all share"}
     for method in own_methods():
-        told = words(METHODS[method.name])
+        reported = words(METHODS[method.name])
         others = {name for name in method_names() if method_class(name) is method} - {method.name}
-        assert others <= told, method.name
-        assert {each.key for each in method.figures} <= told, method.name
+        assert others <= reported, method.name
+        assert {each.key for each in method.figures} <= reported, method.name
         keys = {each.key for each in own_columns(method)}
-        assert keys <= told | shared, (method.name, keys - told - shared)
+        assert keys <= reported | shared, (method.name, keys - reported - shared)
 
 
 def test_the_presets_are_those_of_the_search() -> None:
     rows = re.findall(
         r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) % \| (\d+) \|$", METHODS["rfc2544"], re.M
     )
-    told = {name: tuple(map(float, numbers)) for name, *numbers in rows}
-    assert told == {
+    reported = {name: tuple(map(float, numbers)) for name, *numbers in rows}
+    assert reported == {
         name: (one.final_trial_s, one.duration_sum_s, one.exceed_ratio, 100 * one.relative_width, one.budget_s)
         for name, one in PRESETS.items()
     }
@@ -105,9 +105,9 @@ def test_what_methods_journal_is_described() -> None:
     seen = 0
     for path in STORED:
         name = json.loads((path.parent / "run.json").read_text(encoding="utf-8"))["study"]["method"]["name"]
-        told = words(METHODS[method_class(name).name])
+        reported = words(METHODS[method_class(name).name])
         for record in found_in(path):
-            assert set(record["figures"]) <= told, (name, set(record["figures"]) - told)
+            assert set(record["figures"]) <= reported, (name, set(record["figures"]) - reported)
             seen += bool(record["figures"])
     assert seen > 40
 
@@ -118,9 +118,11 @@ def test_what_a_clause_journals_stands_in_its_row() -> None:
     rows = dict(re.findall(r"^\| (RFC [\d .]+) \| .*? \| (.*) \|$", METHODS["rfc2544"], re.MULTILINE))
     found = {trial.clause: set(trial.figures) for trial in run.trials if trial.purpose == "figures"}
     assert set(found) == set(rows)
-    told = {clause: words(row) for clause, row in rows.items()}
+    reported = {clause: words(row) for clause, row in rows.items()}
     assert {
-        clause: keys ^ told[clause] for clause, keys in found.items() if keys - {"reason"} != told[clause] - {"reason"}
+        clause: keys ^ reported[clause]
+        for clause, keys in found.items()
+        if keys - {"reason"} != reported[clause] - {"reason"}
     } == {}
 
 

@@ -37,7 +37,7 @@ def test_no_two_points_look_the_same() -> None:
 LOADS = [{"flow_choice": "zipf"}, {"flow_choice": "uniform"}, {"dscp": 10}]
 
 
-def test_points_that_differ_in_what_frames_carry_can_be_told_apart(
+def test_points_that_differ_in_what_frames_carry_can_be_reported_apart(
     cli: Callable[..., Done], tmp_path: Path, results: Path
 ) -> None:
     """In the plan, in progress, in the tables and in findings."""
@@ -73,7 +73,7 @@ def test_a_method_that_floods_has_no_probes() -> None:
     assert "\n1 point, design factorial\n1 repetition of each, 1 in all, " in text
 
 
-def test_a_run_that_goes_on_is_told_what_is_left(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
+def test_a_run_that_goes_on_is_reported_what_is_left(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
     cli("run", studies.study_file(tmp_path))
     out = cli("run", "--resume", "latest", "--dry-run").out
     assert "\n2 repetitions of each, 4 in all, 0 of them still to do, 0 s of traffic" in f"\n{out}"

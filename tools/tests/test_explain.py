@@ -56,16 +56,16 @@ def test_each_part_is_explained(cli: Callable[..., Done], name: str) -> None:
     """By all that it is: `latency` is a method, a study and a suite."""
     singular = {"studies": "study"}
     heads = [f"{singular.get(kind, kind[:-1])} {name}" for kind, all_of_it in KINDS.items() if name in all_of_it]
-    told = cli("explain", name).out
-    assert [line for line in told.splitlines() if line in heads] == heads
-    assert "PEP 3119" not in told  # the docstring of an alien module
+    reported = cli("explain", name).out
+    assert [line for line in reported.splitlines() if line in heads] == heads
+    assert "PEP 3119" not in reported  # the docstring of an alien module
 
 
 @pytest.mark.parametrize("name", plugins.names("xdplab.forwarders"))
 def test_each_option_is_there_with_its_type(cli: Callable[..., Done], name: str) -> None:
-    told = cli("explain", name).out
+    reported = cli("explain", name).out
     for field in forwarder_class(name).options_model.model_fields:
-        assert re.search(rf"^    {field}: \w.*; (default|must be given)", told, re.MULTILINE), field
+        assert re.search(rf"^    {field}: \w.*; (default|must be given)", reported, re.MULTILINE), field
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_each_option_is_there_with_its_type(cli: Callable[..., Done], name: str)
 def test_an_explanation_has_values_defaults_sources_and_limits(
     cli: Callable[..., Done], name: str, words: list[str]
 ) -> None:
-    told = cli("explain", name).out
-    in_one_line = " ".join(told.split())
-    assert [each for each in words if each not in told and each not in in_one_line] == []
+    reported = cli("explain", name).out
+    in_one_line = " ".join(reported.split())
+    assert [each for each in words if each not in reported and each not in in_one_line] == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_file_goes_before_a_name(cli: Callable[..., Done], tmp_path: Path, mon
     assert "2 points" in cli("run", "latency.yaml", "--dry-run").out
 
 
-def test_a_place_is_told_and_another_refused(cli: Callable[..., Done]) -> None:
+def test_a_place_is_reported_and_another_refused(cli: Callable[..., Done]) -> None:
     assert cli("where", "studies").out.strip() == str(ROOT / "suites" / "studies")
     assert len(cli("where").out.splitlines()) == 9
     cli("where", "suite").refused("where: 'suite': unknown", "did you mean 'suites'?", "there are suites, studies")
@@ -159,6 +159,6 @@ def test_the_shell_completes_names_of_studies_and_parts() -> None:
 
 def test_make_alone_changes_nothing_and_tells_every_target() -> None:
     done = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
-    told = {name for line in done.stdout.splitlines() for name in line.split(":")[0].split()[1:]}
+    reported = {name for line in done.stdout.splitlines() for name in line.split(":")[0].split()[1:]}
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-    assert told == set(phony.split())
+    assert reported == set(phony.split())

@@ -126,8 +126,8 @@ def test_a_junit_test_passes_only_where_a_run_would() -> None:
         trial(broken, 1, status="failed", reason="it broke"),
     ]
     found = {name.split(",")[0]: case for name, case in cases(exported("junit", run, trials)).items()}
-    told = {name: [(type(each), each.message) for each in case.result] for name, case in found.items()}
-    assert told == {
+    reported = {name: [(type(each), each.message) for each in case.result] for name, case in found.items()}
+    assert reported == {
         "fake": [],
         "gone": [(Skipped, "no such <card>")],
         "broken": [(Failure, "it broke")],

@@ -63,7 +63,7 @@ def test_a_tester_may_have_both_ends() -> None:
     ],
     ids=["crossed", "a cable is missing", "no link", "no second cable", "a switch", "one way"],
 )  # fmt: skip
-def test_other_cables_are_told_in_one_line(
+def test_other_cables_are_reported_in_one_line(
     heard: dict[End, set[End]], without_link: list[End], words: list[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
@@ -201,7 +201,7 @@ def link(ifname: str, **more: Any) -> dict[str, Any]:
     return {"ifname": ifname, "link_type": "ether", "address": "02:00:00:00:00:01", "flags": ["UP"], **more}
 
 
-def test_cards_are_told_with_what_they_are_and_who_needs_them() -> None:
+def test_cards_are_reported_with_what_they_are_and_who_needs_them() -> None:
     address = {"local": "192.0.2.20", "prefixlen": 24, "scope": "global"}
     host: Any = Told(
         link("ens2f0"),

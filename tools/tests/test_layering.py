@@ -213,11 +213,11 @@ def test_such_a_question_is_seen() -> None:
 
 def test_plotting_libraries_wait_until_something_is_drawn() -> None:
     done = "import sys, xdplab.cli.main, xdplab.measure as m; [m.method_class(n) for n in m.method_names()]"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", f"{done}; print([n for n in ('matplotlib', 'sklearn') if n in sys.modules])"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert told.stdout.strip() == "[]"
+    assert reported.stdout.strip() == "[]"
 
 
 def test_the_checker_sees_all_kinds_of_import(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_knob_that_is_not_there_any_more_is_in_nobodys_way(folder: Path, cli: 
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_damaged_state_file_is_told_in_one_line(folder: Path, cli: Cli, damaged: Any, where: str) -> None:
+def test_a_damaged_state_file_is_reported_in_one_line(folder: Path, cli: Cli, damaged: Any, where: str) -> None:
     path = TestbedLock("fake").path
     path.write_text(json.dumps(damaged), encoding="utf-8")
     cli("restore", "--testbed", "fake").refused(f"{path}: {where}", "put back what it names, and remove it", code=1)

@@ -39,11 +39,15 @@ def page() -> str:
 def test_the_man_page_has_each_command_with_its_options_and_its_example(page: str) -> None:
     assert {"xdplab run", "xdplab lab init", "xdplab show"} <= set(THERE)
     _, *parts = re.split(r"^   (?=xdplab )", page.partition("EXIT STATUS")[0], flags=re.MULTILINE)
-    told = {words: part for part in parts for words in THERE if re.match(rf"{words}( [\[A-Z]|$)", part, re.MULTILINE)}
-    assert set(told) == set(THERE)
-    missing = {(words, opt) for words, opts in THERE.items() for opt in opts if not re.search(rf"{opt}\b", told[words])}
+    reported = {
+        words: part for part in parts for words in THERE if re.match(rf"{words}( [\[A-Z]|$)", part, re.MULTILINE)
+    }
+    assert set(reported) == set(THERE)
+    missing = {
+        (words, opt) for words, opts in THERE.items() for opt in opts if not re.search(rf"{opt}\b", reported[words])
+    }
     assert missing == set()
-    assert [words for words in THERE if f"Example: {words}" not in told[words]] == []
+    assert [words for words in THERE if f"Example: {words}" not in reported[words]] == []
 
 
 def test_it_names_the_variables_that_the_code_reads(page: str) -> None:

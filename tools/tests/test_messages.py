@@ -39,8 +39,8 @@ def test_a_line_of_a_sweep_tells_what_varies_and_nothing_else() -> None:
 
 def test_progress_names_the_settings(cli: Callable[..., Done], tmp_path: Path) -> None:
     """Simulated ports have no settings of NAPI: sizes vary."""
-    told = cli("run", studies.study_file(tmp_path, **{**SWEEP, "knobs": {}})).err
-    assert len(set(re.findall(r"^(?:one|fake).*, bytes=(?:64|128) #1: ", told, re.MULTILINE))) == 4
+    reported = cli("run", studies.study_file(tmp_path, **{**SWEEP, "knobs": {}})).err
+    assert len(set(re.findall(r"^(?:one|fake).*, bytes=(?:64|128) #1: ", reported, re.MULTILINE))) == 4
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,10 @@ def test_no_file_names_an_older_kernel() -> None:
 
 def test_docs_name_one_minimum() -> None:
     docs = [path for path in sources() if path.suffix == ".md"]
-    told = {str(path.relative_to(PROJECT)): found(LEAST, path.read_text(encoding="utf-8")) for path in docs}
-    told = {name: versions for name, versions in told.items() if versions}
-    assert {"docs/hosts.md", "bpf/README.md"} <= set(told)
-    assert {version for versions in told.values() for version in versions} == {MINIMUM}
+    reported = {str(path.relative_to(PROJECT)): found(LEAST, path.read_text(encoding="utf-8")) for path in docs}
+    reported = {name: versions for name, versions in reported.items() if versions}
+    assert {"docs/hosts.md", "bpf/README.md"} <= set(reported)
+    assert {version for versions in reported.values() for version in versions} == {MINIMUM}
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,11 @@ def test_no_flow_comes_twice_before_all_were_there() -> None:
     new = StreamSpec(kind="latency", pps=20_000.0, frame_bytes=64, flows=7, flow_choice="zipf", new_flows=True)
     known = StreamSpec(kind="load", pps=1.0, frame_bytes=64, flows=7)
     asked, counter = TrialSpec(streams=(known, new), duration_s=1.0, warmup_s=0.25), NewFlows()
-    told = [counter.objects(asked, PORTS)[1] for _ in range(3)]
-    assert [(each["flow_choice"], each["first_flow"]) for each in told] == [
+    reported = [counter.objects(asked, PORTS)[1] for _ in range(3)]
+    assert [(each["flow_choice"], each["first_flow"]) for each in reported] == [
         ("new", 7), ("new", 25_007), ("new", 7)
     ]  # fmt: skip
-    assert [each["first_flow"] + each["flows"] for each in told] == [55_536] * 3
+    assert [each["first_flow"] + each["flows"] for each in reported] == [55_536] * 3
     assert "first_flow" not in counter.objects(asked, PORTS)[0]
     back = new.model_copy(update={"direction": "backward", "dst_addresses": 250, "src_addresses": 250})
     (there,) = counter.objects(asked.model_copy(update={"streams": (back,)}), PORTS)
@@ -67,7 +67,7 @@ def test_trex_has_them_where_nothing_is_sent_before_and_says_so() -> None:
     assert why.startswith("new_flows_pps: TRex has the warm-up's flows again")
 
 
-def test_first_frames_are_told_apart_from_all_others() -> None:
+def test_first_frames_are_reported_apart_from_all_others() -> None:
     at = point(probe_pps=1000.0, new_flows_pps=100.0)
     known, first = [1000] * 1000, [9000] * 98
     one = result(stream(known), stream(first, sent=100, new_flows=True))
@@ -92,11 +92,11 @@ def test_first_frames_are_told_apart_from_all_others() -> None:
 def test_a_simulated_run_counts_them_to_the_frame(results: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
     traffic = {"probe_pps": 20_000, "load_pps": 100_000, "new_flows_pps": 5_000}
     assert not cli("run", studies.study_file(tmp_path, forwarders=["fake"], traffic=traffic)).complaints
-    asked, told = next(
+    asked, reported = next(
         (one.asked, one.result) for one in studies.only_run(results).trials() if one.asked and one.result
     )
     assert asked.offered_pps == 120_000
-    assert [(each.new_flows, each.sent) for each in told.streams] == [(False, 1000), (False, 4750), (True, 250)]
+    assert [(each.new_flows, each.sent) for each in reported.streams] == [(False, 1000), (False, 4750), (True, 250)]
 
 
 SEARCH = {"name": "throughput", "low_pps": 5000}

@@ -61,7 +61,7 @@ def test_modules_come_after_what_they_need(tmp_path: Path, suffix: str) -> None:
     ]
 
 
-def test_a_kernel_without_the_driver_is_told(tmp_path: Path) -> None:
+def test_a_kernel_without_the_driver_is_reported(tmp_path: Path) -> None:
     kernel_modules(tmp_path, virtio_net="")
     with pytest.raises(MissingPart, match="has no module igb"):
         modules_in_order(tmp_path, ["virtio_net", "igb"])

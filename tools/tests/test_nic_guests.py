@@ -65,7 +65,7 @@ def test_a_guest_that_does_not_tell_is_no_success(guests: Guests, script: str, c
 
 
 @pytest.mark.parametrize(("aborts", "ended"), [(0, 0), (2, 0), (3, Hang)])
-def test_an_emulator_that_aborts_before_its_guest_begins_is_started_again_twice_and_told(
+def test_an_emulator_that_aborts_before_its_guest_begins_is_started_again_twice_and_reported(
     guests: Guests, tmp_path: Path, aborts: int, ended: object
 ) -> None:
     count = tmp_path / "count"

@@ -51,7 +51,7 @@ def job(checkout: Path, tmp_path: Path, *argv: str) -> Job:
     return Job(argv or ("true",), (*IGB, *VIRTIO), 768, checkout, (), tmp_path, 60.0)
 
 
-def test_the_guest_is_told_its_command_mounts_and_cards(tmp_path: Path) -> None:
+def test_the_guest_is_reported_its_command_mounts_and_cards(tmp_path: Path) -> None:
     root = checkout(tmp_path)
     found = members(lane_archive(job(root, tmp_path, "pytest", "-k", "a b; $(reboot)"), NONCE))
     assert found["init"][0] & 0o111
@@ -60,8 +60,8 @@ def test_the_guest_is_told_its_command_mounts_and_cards(tmp_path: Path) -> None:
     assert f"PYTHONPATH={root}/tools:" in command_line  # .venv may be another checkout's
     mounts = dict(line.split(" ", 2)[::2] for line in found["lane/mounts"][1].decode().splitlines())
     assert mounts == {"share0": "/usr", "share1": str(root), "results": "/results"}
-    told = [line.split() for line in found["lane/cards"][1].decode().splitlines()]
-    assert told == [[card.ifname, card.mac] for card in (*IGB, *VIRTIO)]
+    reported = [line.split() for line in found["lane/cards"][1].decode().splitlines()]
+    assert reported == [[card.ifname, card.mac] for card in (*IGB, *VIRTIO)]
     settings = found["lane/settings"][1].decode()
     assert settings == f"NONCE={NONCE}\nLIMIT_S=60\n"
 
@@ -89,7 +89,7 @@ def test_init_is_a_shell_script_that_parses() -> None:
     subprocess.run(["sh", "-n", str(project_root() / "ci/nic/init")], check=True)
 
 
-def test_what_the_guest_could_not_see_is_told(tmp_path: Path) -> None:
+def test_what_the_guest_could_not_see_is_reported(tmp_path: Path) -> None:
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to("/opt/python3")
     with pytest.raises(MissingPart, match="uses /opt/python3"):
@@ -155,7 +155,7 @@ def test_a_record_that_does_not_fit_the_exit_code_is_not_believed(tmp_path: Path
         read_outcome(results(tmp_path / "r", cases), code)
 
 
-def test_one_table_comes_of_several_guests_and_their_failures_are_told_apart(tmp_path: Path) -> None:
+def test_one_table_comes_of_several_guests_and_their_failures_are_reported_apart(tmp_path: Path) -> None:
     one = read_outcome(results(tmp_path / "1", GOOD, '{"zero-copy": {"igb": "a"}, "RSS": {"igb": "b"}}'), 0)
     two = read_outcome(results(tmp_path / "2", GOOD + BAD, '{"zero-copy": {"virtio_net": "c"}}'), 1)
     both = merged({"first": one, "second": two})

@@ -42,8 +42,8 @@ def test_frames_are_summed_over_trials_and_over_all_that_sends_them_to_the_socke
 
 def test_the_report_says_how_many_beside_whose_core_pays_and_each_trial_says_its_own() -> None:
     other = point("fake:seed=8")
-    told = {each.forwarder.title: "The sender's core pays." for each in (OURS, other)}
-    run = run_record(OURS, other, forwarders=told)
+    reported = {each.forwarder.title: "The sender's core pays." for each in (OURS, other)}
+    run = run_record(OURS, other, forwarders=reported)
     trials = [counting(OURS, met=1990, misses=10), trial(other)]
     html = render(run, trials)
     words = "1,990 of 2,000 frames met a flow in XDP, the others went to the socket"

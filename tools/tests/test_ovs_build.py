@@ -69,16 +69,16 @@ def test_key_does_not_depend_on_where_the_source_is(ovs_build: ModuleType, sourc
     assert key(ovs_build, plan(ovs_build, moved)) == before
 
 
-def test_missing_packages_are_told_in_one_line(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+def test_missing_packages_are_reported_in_one_line(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/gcc").touch()
     with pytest.raises(ovs_build.BuildError) as error:
         ovs_build.require_packages(plan(ovs_build, source), root=tmp_path)
-    told = str(error.value)
-    assert "\n" not in told
-    assert "apt-get install" in told
-    assert " libxdp-dev" in told
-    assert " gcc " not in told
+    reported = str(error.value)
+    assert "\n" not in reported
+    assert "apt-get install" in reported
+    assert " libxdp-dev" in reported
+    assert " gcc " not in reported
 
 
 def test_series_has_every_patch_once(ovs_build: ModuleType) -> None:
@@ -396,6 +396,6 @@ def test_one_tree_builds_ours_and_then_series_xdp(
     made = [name for name in ("3.1.0-patched", "3.1.0-xdp") if (cache / name).exists()]
     assert made == ["3.1.0-patched", "3.1.0-xdp"][: 1 if fails else 2]
     for name in made:
-        told = json.loads((cache / name / "build.json").read_text())
-        assert (told["series"], len(told["patches"])) == (name[6:], 1 if name == "3.1.0-xdp" else 0)
-        assert ("--enable-xdp-offload" in told["configure"]) is (name == "3.1.0-xdp")
+        reported = json.loads((cache / name / "build.json").read_text())
+        assert (reported["series"], len(reported["patches"])) == (name[6:], 1 if name == "3.1.0-xdp" else 0)
+        assert ("--enable-xdp-offload" in reported["configure"]) is (name == "3.1.0-xdp")

@@ -117,7 +117,7 @@ def test_another_version_is_refused(module: ModuleType, apt: Apt, tmp_path: Path
         ({"update": "echo 'E: no key' >&2; exit 100"}, "source package thing of Debian sid: E: no key"),
     ],
 )
-def test_what_apt_lacks_is_told_in_one_line(
+def test_what_apt_lacks_is_reported_in_one_line(
     module: ModuleType, apt: Apt, tmp_path: Path, answer: dict[str, str], said: str
 ) -> None:
     apt.answer(**answer)

@@ -156,11 +156,11 @@ def test_where_frames_begin_on_one_side_only_its_port_must_have_met_flows(
 def test_the_mode_tells_of_flows_in_xdp_what_the_ports_counted(asked: str, name: str, tmp_path: Path) -> None:
     host = OvsHost(ALL_KEYS)
     host.offloaded = {"b0": 18, "b1": 0}
-    told = started(host, tmp_path, f"flow_offload={asked}").mode()
-    assert told.get("xdp_flows") == ({"b0": 18, "b1": 0} if asked == "true" else None)
+    reported = started(host, tmp_path, f"flow_offload={asked}").mode()
+    assert reported.get("xdp_flows") == ({"b0": 18, "b1": 0} if asked == "true" else None)
     seen = {"xdp": {"b0": {"mode": "native"}}, "xsk": [{"zero_copy": False}]}
-    assert mode_name({**told, **seen}) == name
-    assert mode_name({**told, **seen, "xdp_flows": {"b0": 0}}) == "native copy"
+    assert mode_name({**reported, **seen}) == name
+    assert mode_name({**reported, **seen, "xdp_flows": {"b0": 0}}) == "native copy"
 
 
 def test_how_many_flows_there_are_is_no_count_that_grows(tmp_path: Path) -> None:

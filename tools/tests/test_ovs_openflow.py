@@ -36,14 +36,14 @@ def test_the_messages_are_whole() -> None:
     assert sizes == [8, 24, 24, 8]
 
 
-def test_a_refusal_is_told() -> None:
+def test_a_refusal_is_reported() -> None:
     with pytest.raises(XdplabError, match="OpenFlow: the bridge refuses it: type 1, code 5"):
         port_counters(struct.pack(">BBHIHH", 6, 1, 12, 3, 1, 5) + END)
 
 
 @given(st.integers(0, len(PORTS)), st.binary(max_size=40))
 @example(0, b"")
-def test_what_is_no_answer_is_told(at: int, put: bytes) -> None:
+def test_what_is_no_answer_is_reported(at: int, put: bytes) -> None:
     """Cut off, or with something else in its middle: an error of ours or numbers, and an end."""
     for data in (PORTS[:at], PORTS[:at] + put + PORTS[at:], PORTS[:at] + put):
         try:

@@ -156,13 +156,13 @@ def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut)
     assert made.supported(there) is None
     made.start(there)
     made.counters()
-    told = made.mode()
+    reported = made.mode()
     made.stop()
     programs = {argv[0] for argv in host.runs} - {"stat", "test", "grep", "readlink", "head"}
     names = ("ovs-vswitchd", "ovsdb-server", "ovsdb-tool", "ovs-ofctl")
     assert programs == {f"/opt/ovs/{name}" for name in names}
     assert ["/opt/ovs/ovsdb-tool", "create", f"{there.rundir}/conf.db", "/opt/ovs/vswitch.ovsschema"] in host.runs
-    assert told["build"]["key"] == "0123456789abcdef"
+    assert reported["build"]["key"] == "0123456789abcdef"
     ((name, version),) = made.versions(host).items()
     assert name.endswith("(/opt/ovs)")
     assert version.startswith("Open vSwitch 3.1.0; DPDK 22.11.11; key 0123456789abcdef; base 3.1.0; series patched; ")

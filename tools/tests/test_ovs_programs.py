@@ -83,8 +83,8 @@ def test_what_is_planted_differs_in_the_catch_all(fault: str, modules: SimpleNam
 
 def test_the_tag_that_the_kernel_took_out_is_put_back(modules: SimpleNamespace) -> None:
     frame = bytes(range(12)) + b"\x08\x00rest"
-    told = modules.frames.AUXDATA.pack(1 << 4 | 1 << 6, 60, 60, 0, 0, 0x2007, 0x88A8)
-    assert modules.frames.with_tag(frame, [(263, 8, told)]) == frame[:12] + b"\x88\xa8\x20\x07" + frame[12:]
+    reported = modules.frames.AUXDATA.pack(1 << 4 | 1 << 6, 60, 60, 0, 0, 0x2007, 0x88A8)
+    assert modules.frames.with_tag(frame, [(263, 8, reported)]) == frame[:12] + b"\x88\xa8\x20\x07" + frame[12:]
     assert modules.frames.with_tag(frame, [(263, 8, bytes(20))]) == frame
 
 
@@ -234,12 +234,12 @@ def test_a_number_that_makes_no_sense_is_refused(program: str, option: str, valu
 
 
 @pytest.mark.parametrize("program", [*STORMS, "offload_diff.py", "miss_cost.py", "option_loss.py", "port_memory.py"])
-def test_what_is_missing_is_told_by_name(program: str) -> None:
+def test_what_is_missing_is_reported_by_name(program: str) -> None:
     done = run(program, PATH="/none")
     assert done.returncode == 2
-    told = {line.partition(": needs ")[2] for line in done.stderr.splitlines()}
-    assert {"ip, which is not there", "a result of ovs/build: /none has no ovs-vswitchd"} <= told
-    assert ("bpftool, which is not there" in told) == (program == "miss_cost.py")
+    reported = {line.partition(": needs ")[2] for line in done.stderr.splitlines()}
+    assert {"ip, which is not there", "a result of ovs/build: /none has no ovs-vswitchd"} <= reported
+    assert ("bpftool, which is not there" in reported) == (program == "miss_cost.py")
 
 
 def test_source_nat_may_take_another_port(modules: SimpleNamespace) -> None:

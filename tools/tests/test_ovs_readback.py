@@ -41,7 +41,7 @@ def started(host: OvsHost, dut: MakeDut, text: str) -> Any:
         ("prefer_busy_poll=true", "prefer-busy-poll=true", "", None),
     ],
 )  # fmt: skip
-def test_what_is_not_in_force_is_told(text: str, config: str, status: str, words: str | None, dut: MakeDut) -> None:
+def test_what_is_not_in_force_is_reported(text: str, config: str, status: str, words: str | None, dut: MakeDut) -> None:
     host = OvsHost(ALL_KEYS)
     host.configs = {"b0": f"{CONFIG}, {config}", "b1": f"{CONFIG}, {config}"}
     host.status = {"b0": status, "b1": status}
@@ -73,11 +73,11 @@ def test_what_the_patched_daemon_tells_proves_its_options_and_busy_poll_not(dut:
     )
     assert started(host, dut, f"ovs-afxdp:{proven}").ineffective() is None
     assert "no NAPI id, as veth" in started(host, dut, "ovs-afxdp:busy_poll_us=20").ineffective()
-    told = started(host, dut, "ovs-afxdp").mode()["ovs"]["b0"]
-    assert (told["umem-size"], told["napi-id"], told["xsk-rx-ring"]) == ("16777216", "0", "512")
+    reported = started(host, dut, "ovs-afxdp").mode()["ovs"]["b0"]
+    assert (reported["umem-size"], reported["napi-id"], reported["xsk-rx-ring"]) == ("16777216", "0", "512")
 
 
-def test_a_mode_that_ovs_replaced_by_another_is_told(dut: MakeDut) -> None:
+def test_a_mode_that_ovs_replaced_by_another_is_reported(dut: MakeDut) -> None:
     host = OvsHost()
     host.configs["b1"] = CONFIG.replace("in-use=native", "in-use=generic")
     assert "b1: xdp-mode-in-use is generic, not native" in started(host, dut, "ovs-afxdp").ineffective()
@@ -108,7 +108,7 @@ def test_a_setting_of_the_daemon_is_proven_by_its_log(log: str, dut: MakeDut) ->
     assert (found is None) == (log in SLEEPS.values())
 
 
-def test_queues_polled_elsewhere_than_the_affinity_says_are_told(dut: MakeDut) -> None:
+def test_queues_polled_elsewhere_than_the_affinity_says_are_reported(dut: MakeDut) -> None:
     assert started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:1").ineffective() is None
     found = started(OvsHost(), dut, "ovs-afxdp:rxq_affinity=0:3").ineffective()
     assert found == "rxq_affinity=0:3 is not in force: queue 0 of b0 is polled on CPU 1"

@@ -95,8 +95,8 @@ def test_a_path_that_is_none_ends_the_suite_in_one_line(tmp_path: FilePath) -> N
 def at(testbed: TestbedSpec, driver: str) -> RunRecord:
     ports = {role: {"ethtool -i": f"driver: {driver}\nversion: 6.18\n"} for role in ("a0", "b0", "b1", "c0")}
     run = run_record(point("fake:seed=1"), study={"title": "Which one?"})
-    told = machine(ports=ports, clock="A and C are one machine (tester)")
-    return run.model_copy(update={"testbed": testbed, "environment": told})
+    reported = machine(ports=ports, clock="A and C are one machine (tester)")
+    return run.model_copy(update={"testbed": testbed, "environment": reported})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_gate_of_pytest_takes_both_too(tmp_path: FilePath, results: FilePath) 
     assert (study.path, study.traffic.line_rate_bps) == ((Path.HAIRPIN,), 1e8)
 
 
-def test_who_has_no_checkout_is_told_that_provisioning_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_no_checkout_is_reported_that_provisioning_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tools.provision_command("lab.yaml") == "make provision TESTBED=lab.yaml"
     monkeypatch.setattr(tools, "checkout", lambda: None)
     assert tools.provision_command("lab.yaml") == "make provision TESTBED=lab.yaml (in a checkout of xdplab)"

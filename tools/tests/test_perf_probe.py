@@ -27,8 +27,8 @@ def test_perfs_lines_become_the_batches_that_were(sizes: list[int], every: int, 
         if (index + 1) % every == 0:
             expected.append([now, now + 100, now + 700, size, size])
         now += 1000
-    told = batches(lines, every)
-    assert told == {
+    reported = batches(lines, every)
+    assert reported == {
         "columns": COLUMNS,
         "records": expected,
         "batches": len(sizes),
@@ -48,9 +48,9 @@ def test_what_perf_lost_and_what_was_never_sent_is_counted() -> None:
         "something else\n",
         line(3300, "kicked_0", 9, 0),
     ]
-    told = batches(lines)
-    assert told["records"] == [[3000, 3100, 3300, 2, 2]]
-    assert (told["batches"], told["unsent"], told["full"]) == (2, 1, 12)
+    reported = batches(lines)
+    assert reported["records"] == [[3000, 3100, 3300, 2, 2]]
+    assert (reported["batches"], reported["unsent"], reported["full"]) == (2, 1, 12)
 
 
 def test_frames_are_the_argument_of_the_provider() -> None:
@@ -70,7 +70,7 @@ def perf_that(
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
 
-def test_a_recording_that_perf_cannot_read_is_told_in_its_words(
+def test_a_recording_that_perf_cannot_read_is_reported_in_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What perf 6.1 said in a chroot: the file that its `record` left has no header."""

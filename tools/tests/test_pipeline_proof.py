@@ -83,7 +83,7 @@ GOOD, BAD = (Frame("a frame", 0, bytes(100), {1: (b"\1" * 100,)}), Frame("a stra
     ],
     ids=["right", "another form", "another side", "twice", "leaked", "lost"],
 )
-def test_a_frame_that_comes_out_wrong_is_told_of(table: dict[str, Any], why: str) -> None:
+def test_a_frame_that_comes_out_wrong_is_reported(table: dict[str, Any], why: str) -> None:
     switch = Switch(table)
     if not why:
         assert exchange(switch.probes, [BAD, GOOD], Pipeline()) == [(1, b"\1" * 100)]

@@ -51,9 +51,9 @@ def test_a_pipeline_is_written_as_it_is_read(text: str) -> None:
     ],
 )
 def test_what_is_none_is_one_line(text: object, why: str) -> None:
-    with pytest.raises(ValidationError, match=r"pipeline|takes|masks") as told:
+    with pytest.raises(ValidationError, match=r"pipeline|takes|masks") as reported:
         TEXT.validate_python(text)
-    assert why in str(told.value)
+    assert why in str(reported.value)
 
 
 def test_each_pipeline_is_a_point_and_the_one_that_always_was_keeps_its_id() -> None:
@@ -117,7 +117,7 @@ def test_a_routing_table_has_its_prefixes_and_one_takes_the_traffic() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_open_vswitch_is_told_every_pipeline(kind: str) -> None:
+def test_open_vswitch_is_reported_every_pipeline(kind: str) -> None:
     asked = dut({"route": "route:7", "acl": "acl:9x3"}.get(kind, kind))
     made = tables(asked, ("p0", "p1"), OvsOptions())
     marked = [rule for rule in made.flows if "cookie=1," in rule or "cookie=2," in rule]
@@ -164,15 +164,15 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     status = ["ok"] * 4 + ["disturbed"] * 2
     trials = [each for at, us, is_ in zip(points, took, status, strict=True) for each in measured(at, us, status=is_)]
     run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": kinds})
-    told = answer(run, summarise(run, trials), trials)
-    assert told.said
-    assert told.sentence == (
+    reported = answer(run, summarise(run, trials), trials)
+    assert reported.said
+    assert reported.sentence == (
         "ovs-afxdp is ahead in 1 of 3 pieces of work, p50 at 0.2 kpps, ovs-afpacket in none; "
         "no measurable difference in 1; undecided in 1."
     )
-    assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in told.text()
-    assert "No measurable difference in nat (" in told.text()
-    assert "No statement about meter: 0 clean of 5 paired repetitions" in told.text()
+    assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in reported.text()
+    assert "No measurable difference in nat (" in reported.text()
+    assert "No statement about meter: 0 clean of 5 paired repetitions" in reported.text()
 
 
 def test_a_route_is_added_once_the_daemon_knows_the_bridge_s_address() -> None:

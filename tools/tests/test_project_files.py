@@ -85,8 +85,8 @@ def hooks() -> list[dict[str, Any]]:
 
 def test_the_hooks_are_the_checks_of_ci_but_for_pytest() -> None:
     checks = re.findall(r"^check (.+)$", text_of("ci/check"), re.MULTILINE)
-    told = [line.replace('"$bin/', ".venv/bin/").replace('"', "") for line in checks]
-    assert [hook["entry"] for hook in hooks()] == [line for line in told if "pytest" not in line]
+    reported = [line.replace('"$bin/', ".venv/bin/").replace('"', "") for line in checks]
+    assert [hook["entry"] for hook in hooks()] == [line for line in reported if "pytest" not in line]
 
 
 @pytest.mark.parametrize("hook", hooks(), ids=lambda hook: str(hook["id"]))

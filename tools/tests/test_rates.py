@@ -112,9 +112,9 @@ def test_calibrating_tells_how_far_it_is(results: Path, monkeypatch: pytest.Monk
             self.notes.append(text)
 
     monkeypatch.setattr(FakeTester, "loses_by_itself", True)
-    told = Lines()
-    app.run_study(app.prepare(studies.study(repetitions=1)), told, results)
-    steps = [line for line in told.notes if line.startswith("calibrating fake: ")]
+    reported = Lines()
+    app.run_study(app.prepare(studies.study(repetitions=1)), reported, results)
+    steps = [line for line in reported.notes if line.startswith("calibrating fake: ")]
     assert steps[:3] == [f"calibrating fake: trial {n} of 3, paced and at its top rate" for n in (1, 2, 3)]
     assert steps[3].endswith("kpps without loss? (step 1 of at most 6)")
 

@@ -65,10 +65,10 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bad], None]:
     return install
 
 
-def carried_out(folder: Path, told: Told | None = None, **changes: Any) -> list[TrialRecord]:
+def carried_out(folder: Path, reported: Told | None = None, **changes: Any) -> list[TrialRecord]:
     """The journal of a study of two fake forwarders."""
     study = app.read_study(studies.study_file(folder, **{"repetitions": 3, **changes}))
-    made, _ = app.run_study(app.prepare(study), told or Told(), folder / "results")
+    made, _ = app.run_study(app.prepare(study), reported or Told(), folder / "results")
     return made.trials()
 
 
@@ -90,26 +90,26 @@ def test_a_repetition_in_which_one_forwarder_was_disturbed_is_repeated_for_all(
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
     disturb(lambda at, purpose, attempt: slower(at) and at.number == 1)
-    told = Told()
-    trials = carried_out(tmp_path, told)
+    reported = Told()
+    trials = carried_out(tmp_path, reported)
     assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2}
     assert {trial.attempt for trial in trials} == {0}  # none of them had a second try
     assert [(trial.repetition, trial.status) for trial in trials if trial.status == "disturbed"] == [(1, "disturbed")]
-    assert told.begun[5:] == [(2, 6, 6), (3, 7, 8), (3, 8, 8)]
-    assert told.notes[-1] == (
+    assert reported.begun[5:] == [(2, 6, 6), (3, 7, 8), (3, 8, 8)]
+    assert reported.notes[-1] == (
         "repetition 2 is repeated for all 2 points, as repetition 4: fake:base_latency_us=9.0: sender stalled"
     )
-    assert all(left_s > 0 for left_s in told.left_s)
+    assert all(left_s > 0 for left_s in reported.left_s)
 
 
 def test_a_repeated_repetition_that_is_disturbed_too_is_repeated_again(
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
     disturb(lambda at, purpose, attempt: at.number in (0, 3))
-    told = Told()
-    trials = carried_out(tmp_path, told, disturbance={"max_repeats_share": 1})
+    reported = Told()
+    trials = carried_out(tmp_path, reported, disturbance={"max_repeats_share": 1})
     assert by_repetition(trials) == {0: 2, 1: 2, 2: 2, 3: 2, 4: 2}
-    assert [note.partition(":")[0] for note in told.notes[-2:]] == [
+    assert [note.partition(":")[0] for note in reported.notes[-2:]] == [
         "repetition 1 is repeated for all 2 points, as repetition 4",
         "repetition 4 is repeated for all 2 points, as repetition 5",
     ]
@@ -142,9 +142,9 @@ def test_on_a_machine_that_is_never_quiet_a_run_ends(
     tmp_path: Path, disturb: Callable[[Bad], None], rule: dict[str, Any], rounds: int
 ) -> None:
     disturb(lambda at, purpose, attempt: True)
-    told = Told()
-    assert by_repetition(carried_out(tmp_path, told, disturbance=rule)) == dict.fromkeys(range(3 + rounds), 2)
-    assert told.notes[-1].startswith(
+    reported = Told()
+    assert by_repetition(carried_out(tmp_path, reported, disturbance=rule)) == dict.fromkeys(range(3 + rounds), 2)
+    assert reported.notes[-1].startswith(
         "0 of 3 repetitions are clean for every point; no more are repeated (disturbance: "
     )
 
@@ -235,7 +235,7 @@ def test_a_failed_repetition_is_no_reason_for_another_and_a_point_without_figure
 def searched(
     folder: Path,
     disturb: Callable[[Bad], None],
-    told: Told | None = None,
+    reported: Told | None = None,
     *,
     bad: Bad = lambda *_: True,
     **changes: Any,
@@ -243,18 +243,18 @@ def searched(
     """Of one forwarder: a search, and a latency next to it."""
     disturb(bad)
     method = {"name": "throughput", "preset": "quick", "budget_s": 20, "equal_load": {"latency_pps": 20000}}
-    return carried_out(folder, told, **{"forwarders": "fake", "repetitions": 1, "method": method, **changes})
+    return carried_out(folder, reported, **{"forwarders": "fake", "repetitions": 1, "method": method, **changes})
 
 
 def test_where_repetitions_are_long_measured_trials_are_marked_and_steps_of_a_search_are_repeated(
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
-    told = Told()
-    trials = searched(tmp_path, disturb, told, bad=lambda at, purpose, attempt: attempt == 0)
+    reported = Told()
+    trials = searched(tmp_path, disturb, reported, bad=lambda at, purpose, attempt: attempt == 0)
     assert [trial.attempt for trial in trials if trial.purpose == "measure" and trial.result] == [0]
     assert 1 in {trial.attempt for trial in trials if trial.purpose == "search"}
     assert {trial.repetition for trial in trials} == {0}
-    assert not [note for note in told.notes if "is repeated" in note]
+    assert not [note for note in reported.notes if "is repeated" in note]
 
 
 def test_a_disturbed_step_without_loss_is_not_repeated_and_a_lossy_one_is(
@@ -313,9 +313,9 @@ def test_where_bounds_decide_no_repetition_is_repeated(
     assert len(rounds(repetitions=5)) == 0
     assert len(rounds(repetitions=4, disturbance={"max_repeats_share": 1})) == 4
     disturb(lambda at, purpose, attempt: at.number < 3)
-    told = Told()
-    assert by_repetition(carried_out(tmp_path, told, repetitions=5)) == dict.fromkeys(range(5), 2)
-    assert told.notes[-1] == "2 of 5 repetitions are clean for every point; the others count as bounds"
+    reported = Told()
+    assert by_repetition(carried_out(tmp_path, reported, repetitions=5)) == dict.fromkeys(range(5), 2)
+    assert reported.notes[-1] == "2 of 5 repetitions are clean for every point; the others count as bounds"
 
 
 @pytest.mark.parametrize("repeats", [0, 1, 3])

@@ -150,13 +150,13 @@ def test_curves_are_toggled_zoomed_and_read(shown: Browser, pages: dict[str, Pat
     shown.mouse(("pressed", x, y), ("released", x, y), ("pressed", x, y), ("released", x, y), clicks=2)
     assert shown.tell(ticks) == whole
     shown.tell(f"{first}.querySelector(':scope > svg').focus()")
-    told = []
+    reported = []
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "End"):
         shown.key(key)
-        told.append(shown.tell(f"{first}.querySelector('.tip div').textContent"))
-    assert len(set(told)) == 4
-    assert ": min at" in told[0]
-    assert re.search(r": p99\.\d+ at", told[-1])
+        reported.append(shown.tell(f"{first}.querySelector('.tip div').textContent"))
+    assert len(set(reported)) == 4
+    assert ": min at" in reported[0]
+    assert re.search(r": p99\.\d+ at", reported[-1])
     assert shown.tell("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     box = centre(shown, f"{first}.querySelector('input')")
     shown.mouse(("pressed", *box), ("released", *box))
@@ -186,13 +186,13 @@ def test_keys_zoom_no_further_than_there_is_something_to_see(shown: Browser, pag
 
 
 def test_bounds_are_sorted_by_their_number_and_what_is_not_known_comes_last(shown: Browser, tmp_path: Path) -> None:
-    told = ["10", "at least 9.5", "not known", "6", "at least 10.2", "below 0.002", "0.99 to 1.05", "–", "1,238 ?"]
+    reported = ["10", "at least 9.5", "not known", "6", "at least 10.2", "below 0.002", "0.99 to 1.05", "–", "1,238 ?"]
     source = """<!DOCTYPE html>{% import "head.html.j2" as ours %}{{ ours.head("x") }}
         {% call ours.table("x", sort=true) %}<tr><th>who</th><th>NDR</th></tr>
         {% for each in told %}<tr><td>x</td><td>{{ each }}</td></tr>{% endfor %}
         {% endcall %}{{ ours.scripts() }}"""
     page = tmp_path / "page.html"
-    page.write_text(templates().from_string(source).render(told=told), encoding="utf-8")
+    page.write_text(templates().from_string(source).render(reported=reported), encoding="utf-8")
     shown.open(page, 900)
     order = []
     for _ in range(2):

@@ -309,9 +309,9 @@ def test_an_installation_that_was_cut_off_is_undone(site: Site) -> None:
 @pytest.mark.timeout(200)
 def test_the_report_has_driver_and_firmware_of_each_port(site: Site) -> None:
     assert changed(site.play("report"))["a"] == 1
-    told = json.loads(site.report.read_text(encoding="utf-8"))
-    assert set(told["hosts"]) == {"a", "b", "c"}
-    assert set((b := told["hosts"]["b"])["ports"]) == {"b0", "b1"}
+    reported = json.loads(site.report.read_text(encoding="utf-8"))
+    assert set(reported["hosts"]) == {"a", "b", "c"}
+    assert set((b := reported["hosts"]["b"])["ports"]) == {"b0", "b1"}
     assert b["ports"]["b0"]["driver"]["driver"] == "veth"
     assert "firmware-version" in b["ports"]["b0"]["driver"]
     assert b["ports"]["b0"]["link"]["ifname"] == "b0"

@@ -34,16 +34,20 @@ MODES = {
     "xsk:backend=af_packet": "af_packet v2",
     "xsk:backend=af_packet,packet_version=3": "af_packet v3",
 }
-#: What veth has not.
-ZERO_COPY = "ovs-afxdp:xdp_mode=native-with-zerocopy"
-IN_KERNEL = {"xdp", "xdp:mode=generic", "linux-bridge"}
+#: What veth has not, and a word of the reason.
+UNSUPPORTED = {"ovs-afxdp:xdp_mode=native-with-zerocopy": "veth"}
+if Path("/sys/module/openvswitch").exists():
+    MODES["ovs-kernel"] = "kernel datapath"
+else:
+    UNSUPPORTED["ovs-kernel"] = "the kernel's module openvswitch is not loaded"
+IN_KERNEL = {"xdp", "xdp:mode=generic", "linux-bridge", "ovs-kernel"}
 
 
 @pytest.fixture(scope="module")
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each forwarder from one run of all, under an MTU not its own."""
     before = hugepages()
-    done = shared_lab.run(forwarders=[*MODES, ZERO_COPY], knobs={"mtu": [1400]})
+    done = shared_lab.run(forwarders=[*MODES, *UNSUPPORTED], knobs={"mtu": [1400]})
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
     assert hugepages() == before
@@ -54,7 +58,7 @@ def test_all_forwarders_of_the_project_are_tried_here() -> None:
     optional = {name for name in plugins.names("xdplab.forwarders") if name.startswith("vpp-")}  # test_root_vpp.py
     # test_root_functions.py, test_root_micro.py, test_root_pipelines.py, test_root_own_programs.py
     of_methods = {"nf", "xdpsock", "linux-router", "command"}
-    assert {title.split(":")[0] for title in MODES} == set(plugins.names("xdplab.forwarders")) - {
+    assert {title.split(":")[0] for title in (*MODES, *UNSUPPORTED)} == set(plugins.names("xdplab.forwarders")) - {
         "fake"
     } - optional - of_methods
 
@@ -69,10 +73,13 @@ def test_a_forwarder_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[s
     assert row["p99_us"] is None or row["p50_us"] <= row["p99_us"] < 1e6  # short: few frames lie above it
 
 
-def test_what_this_machine_cannot_do_is_unsupported_with_the_reason(rows: dict[str, dict[str, Any]]) -> None:
-    row = rows[ZERO_COPY]
+@pytest.mark.parametrize("title", UNSUPPORTED)
+def test_what_this_machine_cannot_do_is_unsupported_with_the_reason(
+    rows: dict[str, dict[str, Any]], title: str
+) -> None:
+    row = rows[title]
     assert (row["status"], row["repetitions"], row["mode"]) == ("unsupported", 0, "")
-    assert "veth" in row["reason"]
+    assert UNSUPPORTED[title] in row["reason"]
 
 
 @pytest.mark.parametrize("title", MODES)

@@ -126,7 +126,7 @@ def test_new_flows_are_installed_with_and_without_offload() -> None:
 
 
 @pytest.mark.slow
-def test_the_cost_of_a_miss_is_told_for_each_number_of_masks() -> None:
+def test_the_cost_of_a_miss_is_reported_for_each_number_of_masks() -> None:
     done = run("miss_cost.py", "--build", folder(OFFLOADING), "--frames", "1000", "--repetitions", "1")
     assert done.returncode == 0, done.stderr
     rows = {words[0]: float(words[1]) for words in map(str.split, done.stdout.splitlines()[1:])}

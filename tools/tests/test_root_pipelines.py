@@ -55,9 +55,9 @@ def test_a_network_function_routes_in_every_place(lab: Lab) -> None:
     titles = [*(f"nf:mode={mode}" for mode in modes), "nf:functions=macswap", "nf:functions=router"]
     done = lab.run(forwarders=titles, pipeline=["route:50"], traffic={"probe_pps": 1000})
     assert done.complaints == [], done.err
-    told = {row["forwarder"]: (row["status"], row["reason"]) for row in lab.rows()}
+    reported = {row["forwarder"]: (row["status"], row["reason"]) for row in lab.rows()}
     why = "pipeline route:50: nf does it with functions=router, not macswap"
-    assert told == dict.fromkeys(titles, ("ok", "")) | {"nf:functions=macswap": ("unsupported", why)}
+    assert reported == dict.fromkeys(titles, ("ok", "")) | {"nf:functions=macswap": ("unsupported", why)}
     lab.assert_nothing_left()
 
 
@@ -161,8 +161,8 @@ def spoil(forwarder: Forwarder[Any], dut: Dut, fault: tuple[str, ...]) -> None:
         assert isinstance(forwarder, OvsForwarder)
         forwarder.instance.vsctl(command, *rest)
     else:
-        told = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
-        subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, f"unix:{dut.rundir}/xdplab0.mgmt", *told], check=True)
+        reported = [",".join(filter(None, (rest[0], *(f"actions={each}" for each in rest[1:]))))]
+        subprocess.run(["ovs-ofctl", "-OOpenFlow15", command, f"unix:{dut.rundir}/xdplab0.mgmt", *reported], check=True)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,10 @@ def test_a_wrong_rule_fails_the_proof(
 def test_a_network_function_that_lacks_a_route_fails_the_proof(
     bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, mode: str, why: str
 ) -> None:
-    told = XskFunctions._router
+    reported = XskFunctions._router
 
     def without_one(self: XskFunctions, dut: Dut) -> dict[str, Any]:
-        tables = told(self, dut)
+        tables = reported(self, dut)
         return {**tables, "routes": 99, "route_list": tables["route_list"][1:]}
 
     monkeypatch.setattr(XskFunctions, "_router", without_one)
@@ -245,12 +245,12 @@ MISCOUNTS = {
 def test_what_is_not_counted_as_asked_for_fails_the_proof(
     bench: EmbeddedTestbed, tmp_path: FilePath, fault: str
 ) -> None:
-    title, pipeline, told, why = MISCOUNTS[fault]
+    title, pipeline, reported, why = MISCOUNTS[fault]
     made = TypeAdapter(PipelineText).validate_python(pipeline)
     with started(bench, title, made) as (forwarder, dut, point), contextlib.closing(Xdpgen()) as tester:
         ports = tester_ports_of(bench, point)
         context = TesterContext(ports, bench.layout, "xdp", tmp_path, still_well=forwarder.crashed)
         prove_work(forwarder, dut, tmp_path, lambda spec: tester.run(context, spec))
-        spoil(forwarder, dut, told)
+        spoil(forwarder, dut, reported)
         with pytest.raises(PointFailed, match=why):
             prove_work(forwarder, dut, tmp_path, lambda spec: tester.run(context, spec))

@@ -86,8 +86,8 @@ def xdpgen(sender: str, netns_of_ports: bool) -> Callable[[str, set[str]], bool]
             text=True,
             timeout=30,
         )
-        told = json.loads(done.stdout) if done.stdout else {"error": done.stderr}
-        return not told.get("error") and told["sender"] == sender and told["streams"][0]["sent"] > 0
+        reported = json.loads(done.stdout) if done.stdout else {"error": done.stderr}
+        return not reported.get("error") and reported["sender"] == sender and reported["streams"][0]["sent"] > 0
 
     return run
 

@@ -104,11 +104,11 @@ def test_a_group_that_apt_refuses_costs_no_other(machine: Machine) -> None:
     installed = machine.place.parent / "installed"
     machine.program("dpkg-query", f"#!/bin/sh\ncat {installed}\n")
     installed.write_text("", encoding="ascii")
-    told = machine.run(
+    reported = machine.run(
         _APT_REFUSES.format(installed=installed), "export PYTHON=false", "PATH={programs}:$PATH {root}/ci/setup || true"
     )
-    assert told.count("not installed: memcached nginx-light wrk.") == 1  # and the second call tries nothing
-    assert told.rpartition("left: ")[2].strip() == ""
+    assert reported.count("not installed: memcached nginx-light wrk.") == 1  # and the second call tries nothing
+    assert reported.rpartition("left: ")[2].strip() == ""
     names = installed.read_text(encoding="ascii")
     assert "librte-net-af-xdp25" in names
     assert "autoconf" in names

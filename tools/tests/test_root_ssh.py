@@ -63,8 +63,8 @@ def test_a_dry_run_changes_nothing_on_the_hosts_not_even_for_a_moment(bench: Ben
     finally:
         for monitor in monitors.values():
             monitor.terminate()
-    told = {host: monitor.communicate(timeout=10)[0].splitlines() for host, monitor in monitors.items()}
-    lines = [f"{host}: {line}" for host, each in told.items() for line in each if re.match(r"\d+: ", line)]
+    reported = {host: monitor.communicate(timeout=10)[0].splitlines() for host, monitor in monitors.items()}
+    lines = [f"{host}: {line}" for host, each in reported.items() for line in each if re.match(r"\d+: ", line)]
     assert [line for line in lines if not re.match(r"B: \d+: b0@", line)] == []
     assert len(lines) == 2, lines
     bench.assert_as_before()

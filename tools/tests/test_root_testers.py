@@ -76,7 +76,7 @@ def test_xdpgen_tells_flows_apart_when_asked_to(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
-def test_a_receiver_that_takes_no_redirects_is_told(lab: Lab) -> None:
+def test_a_receiver_that_takes_no_redirects_is_reported(lab: Lab) -> None:
     """AF_PACKET at a veth without NAPI: an XDP forwarder's frames are refused, one by one or at the flush."""
     done = lab.run(forwarders=["xdp"], tester="xsk-afpacket", traffic={"probe_pps": 2000})
     assert done.complaints == []
@@ -113,18 +113,18 @@ def test_two_cpus_send_a_load_into_two_queues(tmp_path: Path) -> None:
     try:
         ports = testbed.direct_ports()
         context = TesterContext(ports, layout, "xdp", tmp_path)
-        told = tester.run(context, TrialSpec(streams=(load, probe), duration_s=0.5, warmup_s=0.1))
+        reported = tester.run(context, TrialSpec(streams=(load, probe), duration_s=0.5, warmup_s=0.1))
     finally:
         tester.close()
         testbed.down()
-    sent = [stream.sent for stream in told.streams]
-    assert [stream.received for stream in told.streams] == sent
-    assert [stream.intended for stream in told.streams] == [5000, 500]
-    assert told.streams[0].flow_figures is not None
-    assert len(told.streams[0].flow_figures.sent) == 10
-    assert sum(told.streams[0].flow_figures.sent) == sent[0]
-    assert set(told.rx_cpus) == {first, second}
-    assert (sum(told.rx_cpus.values()), told.senders) == (sum(sent), 2)
+    sent = [stream.sent for stream in reported.streams]
+    assert [stream.received for stream in reported.streams] == sent
+    assert [stream.intended for stream in reported.streams] == [5000, 500]
+    assert reported.streams[0].flow_figures is not None
+    assert len(reported.streams[0].flow_figures.sent) == 10
+    assert sum(reported.streams[0].flow_figures.sent) == sent[0]
+    assert set(reported.rx_cpus) == {first, second}
+    assert (sum(reported.rx_cpus.values()), reported.senders) == (sum(sent), 2)
 
 
 def test_new_flows_arrive_beside_the_traffic_of_a_firewall(lab: Lab) -> None:
@@ -132,12 +132,12 @@ def test_new_flows_arrive_beside_the_traffic_of_a_firewall(lab: Lab) -> None:
     done = lab.run(tester="xdpgen", forwarders=["linux-router"], pipeline="conntrack", traffic=traffic)
     assert done.complaints == []
     (row,) = lab.rows()
-    (told,) = (trial.result for trial in lab.trials() if trial.result)
-    probes, load, new = told.streams
-    assert [(each.kind, each.new_flows, each.offered_pps) for each in told.streams] == [
+    (reported,) = (trial.result for trial in lab.trials() if trial.result)
+    probes, load, new = reported.streams
+    assert [(each.kind, each.new_flows, each.offered_pps) for each in reported.streams] == [
         ("latency", False, 2000), ("load", False, 1500), ("latency", True, 500)
     ]  # fmt: skip
-    assert [each.received for each in told.streams] == [each.sent for each in told.streams]
+    assert [each.received for each in reported.streams] == [each.sent for each in reported.streams]
     assert row["new_flows"]["sent"] == row["new_flows"]["received"] == new.sent > 0
     assert (row["samples"], row["out_of_order"]) == (probes.received, 0)
     assert load.intended == 300

@@ -87,15 +87,15 @@ def test_links_and_their_counters_are_those_that_ip_tells(host: NetnsHost) -> No
     host.run(["ip", "-batch", "-"], stdin="link set x0 up\nlink set x1 up\naddr add 192.0.2.1/24 dev x0\n")
     host.run(["ping", "-c", "3", "-i", "0.01", "-W", "0.01", "192.0.2.2"], check=False)  # some ARP, which none answers
     for each in (host, LocalHost()):
-        told = json.loads(each.run(["ip", "-json", "-s", "link", "show"]).stdout)
-        assert link_names(each) == {link["ifname"] for link in told}
+        reported = json.loads(each.run(["ip", "-json", "-s", "link", "show"]).stdout)
+        assert link_names(each) == {link["ifname"] for link in reported}
     for ifname in ("x0", "x1"):
         before, after = {"no": "counters"}, link_counters(host, ifname)
         while before != after:  # the kernel sends frames of its own
             before = after
-            (told,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
+            (reported,) = json.loads(host.run(["ip", "-json", "-s", "link", "show", "dev", ifname]).stdout)
             after = link_counters(host, ifname)
-        assert (after, link_mtu(host, ifname)) == (told["stats64"], told["mtu"])
+        assert (after, link_mtu(host, ifname)) == (reported["stats64"], reported["mtu"])
     assert link_counters(host, "x0")["tx"]["packets"] > 0
     with pytest.raises(XdplabError, match="B: nothere: there is no such interface"):
         link_counters(host, "nothere")

@@ -24,8 +24,8 @@ CHANGES: dict[str, Any] = {"name": "changes"}
 )
 def test_a_queue_is_added_where_the_port_has_one_more_in_its_namespace(queues: int, why: str | None) -> None:
     """Files below /sys are those of this process's namespace: what is there is asked of netlink."""
-    told = SimpleNamespace(stdout=json.dumps([{"ifname": "b0", "num_rx_queues": queues}]))
-    host = SimpleNamespace(run=lambda argv: told)
+    reported = SimpleNamespace(stdout=json.dumps([{"ifname": "b0", "num_rx_queues": queues}]))
+    host = SimpleNamespace(run=lambda argv: reported)
     dut: Any = SimpleNamespace(host=host, ports=[SimpleNamespace(ifname="b0")])
     assert no_further_queue(dut, 1) == (why and f"change queue-added: {why}")
 
@@ -42,7 +42,7 @@ def test_rules_in_openflow_are_what_the_specification_says() -> None:
     assert whole[2][16 + 25] == 4  # OFPFC_DELETE_STRICT
 
 
-def test_how_many_rules_there_are_is_read_and_a_refusal_is_told() -> None:
+def test_how_many_rules_there_are_is_read_and_a_refusal_is_reported() -> None:
     def reply(kind: int, body: bytes) -> bytes:
         return struct.pack(">BBHIHHI", 6, 19, 16 + len(body), 2, kind, 0, 0) + body
 
@@ -58,9 +58,9 @@ def test_how_many_rules_there_are_is_read_and_a_refusal_is_told() -> None:
     refused = struct.pack(">BBHIHH", 6, 1, 12, 2, 5, 1) + openflow.END
     with pytest.raises(XdplabError, match="the bridge refuses it: type 5, code 1"):
         openflow.rule_counts(refused)
-    for told in (openflow.END, rules(5, 0)[:30] + openflow.END):
+    for reported in (openflow.END, rules(5, 0)[:30] + openflow.END):
         with pytest.raises(XdplabError, match="cannot be understood"):
-            openflow.rule_counts(told)
+            openflow.rule_counts(reported)
 
 
 def test_rules_are_asked_for_by_their_cookie_and_all_together() -> None:

@@ -80,7 +80,7 @@ def test_a_setting_has_one_place() -> None:
         micro.points_of({**study(), "knobs": {"channels": 2}})
 
 
-def test_too_few_cpus_and_a_driver_that_spreads_nothing_are_told() -> None:
+def test_too_few_cpus_and_a_driver_that_spreads_nothing_are_reported() -> None:
     assert program().supported(dut(2, "ice")) == "4 cores: the tester leaves 1 of this machine's 2 CPUs"
     assert "veth gives all frames of a sender to one queue of b0" in str(program().supported(dut(8, "veth")))
 
@@ -99,8 +99,10 @@ def test_pipeline_route_takes_nothing_that_it_would_ignore(
     options: dict[str, Any], workload: NfTraffic, why: str | None
 ) -> None:
     made = XskFunctions(NfPoint.model_validate(options), workload)
-    told = made.supported(replace(dut(8, "ice"), pipeline=Pipeline(kind="route", rules=10)))
-    assert told is None if why is None else (told or "").startswith("pipeline route:10: ") and why in str(told)
+    reported = made.supported(replace(dut(8, "ice"), pipeline=Pipeline(kind="route", rules=10)))
+    assert (
+        reported is None if why is None else (reported or "").startswith("pipeline route:10: ") and why in str(reported)
+    )
 
 
 def test_each_core_has_a_queue_and_a_cpu_of_its_own() -> None:
@@ -111,7 +113,7 @@ def test_each_core_has_a_queue_and_a_cpu_of_its_own() -> None:
     assert ("queues" in one, one["cpus"], one["nf"]["flows"]) == (False, [1], 1)
 
 
-def test_a_queue_without_frames_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_without_frames_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     made = program()
     received = [5, 9, 0, 2]
     sockets: list[dict[str, Any]] = [

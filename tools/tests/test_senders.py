@@ -61,17 +61,17 @@ def test_counts_of_the_parts_add_up() -> None:
         longest_gap_ns=20, lateness=late, flow_figures=flows, trailing_lost=2, duplicated=3, out_of_order=4,
     )  # fmt: skip
     second = first.model_copy(update={"last_lost": 79, "longest_gap_ns": 10})
-    told = merge_parts(asked, [first, second])
+    reported = merge_parts(asked, [first, second])
     names = (
         "offered_pps", "sent", "received", "lost", "tx_drops", "on_schedule", "trailing_lost", "duplicated",
         "out_of_order", "achieved_pps", "rx_pps",
     )  # fmt: skip
-    assert [getattr(told, name) for name in names] == [200, 200, 198, 2, 2, 180, 4, 6, 8, 200, 198]
-    assert (told.last_lost, told.longest_gap_ns) == (159, 20)
-    assert told.lateness is not None
-    assert (told.lateness.count, told.lateness.mean_ns) == (4, 200.0)
-    assert told.flow_figures is not None
-    assert told.flow_figures.sent == (50, 50, 50, 50)
+    assert [getattr(reported, name) for name in names] == [200, 200, 198, 2, 2, 180, 4, 6, 8, 200, 198]
+    assert (reported.last_lost, reported.longest_gap_ns) == (159, 20)
+    assert reported.lateness is not None
+    assert (reported.lateness.count, reported.lateness.mean_ns) == (4, 200.0)
+    assert reported.flow_figures is not None
+    assert reported.flow_figures.sent == (50, 50, 50, 50)
     drawn = merge_parts(asked.model_copy(update={"flows": 2}), [first, second]).flow_figures
     assert drawn is not None
     assert (drawn.sent, drawn.lost) == ((100, 100), (0, 2))
@@ -95,13 +95,13 @@ class Session:
         threads = [{"stalls": 0, "stalled_ns": 0, "longest_gap_ns": 0, "run_delay_ns": 0, "nonvoluntary_switches": 0}]
         none = {"skipped": 0, "lost": 0, "duplicated": 0, "out_of_order": 0, "latency": None, "lateness": None}
         gaps = {"last_lost": None, "longest_ns": 0, "trailing": 0}
-        told = [
+        reported = [
             {"id": each["id"], "frame_bytes": 64, "offered_pps": each["pps"], "achieved_pps": each["pps"],
              "rx_pps": each["pps"], **dict.fromkeys(("intended", "sent", "received"), int(each["pps"])), **none,
              "gaps": gaps}
             for each in asked["streams"]
         ]  # fmt: skip
-        return {"sender": "live", "sender_reason": None, "elapsed_s": 1.0, "interrupted": False, "streams": told,
+        return {"sender": "live", "sender_reason": None, "elapsed_s": 1.0, "interrupted": False, "streams": reported,
                 "ports": [], "threads": threads * 2}  # fmt: skip
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class Session:
 
 
 @pytest.mark.parametrize(("options", "cpus"), [("", [None, 3]), (":senders=1", [None])])
-def test_xdpgen_is_told_who_sends_what(
+def test_xdpgen_is_reported_who_sends_what(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, cpus: list[int | None]
 ) -> None:
     monkeypatch.setattr(xdpgen, "_Session", Session)
@@ -118,14 +118,14 @@ def test_xdpgen_is_told_who_sends_what(
     ports = FakeTestbed(studies.a_testbed()).tester_ports(Way.THROUGH)
     layout = CpuLayout(tester_tx=0, forwarder=1, extra_senders=(3,))
     load = StreamSpec(kind="load", pps=1000.0, frame_bytes=64, flows=10)
-    told = tester.run(TesterContext(ports, layout, "tc", tmp_path), TrialSpec(streams=(load,), duration_s=1.0))
+    reported = tester.run(TesterContext(ports, layout, "tc", tmp_path), TrialSpec(streams=(load,), duration_s=1.0))
     streams = Session.asked["streams"]
     assert [each.get("tx_cpu") for each in streams] == cpus
     assert [each.get("first_flow", 0) for each in streams] == [0, 5][: len(cpus)]
     assert [each["id"] for each in streams] == [*range(len(cpus))]
     assert "senders" not in Session.asked
     assert {each["tx_cpu"] for each in Session.asked["ports"]} == {0}
-    assert [(each.sent, each.offered_pps) for each in told.streams] == [(1000, 1000.0)]
+    assert [(each.sent, each.offered_pps) for each in reported.streams] == [(1000, 1000.0)]
 
 
 @pytest.mark.parametrize(

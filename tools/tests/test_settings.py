@@ -70,7 +70,7 @@ def test_fewer_channels_than_rss_queues_are_refused_and_undone(wanted: dict[str,
     assert state(host) == before
 
 
-def test_a_forwarder_that_changes_a_setting_when_it_starts_is_told_of() -> None:
+def test_a_forwarder_that_changes_a_setting_when_it_starts_is_reported() -> None:
     host = card(channels=8)
     made = settings(host, channels=4)
     made.apply()
@@ -82,7 +82,7 @@ def test_a_forwarder_that_changes_a_setting_when_it_starts_is_told_of() -> None:
 
 
 @ORDERS
-def test_what_can_be_foreseen_is_told_before_anything_is_set(wanted: dict[str, Scalar]) -> None:
+def test_what_can_be_foreseen_is_reported_before_anything_is_set(wanted: dict[str, Scalar]) -> None:
     host = card(channels=2)
     reason = settings(host, **{**wanted, "channels": 16}).unsupported() or ""
     assert "16 is above the maximum of 8" in reason

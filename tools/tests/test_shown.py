@@ -67,8 +67,8 @@ def test_a_percentile_that_is_not_carried_is_shown_nowhere() -> None:
 def test_a_stage_has_a_p99_where_ten_frames_lie_above_it() -> None:
     def of(values: list[int]) -> float | None:
         stage = {"count": len(values), "min_ns": 1000, "max_ns": 2000, "mean_ns": 1500.0, "rms_ns": 1.0}
-        told = {name: {**stage, "hdr": encoded(values)} for name in ("driver", "stack", "complete")}
-        return stage_rows([trial(A, 0, values, figures={"stages": told})])["complete"].p99_us
+        reported = {name: {**stage, "hdr": encoded(values)} for name in ("driver", "stack", "complete")}
+        return stage_rows([trial(A, 0, values, figures={"stages": reported})])["complete"].p99_us
 
     assert of(HUNDRED) is None
     assert of(HUNDRED * 12) is not None
@@ -94,7 +94,7 @@ def test_what_probes_cost_is_not_said_without_clean_pairs() -> None:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Robot's log and console say."""
     lines: list[str] = []
     for name in ("info", "console", "write"):
@@ -102,7 +102,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def test_robot_says_no_ratio_that_may_not_be_said(told: list[str]) -> None:
+def test_robot_says_no_ratio_that_may_not_be_said(reported: list[str]) -> None:
     folder, points = stored("rfc2544")
     document, wanted = published_figure("xsknf-measurements/pass-through")
     names = (wanted.ratios[0].of, wanted.ratios[0].to)
@@ -118,11 +118,11 @@ def test_robot_says_no_ratio_that_may_not_be_said(told: list[str]) -> None:
     suite.read = a_run(run, both)
     with pytest.raises(SkipExecution, match=r"\(2\.07\): 0 clean of 3 paired repetitions"):
         suite.published_figure_stands_beside_ours("xsknf-measurements/pass-through")
-    assert any("(2.07): 0 clean" in line for line in told)
-    assert not any(re.search(r"\d \([\d.]+ to [\d.]+\)", line) for line in told)
+    assert any("(2.07): 0 clean" in line for line in reported)
+    assert not any(re.search(r"\d \([\d.]+ to [\d.]+\)", line) for line in reported)
 
 
-def test_robot_passes_nothing_that_has_no_figure(told: list[str]) -> None:
+def test_robot_passes_nothing_that_has_no_figure(reported: list[str]) -> None:
     folder, points = stored("rfc2544")
     gone = {"status": "not measured", "reason": "not come to it", "repetitions": 0, "by_repetition": ()}
     suite = library.XdplabLibrary()
@@ -134,9 +134,9 @@ def test_robot_passes_nothing_that_has_no_figure(told: list[str]) -> None:
     one = SimpleNamespace(factor="busy", verdict="matters", **weight)
     suite.read = a_run(folder.load(), points, sweeps=[SimpleNamespace(title="t", importance=[one])])
     suite.case_was_measured(points[0].forwarder)
-    assert not any("{'" in line for line in told)
+    assert not any("{'" in line for line in reported)
     suite.setting_matters("busy")
-    assert told[-1] == "busy: matters, importance 0.123, p < 0.0001"
+    assert reported[-1] == "busy: matters, importance 0.123, p < 0.0001"
 
 
 def limited(one: PointSummary, by: LimitedBy, at_most: float | None = None, **given: Any) -> PointSummary:

@@ -137,10 +137,10 @@ def test_runs_that_do_not_continue_each_other_have_trends_of_their_own() -> None
 
 
 def test_environments_that_are_alike_stand_together_and_output_is_compared_line_by_line() -> None:
-    def told(ring: int) -> RunRecord:
+    def reported(ring: int) -> RunRecord:
         return at(1, ports={"b0": {"ifname": "b0-x", "ethtool -g": f"Ring of b0-x:\nRX: 4096\nCurrent:\nRX: {ring}"}})
 
-    found = environments([("one", told(512)), ("two", told(1024)), ("three", told(512)), ("four", at(1))])
+    found = environments([("one", reported(512)), ("two", reported(1024)), ("three", reported(512)), ("four", at(1))])
     assert found.groups == [["one", "three"], ["two"], ["four"]]
     assert found.differing["ports.b0.ethtool -g: RX (2)"] == ["512", "1024", None]
     assert next(iter(found.differing)) == "ports.b0.ethtool -g: RX (2)"
@@ -219,9 +219,9 @@ def opened(page: str, folder: Path) -> tuple[str, list[str], str]:
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     text = log.read_text(encoding="utf-8").rstrip()
-    told = json.loads(text.removesuffix(",") + "]}" if text.endswith(",") else text)  # it was ended while it wrote
-    started = told["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
-    params = [each.get("params", {}) for each in told["events"] if each["type"] == started]
+    reported = json.loads(text.removesuffix(",") + "]}" if text.endswith(",") else text)  # it was ended while it wrote
+    started = reported["constants"]["logEventTypes"]["URL_REQUEST_START_JOB"]
+    params = [each.get("params", {}) for each in reported["events"] if each["type"] == started]
     # the browser's own, for its updates and accounts, are of no page
     of_pages = [each["url"] for each in params if each.get("initiator") != "not an origin" and "url" in each]
     complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -93,17 +93,17 @@ def test_the_answer_tells_numbers_of_flows_apart() -> None:
     took = [2.0, 4.0, 6.0, 2.0] * 2
     trials = [each for at, us in zip(points, took, strict=True) for each in measured(at, us)]
     run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
-    told = answer(run, summarise(run, trials), trials).text()
-    assert "Bridge, 1 flow: ovs-afxdp 2 times as fast" in told
-    assert "Bridge, 500 flows: ovs-afpacket 3 times as fast" in told
-    assert "settings" not in told
+    reported = answer(run, summarise(run, trials), trials).text()
+    assert "Bridge, 1 flow: ovs-afxdp 2 times as fast" in reported
+    assert "Bridge, 500 flows: ovs-afpacket 3 times as fast" in reported
+    assert "settings" not in reported
     larger = [
         each.model_copy(update={"traffic": each.traffic.model_copy(update={"frame_bytes": 512})}) for each in points
     ]
     trials += [each for at, us in zip(larger, took, strict=True) for each in measured(at, us)]
     run = run_record(*points, *larger, study={**LATENCY, "repetitions": 5, "pipeline": ["bridge", "nat"]})
-    told = answer(run, summarise(run, trials), trials).text()
-    assert told.endswith("  Each at the first of 2 settings; the table has the others.")
+    reported = answer(run, summarise(run, trials), trials).text()
+    assert reported.endswith("  Each at the first of 2 settings; the table has the others.")
 
 
 def test_a_rate_below_the_lowest_load_is_named_and_not_drawn() -> None:

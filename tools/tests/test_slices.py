@@ -174,7 +174,7 @@ def test_half_of_a_slice_lost_has_an_infinite_median() -> None:
     assert made([[1000] * 3], lost=4).medians_us().tolist() == [math.inf]
 
 
-def test_unwatched_clocks_are_told() -> None:
+def test_unwatched_clocks_are_reported() -> None:
     away = SliceClock(clock="forwarder", unwatched="it runs on another machine")
     slices = made([[1000]], clocks=(CLOCKS[0], away))
     assert slices.unwatched == {"forwarder": "it runs on another machine"}
@@ -184,8 +184,8 @@ def test_unwatched_clocks_are_told() -> None:
 
 
 def test_another_reason_takes_the_place_of_a_clock() -> None:
-    told = json.loads(made([[1000]]).model_dump_json())
-    slices = slices_of(told, [SliceClock(clock="forwarder", unwatched="elsewhere")])
+    reported = json.loads(made([[1000]]).model_dump_json())
+    slices = slices_of(reported, [SliceClock(clock="forwarder", unwatched="elsewhere")])
     assert [clock.name for clock in slices.clocks] == [clock.name for clock in CLOCKS]
     assert slices.unwatched == {"forwarder": "elsewhere"}
 

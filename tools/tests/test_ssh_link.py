@@ -59,7 +59,7 @@ def link(login: Login, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> AgentLin
 @pytest.mark.parametrize(
     "said", [b"Welcome to the lab!\n", b"\xff\xfe\n", b"[1]\n", pytest.param(b"[" * 9000 + b"\n", id="nested"), b"\n"]
 )
-def test_a_shell_that_talks_before_the_agent_is_told_of(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_that_talks_before_the_agent_is_reported(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         with pytest.raises(InputError, match=r"dut: its shell says .* instead of the agent's answer; what ~/\.bashrc"):
             await link(Login(said, HELLO), monkeypatch).open()

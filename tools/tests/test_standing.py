@@ -33,13 +33,13 @@ def rates(
     ]
 
 
-def told(trials: Sequence[TrialRecord], spec: Mapping[str, Any] = TWO) -> Answer:
+def reported(trials: Sequence[TrialRecord], spec: Mapping[str, Any] = TWO) -> Answer:
     run = micro.run(spec)
     return answer(run, summarise(run, trials), trials)
 
 
-def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
-    found = told(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
+def test_who_is_ahead_is_reported_with_the_ratio_to_the_next() -> None:
+    found = reported(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
     assert found.said
     assert found.sentence == (
         "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99 % interval 1.51 to 2.65), the next."
@@ -47,23 +47,23 @@ def test_who_is_ahead_is_told_with_the_ratio_to_the_next() -> None:
 
 
 def test_overlapping_repetitions_are_too_little_to_tell() -> None:
-    found = told(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
+    found = reported(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
     words = "two (4 Mpps) and one (2.05 Mpps): too little to tell: ask for more repetitions."
     assert found == Answer(sentence=f"xdplab names no winner: {words}", said=False)
 
 
 def test_no_measurable_difference_lies_within_a_quarter() -> None:
     alike = {"one": [1.0, 1.02, 1.0, 0.99], "two": [1.0, 1.02, 0.99, 1.01], "three": [0.5] * 4}
-    found = told(rates(alike))
+    found = reported(rates(alike))
     words = "rxdrop: no measurable difference between two (1 Mpps) and one (1 Mpps)."
     assert found == Answer(sentence=words, said=True)
-    narrow = told(rates(alike, {**TWO, "alike_within": 0.05}), {**TWO, "alike_within": 0.05})
+    narrow = reported(rates(alike, {**TWO, "alike_within": 0.05}), {**TWO, "alike_within": 0.05})
     assert not narrow.said
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_repetitions_name_nobody(count: int) -> None:
-    found = told(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
+    found = reported(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
     words = f"xdplab names no winner: {count} of the 3 repetitions that an interval needs: ask for more."
     assert found == Answer(sentence=words, said=False)
 
@@ -71,13 +71,13 @@ def test_fewer_than_three_repetitions_name_nobody(count: int) -> None:
 def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
     limited = rates({"one": [0.645, 0.644, 0.646, 0.645]}, sent_pps=0.645e6)
     free = rates({"two": [2.0, 2.1, 1.9, 2.0]})
-    found = told([*limited, *free])
+    found = reported([*limited, *free])
     words = "one (at least 0.645 Mpps) took all that the tester sent, so the tester was the limit."
     assert found == Answer(sentence=f"xdplab names no winner: {words}", said=False)
-    assert not told(
+    assert not reported(
         [*limited[:2], *rates({"one": [0.645] * 4})[2:], *free]
     ).said  # also where it was so in half of them
-    fastest = told([*rates({"one": [3.0] * 4}, sent_pps=3.01e6), *free])
+    fastest = reported([*rates({"one": [3.0] * 4}, sent_pps=3.01e6), *free])
     assert fastest.sentence.startswith(
         "rxdrop: one is ahead with at least 3 Mpps, the tester sent no more, at least 1.24 times as much as two"
     )
@@ -87,7 +87,7 @@ def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
     disturbed = rates({"one": [9.0] * 4}, status="disturbed")
     clean = rates({"two": [2.0] * 4, "three": [1.0] * 4})
     failed = micro.trial(micro.point(TWO, "two", workload="l2fwd"), None, status="failed", reason="it fell over")
-    found = told([*disturbed, *clean, failed])
+    found = reported([*disturbed, *clean, failed])
     quiet = (
         "0 clean of 4 paired repetitions, 3 are needed: the machine was disturbed, "
         "ask for at least 5 repetitions or repeat on a quieter one"
@@ -96,13 +96,13 @@ def test_failed_and_disturbed_points_are_named_and_rank_nowhere() -> None:
         "rxdrop: two is ahead with 2 Mpps, 2 times as much as three (99 % interval 1.72 to 2.33), the next."
     )
     assert found.details == (f"No statement about one: {quiet}.", "Failed: l2fwd: two.")
-    busy = told([*disturbed, *rates({"two": [2.0] * 4})])
+    busy = reported([*disturbed, *rates({"two": [2.0] * 4})])
     assert busy == Answer(sentence=f"xdplab names no winner: {quiet}.", said=False)
 
 
 def test_clean_repetitions_of_one_are_no_pairs_with_those_of_another() -> None:
     noisy = {"status": "disturbed"}
-    found = told(
+    found = reported(
         [
             *rates({"one": [1.0] * 3})[1:],
             *rates({"one": [1.0]}, **noisy),
@@ -119,7 +119,7 @@ def test_one_that_failed_once_is_ahead_of_nobody() -> None:
     fell = micro.trial(
         micro.point(TWO, "two", workload="rxdrop"), None, repetition=4, status="failed", reason="it fell"
     )
-    found = told([*trials, fell])
+    found = reported([*trials, fell])
     assert not found.said
     assert "two failed in 1 of 5 repetitions: it fell" in found.sentence
 
@@ -128,18 +128,18 @@ def test_a_disturbed_repetition_that_was_made_anew_decides_nothing() -> None:
     """A trial stalled for most of its time became the reported median."""
     slow = rates({"two": [0.1]}, status="disturbed")
     again = [one.model_copy(update={"repetition": one.repetition + 1}) for one in rates({"two": [4.0] * 4})]
-    found = told([*rates({"one": [2.0] * 5}), *slow, *again])
+    found = reported([*rates({"one": [2.0] * 5}), *slow, *again])
     assert "two is ahead with 4 Mpps" in found.sentence
 
 
-def test_rates_are_told_for_themselves_and_less_latency_is_ahead() -> None:
+def test_rates_are_reported_for_themselves_and_less_latency_is_ahead() -> None:
     stages = [
         micro.staged(micro.point(STAGES, case, rate_pps=rate), [us * 1000] * 5, repetition=n)
         for case, us in (("one", 20), ("two", 30))
         for rate in (128.0, 5000.0)
         for n in range(4)
     ]
-    found = told(stages, STAGES)
+    found = reported(stages, STAGES)
     assert found.sentence == (
         "Ahead in stages at 128 frames per second: one; in stages at 5,000 frames per second: one."
     )
@@ -154,7 +154,7 @@ def test_modes_are_compared_within_a_function_only() -> None:
     spec = micro.functions(functions=["router", "macswap"], traffic=["dropped"])
     mpps = {"router, xdp": 2.0, "router, af_xdp": 1.0, "macswap, xdp": 30.0, "macswap, af_xdp": 40.0}
     trials = rates({case: [value] * 4 for case, value in mpps.items()}, spec, {"traffic": "dropped"})
-    found = told(trials, spec)
+    found = reported(trials, spec)
     assert found.sentence == "Ahead in dropped of router: xdp; in dropped of macswap: af_xdp."
     (details,) = found.details
     assert "dropped: of router xdp is ahead with 2 Mpps, 2 times as much as af_xdp" in details
@@ -169,15 +169,15 @@ def test_many_places_are_counted_in_one_sentence() -> None:
         for case, us in (("one", 20), ("two", 40 if rate else 5))
         for n in range(4)
     ]
-    assert told(trials, spec).sentence == "Ahead, of 9 comparisons: one in 8, two in 1."
+    assert reported(trials, spec).sentence == "Ahead, of 9 comparisons: one in 8, two in 1."
 
 
 def test_one_case_and_none() -> None:
-    assert told(rates({"one": [1.0] * 4})).sentence == (
+    assert reported(rates({"one": [1.0] * 4})).sentence == (
         "xdplab names no winner: no two cases of one workload were measured."
     )
     nothing = micro.trial(micro.point(TWO, "one"), None, status="unsupported", reason="no")
-    assert told([nothing]).sentence == "Nothing was measured."
+    assert reported([nothing]).sentence == "Nothing was measured."
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -186,7 +186,7 @@ def test_it_is_the_same_on_the_console_in_the_report_and_for_robot(
 ) -> None:
     trials = rates({"one": [11_300.0] * count, "two": [0.01] * count})
     folder = micro.store(results, TWO, trials)
-    found = told(trials)
+    found = reported(trials)
     out = cli("show").out
     assert found.sentence in out
     assert "e+" not in out

@@ -266,7 +266,7 @@ def test_a_clear_difference_of_a_family_is_clearer() -> None:
 
 
 @given(noisy)
-def test_a_difference_is_told_as_the_ratio_is(data: Pairs) -> None:
+def test_a_difference_is_reported_as_the_ratio_is(data: Pairs) -> None:
     near = [(1 + 0.3 * math.tanh(math.log(a)), 1 + 0.3 * math.tanh(math.log(b))) for a, b in data]
     ratio, found = interval(near), difference_interval(near)
     assert found is not None

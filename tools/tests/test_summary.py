@@ -86,7 +86,7 @@ def test_status_and_reason(trials: list[TrialRecord], run: dict[str, Any], statu
     assert (found.status, found.reason) == (status, reason)
 
 
-def test_the_most_frequent_reason_is_told() -> None:
+def test_the_most_frequent_reason_is_reported() -> None:
     reasons = ["rare", "often", "often"]
     assert row(*(trial(A, n, status="failed", reason=why) for n, why in enumerate(reasons))).reason == "often"
 
@@ -158,7 +158,7 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     assert "`xdplab analyse`" in answer(swept, summarise(swept, [])).sentence
 
 
-def test_options_that_a_label_hides_are_told_where_the_study_sweeps_them() -> None:
+def test_options_that_a_label_hides_are_reported_where_the_study_sweeps_them() -> None:
     labelled = [
         Point.model_validate(
             {**point().model_dump(), "forwarder": {"name": "fake", "label": "one", "options": {"seed": n}}}

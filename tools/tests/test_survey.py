@@ -67,9 +67,9 @@ def test_a_dry_run_asks_hosts_and_changes_nothing_there(
 ) -> None:
     """And says what a run would leave out."""
     machines = Played.machines
-    told = cli("run", study(tmp_path, SPEC.model_dump(mode="json", by_alias=True, exclude_unset=True)), "--dry-run")
-    out = told.out
-    assert "3 points" in out, told.err
+    reported = cli("run", study(tmp_path, SPEC.model_dump(mode="json", by_alias=True, exclude_unset=True)), "--dry-run")
+    out = reported.out
+    assert "3 points" in out, reported.err
     assert "testpmd is not installed (package dpdk-dev)" in out, out
     assert done == []
     assert [machine.mtu for machine in machines.values()] == [{"p0": 9000, "p1": 9000}] * 2

@@ -24,9 +24,9 @@ def lines_of(*rows: tuple[str, list[float], Any], **fields: Any) -> list[str]:
     points = [point(title) for title, _, _ in rows]
     run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
     found = summarise(run, [trial(each, 0) for each in points])
-    told = [searched(each, rates, limited) for each, (_, rates, limited) in zip(found, rows, strict=True)]
-    told[-1] = told[-1].model_copy(update=fields)
-    return [*lines(curves(run, told))]
+    reported = [searched(each, rates, limited) for each, (_, rates, limited) in zip(found, rows, strict=True)]
+    reported[-1] = reported[-1].model_copy(update=fields)
+    return [*lines(curves(run, reported))]
 
 
 def curve_of(two: list[float], *, limited: Any = ("forwarder", "forwarder"), repetitions: int = 5) -> list[str]:
@@ -45,16 +45,18 @@ def test_efficiency_is_an_interval() -> None:
     ("limit", "words"), [("tester", "the tester was the limit"), ("budget", "the search ran out of time")]
 )
 def test_what_the_tester_or_the_time_limits_is_a_lower_bound(limit: str, words: str) -> None:
-    told = curve_of([1.6e6] * 5, limited=("forwarder", limit))
-    assert told[1].endswith(f"at least 1.6 Mpps, at least 68 % of 2 times one thread ({words})")
+    reported = curve_of([1.6e6] * 5, limited=("forwarder", limit))
+    assert reported[1].endswith(f"at least 1.6 Mpps, at least 68 % of 2 times one thread ({words})")
     alone = curve_of([1.6e6] * 5, limited=(limit, "forwarder"))
     assert "%" not in " ".join(alone)
     assert alone[-1].endswith(f"no efficiency: one thread: {words}")
 
 
 def test_a_rate_below_the_lowest_load_is_no_rate() -> None:
-    told = curve_of([0.0] * 5, limited=("forwarder", "below-minimum"))
-    assert told[1].endswith(": below 0.002 Mpps, at most 0 % of 2 times one thread (it lost frames at the lowest load)")
+    reported = curve_of([0.0] * 5, limited=("forwarder", "below-minimum"))
+    assert reported[1].endswith(
+        ": below 0.002 Mpps, at most 0 % of 2 times one thread (it lost frames at the lowest load)"
+    )
     assert "was 0 in 5 of 5 repetitions" in curve_of([0.0] * 5)[1]
     names = [f"ovs-afxdp:pmd_cores={each}" for each in (1, 2)]
     (_, second, why) = lines_of((names[0], [0.0] * 5, "below-minimum"), (names[1], RATE, "forwarder"))
@@ -71,11 +73,11 @@ def test_a_rate_below_the_lowest_load_is_no_rate() -> None:
     ],
 )
 def test_nothing_is_a_part_of_what_is_no_fact(fields: dict[str, Any], words: str) -> None:
-    told = lines_of(*_two(1.6e6), **{key: value for key, value in fields.items() if key != "by_repetition"})
+    reported = lines_of(*_two(1.6e6), **{key: value for key, value in fields.items() if key != "by_repetition"})
     if "by_repetition" in fields:
-        told = _with(fields["by_repetition"])
-    assert f"1.6 Mpps, uncertain: {words}" in told[1]
-    assert "%" not in told[1]
+        reported = _with(fields["by_repetition"])
+    assert f"1.6 Mpps, uncertain: {words}" in reported[1]
+    assert "%" not in reported[1]
 
 
 def _two(rate: float) -> list[tuple[str, list[float], Any]]:
@@ -93,13 +95,13 @@ def _with(how: str) -> list[str]:
 
 def test_a_bounded_rate_of_one_thread_may_be_the_best() -> None:
     """With one queue the tester was the limit at 5 Mpps: 6 Mpps of two threads are 60 % at the most."""
-    told = lines_of(
+    reported = lines_of(
         ("ovs-afxdp:pmd_cores=1,n_rxq=1", [5e6] * 5, "tester"),
         ("ovs-afxdp:pmd_cores=1,n_rxq=2", [3e6] * 5, "forwarder"),
         ("ovs-afxdp:pmd_cores=2,n_rxq=2", [6e6] * 5, "forwarder"),
     )
-    assert "%" not in " ".join(told)
-    assert told[-1].endswith("no efficiency: one thread: the tester was the limit")
+    assert "%" not in " ".join(reported)
+    assert reported[-1].endswith("no efficiency: one thread: the tester was the limit")
 
 
 def test_no_point_stands_for_another() -> None:
@@ -110,8 +112,8 @@ def test_no_point_stands_for_another() -> None:
     points.append(points[1].model_copy(update={"forwarder": label}))
     run = run_record(*points, study={"method": {"name": "rfc2544"}, "repetitions": 5})
     found = summarise(run, [trial(each, 0) for each in points])
-    told = [*lines(curves(run, [searched(each, [n * 1e6] * 5) for n, each in enumerate(found, 1)]))]
-    assert [line.partition(" Mpps")[0] for line in told] == [
+    reported = [*lines(curves(run, [searched(each, [n * 1e6] * 5) for n, each in enumerate(found, 1)]))]
+    assert [line.partition(" Mpps")[0] for line in reported] == [
         "ovs-afxdp, flows=1: 1 thread, 1 queue: 1",
         "ovs-afxdp, flows=1: 2 threads, 1 queue (ovs-afxdp:pmd_cores=2): 2",
         "ovs-afxdp, flows=1: 2 threads, 1 queue (again): 5",

@@ -34,7 +34,7 @@ def test_the_way_from_frames_to_a_percentile(tmp_path: Path, cli: Callable[..., 
     assert cli("show", "latest", "fake").out.splitlines() == lines
 
 
-def test_a_trial_that_was_set_aside_and_a_bound_are_told(results: Path, cli: Callable[..., Done]) -> None:
+def test_a_trial_that_was_set_aside_and_a_bound_are_reported(results: Path, cli: Callable[..., Done]) -> None:
     spec = micro.study(method={"name": "micro", "workloads": ["rxdrop"]})
     (at,) = micro.points_of(spec)
     trials = [micro.trial(at, 2e6, repetition=n, sent_pps=2e6) for n in range(3)]
@@ -52,7 +52,7 @@ def test_a_name_that_is_none_or_several_is_one_line(results: Path, cli: Callable
     cli("show", "latest", "one").refused("point 'one': several are called so; there are ", "(one, l2fwd)")
 
 
-def test_points_of_one_title_are_told_by_what_differs() -> None:
+def test_points_of_one_title_are_reported_by_what_differs() -> None:
     run = run_record(*(point("fake", frame_bytes=size) for size in (64, 128)))
     with pytest.raises(InputError, match=r"several .* \(fake, bytes=64\), \w+ \(fake, bytes=128\)"):
         find_point(run, "fake")

@@ -59,7 +59,7 @@ class Session:
         self.way: str | None = None
         self.spread_ns = spread_ns
         #: What its own recording tells instead of `records()`.
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
 
     def probes(self, dut: Any) -> ProbeTarget:
         return ProbeTarget("/opt/xsk", 1, 2, "b0", "xsk")
@@ -71,13 +71,13 @@ class Session:
     def end_recording(self) -> dict[str, Any]:
         assert self.way == "in-band"
         self.way = None
-        return {**records(), **self.told}
+        return {**records(), **self.reported}
 
     def trial(self, spec: Trial, purpose: Any = "measure", clause: str = "", **_: Any) -> TrialResult:
         latency = 2_000 + COSTS.get(self.way or "", 0) + self.spread_ns * len(self.records) % 7
-        told = result(stream([latency - 1, latency, latency + 1]))
-        self._journal(purpose=purpose, clause=clause, asked=spec, result=told, trial=len(self.records))
-        return told
+        reported = result(stream([latency - 1, latency, latency + 1]))
+        self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
+        return reported
 
     def found(self, clause: str, figures: dict[str, Any]) -> None:
         self._journal(purpose="figures", clause=clause, figures=figures)
@@ -184,7 +184,9 @@ def test_a_forwarder_that_cannot_be_traced_is_unsupported() -> None:
         make_method(TracingSpec.model_validate(SPEC)).measure(session, TrafficSpec())
 
 
-def test_what_ended_a_trial_is_told_and_not_what_came_of_it(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ended_a_trial_is_reported_and_not_what_came_of_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone() -> dict[str, Any]:
         raise PointFailed("xsk: it does not run")
 
@@ -236,16 +238,16 @@ def test_a_study_names_its_ways_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("reported", "words"),
     [
         ({"batches": 500, "unsent": 499}, "nothing recorded at 10 kpps: 2000 batches seen, 1996 not sent"),
         ({"batches": 0}, "nothing recorded at 10 kpps: 0 batches seen"),
     ],
 )
 def test_a_way_that_recorded_nothing_has_a_reason_and_no_cost(
-    session: Session, told: dict[str, int], words: str
+    session: Session, reported: dict[str, int], words: str
 ) -> None:
-    session.told = {"records": [], **told}
+    session.reported = {"records": [], **reported}
     rows = measured(session)
     assert rows["in-band", 0] == {"way": "in-band", "reason": words}
     assert rows["bpf", 10_000]["recorded"] == 4 * len(RECORDS)
@@ -270,20 +272,20 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
     """ "met" and "missed" were said of rounds that the machine had disturbed, and of the frames that survived."""
     make_method(TracingSpec.model_validate(SPEC)).measure(session, TrafficSpec())
 
-    def told(**changes: Any) -> tuple[str, Any]:
+    def reported(**changes: Any) -> tuple[str, Any]:
         spoilt = [one.model_copy(update=changes) if one.result and one.trial > 4 else one for one in session.records]
         run = run_record(session.at, study={"method": SPEC})
         summaries = summarise(run, spoilt)
         return summaries[0].model_dump()["figures"]["tracing"][0]["verdict"], answer(run, summaries)
 
-    verdict_of_noise, said = told(status="disturbed")
+    verdict_of_noise, said = reported(status="disturbed")
     assert verdict_of_noise.startswith("too disturbed to say: ")
     assert said.sentence == "No answer for xsk at 10 kpps, goal below 0.2 µs: too few clean rounds."
     assert said.details
     assert all(": too disturbed to say: " in each for each in said.details)
     assert not said.said
     lossy = result(stream([2000] * 90, sent=100))
-    assert told(result=lossy)[0].startswith("undecided: ")
+    assert reported(result=lossy)[0].startswith("undecided: ")
 
 
 def test_a_published_document_that_is_not_there_is_refused_before_anything_is_measured() -> None:

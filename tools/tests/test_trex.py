@@ -69,12 +69,12 @@ def test_what_was_cut_to_a_microsecond_stands_in_its_middle() -> None:
 
 def test_a_trial_is_mapped_to_the_model_of_all_testers() -> None:
     trial = TrialSpec(streams=(PROBES, LOAD), duration_s=1.0)
-    told = reply(
+    reported = reply(
         counted(1000, 998, {60: 998}, dropped=3, dup=1, out_of_order=2, seq_too_high=2, seq_too_low=1),
         counted(4000, 3990),
         tx_good_packets=5000,
     )
-    result = trial_result(trial, told, [0, 0])
+    result = trial_result(trial, reported, [0, 0])
     probes, load = result.streams
     assert (probes.sent, probes.received, probes.lost, probes.duplicated, probes.out_of_order) == (1000, 997, 3, 1, 2)
     assert probes.latency is not None
@@ -86,16 +86,16 @@ def test_a_trial_is_mapped_to_the_model_of_all_testers() -> None:
 
 def test_frames_that_the_driver_did_not_take_were_not_sent_and_are_not_lost() -> None:
     trial = TrialSpec(streams=(PROBES, LOAD), duration_s=1.0)
-    told = reply(counted(1000, 990, {60: 990}), counted(4000, 3490), tx_good_packets=4490)
-    probes, load = trial_result(trial, told, [0, 0]).streams
+    reported = reply(counted(1000, 990, {60: 990}), counted(4000, 3490), tx_good_packets=4490)
+    probes, load = trial_result(trial, reported, [0, 0]).streams
     assert (load.sent, load.skipped, load.lost) == (3490, 510, 0)
     assert (probes.sent, probes.lost) == (1000, 10)
 
 
 def test_the_probes_pay_only_when_no_load_is_left_to_pay() -> None:
     trial = TrialSpec(streams=(PROBES, LOAD), duration_s=1.0)
-    told = reply(counted(1000, 600, {60: 600}), counted(4000, 0), tx_good_packets=700)
-    probes, load = trial_result(trial, told, [0, 0]).streams
+    reported = reply(counted(1000, 600, {60: 600}), counted(4000, 0), tx_good_packets=700)
+    probes, load = trial_result(trial, reported, [0, 0]).streams
     assert (load.sent, load.lost) == (0, 0)
     assert (probes.sent, probes.lost, probes.skipped) == (700, 100, 300)
 
@@ -112,16 +112,16 @@ def test_a_schedule_that_it_could_not_keep_is_a_lower_load_and_not_the_one_asked
 
 
 def test_the_rate_of_a_burst_is_over_the_time_it_took_and_not_over_the_trial() -> None:
-    told = reply(counted(4000, 3000), counted(1000, 1000), tx_good_packets=5000) | {"took_s": 0.1}
+    reported = reply(counted(4000, 3000), counted(1000, 1000), tx_good_packets=5000) | {"took_s": 0.1}
     streams = (LOAD.model_copy(update={"pps": None, "count": 4000}), LOAD.model_copy(update={"pps": 1000.0}))
-    result = trial_result(TrialSpec(streams=streams, duration_s=1.0), told, [0, 0])
+    result = trial_result(TrialSpec(streams=streams, duration_s=1.0), reported, [0, 0])
     assert [(one.achieved_pps, one.rx_pps) for one in result.streams] == [(40_000, 30_000), (1000, 1000)]
     assert result.elapsed_s == 1.0
 
 
-def test_what_its_own_receive_ring_dropped_is_told() -> None:
-    told = reply(counted(4000, 3000), tx_good_packets=4000) | {"ports": {"0": {}, "1": {"rx_missed_errors": 900}}}
-    result = trial_result(TrialSpec(streams=(LOAD,), duration_s=1.0), told, [0])
+def test_what_its_own_receive_ring_dropped_is_reported() -> None:
+    reported = reply(counted(4000, 3000), tx_good_packets=4000) | {"ports": {"0": {}, "1": {"rx_missed_errors": 900}}}
+    result = trial_result(TrialSpec(streams=(LOAD,), duration_s=1.0), reported, [0])
     assert (result.streams[0].lost, result.tester_lost) == (1000, 900)
 
 
@@ -294,7 +294,7 @@ def test_another_protocol_is_refused(tmp_path: Path) -> None:
         Bridge(LocalHost(), [sys.executable, str(program)], tmp_path / "log")
 
 
-def test_lines_come_one_by_one_and_the_end_is_told(tmp_path: Path) -> None:
+def test_lines_come_one_by_one_and_the_end_is_reported(tmp_path: Path) -> None:
     process = LocalHost().converse(["sh", "-c", "printf 'one\\ntwo\\n'; read x; echo $x"], log=tmp_path / "log")
     assert [process.receive(5), process.receive(5), process.receive(0.05)] == ["one", "two", None]
     process.send("three")

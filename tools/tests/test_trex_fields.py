@@ -48,8 +48,8 @@ def profile(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def described(stream: StreamSpec, headers: Headers) -> dict[str, Any]:
     frame = build(headers, stream.frame_bytes, udp_checksum=False).hex()
-    told = {"frame": frame, "flows": stream.flows, "flow_offset": headers.flow_offset, "kind": "load", "pg_id": 1}
-    return {**told, "pps": 1.0, "count": 0, "delay_us": 0.0, **fields_of(headers, stream)}
+    reported = {"frame": frame, "flows": stream.flows, "flow_offset": headers.flow_offset, "kind": "load", "pg_id": 1}
+    return {**reported, "pps": 1.0, "count": 0, "delay_us": 0.0, **fields_of(headers, stream)}
 
 
 def program_of(profile: ModuleType, stream: StreamSpec, headers: Headers) -> list[Any]:

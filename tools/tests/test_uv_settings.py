@@ -33,6 +33,6 @@ def test_the_environment_comes_last(settings: ModuleType) -> None:
     assert settings.uv_settings(lines)["SSL_CERT_FILE"] == "/env.crt"
 
 
-def test_a_setting_that_would_be_lost_is_told(settings: ModuleType) -> None:
+def test_a_setting_that_would_be_lost_is_reported(settings: ModuleType) -> None:
     with pytest.raises(settings.NotInUv, match="only-binary"):
         settings.uv_settings(["global.only-binary=':all:'"])

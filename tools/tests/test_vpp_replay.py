@@ -56,9 +56,9 @@ def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old
 
 
 def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = namedtuple("show_version_reply", "retval version build_directory")(0, "26.10", "/home/somebody/vpp")
+    reported = namedtuple("show_version_reply", "retval version build_directory")(0, "26.10", "/home/somebody/vpp")
     client = SimpleNamespace(
-        connect=lambda name: None, disconnect=lambda: None, api=SimpleNamespace(show_version=lambda **fields: told)
+        connect=lambda name: None, disconnect=lambda: None, api=SimpleNamespace(show_version=lambda **fields: reported)
     )
     monkeypatch.setattr("dev.vpp_record.papi_client", lambda address: client)
     recorder = Recorder()
@@ -98,14 +98,14 @@ def test_names_modes_and_counters_are_those_that_vpp_reports(
 def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
     playback = Playback(NEWEST / "afxdp.json")
     playback.recorded.pop("not_asked", None)
-    told = RUNTIME_HEAD + "".join(
+    reported = RUNTIME_HEAD + "".join(
         f"{name:<30}{state:^12}{10:>16}{200:>16}{0:>16}{clocks:>16}{'20.00':>16}\n"
         for name, state, clocks in (("af_xdp-input", "polling", "1.50e2"), ("x-tx", "active", "5.00e1"))
     )
     at = next(i for i, step in enumerate(playback.left) if "errors" in step) + 1
     playback.left[at:at] = [
         {"message": {"name": "cli_inband", "fields": {"cmd": command}}, "answer": {"retval": 0, "reply": reply}}
-        for command, reply in (("show runtime", told), ("clear runtime", ""))
+        for command, reply in (("show runtime", reported), ("clear runtime", ""))
     ]
     forwarder = forwarder_of(playback)
     forwarder.start(playback.dut(tmp_path))

@@ -102,7 +102,7 @@ def test_a_vpp_without_workers_prints_no_thread_and_a_sleeping_node_waits_for_in
     assert nodes["vpp_main"]["x-tx"]["received"] == 0
 
 
-def test_windows_are_summed_and_polling_without_frames_is_told_apart() -> None:
+def test_windows_are_summed_and_polling_without_frames_is_reported_apart() -> None:
     idle, first, second = read(
         worker(1_000_000, 0, 200), worker(50_000, 1000, 11_000, 100), worker(500, 4000, 350, 400)
     )

@@ -125,11 +125,11 @@ def metadata(installed: Installed) -> email.message.Message:
     return email.parser.Parser().parsestr(text)
 
 
-def test_its_version_and_its_licences_are_told(installed: Installed) -> None:
-    told = metadata(installed)
-    assert told["License-Expression"] == "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)"
-    assert sorted(told.get_all("License-File", [])) == sorted(tracked("LICENSES"))
-    assert installed.xdplab("--version").strip() == told["Version"] == __version__
+def test_its_version_and_its_licences_are_reported(installed: Installed) -> None:
+    reported = metadata(installed)
+    assert reported["License-Expression"] == "Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)"
+    assert sorted(reported.get_all("License-File", [])) == sorted(tracked("LICENSES"))
+    assert installed.xdplab("--version").strip() == reported["Version"] == __version__
 
 
 def test_it_brings_the_man_page(installed: Installed) -> None:
@@ -177,7 +177,7 @@ def test_without_root_it_runs_a_study_on_the_simulated_testbed(installed: Instal
     assert f"wheel of {__version__}" in json.dumps(head)
 
 
-def test_why_its_programs_cannot_be_built_is_told(installed: Installed, tmp_path: Path) -> None:
+def test_why_its_programs_cannot_be_built_is_reported(installed: Installed, tmp_path: Path) -> None:
     env = {"XDPLAB_CACHE": str(tmp_path), "XDPLAB_STATE": str(tmp_path / "state"), "CLANG": "false"}
     done = installed.run(str(installed.bin / "xdplab"), "doctor", "--json", env=env)
     assert done.returncode == 2, done.stderr

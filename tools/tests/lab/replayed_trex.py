@@ -32,16 +32,16 @@ class ReplayedTrex(Trex):
 
 def about(record: Path) -> dict[str, Any]:
     """What a record says of itself, in its first line."""
-    told = json.loads(record.read_text(encoding="utf-8").splitlines()[0])["about"]
-    assert isinstance(told, dict)
-    return told
+    reported = json.loads(record.read_text(encoding="utf-8").splitlines()[0])["about"]
+    assert isinstance(reported, dict)
+    return reported
 
 
 def replayed(record: Path, workdir: Path) -> tuple[ReplayedTrex, TesterContext, TrialSpec]:
     """The tester, the ports and the trial of a record."""
-    told = about(record)
+    reported = about(record)
     host = LocalHost()
-    first, last = (Port(port["role"], host, port["role"], port["mac"], 1500) for port in told["ports"])
+    first, last = (Port(port["role"], host, port["role"], port["mac"], 1500) for port in reported["ports"])
     layout = CpuLayout(tester_tx=0, forwarder=1)
     context = TesterContext(TesterPorts(first, last), layout, ReplayedTrex.rx_programs[0], workdir)
-    return ReplayedTrex(record), context, TrialSpec.model_validate(told["trial"])
+    return ReplayedTrex(record), context, TrialSpec.model_validate(reported["trial"])

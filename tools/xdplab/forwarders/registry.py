@@ -37,8 +37,8 @@ def plain_name(spec: ForwarderSpec) -> str:
     """
     if spec.label:
         return spec.label
-    words, told = make_forwarder(spec).in_words()
-    options = ", ".join(_option_words(key, value) for key, value in spec.options.items() if key not in told)
+    words, reported = make_forwarder(spec).in_words()
+    options = ", ".join(_option_words(key, value) for key, value in spec.options.items() if key not in reported)
     return f"{words} ({options})" if options else words
 
 

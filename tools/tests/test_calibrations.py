@@ -169,7 +169,7 @@ def test_a_disturbed_one_leaves_no_older_one_behind(results: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("held", ["{", "[]", '{"x": {"at_s": 1}}', '{"x": 1}'])
-def test_a_file_that_cannot_be_understood_is_reported_and_written_anew(results: Path, state: Path, held: str) -> None:
+def test_a_calibration_that_cannot_be_read_is_reported_and_replaced(results: Path, state: Path, held: str) -> None:
     a_run(results)
     [path] = state.glob("*.calibrations")
     path.write_text(held, encoding="utf-8")

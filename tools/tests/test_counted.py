@@ -61,7 +61,7 @@ def test_the_record_of_a_trial_has_none_of_the_drops_before_it(
         assert trial.increments == ({"b0": {"rx_pkts": 1000, "rx_drop": 0}} if cumulative else {})
 
 
-def test_nothing_is_reported_a_trial_in_which_the_forwarder_was_restarted(
+def test_nothing_is_reported_of_a_trial_in_which_the_forwarder_was_restarted(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1,000 frames of the old one and 4,000 of the new one would be 3,000."""

@@ -73,7 +73,7 @@ def test_a_method_that_floods_has_no_probes() -> None:
     assert "\n1 point, design factorial\n1 repetition of each, 1 in all, " in text
 
 
-def test_a_run_that_goes_on_is_reported_what_is_left(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
+def test_a_run_that_goes_on_shows_what_is_left(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
     cli("run", studies.study_file(tmp_path))
     out = cli("run", "--resume", "latest", "--dry-run").out
     assert "\n2 repetitions of each, 4 in all, 0 of them still to do, 0 s of traffic" in f"\n{out}"

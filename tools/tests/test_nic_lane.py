@@ -51,7 +51,7 @@ def job(checkout: Path, tmp_path: Path, *argv: str) -> Job:
     return Job(argv or ("true",), (*IGB, *VIRTIO), 768, checkout, (), tmp_path, 60.0)
 
 
-def test_the_guest_is_reported_its_command_mounts_and_cards(tmp_path: Path) -> None:
+def test_the_guest_is_given_its_command_mounts_and_cards(tmp_path: Path) -> None:
     root = checkout(tmp_path)
     found = members(lane_archive(job(root, tmp_path, "pytest", "-k", "a b; $(reboot)"), NONCE))
     assert found["init"][0] & 0o111

@@ -10,7 +10,7 @@ import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, CONFIG, MakeDut, OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders.ovs.readback import afxdp_show, coverage_totals, missed_lookups, port_configs, rxq_places
+from xdplab.forwarders.ovs.readback import afxdp_show, coverage_totals, datapath_lookups, port_configs, rxq_places
 from xdplab.model import PointFailed
 
 
@@ -137,8 +137,8 @@ def test_answers_of_the_daemon_are_read() -> None:
         (port_configs, "  port 2: b0 afxdp: n_rxq=1"),
         (rxq_places, "pmd thread numa_id 0 core_id 1:\n  port: b0 queue 0"),
         (rxq_places, "  port: b0                queue-id:  0 (enabled)   pmd usage:  0 %"),
-        (missed_lookups, "  flows: 3"),
-        (missed_lookups, "  lookups: hit:1 lost:0"),
+        (datapath_lookups, "  flows: 3"),
+        (datapath_lookups, "  lookups: hit:1 lost:0"),
         (coverage_totals, "afxdp_cq_empty  0.0/sec"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_gate_of_pytest_takes_both_too(tmp_path: FilePath, results: FilePath) 
     assert (study.path, study.traffic.line_rate_bps) == ((Path.HAIRPIN,), 1e8)
 
 
-def test_who_has_no_checkout_is_reported_that_provisioning_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_no_checkout_reads_that_provisioning_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tools.provision_command("lab.yaml") == "make provision TESTBED=lab.yaml"
     monkeypatch.setattr(tools, "checkout", lambda: None)
     assert tools.provision_command("lab.yaml") == "make provision TESTBED=lab.yaml (in a checkout of xdplab)"

@@ -117,7 +117,7 @@ def test_a_routing_table_has_its_prefixes_and_one_takes_the_traffic() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_open_vswitch_is_reported_every_pipeline(kind: str) -> None:
+def test_open_vswitch_is_given_every_pipeline(kind: str) -> None:
     asked = dut({"route": "route:7", "acl": "acl:9x3"}.get(kind, kind))
     made = tables(asked, ("p0", "p1"), OvsOptions())
     marked = [rule for rule in made.flows if "cookie=1," in rule or "cookie=2," in rule]

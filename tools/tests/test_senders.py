@@ -109,7 +109,7 @@ class Session:
 
 
 @pytest.mark.parametrize(("options", "cpus"), [("", [None, 3]), (":senders=1", [None])])
-def test_xdpgen_is_reported_who_sends_what(
+def test_xdpgen_is_given_who_sends_what(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, cpus: list[int | None]
 ) -> None:
     monkeypatch.setattr(xdpgen, "_Session", Session)

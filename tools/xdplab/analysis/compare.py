@@ -88,7 +88,6 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     estimate = _estimate(pairs, metric)
     if basis == "slices" and not _same_sign(interval, estimate):
         sense, interval = "unknown", None
-    titles = (point.forwarder, reference.forwarder)
     shares = [each.figures[metric].share for pair in pairs for each in pair]
     doubts = doubts_of((point, reference), metric, len(pairs), len(clean), basis)
     found = Comparison(
@@ -107,7 +106,11 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         share=None if None in shares else max((share for share in shares if share is not None), default=0.0),
         alike_within=point.alike_within,
         hindrances=doubts.hindrances
-        or (_lost(used, metric, titles) or _unordered(basis) if sense == "unknown" else ()),
+        or (
+            _lost(used, metric, (point.forwarder, reference.forwarder)) or _unordered(basis)
+            if sense == "unknown"
+            else ()
+        ),
         remarks=doubts.remarks,
     )
     return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
@@ -218,12 +221,8 @@ def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
 def _lost(pairs: Sequence[Pair], metric: str, titles: tuple[str, str]) -> tuple[str, ...]:
     """Whose percentile is that of a lost frame, which has no ratio to another one."""
     sides = zip(titles, zip(*pairs, strict=True), strict=True)
-    lost = dict.fromkeys(title for title, side in sides if any(map(_infinite(metric), side)))
+    lost = dict.fromkeys(title for title, side in sides if any(one.value(metric) == math.inf for one in side))
     return (f"a lost frame is the {figure(metric).name} of {' and of '.join(lost)}",) if lost else ()
-
-
-def _infinite(metric: str) -> Callable[[RepetitionFigures], bool]:
-    return lambda one: one.value(metric) == math.inf and not figure(metric).more
 
 
 def _unordered(basis: Basis) -> tuple[str, ...]:

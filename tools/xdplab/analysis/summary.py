@@ -68,7 +68,7 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
 def _plain_name(run: RunRecord, point: Point) -> str:
     """As its forwarder said when it was measured, and who measured it where there are several testers."""
     title = point.forwarder.title
-    return point.name.replace(title, run.plain_names.get(title, title), 1)
+    return run.plain_names.get(title, title) + point.name.removeprefix(title)
 
 
 def _summary(

@@ -62,7 +62,7 @@ def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: A
     shown = [each for each in own_columns(method) if "html" in each.places]
     shown = [each for each in shown if any(each.of(point) is not None for point in points)]
     ratios = {each.key: ratios_of(found, points, each.clause) for each in shown if each.ratio}
-    heads, rows = ["forwarder", "mode"], [[point.forwarder, point.mode] for point in points]
+    heads, rows = ["forwarder", "mode"], [[point.plain_name, point.mode] for point in points]
     for each in shown:
         heads.append(each.title)
         for row, point in zip(rows, points, strict=True):

@@ -98,7 +98,7 @@ class Forwarder(ABC, Generic[OptionsT]):
         return ""
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """What it is in plain words, and the options of which these tell already."""
+        """What it is in plain words, and the options that these cover already."""
         return self.plain or self.name, frozenset()
 
     def make(self, note: Callable[[str], None]) -> None:

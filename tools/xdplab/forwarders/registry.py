@@ -30,15 +30,15 @@ def make_forwarder(spec: ForwarderSpec) -> Forwarder[Any]:
 
 
 def plain_name(spec: ForwarderSpec) -> str:
-    """Its label, or what it is in plain words: options of which these do not tell stand in parentheses.
+    """Its label, or what it is in plain words: options that these do not cover stand in parentheses.
 
     Raises:
         InputError: as `make_forwarder`.
     """
     if spec.label:
         return spec.label
-    words, reported = make_forwarder(spec).in_words()
-    options = ", ".join(_option_words(key, value) for key, value in spec.options.items() if key not in reported)
+    words, covered = make_forwarder(spec).in_words()
+    options = ", ".join(_option_words(key, value) for key, value in spec.options.items() if key not in covered)
     return f"{words} ({options})" if options else words
 
 

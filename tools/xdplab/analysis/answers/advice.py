@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which forwarder to use, by what a reader wants: who is ahead by a figure, by the rules of every comparison."""
+"""Which forwarder to use for which goal: the one that is ahead by a figure, by the rules of every comparison."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,11 +20,11 @@ _SETTINGS = 3
 
 
 class Advice(Model):
-    """What is ahead for a goal, or that nobody is."""
+    """Which forwarder is ahead for a goal, or why none is named."""
 
     goal: str
     text: str
-    #: False where the data are too few for it.
+    #: False where the comparisons do not decide it.
     said: bool = True
 
 
@@ -73,22 +73,23 @@ def _where(point: PointSummary) -> str:
 
 
 def _losses(points: Sequence[PointSummary], several: bool) -> list[Advice]:
-    """Who lost frames at the study's load, in the trials that stand."""
+    """Which forwarders lost frames at the study's load, in the trials that stand for them."""
     loads: dict[str, list[PointSummary]] = {}
     for point in points:
         if point.loss_ratio is not None and point.offered_pps:
             where = _where(point) if several else ""
-            loads.setdefault(f"no loss at {number(point.offered_pps / 1e3)} kpps{where}", []).append(point)
+            loads.setdefault(f"frames lost at {number(point.offered_pps / 1e3)} kpps{where}", []).append(point)
     found = []
     for goal, group in loads.items():
         lost = [f"{each.plain_name} ({percent(each.loss_ratio)})" for each in group if each.loss_ratio]
-        text = f"all but {listed(lost)}" if lost else f"all {len(group)}"
-        found.append(Advice(goal=goal, text=text if len(lost) < len(group) else "nobody"))
+        others = f"{len(group) - len(lost)} others" if lost else f"all {len(group)}"
+        none = [f"none by {others}, in the trials that count"] if len(lost) < len(group) else []
+        found.append(Advice(goal=goal, text="; ".join([listed(lost)] * bool(lost) + none)))
     return found
 
 
 def _pipelines(points: Sequence[PointSummary]) -> list[Advice]:
-    """Who forwards which pipelines, of a study with several."""
+    """Which forwarders do which pipelines, of a study with several."""
     asked = list(dict.fromkeys(point.pipeline for point in points))
     if len(asked) < 2:
         return []

@@ -159,7 +159,7 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
 
 
 def standings(contenders: Sequence[Contender]) -> list[tuple[str, str, bool]]:
-    """Each place with who is ahead there in words, and whether anybody is, or nobody can be told apart."""
+    """Each place, a sentence on who is ahead there, and whether the comparisons decide it."""
     return [(where, place.text(), not place.hindrance) for (where, _), place in _grouped(contenders)[1].items()]
 
 

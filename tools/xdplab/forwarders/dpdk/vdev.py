@@ -26,7 +26,7 @@ class PortOptions(Model):
         return ",".join([f"net_{self.port}{index}", *(f"{name}={value}" for name, value in own.items())])
 
     def in_words(self, program: str) -> tuple[str, frozenset[str]]:
-        """What a program on such ports is in plain words, and the options of which these tell."""
+        """What a program on such ports is in plain words, and the options that these cover."""
         return f"{program} on {_DRIVERS[self.port]}", frozenset({"port"})
 
     def label(self) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def flows_met(self) -> int | None:
         """Lookups that missed every megaflow, or connections that are known."""
         if self.options.rules != "ports":
-            return readback.missed_lookups(self.instance.control("dpctl/show"))
+            return readback.datapath_lookups(self.instance.control("dpctl/show"))["missed"]
         output = self.instance.control("dpctl/ct-get-nconns").strip()
         return int(output) if output.isdigit() else None
 

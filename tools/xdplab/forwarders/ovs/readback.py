@@ -59,13 +59,8 @@ def port_configs(dpctl_show: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def missed_lookups(dpctl_show: str) -> int:
-    """Frames that missed every megaflow, of `dpctl/show`."""
-    return int(_LOOKUPS.one(dpctl_show)["missed"] or 0)
-
-
 def datapath_lookups(dpctl_show: str) -> dict[str, int]:
-    """`hit`, `missed`, `lost`: frames, of `dpctl/show`."""
+    """Frames that a megaflow took (`hit`), that none took (`missed`), and of these the `lost`; of `dpctl/show`."""
     return {name: int(number or 0) for name, number in _LOOKUPS.one(dpctl_show).items()}
 
 

@@ -88,7 +88,7 @@ KERNELS: dict[str, Kernel] = {
                     "bpf/tests/test_lifecycle.py::test_kill_9",
                     "bpf/tests/test_nf.py::test_xdp_program_on_single_frames",
                     "bpf/tests/test_nf.py::test_longest_prefix_wins",
-                    "bpf/tests/test_nf.py::test_what_is_in_use_is_told",
+                    "bpf/tests/test_nf.py::test_what_is_in_use_is_reported",
                 ),
                 memory_mb=1024,
             ),

@@ -114,8 +114,9 @@ def test_the_guests_have_all_cards_and_all_tests_between_them() -> None:
 
 def test_the_tests_of_the_project_that_a_kernel_runs_are_there() -> None:
     for kernel in KERNELS.values():
-        files = [file for guest in kernel.guests.values() for file in guest.files if "/" in file]
-        assert all((project_root() / file.partition("::")[0]).is_file() for file in files)
+        for test in (file for guest in kernel.guests.values() for file in guest.files if "/" in file):
+            file, _, name = test.partition("::")
+            assert f"def {name.partition('[')[0]}" in (project_root() / file).read_text(encoding="utf-8"), test
 
 
 # results

@@ -47,6 +47,7 @@ bool arrivals_merge(struct arrivals *sum, const struct arrivals *other)
 	sum->previous_ns = max(sum->previous_ns, other->previous_ns);
 	sum->received += other->received;
 	sum->duplicated += other->duplicated;
+	sum->damaged += other->damaged;
 	sum->out_of_order += other->out_of_order;
 	sum->beyond_window += other->beyond_window;
 	sum->warmup += other->warmup;

@@ -38,6 +38,7 @@
 struct arrivals {
 	__u64 received;
 	__u64 duplicated;
+	__u64 damaged; /* not as it was sent: not received */
 	__u64 out_of_order;
 	__u64 beyond_window;
 	__u64 warmup;
@@ -188,17 +189,34 @@ static __always_inline void arrival_gap(struct arrivals *a, __u64 seq,
 		arrival_raise(&a->longest_ns, sent_ns - before, locked);
 }
 
-/* Is it the trailer of a frame of this run, or of its warm-up? */
+/*
+ * Is it the trailer of a frame of this run, or of its warm-up?  One of an
+ * earlier run may have its epoch: the time of departure tells.
+ */
 static __always_inline int arrival_is_ours(const __u8 *trailer,
-					   __u8 warmup_epoch, __u64 since_ns)
+					   __u8 warmup_epoch)
 {
 	__u8 epoch = trailer[TRAILER_OFF_EP] - warmup_epoch;
 
 	return trailer_at(const __u16, trailer, 0) ==
 		       (__u16)to_be(16, TRAILER_MAGIC) &&
-	       epoch <= 1 &&
-	       to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS)) >=
-		       since_ns;
+	       epoch <= 1;
+}
+
+/*
+ * How long before @since_ns a frame of an earlier run was sent; 0: it is no
+ * such frame.
+ */
+static __always_inline __u64 arrival_age(const __u8 *trailer, __u64 since_ns)
+{
+	__u64 sent =
+		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
+
+	if (trailer_at(const __u16, trailer, 0) !=
+		    (__u16)to_be(16, TRAILER_MAGIC) ||
+	    sent >= since_ns)
+		return 0;
+	return since_ns - sent;
 }
 
 /*

@@ -6,16 +6,6 @@
 #include "gen.h"
 #include "trailer.h"
 
-static __always_inline __u32 gen_address(const struct gen_range *r, __u32 turn)
-{
-	return turn ? r->first + r->jump + (turn - 1) * r->step : r->first;
-}
-
-static __always_inline __u32 gen_words(__u32 address)
-{
-	return (address >> 16) + (address & 0xffff);
-}
-
 /*
  * Flow @flow has targets in turns, then sources, then ports: write its
  * addresses.  Returns the number of its port and adds to @sum, or -1.

@@ -56,6 +56,17 @@ struct gen_range {
 	__u32 step;
 };
 
+static __always_inline __u32 gen_address(const struct gen_range *r, __u32 turn)
+{
+	return turn ? r->first + r->jump + (turn - 1) * r->step : r->first;
+}
+
+/* The sum of its words of 16 bits. */
+static __always_inline __u32 gen_words(__u32 address)
+{
+	return (address >> 16) + (address & 0xffff);
+}
+
 struct gen_stream {
 	/* schedule; int_ns.int_frac is the interval, int_frac in 2^-32 ns */
 	__u64 due_ns;

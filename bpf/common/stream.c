@@ -92,13 +92,6 @@ static const struct field stream_fields[] = {
 	  .help = "of all that is drawn" },
 };
 
-int stream_header_bytes(const struct stream *s)
-{
-	int tags = !!s->vlan + !!s->outer_vlan;
-
-	return ETH_HLEN + 4 * tags + (s->ip == 4 ? 20 : 40) + 8;
-}
-
 static const struct stream stream_defaults = {
 	.tx_cpu = NO_CPU,
 	.burst = 1,

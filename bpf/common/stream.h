@@ -5,8 +5,10 @@
 
 #include <stdbool.h>
 #include <netinet/in.h>
+#include <linux/if_ether.h>
 #include <jansson.h>
 #include "gen.h"
+#include "intact.h"
 
 #define NO_CPU (-1)
 
@@ -62,7 +64,12 @@ struct gen_timing {
 };
 
 /* Bytes of the stream's headers from Ethernet to UDP. */
-int stream_header_bytes(const struct stream *s);
+static inline int stream_header_bytes(const struct stream *s)
+{
+	int tags = !!s->vlan + !!s->outer_vlan;
+
+	return ETH_HLEN + 4 * tags + (s->ip == 4 ? 20 : 40) + 8;
+}
 
 /* Length of the frame as the kernel sees it, without FCS. */
 static inline int stream_kernel_bytes(const struct stream *s)
@@ -94,6 +101,9 @@ static inline __u32 stream_known_flows(const struct stream *s)
 
 /* How one of the streams chooses among its flows. */
 struct choice stream_choice(const struct stream *streams, int index);
+
+/* What must be as it was sent where frames of a stream arrive. */
+struct intact stream_intact(const struct stream *s);
 
 /* The table of @count streams, to be freed, or NULL. */
 struct choice_column *streams_choices(const struct stream *streams, int count);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include "stream.h"
+#include "trailer.h"
 
 /* The lowest 32 bits of an address that is known to be one. */
 static __u32 address_bits(const struct stream *s, const char *text)
@@ -44,6 +45,22 @@ struct choice stream_choice(const struct stream *streams, int index)
 
 	return choice_of(s->flow_choice, s->flows, s->flow_seed, s->id,
 			 streams_columns(streams, index));
+}
+
+struct intact stream_intact(const struct stream *s)
+{
+	int len = stream_kernel_bytes(s);
+
+	return (struct intact){
+		.padding = len - stream_header_bytes(s) - TRAILER_BYTES,
+		.first_flow = s->first_flow,
+		.src = stream_sources(s),
+		.dst = stream_targets(s),
+		.ranged = s->src_addresses > 1 || s->dst_addresses > 1,
+		.udp_src = s->udp_src,
+		.odd = len & 1,
+		.any_flow = s->flow_choice == CHOICE_NEW,
+	};
 }
 
 struct choice_column *streams_choices(const struct stream *streams, int count)

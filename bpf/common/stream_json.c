@@ -68,7 +68,7 @@ json_t *stream_json(const struct stream *s, const struct gen_stream *g,
 	double sending_s = gen_sending_s(g, f->end_ns);
 
 	return json_pack(
-		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:I, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"id", s->id, "kind",
 		s->kind == STREAM_LATENCY ? "latency" : "load", "tx_port",
 		s->tx_port, "rx_port", s->rx_port, "frame_bytes",
@@ -78,10 +78,12 @@ json_t *stream_json(const struct stream *s, const struct gen_stream *g,
 		integer(f->sent), "skipped", integer(skipped), "received",
 		integer(f->arrived.received), "lost",
 		(json_int_t)(f->sent - f->arrived.received), "duplicated",
-		integer(f->arrived.duplicated), "out_of_order",
-		integer(f->arrived.out_of_order), "late_beyond_window",
-		integer(f->arrived.beyond_window), "achieved_pps",
-		rate(f->sent, sending_s), "rx_pps",
+		integer(f->arrived.duplicated), "damaged",
+		s->kind == STREAM_LATENCY ? integer(f->arrived.damaged) :
+					    json_null(),
+		"out_of_order", integer(f->arrived.out_of_order),
+		"late_beyond_window", integer(f->arrived.beyond_window),
+		"achieved_pps", rate(f->sent, sending_s), "rx_pps",
 		rate(f->arrived.received, sending_s), "latency",
 		f->latency ?: json_null(), "lateness",
 		f->lateness ?: json_null(), "gaps", gaps(f));

@@ -9,8 +9,8 @@ second) and exact.
 The plan names sequences of the trial (not of the warm-up), for every stream:
 drop, duplicate: lists; swap: sequences sent after their successor; delay:
 {sequence: seconds}; forge: {sequence: other}, after the frame a copy of it
-with another sequence; capture: number of trial frames per stream to return;
-added_bytes: as many zeroes go in front of each frame.
+with another sequence; flip: {sequence: bit}, counted from the frame's end;
+capture: number of trial frames per stream to return; added_bytes: as many zeroes go in front of each frame.
 """
 
 import heapq
@@ -52,12 +52,20 @@ def receive(port):
     return frame
 
 
+def flipped(frame, bit):
+    at = len(frame) - 1 - bit // 8
+    if at < 14:  # a shorter frame has no such bit; its addresses are left alone
+        return frame
+    return frame[:at] + bytes([frame[at] ^ 1 << bit % 8]) + frame[at + 1 :]
+
+
 class Forwarder:
     def __init__(self, names, plan):
         self.ports = [open_port(name) for name in dict.fromkeys(names)]
         self.plan = {key: set(plan.get(key, ())) for key in ("drop", "duplicate", "swap")}
         self.delay = {int(k): v for k, v in plan.get("delay", {}).items()}
         self.forge = {int(k): v for k, v in plan.get("forge", {}).items()}
+        self.flip = {int(k): v for k, v in plan.get("flip", {}).items()}
         self.capture = plan.get("capture", 0)
         self.added = bytes(plan.get("added_bytes", 0))
         self.captured = {}
@@ -90,13 +98,17 @@ class Forwarder:
         if seq in self.delay:
             heapq.heappush(self.delayed, (time.monotonic() + self.delay[seq], seq, stream, frame, out))
             return
+        if seq in self.flip:
+            frame = flipped(frame, self.flip[seq])
         self.send(out, frame)
         if seq in self.plan["duplicate"]:
             self.send(out, frame)
         if stream in self.held:
             self.send(out, self.held.pop(stream))
         if seq in self.forge:
-            trailer = TRAILER.pack(magic, stream, epoch, self.forge[seq], ns, check)
+            # the sum of the trailer stays the same (bpf/common/trailer.h)
+            moved = (self.forge[seq] % 0xFFFF - seq % 0xFFFF) % 0xFFFF
+            trailer = TRAILER.pack(magic, stream, epoch, self.forge[seq], ns, (check - moved) % 0xFFFF)
             self.send(out, frame[: -TRAILER.size] + trailer)
         self.counts["forwarded"] += 1
 

@@ -66,10 +66,10 @@ static void receive(void)
 	trailer_at(__u64, trailer, TRAILER_OFF_NS) =
 		to_be(64, SENT_NS - 1 - seq);
 	clock_ns = SENT_NS;
-	account(trailer, &trial.streams[0]);
-	account(trailer, &trial.streams[0]);
+	account(trailer, &trial.streams[0], clock_ns, 1);
+	account(trailer, &trial.streams[0], clock_ns, 1);
 	trailer[TRAILER_OFF_EP] = 0;
-	account(trailer, &trial.streams[0]);
+	account(trailer, &trial.streams[0], clock_ns, 1);
 	count_port(0);
 }
 
@@ -100,6 +100,7 @@ int main(int argc, char **argv)
 
 	rx_preempted = argc > 1 && atoi(argv[1]);
 	trial.streams[0].choice.flows = 1;
+	trial.streams[0].intact.any_flow = 1;
 	sigaction(SIGTRAP, &action, NULL);
 	do {
 		step++;

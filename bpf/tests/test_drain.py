@@ -16,17 +16,21 @@ FRAMES, PPS = 500, 1000.0
 DURATION_S = FRAMES / PPS
 
 
+def part(result, whole):
+    return result if whole else only(result)
+
+
 @contextlib.contextmanager
 def trial(net, tester, drain_s, **more):
-    """A trial from a0 to c0 that has begun; yields what gives its stream."""
+    """A trial from a0 to c0 that has begun; yields what gives its stream, or with `whole` the result."""
     timing = {"warmup_s": 0, "duration_s": DURATION_S, "drain_s": drain_s, "max_burst": 1_000_000, **more}
     if tester == "xdpgen":
         with xdpgen_running(config([net.port("a0"), net.port("c0")], stream(pps=PPS), **timing), wait_s=0) as process:
-            yield lambda: only(json.loads(process.communicate(timeout=30)[0]))
+            yield lambda whole=False: part(json.loads(process.communicate(timeout=30)[0]), whole)
         return
     ports = [{"netns": net.path(name[0]), "ifname": name} for name in ("a0", "c0")]
     with xsk(net, "a", "probe", ports=ports, streams=[stream(pps=PPS)], **timing) as probe:
-        yield lambda: only(probe.finish(signal=False))
+        yield lambda whole=False: part(probe.finish(signal=False), whole)
 
 
 @TESTERS

@@ -101,7 +101,7 @@ def test_a_flow_that_was_silent_for_half_a_lap(direct):
     with xdpgen_running(run) as process:
         prog, epoch = receiver_of(direct, "c0")
         for first in (1, STEP, 2 * STEP, 2 * STEP + 1):
-            inject(0, prog, epoch, first, 1, 1)
+            inject(0, prog, epoch, first, 1, 1, 2)
         process.send_signal(signal.SIGINT)
         one = only(json.loads(process.communicate(timeout=60)[0]))
     assert (one["received"], one["out_of_order"]) == (4, 0)

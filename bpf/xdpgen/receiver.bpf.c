@@ -13,12 +13,14 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
+#include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 #include "hdr_index.h"
 #include "receiver_shared.h"
 #include "trailer.h"
 
-#define VLAN_BYTES 4
+#define VLAN_BYTES   4
+#define ZEROES_WORDS ((GEN_MAX_FRAME + 1) / 8)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -116,12 +118,15 @@ static __always_inline void count(__u64 *counter)
 /* All 64 bits of a sequence of the stream of @slot. */
 static __always_inline __u64 whole_of(__u32 slot, __u32 seq)
 {
-	struct rx_near *n = &near[slot & (GEN_STREAMS - 1)];
-	__u64 whole = whole_seq(n->seq, seq);
+	return whole_seq(near[slot & (GEN_STREAMS - 1)].seq, seq);
+}
 
-	if ((__s64)(whole - n->seq) >= RX_NEAR_FRAMES)
-		n->seq = whole;
-	return whole;
+static __always_inline void come_near(__u32 slot, __u64 seq)
+{
+	struct rx_near *n = &near[slot & (GEN_STREAMS - 1)];
+
+	if ((__s64)(seq - n->seq) >= RX_NEAR_FRAMES)
+		n->seq = seq;
 }
 
 /* Has this sequence been here before? */
@@ -150,17 +155,13 @@ static __always_inline __u32 drawn_flow(const struct choice *c, __u32 seq)
 
 /*
  * The sequence tells the flow, whatever the switch has done to addresses and
- * ports.  Its number in the maps of flows.
+ * ports.  Its number in the stream.
  */
 static __always_inline __u32 flow_of(const struct rx_stream *s, __u64 seq)
 {
-	__u32 flow = s->first_flow;
-
 	if (rx_draws && s->choice.kind != CHOICE_TURNS)
-		flow += drawn_flow(&s->choice, seq);
-	else if (s->choice.flows > 1)
-		flow += seq % s->choice.flows;
-	return flow;
+		return drawn_flow(&s->choice, seq);
+	return s->choice.flows > 1 ? seq % s->choice.flows : 0;
 }
 
 static __always_inline int is_reordered(__u32 flow, __u64 seq)
@@ -213,14 +214,13 @@ static __always_inline void account_flow(__u32 number, int timed, __u64 ns)
 	arrival_raise(&flow->min_inv, ~ns, !rx_serial);
 }
 
-static __always_inline void account(const __u8 *trailer,
-				    const struct rx_stream *s)
+/* Of a known stream; false: it is no frame of this run. */
+static __always_inline bool
+account(const __u8 *trailer, const struct rx_stream *s, __u64 now, bool zeroes)
 {
-	__u32 slot = s->slot, histogram = s->histogram;
-	/* Load frames do not pay for the clock: a throughput stays the same
-	 * whether probes run beside it or not.
-	 */
-	__u64 now = histogram == RX_NO_LATENCY ? 0 : bpf_ktime_get_ns();
+	__u32 slot = s->slot;
+	bool probe = s->histogram != RX_NO_LATENCY;
+	bool warmup = trailer[TRAILER_OFF_EP] == trial.epoch;
 	__u64 sent =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
 	struct rx_counters *c = bpf_map_lookup_elem(&counters, &slot);
@@ -228,47 +228,117 @@ static __always_inline void account(const __u8 *trailer,
 	__u32 flow;
 
 	if (!c)
-		return;
-	if (trailer[TRAILER_OFF_EP] == trial.epoch) {
-		count(&c->arrived.warmup);
-		return;
-	}
+		return true;
 	seq = whole_of(slot, to_be(32, trailer_at(const __u32, trailer,
 						  TRAILER_OFF_SEQ)));
+	flow = flow_of(s, seq);
+	if (probe && !warmup &&
+	    !(zeroes && trailer_is_intact(&s->intact, trailer, flow))) {
+		count(&c->arrived.damaged);
+		return true;
+	}
+	if (sent < trial.since_ns)
+		return false;
+	if (warmup) {
+		count(&c->arrived.warmup);
+		return true;
+	}
+	come_near(slot, seq);
 	switch (mark(c, slot, seq)) {
 	case MARK_FIRST:
 		break;
 	case MARK_AGAIN:
 		count(&c->arrived.duplicated);
-		return;
+		return true;
 	case MARK_BEYOND_WINDOW:
 		count(&c->arrived.beyond_window);
-		return;
+		return true;
 	default:
 		count(&c->races);
-		return;
+		return true;
 	}
 	count(&c->arrived.received);
-	flow = flow_of(s, seq);
+	flow += s->first_flow;
 	if (!s->unordered && is_reordered(flow, seq))
 		count(&c->arrived.out_of_order);
 	arrival_gap(&c->arrived, seq, sent, rx_preempted);
 	ns = now > sent ? now - sent : 0;
-	if (histogram != RX_NO_LATENCY)
+	if (probe)
 		account_latency(c, s, sent, ns);
 	if (rx_by_flow)
-		account_flow(flow, histogram != RX_NO_LATENCY, ns);
+		account_flow(flow, probe, ns);
+	return true;
 }
 
 static __always_inline int is_ours(const __u8 *trailer)
 {
-	return arrival_is_ours(trailer, trial.epoch, trial.since_ns) &&
+	return arrival_is_ours(trailer, trial.epoch) &&
 	       trailer[TRAILER_OFF_ID] < GEN_STREAMS;
 }
 
 static __always_inline int is_length(const struct rx_stream *s, __u32 len)
 {
 	return arrival_is_length(len, s->len, s->tag_bytes, s->added_bytes);
+}
+
+/* Load frames do not pay for the clock, nor for being looked at: a throughput
+ * stays the same whether probes run beside it or not.
+ */
+static __always_inline __u64 arrival_time(const struct rx_stream *s)
+{
+	return s->histogram == RX_NO_LATENCY ? 0 : bpf_ktime_get_ns();
+}
+
+/* Are @bytes in front of the trailer zero? */
+static __always_inline int zeroes(__u8 *data, __u8 *end, __u32 bytes)
+{
+	__u32 at = end - data - TRAILER_BYTES, i;
+	__u64 any = 0;
+	__u8 *word;
+
+	for (i = 0; i < ZEROES_WORDS && bytes >= 8; i++) {
+		at = (at - 8) & GEN_MAX_FRAME;
+		word = data + at;
+		if (word + 8 > end)
+			return 0;
+		any |= trailer_at(__u64, word, 0);
+		bytes -= 8;
+	}
+	if (!bytes)
+		return !any;
+	word = data + ((at - 8) & GEN_MAX_FRAME);
+	if (word + 8 > end)
+		return 0;
+	return !(any | last_bytes(trailer_at(__u64, word, 0), bytes & 7));
+}
+
+/* Global, so that the verifier looks at them once. */
+__noinline int zeroes_xdp(struct xdp_md *ctx, __u32 bytes)
+{
+	return zeroes((__u8 *)(long)ctx->data, (__u8 *)(long)ctx->data_end,
+		      bytes);
+}
+
+__noinline int zeroes_tc(struct __sk_buff *skb, __u32 bytes)
+{
+	if (bpf_skb_pull_data(skb, skb->len))
+		return 0;
+	return zeroes((__u8 *)(long)skb->data, (__u8 *)(long)skb->data_end,
+		      bytes);
+}
+
+/* A frame that is not of this run may be of an earlier one. */
+static __always_inline void count_earlier(const __u8 *trailer)
+{
+	__u64 age = arrival_age(trailer, trial.since_ns);
+	struct rx_port_counters *p;
+	__u32 key = 0;
+
+	p = bpf_map_lookup_elem(&port_counters, &key);
+	if (!p || !age)
+		return;
+	count(&p->earlier);
+	arrival_raise(&p->earlier_ns, age, rx_preempted);
 }
 
 static __always_inline void count_port(int reflected)
@@ -304,14 +374,19 @@ int receive_xdp(struct xdp_md *ctx)
 	__u32 len = end - data;
 	__u8 *trailer = data + ((len - TRAILER_BYTES) & GEN_MAX_FRAME);
 	const struct rx_stream *s;
+	__u64 now;
 
-	if (data + ETH_ZLEN > end || trailer + TRAILER_BYTES > end ||
-	    !is_ours(trailer))
+	if (data + ETH_ZLEN > end || trailer + TRAILER_BYTES > end)
 		goto other;
+	if (!is_ours(trailer))
+		goto earlier;
 	s = &trial.streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
 	if (s->slot != RX_NO_SLOT && is_length(s, len)) {
-		account(trailer, s);
-		return XDP_DROP;
+		now = arrival_time(s);
+		if (account(trailer, s, now,
+			    !now || zeroes_xdp(ctx, s->intact.padding)))
+			return XDP_DROP;
+		goto earlier;
 	}
 	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT) {
 		swap_macs(data);
@@ -320,6 +395,9 @@ int receive_xdp(struct xdp_md *ctx)
 		return rx_reflect == REFLECT_TX ? XDP_TX :
 						  bpf_redirect_map(&self, 0, 0);
 	}
+	goto other;
+earlier:
+	count_earlier(trailer);
 other:
 	count_port(0);
 	return XDP_PASS;
@@ -330,17 +408,22 @@ int receive_tc(struct __sk_buff *skb)
 {
 	__u8 trailer[TRAILER_BYTES + 6] __attribute__((aligned(8)));
 	const struct rx_stream *s;
+	__u64 now;
 
 	if (skb->len < ETH_ZLEN - VLAN_BYTES ||
 	    bpf_skb_load_bytes(skb, skb->len - TRAILER_BYTES, trailer,
-			       TRAILER_BYTES) ||
-	    !is_ours(trailer))
+			       TRAILER_BYTES))
 		goto other;
+	if (!is_ours(trailer))
+		goto earlier;
 	s = &trial.streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
 	if (s->slot == RX_NO_SLOT || !is_length(s, skb->len))
 		goto other;
-	account(trailer, s);
-	return TC_ACT_SHOT;
+	now = arrival_time(s);
+	if (account(trailer, s, now, !now || zeroes_tc(skb, s->intact.padding)))
+		return TC_ACT_SHOT;
+earlier:
+	count_earlier(trailer);
 other:
 	count_port(0);
 	return TC_ACT_OK;

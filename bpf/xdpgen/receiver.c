@@ -34,6 +34,7 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 		entry->choice = entry->unordered ?
 					(struct choice){ .flows = 1 } :
 					stream_choice(cfg->streams, i);
+		entry->intact = stream_intact(s);
 		entry->first_flow = r->wanted.flows;
 		r->wanted.flows += stream_known_flows(s);
 		r->wanted.flows =
@@ -323,6 +324,7 @@ static int read_by_cpu(const struct receiver *r, __u64 *by_cpu)
 		for (i = 0; i < r->cpus; i++)
 			by_cpu[i] += cpu[i].arrived.received +
 				     cpu[i].arrived.duplicated +
+				     cpu[i].arrived.damaged +
 				     cpu[i].arrived.beyond_window;
 	}
 	return 0;
@@ -346,6 +348,8 @@ int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 	for (i = 0; i < r->cpus; i++) {
 		sum->other += cpu[i].other;
 		sum->reflected += cpu[i].reflected;
+		sum->earlier += cpu[i].earlier;
+		sum->earlier_ns = max(sum->earlier_ns, cpu[i].earlier_ns);
 		by_cpu[i] = cpu[i].reflected;
 	}
 	return read_by_cpu(r, by_cpu);

@@ -6,6 +6,7 @@
 #include <linux/types.h>
 #include "arrivals.h"
 #include "gen.h"
+#include "intact.h"
 
 #define RX_NO_SLOT    0xff
 #define RX_NO_LATENCY 0xff
@@ -29,6 +30,7 @@ struct rx_stream {
 	__u8 sliced;	  /* in the histograms of slices, too */
 	__u32 first_flow; /* of its own, in the map of flows */
 	struct choice choice;
+	struct intact intact;
 };
 
 /* As many entries of a map of 8 bytes each fill the lines that streams keep apart. */
@@ -73,8 +75,10 @@ struct rx_near {
 
 /* Per port and CPU. */
 struct rx_port_counters {
-	__u64 other;
+	__u64 other; /* earlier ones among them */
 	__u64 reflected;
+	__u64 earlier;	  /* sent before this run began */
+	__u64 earlier_ns; /* the oldest of them: how long before */
 };
 
 #endif

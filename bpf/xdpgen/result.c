@@ -197,12 +197,14 @@ static json_t *port_json(const struct run *run, int index)
 	json_t *json;
 
 	receiver_read_port(r, &c, by_cpu);
-	json = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o}",
-			 "name", port->name, "ifname", port->ifname, "ifindex",
-			 port->ifindex, "rx", rx[port->rx], "xdp_attach",
-			 r->at.xdp, "tc_attach", r->at.tc, "other",
-			 integer(c.other), "reflected", integer(c.reflected),
-			 "rx_cpus", cpus_json(by_cpu, r->cpus));
+	json = json_pack(
+		"{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
+		"name", port->name, "ifname", port->ifname, "ifindex",
+		port->ifindex, "rx", rx[port->rx], "xdp_attach", r->at.xdp,
+		"tc_attach", r->at.tc, "other", integer(c.other), "reflected",
+		integer(c.reflected), "earlier", integer(c.earlier),
+		"earlier_ns", integer(c.earlier_ns), "rx_cpus",
+		cpus_json(by_cpu, r->cpus));
 	add_unsent(run, index, json);
 	return json;
 }

@@ -9,11 +9,13 @@
 #include <stdbool.h>
 #include "arrivals.h"
 #include "distribution.h"
+#include "intact.h"
 #include "stream.h"
 
 struct account_stream {
 	const struct stream *stream;
 	struct choice choice;
+	struct intact intact;
 	struct arrivals arrived;
 	__u64 *next_of_flow;
 	struct distribution latency;
@@ -25,7 +27,9 @@ struct account {
 	__u64 since_ns; /* what was sent earlier is of another run */
 	struct account_stream *by_id[GEN_STREAMS];
 	const struct choice_column *choices; /* of all streams, or NULL */
-	__u64 other; /* frames that are not of these streams */
+	__u64 other;	  /* frames that are not of these streams */
+	__u64 earlier;	  /* those of them that were sent before this run */
+	__u64 earlier_ns; /* the oldest of these: how long before */
 };
 
 /* What a frame was. */
@@ -33,7 +37,8 @@ enum arrival_kind {
 	ARRIVAL_OTHER,
 	ARRIVAL_WARMUP,
 	ARRIVAL_COUNTED,
-	ARRIVAL_AGAIN
+	ARRIVAL_AGAIN,
+	ARRIVAL_DAMAGED
 };
 
 struct arrival {

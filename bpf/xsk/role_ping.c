@@ -160,8 +160,7 @@ static void ping_report(const struct worker *w, json_t *root)
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
 	json_object_set_new(root, "streams",
 			    traffic_json(p->traffic, w->opt, p->end_ns));
-	json_object_set_new(root, "other",
-			    json_integer(p->traffic->account.other));
+	traffic_add_others(p->traffic, root);
 	json_object_set_new(root, "batches", json_integer(p->batches));
 	json_object_set_new(root, "timeouts", json_integer(p->timeouts));
 	json_object_set_new(root, "samples_missed",

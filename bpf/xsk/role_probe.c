@@ -140,7 +140,7 @@ static void probe_report(const struct worker *w, json_t *root)
 	json_object_set_new(root, "trial_s", json_real(elapsed_s));
 	json_object_set_new(root, "streams", traffic_json(t, w->opt, end));
 	json_object_set_new(root, "tx_stuck", stuck_ports(w));
-	json_object_set_new(root, "other", json_integer(t->account.other));
+	traffic_add_others(t, root);
 	json_object_set_new(root, "stalls", json_integer(gen->stalls));
 	json_object_set_new(root, "stalled_ns", json_integer(gen->stalled_ns));
 	json_object_set_new(root, "longest_gap_ns",

@@ -120,3 +120,12 @@ json_t *traffic_json(const struct traffic *t, const struct options *o,
 				      one_json(t, &o->streams[i], i, end_ns));
 	return array;
 }
+
+void traffic_add_others(const struct traffic *t, json_t *root)
+{
+	const struct account *a = &t->account;
+
+	json_object_set_new(root, "other", json_integer(a->other));
+	json_object_set_new(root, "earlier", json_integer(a->earlier));
+	json_object_set_new(root, "earlier_ns", json_integer(a->earlier_ns));
+}

@@ -34,6 +34,9 @@ int traffic_receive(struct traffic *t, struct io *io);
 /* Each frame that was sent: duplicates do not make up for it. */
 bool traffic_all_arrived(const struct traffic *t, const struct options *o);
 
+/* Into @root: frames of no stream, and those of them of earlier runs. */
+void traffic_add_others(const struct traffic *t, json_t *root);
+
 /* The JSON of all streams in a trial that ended @end_ns. */
 json_t *traffic_json(const struct traffic *t, const struct options *o,
 		     __u64 end_ns);

@@ -144,26 +144,55 @@ def test_what_others_read(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_side_without_a_figure_is_left_out() -> None:
-    side = Side(forwarder="x", value=None, low=None, high=None, duplicated=0)
+    side = Side(forwarder="x", value=None, low=None, high=None)
     found = GateResult(verdict="unsupported", metric="p50_us", max_slowdown=0.05, base=side, new=side, reason="no card")
     assert bencher(found) == {}
 
 
 @pytest.mark.parametrize(("label", "verdict"), [("new", "broken"), ("base", "undecided")])
-def test_frames_that_come_twice_are_never_green(results: Path, label: str, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("of_stream", "of_result", "of_record", "said"),
+    [
+        ({"duplicated": 1}, {}, {}, r"delivered \d+ frames twice"),
+        ({"damaged": 1}, {}, {}, r"delivered \d+ frames damaged"),
+        (
+            {},
+            {"earlier": 2},
+            {"from_before_start": True},
+            r"delivered \d+ frames of earlier trials, from before it was started",
+        ),
+        (
+            {"duplicated": 1, "damaged": 1},
+            {"earlier": 9},
+            {},
+            r"delivered \d+ frames twice and delivered \d+ frames damaged$",
+        ),
+    ],
+    ids=["twice", "damaged", "earlier", "both"],
+)
+def test_frames_that_are_not_its_own_are_never_green(
+    results: Path,
+    label: str,
+    verdict: str,
+    of_stream: dict[str, int],
+    of_result: dict[str, int],
+    of_record: dict[str, bool],
+    said: str,
+) -> None:
     run = Run.named(run_gate(Gate("fake", "fake:seed=2", 0.05, changes=CHANGES), Listener(), results).run, results)
     point_id = next(point.point_id for point in run.points if point.forwarder == label)
 
     def planted(trial: TrialRecord) -> TrialRecord:
         if trial.result is None or trial.point_id != point_id:
             return trial
-        streams = tuple(each.model_copy(update={"duplicated": 1}) for each in trial.result.streams)
-        return trial.model_copy(update={"result": trial.result.model_copy(update={"streams": streams})})
+        streams = tuple(each.model_copy(update=of_stream) for each in trial.result.streams)
+        result = trial.result.model_copy(update={"streams": streams, **of_result})
+        return trial.model_copy(update={"result": result, **of_record})
 
     twice = Run(run.folder, run.record, [*map(planted, run.trials)])
     found = judge(twice, ("a", "b"), "p50_us", 0.05)
     assert (found.verdict, found.slowdown) == (verdict, None)
-    assert re.search(rf"{'b' if label == 'new' else 'a'} gave \d+ frames twice", found.reason)
+    assert re.search(rf"{'b' if label == 'new' else 'a'} {said}", found.reason)
     assert "which is its fault" in twice.answer.sentence
 
 
@@ -215,7 +244,7 @@ def test_bisect_finds_the_first_slower_commit(
         tried.append(commits.index(asked.new.rpartition("@")[2]))
         if tried[-1] in fails:
             raise InputError(f"build={repo}: make failed (2)")
-        side = Side(forwarder="x", value=1.0, low=1.0, high=1.0, duplicated=0)
+        side = Side(forwarder="x", value=1.0, low=1.0, high=1.0)
         return GateResult(
             verdict="slower" if tried[-1] >= first_slow else "pass",
             metric="p50_us",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lab.rooted import Lab
 
+from xdplab.analysis.summary import summarise
 from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
@@ -33,6 +34,44 @@ _WRONG = """
 SEC("xdp") int reads_too_far(struct xdp_md *ctx) { return *(char *)(long)ctx->data ? XDP_DROP : XDP_PASS; }
 char LICENSE[] SEC("license") = "GPL";
 """
+#: hop.c of the page, made to lose track of frames in three ways that its third argument names.
+_UNTRUE = """
+#include <string.h>
+static const char *how, *file;
+static void *area;
+static unsigned seen;
+
+/* One of many batches has a frame with a flipped bit, or the one that was kept before the program was started. */
+static void spoil(struct port *in, __u32 from, __u32 n)
+{
+	const struct xdp_desc *last = xsk_ring_cons__rx_desc(&in->rx, from + n - 1);
+	char *data = n ? xsk_umem__get_data(area, last->addr) : NULL;
+	FILE *kept;
+
+	if (!n || last->len != 60 || ++seen % 64)
+		return;
+	if (!strcmp(how, "flips"))
+		data[55] ^= 4;
+	if (strcmp(how, "keeps"))
+		return;
+	kept = fopen(file, seen == 64 ? "r" : "w");
+	if (!kept)
+		return;
+	if (seen == 64 ? fread(data, 60, 1, kept) : fwrite(data, 60, 1, kept))
+		fclose(kept);
+}
+
+static __u32 publish(struct port *out, __u32 to, __u32 n)
+{
+	__u32 more;
+
+	if (!n || strcmp(how, "copies") || ++seen % 64 || !xsk_ring_prod__reserve(&out->tx, 1, &more))
+		return n;
+	*xsk_ring_prod__tx_desc(&out->tx, more) = *xsk_ring_prod__tx_desc(&out->tx, to + n - 1);
+	return n + 1;
+}
+
+static void forward("""
 _DEAF = _WRONG.replace("*(char *)(long)ctx->data ? XDP_DROP : XDP_PASS", "XDP_DROP")
 
 
@@ -58,19 +97,36 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run(
         ["cc", "-O2", "-Wall", "-Wextra", "-Werror", hop, "-o", folder / "hop", "-lxdp", "-lbpf"], check=True
     )
+    untrue = blocks["hop.c"].replace("static void forward(", _UNTRUE.rstrip())
+    for old, new in (
+        (
+            "&from);\n\txsk_ring_prod__reserve(&out->tx",
+            "&from);\n\tspoil(in, from, n);\n\txsk_ring_prod__reserve(&out->tx",
+        ),
+        ("xsk_ring_prod__submit(&out->tx, n);\n", "i = publish(out, to, n);\n\txsk_ring_prod__submit(&out->tx, i);\n"),
+        ("out->sending += n;", "out->sending += i;"),
+        ("void *area = mmap(", "area = mmap("),
+        ("\tif (argc != 3 ||", "\thow = argv[3], file = argv[4];\n\tif (argc != 5 ||"),
+    ):
+        assert untrue.count(old) == 1, old
+        untrue = untrue.replace(old, new)
+    (folder / "untrue.c").write_text(untrue, encoding="utf-8")
+    subprocess.run(["cc", "-O2", "-w", folder / "untrue.c", "-o", folder / "untrue", "-lxdp", "-lbpf"], check=True)
     (folder / "hop.yaml").write_text(blocks["hop.yaml"], encoding="utf-8")
     made = {
         name: str(compiled(folder, name, text))
         for name, text in (("page", blocks["forward.bpf.c"]), ("others", _OTHERS), ("wrong", _WRONG), ("deaf", _DEAF))
     }
-    return {**made, "hop": str(folder / "hop"), "study": str(folder / "hop.yaml")}
+    return {**made, "hop": str(folder / "hop"), "untrue": str(folder / "untrue"), "study": str(folder / "hop.yaml")}
 
 
-def measured(lab: Lab, files: dict[str, str], *, ok: bool, **forwarders: Any) -> dict[str, dict[str, Any]]:
+def measured(
+    lab: Lab, files: dict[str, str], *, ok: bool, study: dict[str, Any] | None = None, **forwarders: Any
+) -> dict[str, dict[str, Any]]:
     """The row of each, by its label; the tester's figures are those of any run."""
     given = [{"label": label, **each} for label, each in forwarders.items()]
     allow = [part for path in (*files.values(), "false", "/nowhere/app") for part in ("--allow-program", path)]
-    done = lab.run(forwarders=given, options=allow)
+    done = lab.run(**(study or {}), forwarders=given, options=allow)
     assert done.code == (0 if ok else 1), done.err
     lab.assert_nothing_left()
     return {row["forwarder"]: row for row in lab.rows()}
@@ -132,6 +188,29 @@ def test_what_is_wrong_with_a_program_is_said(lab: Lab, files: dict[str, str]) -
     assert rows["absent"]["status"] == "unsupported"
     assert rows["absent"]["reason"].startswith("/nowhere/app: no such program on ")
     assert rows["good"]["status"] == "ok"
+
+
+def test_who_loses_track_of_a_frame_is_named(lab: Lab, files: dict[str, str], tmp_path: Path) -> None:
+    """A flipped bit, a buffer sent twice, and a frame of the repetition before, from before it was started."""
+    rows = measured(
+        lab,
+        files,
+        ok=False,
+        study={"repetitions": 2},
+        flips=command(files["untrue"], "{port_a}", "{port_b}", "flips", "-"),
+        copies=command(files["untrue"], "{port_a}", "{port_b}", "copies", "-"),
+        keeps=command(files["untrue"], "{port_a}", "{port_b}", "keeps", str(tmp_path / "kept")),
+        good=command(files["hop"], "{port_a}", "{port_b}"),
+    )
+    assert {label: row["status"] for label, row in rows.items()} == dict.fromkeys(rows, "ok")
+    said = {point.forwarder: point.faults for point in summarise(lab.newest().load(), lab.trials())}
+    assert said["good"] == ()
+    for label, words in {
+        "flips": r"delivered [\d,]+ frames? damaged", "copies": r"delivered [\d,]+ frames? twice",
+        "keeps": "delivered 1 frame of earlier trials, from before it was started",
+    }.items():  # fmt: skip
+        (fault,) = said[label]
+        assert re.fullmatch(words, fault), (label, fault)
 
 
 def test_the_page_s_study_can_be_run(files: dict[str, str], lab: Lab) -> None:

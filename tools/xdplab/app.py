@@ -311,15 +311,16 @@ def sweep_of(name: str, results: Path) -> Run:
 
 
 def exit_code(outcome: RunOutcome, summaries: list[PointSummary]) -> int:
-    """0 done; 1 the run broke, a point failed, or a loss was not shown to keep the study's limit; 130 interrupted."""
+    """0 done; 1 the run broke, a point failed, or `complaints`; 130 interrupted."""
     if outcome.interrupted:
         return outcome.interrupted.exit_code
     if outcome.error:
         return outcome.error.exit_code
-    return int(bool(limits_missed(outcome, summaries)) or any(summary.failed for summary in summaries))
+    return int(bool(complaints(outcome, summaries)) or any(summary.failed for summary in summaries))
 
 
-def limits_missed(outcome: RunOutcome, summaries: list[PointSummary]) -> list[str]:
-    """Points of which the study's limit was not shown to be kept, a line each."""
+def complaints(outcome: RunOutcome, summaries: list[PointSummary]) -> list[str]:
+    """Faults of forwarders, and points of which the study's limit was not shown to be kept, a line each."""
     limit = outcome.record.study.max_loss_ratio
-    return [line for summary in summaries if (line := loss_above(summary, limit))]
+    above = [line for summary in summaries if (line := loss_above(summary, limit))]
+    return [f"{summary.forwarder} {fault}" for summary in summaries for fault in summary.faults] + above

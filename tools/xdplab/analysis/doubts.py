@@ -87,8 +87,8 @@ def _of_pairs(metric: str, pairs: int, clean: int, basis: Basis) -> Iterator[str
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
-    if side.duplicated:
-        yield f"{side.forwarder} gave {side.duplicated:,} frame{'s' * (side.duplicated > 1)} twice, which is its fault"
+    for fault in side.faults:
+        yield f"{side.forwarder} {fault}, which is its fault"
     if figure(metric).at_load and silences(side):
         silent = f"{silences(side)} of {side.repetitions} repetitions"
         yield f"no time-stamped frame of {side.forwarder}'s arrived in {silent}"

@@ -19,7 +19,8 @@ BASE, NEW = "base", "new"
 #: A look gives the other one in (1 - `CONFIDENCE`) / 2 = 0.5 % of gates at the most, all of them (Bonferroni) in 5 %.
 LOOKS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
-#: `slower`: by more than is allowed. `broken`: it failed where the base did not, or gave a frame twice.
+#: `slower`: by more than is allowed. `broken`: it failed where the base did not, or delivered a frame twice, damaged,
+#: or from before it was started.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]
 #: What a script is told; undecided and unsupported are never green.
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "slower": 1, "broken": 1, "undecided": 3, "unsupported": 3}
@@ -35,8 +36,6 @@ class Side(Model):
     #: The least and the greatest of a repetition.
     low: float | None
     high: float | None
-    #: Frames that arrived once more.
-    duplicated: int
 
 
 class GateResult(Model):
@@ -164,7 +163,6 @@ def _side(point: PointSummary, name: str, metric: str) -> Side:
         value=value if value is not None and math.isfinite(value) else None,
         low=min(values, default=None),
         high=max(values, default=None),
-        duplicated=point.duplicated,
     )
 
 
@@ -172,4 +170,4 @@ def _fault(point: PointSummary, name: str) -> str:
     """What a forwarder must never do; "": it did not."""
     if point.failed:
         return f"{name} failed in {point.failed} of {point.begun} repetitions: {point.reason}"
-    return f"{name} gave {point.duplicated} frames twice" if point.duplicated else ""
+    return f"{name} {' and '.join(point.faults)}" if point.faults else ""

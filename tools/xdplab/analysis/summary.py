@@ -18,6 +18,7 @@ from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
 from xdplab.measure.method import Method
+from xdplab.measure.ownership import ownership_faults
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.usable import measured_of
@@ -117,6 +118,7 @@ def _summary(
         sent=sum(trial.result.sent for trial in chosen if trial.result),
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
+        faults=ownership_faults(trials),
         out_of_order=sum(stream.out_of_order for stream in streams),
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,

@@ -115,7 +115,7 @@ def run(
     read = Run.of(made, outcome)
     print(summary_table(read.method, read.points))
     print(read.answer.text())
-    for line in (*read.findings, *app.limits_missed(outcome, read.points)):
+    for line in (*read.findings, *app.complaints(outcome, read.points)):
         print(line)
     print(f"run {made.path}")
     print(f"report {made.report}")

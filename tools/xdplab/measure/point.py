@@ -69,6 +69,8 @@ class PointSummary(Model):
     samples: int
     #: Frames that arrived once more, in these.
     duplicated: int
+    #: What it did in any of its trials that no forwarder may do with a frame, after its name in a sentence.
+    faults: tuple[str, ...] = ()
     #: Frames that arrived behind a later one of their flow, in these.
     out_of_order: int
     #: Repetitions that the study asked for.

@@ -102,6 +102,9 @@ class StreamResult(Model):
     lost: int
     #: Frames that arrived once more.
     duplicated: Count = 0
+    #: Frames that arrived otherwise than they were sent, which are among the lost; None: this tester cannot see it, or
+    #: not of a load.
+    damaged: Count | None = None
     #: Frames that arrived behind a later one of their flow (RFC 4737).
     out_of_order: Count = 0
     #: Frames sent over the time that sending took.
@@ -153,6 +156,10 @@ class TrialResult(Model):
     streams: tuple[StreamResult, ...]
     #: Frames that arrived and that the tester then lost itself; they are counted as lost in the streams.
     tester_lost: Count = 0
+    #: Frames that arrived although they were sent before this trial.
+    earlier: Count = 0
+    #: How long before it the oldest of these was sent.
+    earlier_ns: Count = 0
     #: CPU -> frames that the tester's receive program saw there.
     rx_cpus: dict[int, Count] = {}
     #: How it received.
@@ -292,6 +299,8 @@ class TrialRecord(Model):
     mode: dict[str, Any] = {}
     #: The forwarder's.
     threads: tuple[ThreadUse, ...] = ()
+    #: One of the result's `earlier` frames was sent before the forwarder was started.
+    from_before_start: bool = False
     #: CPU -> NET_RX softirqs during the trial.
     softirq_cpus: dict[int, int] = {}
     #: The forwarder's own, as of after the trial.

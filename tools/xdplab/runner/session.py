@@ -109,6 +109,7 @@ class PointSession:
         self._setup_s = 0.0
         self._traffic_s = 0.0
         self._forwarder_s = 0.0
+        self._started_ns = 0
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -242,7 +243,10 @@ class PointSession:
         counting = self._forwarder if isinstance(self._forwarder, Counting) else None
         counters = counting.monotonic(counting.counters()) if counting else None
         before = snapshot(self._forwarder, self._dut)
+        started_ns = self._started_ns
         result, figures = take()
+        # at the latest
+        trial_ns = time.monotonic_ns() - round((spec.warmup_s + spec.duration_s) * 1e9)
         self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
         self._testbed.check_connections()
@@ -267,6 +271,7 @@ class PointSession:
             figures=figures,
             disturbance=disturbance,
             mode=mode,
+            from_before_start=bool(result.earlier) and trial_ns - result.earlier_ns < started_ns,
             threads=use.threads,
             softirq_cpus=use.softirqs,
             counters=now,
@@ -310,7 +315,7 @@ class PointSession:
     def _start(self) -> int:
         """When its start began (`time.monotonic_ns`). The forwarder has a new folder, the tester that of the run."""
         self._dut.host.make_folder(self._dut.rundir)
-        began_ns = time.monotonic_ns()
+        began_ns = self._started_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
         self._settings.after_start(self._forwarder.name)
         return began_ns

@@ -64,7 +64,7 @@ def merge_parts(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResul
         "trailing_lost",
     )  # fmt: skip
     sums = {name: sum(getattr(part, name) for part in parts) for name in names}
-    known = {name: [getattr(part, name) for part in parts] for name in ("tx_drops", "on_schedule")}
+    known = {name: [getattr(part, name) for part in parts] for name in ("tx_drops", "on_schedule", "damaged")}
     gaps = [part.longest_gap_ns for part in parts]
     lost = [(part.last_lost + 1) / part.sent for part in parts if part.last_lost is not None and part.sent]
     return parts[0].model_copy(

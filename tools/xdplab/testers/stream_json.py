@@ -115,6 +115,7 @@ def stream_result(asked: StreamSpec, report: dict[str, Any]) -> StreamResult:
         received=report["received"],
         lost=report["lost"],
         duplicated=report["duplicated"],
+        damaged=report["damaged"],
         out_of_order=report["out_of_order"],
         achieved_pps=report["achieved_pps"],
         rx_pps=report["rx_pps"],

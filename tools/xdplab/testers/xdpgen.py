@@ -287,6 +287,8 @@ def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], wat
         interrupted=report["interrupted"],
         streams=streams,
         rx_cpus=rx_cpus,
+        earlier=sum(port["earlier"] for port in report["ports"]),
+        earlier_ns=max((port["earlier_ns"] for port in report["ports"]), default=0),
         rx_program=",".join(sorted({port["rx"] for port in report["ports"] if port["rx"] != "none"})),
         stalls=sum(thread["stalls"] for thread in threads),
         stalled_ns=sum(thread["stalled_ns"] for thread in threads),

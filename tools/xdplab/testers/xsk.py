@@ -198,6 +198,8 @@ class XskTester(Tester):
             streams=streams,
             rx_cpus={context.layout.tester_tx: sum(stream.received for stream in streams)},
             rx_program=self.options.backend,
+            earlier=report["earlier"],
+            earlier_ns=report["earlier_ns"],
             stalls=report.get("stalls", 0),
             stalled_ns=report.get("stalled_ns", 0),
             longest_gap_ns=report.get("longest_gap_ns", 0),

@@ -69,6 +69,8 @@ def _case(run: RunRecord, point: PointSummary) -> Element:
         _say(case, "skipped", point.reason)
     elif point.status == "not measured":
         _say(case, "error", f"not measured: {point.reason}")
+    elif point.faults:
+        _say(case, "failure", f"{point.forwarder} {' and '.join(point.faults)}")
     elif above := loss_above(point, run.study.max_loss_ratio):
         _say(case, "failure", above)
     return case

@@ -59,7 +59,7 @@ static __always_inline int trailer_is_intact(const struct intact *s,
 	return csum_fold64(sum) == 0xffff;
 }
 
-/* The last @bytes (1 to 7) of the eight that @word has in memory's order. */
+/* The last @bytes (1 to 8) of the eight that @word has in memory's order. */
 static __always_inline __u64 last_bytes(__u64 word, __u32 bytes)
 {
 	return to_be(64, word) << (64 - 8 * bytes);

@@ -20,7 +20,7 @@
 #include "trailer.h"
 
 #define VLAN_BYTES   4
-#define ZEROES_WORDS ((GEN_MAX_FRAME + 1) / 8)
+#define ZEROES_LINES ((GEN_MAX_FRAME + 1) / 32)
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -289,27 +289,34 @@ static __always_inline __u64 arrival_time(const struct rx_stream *s)
 	return s->histogram == RX_NO_LATENCY ? 0 : bpf_ktime_get_ns();
 }
 
-/* Are @bytes in front of the trailer zero? */
+/* Are @bytes in front of the trailer zero?  Four words at a time, then one. */
 static __always_inline int zeroes(__u8 *data, __u8 *end, __u32 bytes)
 {
 	__u32 at = end - data - TRAILER_BYTES, i;
 	__u64 any = 0;
 	__u8 *word;
 
-	for (i = 0; i < ZEROES_WORDS && bytes >= 8; i++) {
+	for (i = 0; i < ZEROES_LINES && bytes >= 32; i++) {
+		at = (at - 32) & GEN_MAX_FRAME;
+		word = data + at;
+		if (word + 32 > end)
+			return 0;
+		any |= trailer_at(__u64, word, 0) | trailer_at(__u64, word, 8);
+		any |= trailer_at(__u64, word, 16) |
+		       trailer_at(__u64, word, 24);
+		bytes -= 32;
+	}
+	for (i = 0; i < 4 && bytes; i++) {
+		__u32 part = bytes < 8 ? bytes : 8;
+
 		at = (at - 8) & GEN_MAX_FRAME;
 		word = data + at;
 		if (word + 8 > end)
 			return 0;
-		any |= trailer_at(__u64, word, 0);
-		bytes -= 8;
+		any |= last_bytes(trailer_at(__u64, word, 0), part);
+		bytes -= part;
 	}
-	if (!bytes)
-		return !any;
-	word = data + ((at - 8) & GEN_MAX_FRAME);
-	if (word + 8 > end)
-		return 0;
-	return !(any | last_bytes(trailer_at(__u64, word, 0), bytes & 7));
+	return !any;
 }
 
 /* Global, so that the verifier looks at them once. */

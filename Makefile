@@ -4,7 +4,7 @@
 ifneq ($(filter-out root,$(SUDO_USER)),)
 export XDPLAB_CACHE ?= $(shell getent passwd $(SUDO_USER) | cut -d: -f6)/.cache/xdplab
 endif
-.PHONY: help latency test test-all ovs-check docs wheel install ssh-suites nic-test pool provision undo report setup clean
+.PHONY: help latency test test-all ovs-check docs wheel install ssh-suites nic-test pool provision undo report setup clean cost
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -48,6 +48,10 @@ ssh-suites: setup # two suites against three hosts behind sshd, which are networ
 
 nic-test: setup # igb and virtio_net, emulated, and Debian 12's kernel: docs/nic-lane.md; KERNEL=6.1 for one of the two
 	.venv/bin/python ci/nic $(if $(KERNEL),--kernel $(KERNEL))
+
+COST ?= --kernel 6.1 --kernel 7.2 --driver veth --driver igb
+cost: setup # instructions per frame of every forwarder, in emulated guests: docs/cost.md; COST="xdp --kernel 6.12"
+	.venv/bin/xdplab cost $(COST) --json build/cost.json --markdown build/cost.md
 
 SUITES ?= suites/latency.robot suites/rfc2544.robot
 pool: setup # suites shared out over a pool of testbeds, and one report: POOL=FILE [SUITES="..."] [ROBOT="-v ..."]

@@ -56,6 +56,25 @@ _KNOBS = tuple(
     )
 )
 
+#: What an older kernel runs, on veth: roles of xsk, parts of the programs, knobs, and the suite with its forwarders.
+_OLDER = {
+    "roles": Tests(("bpf/tests/test_xsk_roles.py",), memory_mb=1024),
+    "parts": Tests(
+        (
+            "bpf/tests/test_kernels.py",
+            "bpf/tests/test_intact.py",
+            "bpf/tests/test_lifecycle.py::test_kill_9",
+            "bpf/tests/test_nf.py::test_xdp_program_on_single_frames",
+            "bpf/tests/test_nf.py::test_longest_prefix_wins",
+            "bpf/tests/test_nf.py::test_what_is_in_use_is_reported",
+        ),
+        memory_mb=1024,
+    ),
+    "knobs": Tests(_KNOBS),  # not with those before: two folders' conftest.py have one name
+    "suite": Tests(("test_4_older_kernel.py",), memory_mb=1536),
+}
+_OLDER_MODULES = (*_SHARES, "veth", "tun", "bridge", "openvswitch", "sch_ingress", "cls_bpf", "sch_tbf")
+
 KERNELS: dict[str, Kernel] = {
     "7.2": Kernel(
         (*_SHARES, "virtio_net", "igb", "tun"),
@@ -67,35 +86,6 @@ KERNELS: dict[str, Kernel] = {
         },
         cards=CARDS,
     ),
-    "6.1": Kernel(
-        (
-            "virtio_pci",
-            *_SHARES,
-            "veth",
-            "tun",
-            "bridge",
-            "crc32c_generic",
-            "openvswitch",
-            "sch_ingress",
-            "cls_bpf",
-            "sch_tbf",
-        ),
-        {
-            "roles": Tests(("bpf/tests/test_xsk_roles.py",), memory_mb=1024),
-            "parts": Tests(
-                (
-                    "bpf/tests/test_kernels.py",
-                    "bpf/tests/test_lifecycle.py::test_kill_9",
-                    "bpf/tests/test_nf.py::test_xdp_program_on_single_frames",
-                    "bpf/tests/test_nf.py::test_longest_prefix_wins",
-                    "bpf/tests/test_nf.py::test_what_is_in_use_is_reported",
-                ),
-                memory_mb=1024,
-            ),
-            "knobs": Tests(_KNOBS),  # not with those before: two folders' conftest.py have one name
-            "suite": Tests(("test_4_older_kernel.py",), memory_mb=1536),
-        },
-        at_once=1,
-        memory_mb=1536,
-    ),
+    "6.1": Kernel(("virtio_pci", *_OLDER_MODULES, "crc32c_generic"), _OLDER, at_once=1, memory_mb=1536),
+    "6.12": Kernel(_OLDER_MODULES, _OLDER, at_once=1, memory_mb=1536),
 }

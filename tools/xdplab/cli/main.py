@@ -16,6 +16,7 @@ import typer
 
 from xdplab import __version__
 from xdplab.cli.bundle import bundle, import_
+from xdplab.cli.cost import cost
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.gate import bisect, gate
@@ -270,7 +271,7 @@ def restore(testbed: Testbed = "embedded") -> None:
 
 
 for panel, commands in (
-    (_MEASURE, (gate, bisect)),
+    (_MEASURE, (gate, bisect, cost)),
     (_LOOK, (show, compare, report, reproduce, list_, explain)),
     (_SHARE, (export, bundle, import_, site, where, schema)),
 ):

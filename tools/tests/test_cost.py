@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions per frame: what guests would say is planted; that they say it for real is in test_cost_guest.py."""
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.command import inline
+
+from xdplab.cost import cells, guest, run, table
+from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed
+from xdplab.cost.layers import Cost, cost_of, layer_of
+from xdplab.cost.run import CostTable, Wanted, measure
+from xdplab.model import InputError
+
+KERNEL = 0xFFFFFFFF81000000
+#: Function -> layer.
+LAYERS = {
+    "kernel:__xsk_generic_xmit": "AF_XDP socket",
+    "kernel:xp_alloc": "AF_XDP socket",
+    "bpf:bpf_prog_1234_forward": "XDP",
+    "kernel:xdp_do_redirect": "XDP",
+    "veth:veth_poll": "driver",
+    "igb:igb_clean_rx_irq": "driver",
+    "openvswitch:ovs_dp_process_packet": "OVS datapath",
+    "bridge:br_handle_frame": "bridge",
+    "kernel:tick_sched_timer": "timer ticks",
+    "kernel:__schedule": "scheduling",
+    "kernel:__alloc_skb": "network stack",
+    "kernel:kmem_cache_alloc": "memory",
+    "kernel:do_syscall_64": "system calls",
+    "kernel:packet_snd": "AF_PACKET socket",
+    "kernel:handle_softirqs": "interrupts",
+    "kernel:crc32c": "other kernel",
+    "meter:main": "meter",
+    "/usr/bin/ovs-vswitchd:netdev_afxdp_rxq_recv": "switch: receive",
+    "/usr/bin/ovs-vswitchd:kick_tx": "switch: transmit",
+    "/usr/bin/ovs-vswitchd:odp_execute_actions": "switch: act",
+    "/usr/bin/ovs-vswitchd:miniflow_extract": "switch: classify",
+    "/usr/bin/ovs-vswitchd:pmd_thread_main": "switch",
+    "/usr/lib/libxdp.so.1:text": "switch: receive",
+    "/usr/lib/libc.so.6:text": "switch",
+}
+
+
+@pytest.mark.parametrize(("function", "layer"), LAYERS.items())
+def test_whose_a_function_is(function: str, layer: str) -> None:
+    assert layer_of(*function.rsplit(":", 1)) == layer
+
+
+def bursts(*ticks: int) -> tuple[tuple[int, int], ...]:
+    return tuple((FRAMES * (1 + number % 2), each) for number, each in enumerate(ticks))
+
+
+def test_what_a_frame_costs_is_the_slope() -> None:
+    """Whatever is paid by the burst is gone; places are looked up where the programs were mapped."""
+    slope = {KERNEL + 4: 3, KERNEL + 0x104: 5, 0x401000: 2, 0x555555556000: 7, 0x10: 0}
+    counts = {at: tuple(900 + each * FRAMES * (1 + number % 2) for number in range(4)) for at, each in slope.items()}
+    boot = Boot(
+        bursts(*(1000 + 17 * FRAMES * (1 + number % 2) for number in range(4))),
+        counts,
+        ((KERNEL + 0x100, "veth_poll", "veth"),),
+        (("xsk", 0x555555555000, 0x555555559000, 0x1000, "/usr/bin/none"), ("init", 0, 0x900, 0, "/busybox")),
+    )
+    found = cost_of(boot, FRAMES, ((KERNEL, "packet_snd", ""),), "xsk", {})
+    assert found == Cost(
+        {"kernel:packet_snd": 3.0, "veth:veth_poll": 5.0, "meter:main": 2.0, "/usr/bin/none:text": 7.0}, 17.0
+    )
+    assert found.layers == {"AF_PACKET socket": 3.0, "driver": 5.0, "meter": 2.0, "switch": 7.0}
+    assert found.counted == 17.0
+
+
+CONSOLE = """[    0.1] Linux
+burst 2048 10
+burst 4096 30
+burst 2048 11
+burst 4096 31
+done
+cost symbols
+ffffffffc0000000 t veth_poll\t[veth]
+ffffffff81000000 T _stext
+cost maps
+xsk 555555555000-555555559000 r-xp 00001000 00:02 17   /usr/bin/xsk
+cost end
+"""
+
+
+def test_a_console_is_read() -> None:
+    found = guest._read(CONSOLE, "ffffffff81000000 1 2 3 4\n10 5 6 7 8\n", 3.0)
+    assert found.bursts == ((2048, 10), (4096, 30), (2048, 11), (4096, 31))
+    assert found.counts == {0xFFFFFFFF81000000: (1, 2, 3, 4), 0x10: (5, 6, 7, 8)}
+    assert found.symbols == ((0xFFFFFFFFC0000000, "veth_poll", "veth"), (0xFFFFFFFF81000000, "_stext", ""))
+    assert found.maps == (("xsk", 0x555555555000, 0x555555559000, 0x1000, "/usr/bin/xsk"),)
+
+
+class Guests:
+    """What stands in for QEMU: a cost by forwarder and seed, and what was booted."""
+
+    def __init__(self, costs: Mapping[str, Callable[[int], Cost | str]]) -> None:
+        self.costs, self.booted = costs, []  # type: ignore[var-annotated]
+
+    def boot(self, made: Any, driver: cells.Driver, what: cells.Forwarder, seed: int, **_: Any) -> Any:
+        found = self.costs[what.name](seed)
+        self.booted.append((driver.name, what.name, seed))
+        if isinstance(found, str):
+            raise CellFailed(found)
+        return dataclasses.replace(Boot((), {}, ()), seconds=2.0, counts={"cost": found})  # type: ignore[dict-item]
+
+
+@pytest.fixture
+def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
+    """A redirect whose lookups vary, a bridge that does not start, and an Open vSwitch whose counters disagree."""
+    made = tmp_path / "made"
+    (made / "emulator").mkdir(parents=True)
+    for folder in (made, made / "emulator"):
+        pins = [{"part": "x", "package": "linux", "version": "6.1-1", "suite": "x"}]
+        (folder / "packages.json").write_text(json.dumps({"pins": pins}))
+    (made / "vmlinuz").write_bytes(b"kernel")
+
+    @dataclasses.dataclass
+    class Artefact:
+        kernel: Path = made
+        emulator: Path = made / "emulator"
+        image: Path = made / "vmlinuz"
+
+    base = {"veth:veth_poll": 1000.0, "meter:main": 50.0}
+    planted = Guests({
+        "tester": lambda seed: Cost(base, 1050.0),
+        "xdp": lambda seed: Cost({**base, "bpf:prog": 200.0, "kernel:kfree": 10.0 + seed, "kernel:tick_x": 7.0 * seed,
+                                  "kernel:__schedule": 90.0}, 1350.0 + 8 * seed),
+        "linux-bridge": lambda seed: "the forwarder did not start: no bridge",
+        "ovs-kernel": lambda seed: Cost({**base, "openvswitch:ovs_x": 500.0}, 3000.0),
+    })  # fmt: skip
+    monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(run, "artefact", lambda kernel, say: Artefact())
+    monkeypatch.setattr(run, "kernel_symbols", lambda made, say: ())
+    monkeypatch.setattr(run, "digest", lambda made, driver, what, seed: f"{driver.name}-{what.name}-{seed}")
+    monkeypatch.setattr(run, "boot", planted.boot)
+    monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts["cost"])
+    monkeypatch.setattr(
+        run, "forwarder", lambda name, driver: cells.Forwarder(name, name.upper(), {}, "", sockets=name == "xsk")
+    )
+    return planted
+
+
+def wanted(*forwarders: str, **more: Any) -> Wanted:
+    return Wanted(**{"kernels": ["6.1"], "drivers": ["veth"], "forwarders": forwarders, **more})
+
+
+def test_a_cell_is_what_is_above_the_tester(guests: Guests) -> None:
+    found = measure(wanted("xdp"), lambda line: None)
+    alone, xdp = found.cells
+    assert (alone.instructions, alone.low, alone.high, alone.whole) == (1000.0, 1000.0, 1000.0, 1050.0)
+    # neither the clock's ticks nor what one CPU for two takes
+    assert (xdp.instructions, xdp.low, xdp.high) == (212.0, 211.0, 213.0)
+    assert xdp.layers == {"XDP": 200.0, "memory": 12.0}
+    assert xdp.varies == "memory"
+    assert xdp.seeds == (1, 2, 3)
+    assert xdp.command == "xdplab cost xdp --kernel 6.1 --driver veth"
+    assert CostTable.model_validate_json(found.model_dump_json()) == found
+
+
+def test_what_was_counted_once_is_kept(guests: Guests) -> None:
+    first = measure(wanted("xdp"), lambda line: None)
+    assert len(guests.booted) == 6
+    assert measure(wanted("xdp"), lambda line: None) == first
+    assert len(guests.booted) == 6
+    assert measure(wanted("xdp", kept=False), lambda line: None) == first
+    assert len(guests.booted) == 12
+
+
+def test_a_cell_that_fails_takes_none_along(guests: Guests) -> None:
+    lines: list[str] = []
+    found = measure(wanted("linux-bridge", "ovs-kernel", "xdp", drivers=["veth", "igb-zc"], seeds=(1,)), lines.append)
+    by_name = {(cell.driver, cell.forwarder): cell for cell in found.cells}
+    assert by_name["veth", "linux-bridge"].reason == "the forwarder did not start: no bridge"
+    disagreeing = by_name["veth", "ovs-kernel"]
+    assert (disagreeing.status, disagreeing.instructions) == ("failed", None)
+    assert disagreeing.reason == "the guest's counter says 3,000.0 and the plugin 1,550.0: it slept, or spun"
+    assert by_name["veth", "xdp"].status == "ok"
+    assert by_name["igb-zc", "xdp"].reason == "igb-zc: not with kernel 6.1"
+    assert len(lines) == 4
+    assert "left" in lines[0]
+
+
+def test_without_a_tester_there_is_no_figure(guests: Guests) -> None:
+    guests.costs = {**guests.costs, "tester": lambda seed: "the kernel does not boot: Kernel panic"}
+    found = measure(wanted("xdp"), lambda line: None)
+    assert {cell.status for cell in found.cells} == {"failed"}
+    assert found.cells[1].reason == "the tester alone: the kernel does not boot: Kernel panic"
+
+
+def test_tables(guests: Guests) -> None:
+    found = measure(wanted("linux-bridge", "xdp"), lambda line: None)
+    shown = table.text(found)
+    assert "XDP                                       212.0 (211.0 to 213.0), for memory varies" in shown
+    assert "LINUX-BRIDGE                         failed: the forwarder did not start: no bridge" in shown
+    assert table.NOT_IN_IT in shown
+    head, *rows = table.comma_separated(found).splitlines()
+    assert head.startswith("kernel,kernel_package,driver,forwarder,")
+    assert rows[2].startswith("6.1,linux 6.1-1,veth,xdp,XDP,ok,,212.0,211.0,213.0,")
+    page = table.markdown(found)
+    assert "| XDP | 212.0 |" in page
+    assert "* 6.1, veth, LINUX-BRIDGE: failed: the forwarder did not start: no bridge" in page
+
+
+def test_the_exit_code_says_whether_all_cells_have_a_figure(
+    guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cost.json"
+    good = inline(capsys, "cost", "xdp", "--seeds", "1", "--json", path)
+    assert good.code == 0, good.err
+    assert json.loads(path.read_text())["cells"][1]["instructions"] == 211.0
+    assert inline(capsys, "cost", "linux-bridge").code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--kernel", "5.15"], "kernel 5.15: it is one of 6.1, 6.12, 7.2"),
+        (["--driver", "mlx5"], "driver mlx5: it is one of veth, igb, igb-zc, virtio"),
+        (["--json", "/nowhere/cost.json"], "/nowhere/cost.json: there is no folder /nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inline(capsys, "cost", "xdp", *options).refused(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("vpp", "forwarder vpp: xdplab cost has xdp, linux-bridge, .*xdp:object=FILE"),
+        ("xdp:object=/nowhere/mine.o", "xdp:object=/nowhere/mine.o: there is no file /nowhere/mine.o"),
+        ("ovs-afxdp:build=/nowhere", ".*/nowhere/ovs-vswitchd is not there"),
+    ],
+)
+def test_a_forwarder_that_is_none(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        cells.forwarder(name, cells.DRIVERS["veth"])
+
+
+def test_what_a_guest_says_of_a_failure() -> None:
+    complaint = guest._complaint
+    assert (
+        complaint("x\r\na1: busy\r\ncost fail: the forwarder did not start\r\n")
+        == "the forwarder did not start: a1: busy"
+    )
+    assert (
+        complaint("Kernel panic - not syncing: no init")
+        == "the kernel does not boot: Kernel panic - not syncing: no init"
+    )
+    assert complaint("cost end") == ""
+
+
+@pytest.mark.parametrize("name", ["init", "ovs.sh"])
+def test_scripts_of_the_guest_are_shell(name: str) -> None:
+    subprocess.run(["sh", "-n", str(Path(guest.__file__).with_name(name))], check=True)
+
+
+def test_pairs_of_bursts() -> None:
+    assert guest.pairs([1, 3, 2, 7]) == [2, 5]
+    assert 2 * ROUNDS <= 32  # as many as the plugin keeps

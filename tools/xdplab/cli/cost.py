@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`xdplab cost`: instructions per forwarded frame, which repeat to the last digit.
+
+What the command needs is imported in its function, as in `cli.main`.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def cost(
+    forwarders: Annotated[
+        list[str] | None, typer.Argument(help="e.g. xdp ovs-kernel ovs-afxdp:build=../ovs@main (default: all)")
+    ] = None,
+    kernel: Annotated[list[str] | None, typer.Option(help="kernel of the guest, several times (default: 6.1)")] = None,
+    driver: Annotated[list[str] | None, typer.Option(help="veth, igb, igb-zc or virtio (default: veth)")] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=20, help="guests of each cell, each with other random numbers")] = 3,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="guests at once, each of which takes a core")] = 2,
+    fresh: Annotated[bool, typer.Option("--fresh", help="measure again what the cache has")] = False,
+    json_: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
+    csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
+) -> None:
+    """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
+
+    Needs no root. Caches, memory and interrupts' latency have no price here: docs/cost.md. Exit codes: 0; 1 a cell
+    failed; 2 bad input.
+
+    Example: xdplab cost xdp ovs-kernel ovs-afxdp --kernel 6.1 --driver veth
+    """
+    from xdplab.cost import cells, table
+    from xdplab.cost.run import Wanted, measure
+    from xdplab.model import InputError
+
+    for path in filter(None, (json_, csv, markdown)):
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}")
+    wanted = Wanted(
+        kernels=cells.chosen(kernel or ["6.1"], [*cells.KERNELS], "kernel"),
+        drivers=cells.chosen(driver or ["veth"], [*cells.DRIVERS], "driver"),
+        forwarders=[*dict.fromkeys(forwarders or cells.FORWARDERS)],
+        seeds=range(1, seeds + 1),
+        jobs=jobs,
+        kept=not fresh,
+    )
+    found = measure(wanted, lambda line: print(line, flush=True))
+    print(table.text(found))
+    if json_:
+        json_.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    if csv:
+        csv.write_text(table.comma_separated(found), encoding="utf-8")
+    if markdown:
+        markdown.write_text(table.markdown(found), encoding="utf-8")
+    raise typer.Exit(int(any(cell.status == "failed" for cell in found.cells)))

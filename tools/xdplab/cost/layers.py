@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose work an instruction is: by the function that it lies in, and of a switch by its own functions."""
+
+import bisect
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from xdplab.cost.guest import Boot
+
+#: From here on addresses are the kernel's.
+_KERNEL = 1 << 63
+#: The meter is a static program at its linker's address; whatever else has code there was not started.
+_METER = 1 << 24
+#: Not work on frames: timer ticks, which come by the clock; and the switch between the meter and a forwarder's process,
+#: once in a batch, which a machine with two CPUs has not got.
+TICKS, SWITCHING, METER = "timer ticks", "scheduling", "meter"
+#: Layer -> how names of the kernel's functions begin, behind underscores; the first layer that has one. Functions of
+#: modules, and BPF programs, are told by where they are.
+_KERNEL_NAMES: tuple[tuple[str, str], ...] = (
+    (TICKS, """tick_ hrtimer sysvec_apic_timer scheduler_tick sched_tick update_process_times update_wall_time
+        timekeeping run_local_timers rcu_sched_clock profile_tick lapic_next clockevents_ account_process_tick
+        cpuacct calc_global_load run_posix_cpu perf_event_task_tick task_tick trigger_load_balance irqtime"""),
+    (SWITCHING, """schedule sched_ switch_to finish_task pick_ put_prev set_next enqueue_task enqueue_entity
+        dequeue_task dequeue_entity enqueue_rt dequeue_rt update_curr update_load try_to_wake ttwu_ resched
+        switch_mm prepare_task check_preempt wakeup_preempt wake_up ep_poll poll_ pollwake do_sys_poll do_poll
+        x64_sys_poll ringbuf irq_work avg_vruntime place_entity rt_ update_rq pull_ push_ cpupri native_sched
+        reweight select_task available_idle balance_ autoremove default_wake yield_ do_sched cfs_ dl_ pelt psi_
+        native_load_tls load_new switch_fpu fpregs restore_fpregs exit_to_user_mode_loop bpf_ringbuf update_rt
+        inc_rt dec_rt sched"""),
+    ("AF_XDP socket", "xsk_ xp_ xdp_umem"),
+    ("AF_PACKET socket", "packet_ tpacket"),
+    ("bridge", "br_ fdb_ nbp_"),
+    ("OVS datapath", "ovs_ flow_lookup masked_flow do_execute_actions key_extract"),
+    ("XDP", "bpf_ xdp_ dev_map bq_ cpu_map array_map htab_ hash_map"),
+    ("driver", """veth_ igb_ virtnet virtqueue vring virtio vp_ eth_type_trans detach_buf page_pool napi_
+        net_rx_action busy_poll gro_ dev_gro inet_gro udp4_gro udp_gro swiotlb dma_ iommu_ msi_"""),
+    ("system calls", """entry_SYSCALL do_syscall syscall_ x64_sys sys_ sock_ security_ apparmor fget fput fdget
+        sockfd move_addr import_ copy_from_user copy_to_user copy_user ksys vfs_ fsnotify rw_verify exit_to_user
+        rep_movs entry_ audit_ errseq copy_from_iter copy_page_from skb_copy_datagram iov_iter lock_sock
+        release_sock get_user put_user"""),
+    ("memory", """kmem_ kmalloc kfree slab alloc_pages free_pages get_page put_page free_unref rmqueue memset
+        memcpy memcmp clear_page page_frag get_random mod_ folio free_frozen alloc_frozen lru_ obj_cgroup
+        mem_cgroup refill_ zone_ pcp kvfree vmalloc"""),
+    ("interrupts", """asm_ common_interrupt sysvec irq_ handle_ do_IRQ do_softirq softirq ack_ apic_ lapic
+        local_bh raise_ tasklet generic_handle error_entry error_return paranoid idtentry native_irq
+        restore_regs ret_from mask_ unmask x2apic native_apic note_interrupt add_interrupt"""),
+    ("network stack", """skb_ dev_ netif_ enqueue_to_ process_backlog consume_skb build_skb alloc_skb sk_ sch_
+        qdisc net_ validate_xmit udp_ ip_ eth_ llc_ flow_ nf_ nft dst_ neigh copy_skb pskb arp_ dql_ xmit cgroup
+        tc_ tcf slow_dst"""),
+)  # fmt: skip
+_KERNEL_LAYERS = tuple((layer, tuple(words.split())) for layer, words in _KERNEL_NAMES)
+#: Module -> its layer.
+_MODULES = {
+    "veth": "driver",
+    "igb": "driver",
+    "virtio_net": "driver",
+    "openvswitch": "OVS datapath",
+    "bridge": "bridge",
+}
+#: Layer -> what is in the names of a switch's functions (Open vSwitch's dpif-netdev.c, netdev-afxdp.c, odp-execute.c).
+_SWITCH_NAMES: tuple[tuple[str, str], ...] = (
+    ("switch: receive", """rxq_recv rx_batch netdev_rxq xsk_ring_cons prepare_fill dp_packet_use dp_packet_set
+        dp_packet_init dp_packet_batch recvmmsg linux_rxq"""),
+    ("switch: transmit", """batch_send netdev_send kick_tx complete_tx afxdp_complete sendmmsg linux_send tx_
+        umem_elem xpool pmd_output flush_output sock_batch"""),
+    ("switch: act", """odp_execute dp_execute execute_cb packet_batch_per_flow dp_netdev_execute
+        dp_netdev_actions queue_batches"""),
+    ("switch: classify", """miniflow emc_ smc_ dpcls dfc_ fast_path slow_path dp_netdev_input flow_key flow_hash
+        cmap_ netdev_flow rss_hash dp_netdev_pmd_lookup hash_ parse_"""),
+)  # fmt: skip
+_SWITCH_LAYERS = tuple((layer, tuple(words.split())) for layer, words in _SWITCH_NAMES)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a frame cost in a boot.
+
+    Attributes:
+        functions: `WHERE:NAME` -> instructions per frame; WHERE is `kernel`, a module, `bpf`, `meter`, or the path of a
+            file that a process had mapped.
+        ticks: What the guest's own counter says, ticks of the clock included.
+    """
+
+    functions: Mapping[str, float]
+    ticks: float
+
+    @property
+    def layers(self) -> dict[str, float]:
+        """Layer -> instructions per frame."""
+        found: dict[str, float] = {}
+        for function, count in self.functions.items():
+            layer = layer_of(*function.rsplit(":", 1))
+            found[layer] = found.get(layer, 0.0) + count
+        return found
+
+    @property
+    def counted(self) -> float:
+        """All of them."""
+        return sum(self.functions.values())
+
+
+def per_frame(values: Iterable[int], frames: int) -> float:
+    """Mean over the pairs of bursts."""
+    found = list(values)
+    return sum(found) / len(found) / frames
+
+
+def layer_of(where: str, name: str) -> str:
+    """Of a function; of a program without names, as the distribution's are, all is `switch`."""
+    if where == METER:
+        return METER
+    if where == "bpf":
+        return "XDP"
+    if where in _MODULES:
+        return _MODULES[where]
+    if not where.startswith("/"):
+        bare = name.lstrip("_")
+        return next((layer for layer, words in _KERNEL_LAYERS if bare.startswith(words)), "other kernel")
+    if "libxdp" in where or "libbpf" in where:
+        return "switch: receive"
+    return next((layer for layer, words in _SWITCH_LAYERS if any(word in name for word in words)), "switch")
+
+
+def cost_of(
+    boot: Boot, frames: int, kernel: Sequence[tuple[int, str, str]], process: str, files: Mapping[str, str]
+) -> Cost:
+    """By layer and function.
+
+    Args:
+        boot: What was counted.
+        frames: Of the smaller burst.
+        kernel: The kernel's own symbols, which a boot has only where they were asked for.
+        process: Name of the forwarder's process; "": it has none.
+        files: Path of a program in the guest -> here, for the names of its functions.
+    """
+    symbols = sorted({*kernel, *boot.symbols})
+    starts = [at for at, _, _ in symbols]
+    maps = sorted({(first, last, offset, file) for who, first, last, offset, file in boot.maps if who == process[:15]})
+    functions: dict[str, float] = {}
+    for address, counts in boot.counts.items():
+        count = per_frame((two - one for one, two in zip(counts[::2], counts[1::2], strict=True)), frames)
+        if not count:
+            continue
+        if address >= _KERNEL:
+            _, name, module = symbols[max(0, bisect.bisect_right(starts, address) - 1)]
+            function = f"{module or 'kernel'}:{name}"
+        elif address < _METER:
+            function = f"{METER}:main"
+        else:
+            function = _of_process(address, maps, files)
+        functions[function] = functions.get(function, 0.0) + count
+    ends = zip(boot.bursts[::2], boot.bursts[1::2], strict=True)
+    return Cost(functions, per_frame((two - one for (_, one), (_, two) in ends), frames))
+
+
+def _of_process(address: int, maps: Sequence[tuple[int, int, int, str]], files: Mapping[str, str]) -> str:
+    for first, last, offset, file in maps:
+        if first <= address < last:
+            name = _function(files.get(file, file), address - first + offset) if file.startswith("/") else file
+            return f"{file if file.startswith('/') else f'/{file}'}:{name}"
+    return "/other:other"
+
+
+def _function(file: str, offset: int) -> str:
+    names, starts = _names(file)
+    at = bisect.bisect_right(starts, offset) - 1
+    return names[at] if at >= 0 else "text"
+
+
+@cache
+def _names(file: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Functions of a program by their offset in the file; empty where it is stripped."""
+    segments = subprocess.run(["readelf", "-lW", file], capture_output=True, text=True, check=False).stdout
+    text = re.search(r"LOAD\s+(0x\w+) (0x\w+) 0x\w+ 0x\w+ 0x\w+ R E", segments)
+    if text is None:
+        return (), ()
+    shift = int(text[2], 16) - int(text[1], 16)
+    found: set[tuple[int, str]] = set()
+    for options in (["-sW"], ["-sW", "--dyn-syms"]):
+        table = subprocess.run(["readelf", *options, file], capture_output=True, text=True, check=False).stdout
+        for at, name in re.findall(
+            r"^\s*\d+: ([0-9a-f]{16})\s+\S+ (?:FUNC|IFUNC)\s+\S+\s+\S+\s+\d+ (\S+)", table, re.MULTILINE
+        ):
+            found.add((int(at, 16) - shift, name.partition("@")[0]))
+    ordered = sorted(found)
+    return tuple(name for _, name in ordered), tuple(at for at, _ in ordered)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of costs as text, CSV and a page."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from xdplab.cost.cells import TESTER
+from xdplab.cost.run import Cell, CostTable
+
+#: What no figure here has in it; below every table.
+NOT_IN_IT = (
+    "Instructions, not time: caches, memory and the waiting for an interrupt have no price here, and a forwarder that "
+    "spins has the only CPU just while it has frames. Two figures of one kernel and driver compare the work of code."
+)
+
+
+def text(found: CostTable) -> str:
+    """For a terminal: a line for each cell, and below it its layers."""
+    lines: list[str] = []
+    for kernel, driver in dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells):
+        mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver)]
+        lines += ["", f"kernel {kernel} ({mine[0].kernel_package}), {driver}: instructions per forwarded frame"]
+        for cell in mine:
+            lines += [f"  {cell.title:<36} {_figure(cell)}", *(f"      {layers}" for layers in _layers(cell))]
+    return "\n".join([*lines, "", NOT_IN_IT])
+
+
+def _figure(cell: Cell) -> str:
+    if cell.instructions is None:
+        return f"{cell.status}: {cell.reason}"
+    extent = f" ({number(cell.low)} to {number(cell.high)})" if cell.low != cell.high else ""
+    return f"{number(cell.instructions):>10}{extent}{f', for {cell.varies} varies' if cell.varies else ''}"
+
+
+def number(value: float | None) -> str:
+    """To a tenth of an instruction."""
+    return "" if value is None else f"{value:,.1f}"
+
+
+def _layers(cell: Cell) -> Iterator[str]:
+    shown = [f"{layer} {count:,.0f}" for layer, count in cell.layers.items() if abs(count) >= 1]
+    for begin in range(0, len(shown), 5):
+        yield ", ".join(shown[begin : begin + 5])
+
+
+_COLUMNS = (
+    "kernel",
+    "kernel_package",
+    "driver",
+    "forwarder",
+    "title",
+    "status",
+    "reason",
+    "instructions",
+    "low",
+    "high",
+    "whole",
+)
+
+
+def comma_separated(found: CostTable) -> str:
+    """A row for each cell; a column for each layer that one of them has."""
+    layers = sorted({layer for cell in found.cells for layer in cell.layers})
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow([*_COLUMNS, *(f"layer {layer}" for layer in layers)])
+    for cell in found.cells:
+        values = [getattr(cell, name) for name in _COLUMNS]
+        writer.writerow(
+            ["" if value is None else value for value in [*values, *(cell.layers.get(layer) for layer in layers)]]
+        )
+    return written.getvalue()
+
+
+def markdown(found: CostTable) -> str:
+    """A page: forwarders by kernel and driver, then the layers of each."""
+    columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells))
+    titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
+    rows = [["instructions per forwarded frame", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
+    for name, title in titles:
+        rows.append([title, *(_short(found.cell(*column, name)) for column in columns)])
+    notes = [
+        f"* {cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell)}" for cell in found.cells
+        if cell.status != "ok" or cell.varies
+    ]  # fmt: skip
+    parts = [_table(rows), *(["\n".join(notes)] if notes else []), NOT_IN_IT]
+    for kernel, driver in columns:
+        mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver) and cell.layers]
+        layers = list(dict.fromkeys(layer for cell in mine for layer in cell.layers if cell.forwarder != TESTER))
+        body = [["layer", *(cell.title for cell in mine)]]
+        body += [
+            [layer, *(f"{cell.layers[layer]:,.0f}" if layer in cell.layers else "" for cell in mine)]
+            for layer in layers
+        ]
+        parts += [f"### {kernel}, {driver}", _table(body)]
+    parts.append(
+        f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames of 60 bytes."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _short(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return number(cell.instructions) if cell.instructions is not None else cell.status
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

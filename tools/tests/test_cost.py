@@ -12,10 +12,12 @@ import pytest
 from lab.command import inline
 
 from xdplab.cost import cells, guest, run, table
+from xdplab.cost.gate import verdict_of
 from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed
 from xdplab.cost.layers import Cost, cost_of, layer_of
 from xdplab.cost.run import CostTable, Wanted, measure
 from xdplab.model import InputError
+from xdplab.report.exports import gate as forms
 
 KERNEL = 0xFFFFFFFF81000000
 #: Function -> layer.
@@ -264,3 +266,51 @@ def test_scripts_of_the_guest_are_shell(name: str) -> None:
 def test_pairs_of_bursts() -> None:
     assert guest.pairs([1, 3, 2, 7]) == [2, 5]
     assert 2 * ROUNDS <= 32  # as many as the plugin keeps
+
+
+def cell(value: float, spread: float = 0.0, **more: Any) -> run.Cell:
+    names = {"kernel": "6.1", "kernel_package": "linux 6.1-1", "kernel_sha256": "0", "driver": "veth", "forwarder": "x"}
+    ends = {"instructions": value, "low": value - spread, "high": value + spread}
+    given = {**names, **ends, "title": "X", "status": "ok", "seeds": (1, 2, 3), "command": ""}
+    return run.Cell(**{**given, **more})
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "verdict", "code"),
+    [
+        (cell(1000), cell(1000), "pass", 0),
+        (cell(1000), cell(1005), "pass", 0),
+        (cell(1000), cell(1006), "slower", 1),
+        (cell(1000), cell(900), "pass", 0),
+        (cell(1000, 8), cell(1006, 8), "undecided", 3),
+        (cell(1000, 8), cell(1030, 8), "slower", 1),
+        (cell(1000), cell(0, status="failed", reason="it hung", instructions=None), "broken", 1),
+        (cell(0, status="failed", reason="it hung", instructions=None), cell(1000), "undecided", 3),
+        (cell(1000), cell(0, status="unsupported", reason="no socket", instructions=None), "unsupported", 3),
+    ],
+)
+def test_a_gate_by_cost(base: run.Cell, new: run.Cell, verdict: str, code: int) -> None:
+    found = verdict_of(base, new, 0.005)
+    assert (found.verdict, found.exit_code) == (verdict, code), found.sentence
+
+
+def test_what_a_gate_by_cost_says() -> None:
+    found = verdict_of(cell(1000, 1), cell(1010, 1), 0.005)
+    assert found.sentence == (
+        "slower: the new one's cost of a frame is worse by more than the 0.5 % that are allowed "
+        "(+1.0 %, +0.8 % to +1.2 % over 3 seeds of each)"
+    )
+    assert "3 emulated guests of each" in forms.markdown(found)
+    assert forms.bencher(found)["xdplab gate new"]["instructions"] == {
+        "value": 1010.0, "lower_value": 1009.0, "upper_value": 1011.0,
+    }  # fmt: skip
+
+
+def test_the_command_gates_by_cost(guests: Guests, capsys: pytest.CaptureFixture[str]) -> None:
+    guests.costs = {**guests.costs, "slow": lambda seed: Cost({"veth:veth_poll": 1300.0}, 1300.0)}
+    equal = inline(capsys, "gate", "xdp", "xdp", "--cost", "--max-slowdown", "2%")
+    assert equal.code == 0, equal.err
+    assert "pass: the new one's cost of a frame is not worse by more than 2 %" in equal.out
+    slower = inline(capsys, "gate", "xdp", "slow", "--cost", "--max-slowdown", "1%")
+    assert slower.code == 1, slower.err
+    inline(capsys, "gate", "xdp", "xdp", "--cost", "--kernel", "2.4").refused("kernel 2.4: it is one of")

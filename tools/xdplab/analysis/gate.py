@@ -42,8 +42,10 @@ class GateResult(Model):
     """The verdict, and what it stands on."""
 
     verdict: Verdict
-    #: Key of the figure, with its unit: `p50_us`.
+    #: Key of the figure, with its unit: `p50_us`; `instructions` of a gate by `--cost`.
     metric: str
+    #: What a sentence calls it.
+    figure: str = ""
     #: As a ratio: 0.05 allows 5 %.
     max_slowdown: float
     base: Side
@@ -59,6 +61,8 @@ class GateResult(Model):
     #: Pairs of repetitions, and those that the machine left undisturbed.
     rounds: int = 0
     clean: int = 0
+    #: Of a gate by `--cost`, which counts instead of measuring: guests of each, with other random numbers.
+    seeds: int = 0
     #: Why there is no verdict, or what is broken.
     reason: str = ""
     #: Folder of the run.
@@ -74,7 +78,7 @@ class GateResult(Model):
         """For a terminal, a log, a pull request."""
         if self.reason:
             return f"{self.verdict}: {self.reason}"
-        name, allowed = figure(self.metric).name, percent(self.max_slowdown)
+        name, allowed = self.figure, percent(self.max_slowdown)
         says = {
             "slower": f"the new one's {name} is worse by more than the {allowed} that are allowed",
             "pass": f"the new one's {name} is not worse by more than {allowed}",
@@ -86,6 +90,8 @@ class GateResult(Model):
         if self.slowdown is None:
             return "no pair of repetitions yet"
         low, high = (_change(end) if end is not None else "unknown" for end in (self.low, self.high))
+        if self.seeds:
+            return f"{_change(self.slowdown)}, {low} to {high} over {self.seeds} seeds of each"
         return f"{_change(self.slowdown)}, {100 * self.confidence:g} % interval {low} to {high}, {self.rounds} rounds"
 
 
@@ -116,7 +122,13 @@ def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float) ->
     base, new = (_point(run, label) for label in (BASE, NEW))
     sides = [_side(point, name, metric) for point, name in zip((base, new), names, strict=True)]
     found = GateResult(
-        verdict="undecided", metric=metric, max_slowdown=max_slowdown, base=sides[0], new=sides[1], run=str(run.folder)
+        verdict="undecided",
+        metric=metric,
+        figure=figure(metric).name,
+        max_slowdown=max_slowdown,
+        base=sides[0],
+        new=sides[1],
+        run=str(run.folder),
     )
     for point, name in ((base, names[0]), (new, names[1])):
         if point.status == "unsupported":

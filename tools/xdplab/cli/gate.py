@@ -30,6 +30,9 @@ TestbedName = Annotated[str | None, typer.Option("--testbed", help="testbed name
 Allow = Annotated[
     list[str] | None, typer.Option("--allow-program", help="program that BASE or NEW may name and start as root")
 ]
+ByCost = Annotated[bool, typer.Option("--cost", help="decide by instructions per frame, in emulated guests")]
+Kernel = Annotated[str, typer.Option(help="kernel of the guests, with --cost")]
+Driver = Annotated[str, typer.Option(help="driver of the guests, with --cost: veth, igb, igb-zc, virtio")]
 
 
 def gate(
@@ -48,9 +51,15 @@ def gate(
     bencher: Annotated[Path | None, typer.Option(help="write it in Bencher's metric format")] = None,
     otava: Annotated[Path | None, typer.Option(help="append it to a CSV file for Apache Otava")] = None,
     commit: Annotated[str, typer.Option(help="what the CSV file calls the new one")] = "",
+    cost: ByCost = False,
+    kernel: Kernel = "6.1",
+    driver: Driver = "veth",
     results: Results = None,
 ) -> None:
     """Say whether NEW is slower than BASE: both are measured interleaved, in rounds, until it is certain.
+
+    With --cost both are booted in emulated guests, and instructions per frame decide: no noise, and no root
+    (docs/cost.md); the study, its figure and --limit-s have no part in it then.
 
     Exit codes: 0 it is not slower by more than is allowed; 1 it is, or it is broken; 2 bad input; 3 undecided or
     unsupported.
@@ -65,9 +74,15 @@ def gate(
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
     changes, allowed = _changes(set_, testbed), allow_program or ()
-    found = measured(Gate(base, new, _ratio(max_slowdown), study, metric, limit_s, changes, allowed), results)
+    ratio = _ratio(max_slowdown)
+    found = (
+        counted(base, new, ratio, kernel, driver)
+        if cost
+        else measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
+    )
     print(found.sentence)
-    print(f"run {found.run}")
+    if found.run:
+        print(f"run {found.run}")
     if json_:
         _write_json(json_, found.model_dump(mode="json") | {"sentence": found.sentence})
     if bencher:
@@ -99,6 +114,9 @@ def bisect(
     limit_s: Limit = 330.0,
     set_: Set = None,
     testbed: TestbedName = None,
+    cost: ByCost = False,
+    kernel: Kernel = "6.1",
+    driver: Driver = "veth",
     results: Results = None,
 ) -> None:
     """Find the first commit of Open vSwitch that is slower than GOOD: each step compiles one and gates it.
@@ -117,7 +135,11 @@ def bisect(
     def verdict(commit: str) -> "GateResult":
         print(f"{commit}: gated against {good}", flush=True)
         allowed = [f"{there}@{each}" for each in (good, commit)]
-        found = measured(Gate(build + good, build + commit, ratio, study, metric, limit_s, changes, allowed), results)
+        found = (
+            counted(build + good, build + commit, ratio, kernel, driver)
+            if cost
+            else measured(Gate(build + good, build + commit, ratio, study, metric, limit_s, changes, allowed), results)
+        )
         print(f"{commit}: {found.sentence}", flush=True)
         return found
 
@@ -182,6 +204,13 @@ def _ratio(text: str) -> float:
     if not 0 < value < 10:
         raise InputError(f"--max-slowdown {text}: a share above 0 is expected, as in 5% or 0.05")
     return value
+
+
+def counted(base: str, new: str, max_slowdown: float, kernel: str, driver: str) -> "GateResult":
+    """A gate by instructions per frame, with its guests' lines on the terminal."""
+    from xdplab.cost.gate import judge_cost
+
+    return judge_cost(base, new, max_slowdown, kernel, driver, lambda line: print(line, flush=True))
 
 
 def measured(asked: "Gate", results: Path | None) -> "GateResult":

@@ -2,7 +2,6 @@
 """The verdict of a gate, for pull requests and for programs that follow benchmarks."""
 
 from xdplab.analysis.gate import BASE, NEW, GateResult
-from xdplab.measure.registry import figure
 from xdplab.model.digits import percent, significant
 from xdplab.report.exports.junit import one_case
 
@@ -18,7 +17,7 @@ def junit(found: GateResult) -> str:
 
 def markdown(found: GateResult) -> str:
     """A summary for a pull request."""
-    name = f"{figure(found.metric).name} ({found.metric})"
+    name = f"{found.figure} ({found.metric})"
     rows = "".join(
         f"| {label} | `{side.forwarder}` | {_cell(side.value)} | {_cell(side.low)} to {_cell(side.high)} |\n"
         for label, side in ((BASE, found.base), (NEW, found.new))
@@ -26,9 +25,15 @@ def markdown(found: GateResult) -> str:
     return (
         f"**xdplab gate: {found.sentence}**\n\n"
         f"| | forwarder | {name} | repetitions |\n| --- | --- | --- | --- |\n{rows}\n"
-        f"{found.rounds} interleaved rounds, {found.clean} of them undisturbed; "
-        f"a wrong verdict has a chance of at most {percent(found.wrong)}.\n"
+        f"{_basis(found)}\n"
     )
+
+
+def _basis(found: GateResult) -> str:
+    if found.seeds:
+        return f"{found.seeds} emulated guests of each, whose clock counts instructions: no time, and no noise."
+    rounds = f"{found.rounds} interleaved rounds, {found.clean} of them undisturbed"
+    return f"{rounds}; a wrong verdict has a chance of at most {percent(found.wrong)}."
 
 
 def _cell(value: float | None) -> str:

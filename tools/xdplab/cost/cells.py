@@ -67,6 +67,7 @@ class Forwarder:
         start: Lines of shell that return once it forwards; a status other than 0 is a failure.
         process: Its process, by name; "": the kernel forwards.
         sockets: It has AF_XDP sockets, so that the mode of the driver matters.
+        past: Layer that its frames go past, or the cell fails: what the title says is not so.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Forwarder:
     start: str
     process: str = ""
     sockets: bool = False
+    past: str = ""
 
     def unsupported(self, driver: Driver) -> str:
         """Why there is no such cell; "": there is."""
@@ -115,7 +117,15 @@ def _xsk(driver: Driver) -> Forwarder:
 
 
 def _ovs(
-    name: str, title: str, build: Build, *, bridge: str, port: str = "", config: str = "", sockets: bool = False
+    name: str,
+    title: str,
+    build: Build,
+    *,
+    bridge: str,
+    port: str = "",
+    config: str = "",
+    sockets: bool = False,
+    past: str = "",
 ) -> Forwarder:
     located = shutil.which
     programs = {}
@@ -127,7 +137,7 @@ def _ovs(
     programs[build.schema] = "lane/vswitch.ovsschema"
     programs[str(Path(__file__).with_name("ovs.sh"))] = "lane/ovs.sh"
     start = f"BRIDGE='{bridge}' PORT='{port}' CONFIG='{config}'; . /lane/ovs.sh"
-    return Forwarder(name, title, programs, start, "ovs-vswitchd", sockets=sockets)
+    return Forwarder(name, title, programs, start, "ovs-vswitchd", sockets=sockets, past=past)
 
 
 def _ovs_afxdp(build: str, title: str = "", config: str = "") -> Callable[[Driver], Forwarder]:
@@ -142,6 +152,7 @@ def _ovs_afxdp(build: str, title: str = "", config: str = "") -> Callable[[Drive
             port=f"type=afxdp options:xdp-mode={mode}",
             config=config,
             sockets=True,
+            past="AF_XDP socket" if config else "",
         )
 
     return made

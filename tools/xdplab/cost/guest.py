@@ -57,6 +57,7 @@ class Boot:
         counts: Address -> executions in each burst.
         symbols: Of modules and BPF programs, (address, name, module), and of the kernel where they were asked for.
         maps: (process, first address, last address, offset in the file, file) of code that is mapped.
+        note: What the forwarder said of a way that frames did not go.
         seconds: How long it took here.
     """
 
@@ -64,6 +65,7 @@ class Boot:
     counts: Mapping[int, tuple[int, ...]]
     symbols: tuple[tuple[int, str, str], ...]
     maps: tuple[tuple[str, int, int, int, str], ...] = field(default=())
+    note: str = ""
     seconds: float = 0.0
 
 
@@ -126,7 +128,10 @@ def files_of(programs: Mapping[str, str]) -> dict[str, Path]:
     for path, place in programs.items():
         files[place] = Path(path)
         for library in _libraries(path):
-            files[(library if library.startswith("/usr") else f"/usr{library}").lstrip("/")] = Path(library)
+            # libxdp loads its own programs from beside it
+            more = Path(library).resolve().parent.glob("bpf/*.o") if "libxdp" in library else ()
+            for each in (library, *map(str, more)):
+                files[(each if each.startswith("/usr") else f"/usr{each}").lstrip("/")] = Path(each)
     return files
 
 
@@ -138,8 +143,8 @@ def _entries(driver: Driver, forwarder: Forwarder, kernel_symbols: bool) -> "lis
         f"DRIVER={driver.name} SINK={sink} FRAMES={FRAMES} ROUNDS={ROUNDS}\n"
         f"card_settings() {{ {driver.settings}; }}\nforward() {{\n{forwarder.start}\n}}\n"
     )
-    tools = {path: f"usr/bin/{name}" for name in ("ip", "bridge") if (path := _which(name))}
-    tools |= {path: "usr/sbin/ethtool" for name in ("ethtool",) if driver.device and (path := _which(name))}
+    tools = {_which(name): f"usr/bin/{name}" for name in ("ip", "bridge")}
+    tools |= {_which("ethtool"): "usr/sbin/ethtool"}
     files = files_of({**tools, **forwarder.programs})
     files["usr/bin/meter"] = program("meter")
     parents = sorted(
@@ -274,7 +279,8 @@ def _read(text: str, counts: str, seconds: float) -> Boot:
         (process, int(first, 16), int(last, 16), int(offset, 16), file)
         for process, first, last, offset, file in _MAP.findall(text)
     )
-    return Boot(bursts, table, symbols, maps, seconds)
+    note = re.search(r"^flows are not offloaded.*$", text, re.MULTILINE)
+    return Boot(bursts, table, symbols, maps, note[0] if note else "", seconds)
 
 
 def pairs(values: Sequence[int]) -> list[int]:

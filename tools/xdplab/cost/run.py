@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_RANGE = 0.001
 #: The guest's own counter and the plugin's sum agree within this share, or the cell has no figure.
 MAX_DISAGREEMENT = 0.005
+#: Instructions per frame of a layer that frames went past: one in a hundred may have been there.
+PAST = 10
 #: Counted for the tester or the single CPU, not for the forwarder.
 _NOT_ITS_OWN = (TICKS, SWITCHING, METER)
 
@@ -191,6 +193,9 @@ def cost_at(
         raise CellFailed(
             f"the guest's counter says {cost.ticks:,.1f} and the plugin {cost.counted:,.1f}: it slept, or spun"
         )
+    if (went := cost.layers.get(task.forwarder.past, 0.0)) > PAST:
+        why = counted.note or "the program does not say why"
+        raise CellFailed(f"its frames went through the {task.forwarder.past} ({went:,.0f} instructions each): {why}")
     _keep(path, json.dumps(asdict(cost)))
     return cost, counted.seconds
 

@@ -3,7 +3,10 @@
 
 import dataclasses
 import json
+import re
+import shlex
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,11 @@ from lab.command import inline
 from xdplab.cost import cells, guest, run, table
 from xdplab.cost.gate import verdict_of
 from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed
-from xdplab.cost.layers import Cost, cost_of, layer_of
+from xdplab.cost.layers import Cost, cost_of, layer_of, symbols_of
 from xdplab.cost.run import CostTable, Wanted, measure
 from xdplab.model import InputError
 from xdplab.report.exports import gate as forms
+from xdplab.tools import project_root
 
 KERNEL = 0xFFFFFFFF81000000
 #: Function -> layer.
@@ -58,45 +62,64 @@ def bursts(*ticks: int) -> tuple[tuple[int, int], ...]:
     return tuple((FRAMES * (1 + number % 2), each) for number, each in enumerate(ticks))
 
 
+def sloping(each: float, *, more: Mapping[int, int] | None = None) -> tuple[int, ...]:
+    """Counts of 6 bursts with that slope; `more`: burst -> what came on top."""
+    return tuple(900 + round(each * FRAMES) * (1 + burst % 2) + (more or {}).get(burst, 0) for burst in range(6))
+
+
 def test_what_a_frame_costs_is_the_slope() -> None:
-    """Whatever is paid by the burst is gone; places are looked up where the programs were mapped."""
-    slope = {KERNEL + 4: 3, KERNEL + 0x104: 5, 0x401000: 2, 0x555555556000: 7, 0x10: 0}
-    counts = {at: tuple(900 + each * FRAMES * (1 + number % 2) for number in range(4)) for at, each in slope.items()}
-    boot = Boot(
-        bursts(*(1000 + 17 * FRAMES * (1 + number % 2) for number in range(4))),
-        counts,
-        ((KERNEL + 0x100, "veth_poll", "veth"),),
-        (("xsk", 0x555555555000, 0x555555559000, 0x1000, "/usr/bin/none"), ("init", 0, 0x900, 0, "/busybox")),
-    )
-    found = cost_of(boot, FRAMES, ((KERNEL, "packet_snd", ""),), "xsk", {})
+    """What is paid by the burst is gone, and so is what ran in one of them; BPF programs lie among the modules."""
+    module, program = 0xFFFFFFFFC0001000, 0xFFFFFFFFC0009000
+    counts = {
+        KERNEL + 4: sloping(3),
+        module + 0x104: sloping(5),
+        program + 8: sloping(4, more={1: 70_000}),
+        0x401000: sloping(2),
+        0x555555556000: sloping(7, more={2: 3_000}),
+        0x7FFFF7FFE000: sloping(1),
+        0x10: sloping(0, more={0: 40}),
+    }
+    symbols = ((KERNEL, "packet_snd", ""), (module, "init", "veth"), (module + 0x100, "veth_poll", "veth"))
+    maps = ((0x555555555000, 0x555555559000, 0x1000, "/usr/bin/none"), (0x7FFFF7FFD000, 0x7FFFF7FFF000, 0, "[vdso]"))
+    boot = Boot(bursts(*sloping(22.0)), counts, symbols, ((module, module + 0x5000),), maps)
+    found = cost_of(boot, FRAMES, symbols_of(boot), {})
     assert found == Cost(
-        {"kernel:packet_snd": 3.0, "veth:veth_poll": 5.0, "meter:main": 2.0, "/usr/bin/none:text": 7.0}, 17.0
-    )
-    assert found.layers == {"AF_PACKET socket": 3.0, "driver": 5.0, "meter": 2.0, "switch": 7.0}
-    assert found.counted == 17.0
+        {"kernel:packet_snd": 3.0, "veth:veth_poll": 5.0, "bpf:program": 4.0, "meter:main": 2.0,
+         "/usr/bin/none:text": 7.0, "/[vdso]:[vdso]": 1.0},
+        22.0,
+    )  # fmt: skip
+    assert found.layers == {"AF_PACKET socket": 3.0, "driver": 5.0, "XDP": 4.0, "meter": 2.0, "switch": 8.0}
+    assert found.counted == 22.0
 
 
 CONSOLE = """[    0.1] Linux
-burst 2048 10
-burst 4096 30
-burst 2048 11
-burst 4096 31
-done
+burst 1024 10
+burst 2048 30
+burst 1024 11
+burst 2048 31
+flows are not offloaded: XDP program failed
 cost symbols
 ffffffffc0000000 t veth_poll\t[veth]
 ffffffff81000000 T _stext
+cost modules
+veth 36864 0 - Live 0xffffffffc0000000 (E)
 cost maps
-xsk 555555555000-555555559000 r-xp 00001000 00:02 17   /usr/bin/xsk
+555555555000-555555559000 r-xp 00001000 00:02 17   /usr/bin/xsk
 cost end
 """
 
 
-def test_a_console_is_read() -> None:
+def test_a_console_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "ROUNDS", 2)
     found = guest._read(CONSOLE, "ffffffff81000000 1 2 3 4\n10 5 6 7 8\n", 3.0)
-    assert found.bursts == ((2048, 10), (4096, 30), (2048, 11), (4096, 31))
+    assert found.bursts == ((1024, 10), (2048, 30), (1024, 11), (2048, 31))
     assert found.counts == {0xFFFFFFFF81000000: (1, 2, 3, 4), 0x10: (5, 6, 7, 8)}
     assert found.symbols == ((0xFFFFFFFFC0000000, "veth_poll", "veth"), (0xFFFFFFFF81000000, "_stext", ""))
-    assert found.maps == (("xsk", 0x555555555000, 0x555555559000, 0x1000, "/usr/bin/xsk"),)
+    assert found.modules == ((0xFFFFFFFFC0000000, 0xFFFFFFFFC0009000),)
+    assert found.maps == ((0x555555555000, 0x555555559000, 0x1000, "/usr/bin/xsk"),)
+    assert found.note == "flows are not offloaded: XDP program failed"
+    with pytest.raises(CellFailed, match="4 bursts instead of 4, or marks"):
+        guest._read(CONSOLE, "10 5 6 7\n", 3.0)
 
 
 class Guests:
@@ -110,7 +133,7 @@ class Guests:
         self.booted.append((driver.name, what.name, seed))
         if isinstance(found, str):
             raise CellFailed(found)
-        return dataclasses.replace(Boot((), {}, ()), seconds=2.0, counts={"cost": found})  # type: ignore[dict-item]
+        return dataclasses.replace(Boot((), {}), seconds=2.0, counts={"cost": found})  # type: ignore[dict-item]
 
 
 @pytest.fixture
@@ -263,9 +286,24 @@ def test_scripts_of_the_guest_are_shell(name: str) -> None:
     subprocess.run(["sh", "-n", str(Path(guest.__file__).with_name(name))], check=True)
 
 
-def test_pairs_of_bursts() -> None:
-    assert guest.pairs([1, 3, 2, 7]) == [2, 5]
-    assert 2 * ROUNDS <= 32  # as many as the plugin keeps
+def test_the_plugin_keeps_all_bursts() -> None:
+    assert 2 * ROUNDS <= 32
+
+
+def test_a_frame_that_went_another_way_is_no_figure(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The title says that it goes past the socket; the guest says why it does not."""
+    asked = cells.Forwarder("flows", "FLOWS", {}, "", past="AF_XDP socket", not_with={"6.12": "refused"})
+    known = run.forwarder
+    monkeypatch.setattr(run, "forwarder", lambda name, driver: asked if name == "flows" else known(name, driver))
+    guests.costs = {
+        **guests.costs, "flows": lambda seed: Cost({"veth:veth_poll": 1000.0, "kernel:xsk_rcv": 404.0}, 1404.0),
+    }  # fmt: skip
+    found = measure(wanted("flows", seeds=(1,)), lambda line: None).cells[1]
+    assert (
+        found.reason
+        == "its frames went through the AF_XDP socket (404 instructions each): the program does not say why"
+    )
+    assert measure(wanted("flows", kernels=["6.12"], seeds=(1,)), lambda line: None).cells[1].reason == "refused"
 
 
 def cell(value: float, spread: float = 0.0, **more: Any) -> run.Cell:
@@ -314,3 +352,25 @@ def test_the_command_gates_by_cost(guests: Guests, capsys: pytest.CaptureFixture
     slower = inline(capsys, "gate", "xdp", "slow", "--cost", "--max-slowdown", "1%")
     assert slower.code == 1, slower.err
     inline(capsys, "gate", "xdp", "xdp", "--cost", "--kernel", "2.4").refused("kernel 2.4: it is one of")
+
+
+def test_each_command_of_the_page(
+    guests: Guests, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (project_root() / "docs" / "cost.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    lines = [re.sub(r"\s{2,}#.*", "", line) for block in blocks for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("xdplab ")]
+    assert {words[0] for words in commands} == {"cost", "gate", "bisect"}
+    assert [line for line in lines if not line.startswith("xdplab ")] == ["make cost"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("xdplab.cli.gate.commits_between", lambda repo, good, bad: ["a1", "b2"])
+    monkeypatch.setattr("xdplab.cost.gate.make", lambda name, say: None)
+    slower = Cost({"veth:veth_poll": 1300.0}, 1300.0)
+    usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
+    guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
+    guests.costs["ovs-afxdp:build=" + str(tmp_path.parent / "ovs") + "@b2"] = lambda seed: slower  # type: ignore[index]
+    for words in commands:
+        done = inline(capsys, *words)
+        assert done.code == 0, (words, done.err)
+    assert "first slower commit: b2" in done.out

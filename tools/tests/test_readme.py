@@ -18,6 +18,7 @@ PAGES = (README, "docs/tutorial.md", "docs/suites.md")
 #: Commands of these run elsewhere: page -> test.
 ELSEWHERE = {
     "docs/ci.md": "test_gate.py",
+    "docs/cost.md": "test_cost.py",
     "docs/install.md": "test_wheel.py",
     "docs/own-programs.md": "test_root_own_programs.py",
 }

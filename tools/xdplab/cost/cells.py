@@ -4,7 +4,7 @@
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from xdplab.forwarders.ovs.builds import OFFLOADING, STOCK, Build, find_build
@@ -68,6 +68,7 @@ class Forwarder:
         process: Its process, by name; "": the kernel forwards.
         sockets: It has AF_XDP sockets, so that the mode of the driver matters.
         past: Layer that its frames go past, or the cell fails: what the title says is not so.
+        not_with: Kernel -> why it does not forward with it.
     """
 
     name: str
@@ -77,10 +78,15 @@ class Forwarder:
     process: str = ""
     sockets: bool = False
     past: str = ""
+    not_with: Mapping[str, str] = field(default_factory=dict)
 
-    def unsupported(self, driver: Driver) -> str:
+    def unsupported(self, kernel: str, driver: Driver) -> str:
         """Why there is no such cell; "": there is."""
-        if driver.zero_copy and not self.sockets:
+        if kernel in self.not_with:
+            return self.not_with[kernel]
+        if driver.kernels and kernel not in driver.kernels:
+            return f"{driver.name}: not with kernel {kernel}"
+        if driver.zero_copy and not self.sockets and self.name != TESTER:
             return "it has no AF_XDP socket"
         return ""
 
@@ -126,6 +132,7 @@ def _ovs(
     config: str = "",
     sockets: bool = False,
     past: str = "",
+    not_with: Mapping[str, str] | None = None,
 ) -> Forwarder:
     located = shutil.which
     programs = {}
@@ -137,7 +144,7 @@ def _ovs(
     programs[build.schema] = "lane/vswitch.ovsschema"
     programs[str(Path(__file__).with_name("ovs.sh"))] = "lane/ovs.sh"
     start = f"BRIDGE='{bridge}' PORT='{port}' CONFIG='{config}'; . /lane/ovs.sh"
-    return Forwarder(name, title, programs, start, "ovs-vswitchd", sockets=sockets, past=past)
+    return Forwarder(name, title, programs, start, "ovs-vswitchd", sockets=sockets, past=past, not_with=not_with or {})
 
 
 def _ovs_afxdp(build: str, title: str = "", config: str = "") -> Callable[[Driver], Forwarder]:
@@ -153,6 +160,9 @@ def _ovs_afxdp(build: str, title: str = "", config: str = "") -> Callable[[Drive
             config=config,
             sockets=True,
             past="AF_XDP socket" if config else "",
+            not_with={"6.1": "Linux 6.1 refuses its XDP program (ovs_flow_table: unbounded memory access)"}
+            if config
+            else {},
         )
 
     return made

@@ -6,22 +6,23 @@ One virtual CPU, no address-space randomisation, a fixed seed and date: nothing 
 """
 
 import hashlib
+import lzma
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.cost.cells import DRIVERS, KERNELS, TESTER, Driver, Forwarder
+from xdplab.cost.cells import KERNELS, TESTER, Driver, Forwarder
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, XdplabError
-from xdplab.tools import checkout
+from xdplab.tools import cache_folder, checkout
 
 if TYPE_CHECKING:
     from nic.archive import Entry
@@ -35,9 +36,9 @@ _APPEND = (
 )
 _MEMORY_MB = 1024
 #: Another one where what is kept of a boot has another form.
-_FORMAT = b"1"
+_FORMAT = b"3"
 #: Frames of the smaller burst, and pairs of bursts.
-FRAMES, ROUNDS = 2048, 2
+FRAMES, ROUNDS = 1024, 5
 #: A guest takes 20 to 60 s on a quiet core of 2026.
 LIMIT_S = 600.0
 #: Ports of the guest by card, and the wire of each.
@@ -53,18 +54,20 @@ class Boot:
     """What a boot gave.
 
     Attributes:
-        bursts: (frames, ticks) in their order: one of `FRAMES`, one of twice as many, ROUNDS times.
+        bursts: (frames, ticks) in their order: one of `FRAMES`, one of twice as many, `ROUNDS` times.
         counts: Address -> executions in each burst.
-        symbols: Of modules and BPF programs, (address, name, module), and of the kernel where they were asked for.
-        maps: (process, first address, last address, offset in the file, file) of code that is mapped.
+        symbols: (address, name, module) of the kernel and its modules, where they were asked for.
+        modules: (first address, last address) of each of them, likewise.
+        maps: (first address, last address, offset in the file, file) of the code of the forwarder's process.
         note: What the forwarder said of a way that frames did not go.
         seconds: How long it took here.
     """
 
     bursts: tuple[tuple[int, int], ...]
     counts: Mapping[int, tuple[int, ...]]
-    symbols: tuple[tuple[int, str, str], ...]
-    maps: tuple[tuple[str, int, int, int, str], ...] = field(default=())
+    symbols: tuple[tuple[int, str, str], ...] = ()
+    modules: tuple[tuple[int, int], ...] = ()
+    maps: tuple[tuple[int, int, int, str], ...] = ()
     note: str = ""
     seconds: float = 0.0
 
@@ -135,15 +138,15 @@ def files_of(programs: Mapping[str, str]) -> dict[str, Path]:
     return files
 
 
-def _entries(driver: Driver, forwarder: Forwarder, kernel_symbols: bool) -> "list[Entry]":
+def _entries(driver: Driver, forwarder: Forwarder, symbols: bool) -> "list[Entry]":
     from nic.archive import Entry, folder, program as executable
 
     sink = "a1" if forwarder.name == TESTER else "b0"
     cell = (
-        f"DRIVER={driver.name} SINK={sink} FRAMES={FRAMES} ROUNDS={ROUNDS}\n"
+        f"DRIVER={driver.name} SINK={sink} FRAMES={FRAMES} ROUNDS={ROUNDS} PROCESS={forwarder.process}\n"
         f"card_settings() {{ {driver.settings}; }}\nforward() {{\n{forwarder.start}\n}}\n"
     )
-    tools = {_which(name): f"usr/bin/{name}" for name in ("ip", "bridge")}
+    tools = {_which(name): f"usr/bin/{name}" for name in ("ip", "bridge", "chrt")}
     tools |= {_which("ethtool"): "usr/sbin/ethtool"}
     files = files_of({**tools, **forwarder.programs})
     files["usr/bin/meter"] = program("meter")
@@ -157,8 +160,8 @@ def _entries(driver: Driver, forwarder: Forwarder, kernel_symbols: bool) -> "lis
     if driver.device:
         cards = "".join(f"{ifname} {_mac(ifname)}\n" for ifname in _CARDS)
         entries.append(Entry("lane/cards", cards.encode()))
-    if kernel_symbols:
-        entries.append(Entry("lane/kernel-symbols"))
+    if symbols:
+        entries.append(Entry("lane/symbols"))
     return entries
 
 
@@ -177,12 +180,12 @@ def _mac(ifname: str) -> str:
     ]
 
 
-def archive(made: "Artefact", driver: Driver, forwarder: Forwarder, *, kernel_symbols: bool) -> bytes:
+def archive(made: "Artefact", driver: Driver, forwarder: Forwarder, *, symbols: bool) -> bytes:
     """The guest's first file system."""
     from nic.archive import base_archive, cpio
 
     base, modules = base_archive(made.busybox.read_bytes()), made.modules.read_bytes()
-    return base + modules + cpio(_entries(driver, forwarder, kernel_symbols))
+    return base + modules + cpio(_entries(driver, forwarder, symbols))
 
 
 def command(made: "Artefact", driver: Driver, initrd: Path, counts: Path, seed: int) -> list[str]:
@@ -195,7 +198,7 @@ def command(made: "Artefact", driver: Driver, initrd: Path, counts: Path, seed: 
         *("-L", str(root / "usr/share/seabios"), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *("-machine", "q35,hpet=off", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-cpu", "max"),
         *("-smp", "1", "-m", str(_MEMORY_MB), "-seed", str(seed), "-rtc", "clock=vm,base=2026-01-01T00:00:00"),
-        *("-serial", "stdio", "-kernel", str(made.image), "-initrd", str(initrd), "-append", _APPEND),
+        *("-serial", "stdio", "-kernel", str(unpacked(made.image)), "-initrd", str(initrd), "-append", _APPEND),
         *("-plugin", f"file={program('count.so')},out={counts}"),
     ]
     for number, (ifname, wire) in enumerate(_CARDS.items(), 1):
@@ -207,7 +210,32 @@ def command(made: "Artefact", driver: Driver, initrd: Path, counts: Path, seed: 
     return argv
 
 
-def boot(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int, *, kernel_symbols: bool = False) -> Boot:
+@cache
+def unpacked(image: Path) -> Path:
+    """The kernel's ELF file, which starts 5 s sooner, where the image holds it as xz; else the image."""
+    data = image.read_bytes()
+    at = data.find(b"\xfd7zXZ\0")
+    path = cost_folder() / f"vmlinux-{hashlib.sha256(data).hexdigest()}"
+    if at < 0 or path.is_file():
+        return image if at < 0 else path
+    keep(path, lzma.LZMADecompressor().decompress(data[at:]))
+    return path
+
+
+def cost_folder() -> Path:
+    """What is kept of guests."""
+    return cache_folder() / "cost"
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of `cost_folder` at once, whoever else writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as fresh:
+        fresh.write(content)
+    Path(fresh.name).replace(path)
+
+
+def boot(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int, *, symbols: bool = False) -> Boot:
     """Boot a guest and read what it counted.
 
     Raises:
@@ -216,7 +244,7 @@ def boot(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int, *, k
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="xdplab-cost-") as scratch:
         initrd, counts, console = (Path(scratch, name) for name in ("initrd", "counts", "console"))
-        initrd.write_bytes(archive(made, driver, forwarder, kernel_symbols=kernel_symbols))
+        initrd.write_bytes(archive(made, driver, forwarder, symbols=symbols))
         environment = {"QEMU_MODULE_DIR": str(made.qemu / "usr/lib/x86_64-linux-gnu/qemu")}
         process = LocalHost().start(
             command(made, driver, initrd, counts, seed), log=console, env=environment, die_with_us=True
@@ -237,7 +265,7 @@ def boot(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int, *, k
 
 def digest(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int) -> str:
     """Over all that the guest is: the same digest, the same instructions."""
-    found = hashlib.sha256(_FORMAT + archive(made, driver, forwarder, kernel_symbols=False))
+    found = hashlib.sha256(_FORMAT + archive(made, driver, forwarder, symbols=False))
     found.update(made.image.read_bytes() + program("count.so").read_bytes())
     found.update((made.emulator / "packages.json").read_bytes())
     words = command(made, driver, Path("initrd"), Path("counts"), seed)
@@ -261,7 +289,8 @@ def _tail(text: str) -> str:
 
 
 _SYMBOL = re.compile(r"^([0-9a-f]{16}) [tTwW] (\S+)(?:\s+\[(\S+)\])?$", re.MULTILINE)
-_MAP = re.compile(r"^(\S+) ([0-9a-f]+)-([0-9a-f]+) r-xp ([0-9a-f]+) \S+ \d+\s*(\S*)$", re.MULTILINE)
+_MODULE = re.compile(r"^\w+ (\d+) .* 0x([0-9a-f]{16})\b", re.MULTILINE)
+_MAP = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) r-xp ([0-9a-f]+) \S+ \d+\s*(\S*)$", re.MULTILINE)
 
 
 def _read(text: str, counts: str, seconds: float) -> Boot:
@@ -275,17 +304,9 @@ def _read(text: str, counts: str, seconds: float) -> Boot:
     if len(bursts) != 2 * ROUNDS or any(len(numbers) != len(bursts) for numbers in table.values()):
         raise CellFailed(f"{len(bursts)} bursts instead of {2 * ROUNDS}, or marks that the plugin did not see")
     symbols = tuple((int(at, 16), name, module) for at, name, module in _SYMBOL.findall(text))
+    modules = tuple((int(at, 16), int(at, 16) + int(size)) for size, at in _MODULE.findall(text))
     maps = tuple(
-        (process, int(first, 16), int(last, 16), int(offset, 16), file)
-        for process, first, last, offset, file in _MAP.findall(text)
+        (int(first, 16), int(last, 16), int(offset, 16), file) for first, last, offset, file in _MAP.findall(text)
     )
     note = re.search(r"^flows are not offloaded.*$", text, re.MULTILINE)
-    return Boot(bursts, table, symbols, maps, note[0] if note else "", seconds)
-
-
-def pairs(values: Sequence[int]) -> list[int]:
-    """The burst of twice as many less the one before it."""
-    return [two - one for one, two in zip(values[::2], values[1::2], strict=True)]
-
-
-__all__ = ["DRIVERS", "FRAMES", "ROUNDS", "Boot", "CellFailed", "artefact", "boot", "digest", "pairs"]
+    return Boot(bursts, table, symbols, modules, maps, note[0] if note else "", seconds)

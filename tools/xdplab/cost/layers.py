@@ -4,14 +4,17 @@
 import bisect
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 
 from xdplab.cost.guest import Boot
 
 #: From here on addresses are the kernel's.
 _KERNEL = 1 << 63
+#: Where modules and BPF programs are (Documentation/arch/x86/x86_64/mm.rst).
+_MODULES_BEGIN = 0xFFFFFFFFC0000000
 #: The meter is a static program at its linker's address; whatever else has code there was not started.
 _METER = 1 << 24
 #: Not work on frames: timer ticks, which come by the clock; and the switch between the meter and a forwarder's process,
@@ -102,10 +105,9 @@ class Cost:
         return sum(self.functions.values())
 
 
-def per_frame(values: Iterable[int], frames: int) -> float:
-    """Mean over the pairs of bursts."""
-    found = list(values)
-    return sum(found) / len(found) / frames
+def per_frame(bursts: Sequence[int], frames: int) -> float:
+    """Median over the pairs of bursts: what runs by the clock, such as a thread of a switch, is in few of them."""
+    return median(two - one for one, two in zip(bursts[::2], bursts[1::2], strict=True)) / frames
 
 
 def layer_of(where: str, name: str) -> str:
@@ -124,36 +126,58 @@ def layer_of(where: str, name: str) -> str:
     return next((layer for layer, words in _SWITCH_LAYERS if any(word in name for word in words)), "switch")
 
 
-def cost_of(
-    boot: Boot, frames: int, kernel: Sequence[tuple[int, str, str]], process: str, files: Mapping[str, str]
-) -> Cost:
-    """By layer and function.
+@dataclass(frozen=True)
+class Symbols:
+    """Of a kernel and its modules.
+
+    Attributes:
+        starts: Addresses of functions, in their order.
+        names: (function, module) of each; module "" is the kernel.
+        modules: (first address, last address) of each module, in their order.
+    """
+
+    starts: Sequence[int]
+    names: Sequence[tuple[str, str]]
+    modules: Sequence[tuple[int, int]]
+
+    def function(self, address: int) -> str:
+        """`WHERE:NAME`. What lies among the modules and is of none is a BPF program."""
+        if address >= _MODULES_BEGIN:
+            at = bisect.bisect_right(self.modules, (address, 1 << 64)) - 1
+            if at < 0 or address >= self.modules[at][1]:
+                return "bpf:program"
+        name, module = self.names[max(0, bisect.bisect_right(self.starts, address) - 1)]
+        return f"{module or 'kernel'}:{name}"
+
+
+def symbols_of(boot: Boot) -> Symbols:
+    """Of a boot that was asked for them."""
+    ordered = sorted(boot.symbols)
+    return Symbols([at for at, _, _ in ordered], [(name, module) for _, name, module in ordered], sorted(boot.modules))
+
+
+def cost_of(boot: Boot, frames: int, symbols: Symbols, files: Mapping[str, str]) -> Cost:
+    """By function.
 
     Args:
         boot: What was counted.
         frames: Of the smaller burst.
-        kernel: The kernel's own symbols, which a boot has only where they were asked for.
-        process: Name of the forwarder's process; "": it has none.
+        symbols: Of its kernel.
         files: Path of a program in the guest -> here, for the names of its functions.
     """
-    symbols = sorted({*kernel, *boot.symbols})
-    starts = [at for at, _, _ in symbols]
-    maps = sorted({(first, last, offset, file) for who, first, last, offset, file in boot.maps if who == process[:15]})
     functions: dict[str, float] = {}
     for address, counts in boot.counts.items():
-        count = per_frame((two - one for one, two in zip(counts[::2], counts[1::2], strict=True)), frames)
+        count = per_frame(counts, frames)
         if not count:
             continue
         if address >= _KERNEL:
-            _, name, module = symbols[max(0, bisect.bisect_right(starts, address) - 1)]
-            function = f"{module or 'kernel'}:{name}"
+            function = symbols.function(address)
         elif address < _METER:
             function = f"{METER}:main"
         else:
-            function = _of_process(address, maps, files)
+            function = _of_process(address, boot.maps, files)
         functions[function] = functions.get(function, 0.0) + count
-    ends = zip(boot.bursts[::2], boot.bursts[1::2], strict=True)
-    return Cost(functions, per_frame((two - one for (_, one), (_, two) in ends), frames))
+    return Cost(functions, per_frame([ticks for _, ticks in boot.bursts], frames))
 
 
 def _of_process(address: int, maps: Sequence[tuple[int, int, int, str]], files: Mapping[str, str]) -> str:

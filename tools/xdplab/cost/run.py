@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Literal
 
 from xdplab import __version__
 from xdplab.cost.cells import DRIVERS, TESTER, Driver, Forwarder, forwarder
-from xdplab.cost.guest import FRAMES, Boot, CellFailed, artefact, boot, digest
-from xdplab.cost.layers import METER, SWITCHING, TICKS, Cost, cost_of
+from xdplab.cost.guest import FRAMES, CellFailed, artefact, boot, cost_folder, digest, keep
+from xdplab.cost.layers import METER, SWITCHING, TICKS, Cost, Symbols, cost_of, symbols_of
 from xdplab.model import InputError
 from xdplab.model.base import Model
-from xdplab.tools import cache_folder
 
 if TYPE_CHECKING:
     from nic.artefact import Artefact
@@ -166,29 +165,25 @@ def _tasks(wanted: Wanted) -> tuple[list[_Task], dict[tuple[str, str, str], tupl
         for driver in (DRIVERS[name] for name in wanted.drivers):
             for name in (TESTER, *wanted.forwarders):
                 asked = forwarder(name, driver)
-                there = not driver.kernels or kernel in driver.kernels
-                reason = asked.unsupported(driver) if there else f"{driver.name}: not with kernel {kernel}"
-                if reason:
+                if reason := asked.unsupported(kernel, driver):
                     refused[kernel, driver.name, name] = (asked.title, reason)
                 else:
                     tasks += [_Task(kernel, driver, asked, seed) for seed in wanted.seeds]
     return tasks, refused
 
 
-def cost_at(
-    made: "Artefact", task: _Task, symbols: tuple[tuple[int, str, str], ...], *, kept: bool = True
-) -> tuple[Cost, float]:
+def cost_at(made: "Artefact", task: _Task, symbols: Symbols, *, kept: bool = True) -> tuple[Cost, float]:
     """Of one boot, and how long it took here: 0 from the cache.
 
     Raises:
         CellFailed: the guest did not get there, or its two counters disagree.
     """
-    path = _folder() / f"{digest(made, task.driver, task.forwarder, task.seed)}.json"
+    path = cost_folder() / f"{digest(made, task.driver, task.forwarder, task.seed)}.json"
     if kept and path.is_file():
         return Cost(**json.loads(path.read_text(encoding="ascii"))), 0.0
     counted = boot(made, task.driver, task.forwarder, task.seed)
     files = {f"/{place}": file for file, place in task.forwarder.programs.items()}
-    cost = cost_of(counted, FRAMES, symbols, task.forwarder.process, files)
+    cost = cost_of(counted, FRAMES, symbols, files)
     if abs(cost.ticks / cost.counted - 1) > MAX_DISAGREEMENT:
         raise CellFailed(
             f"the guest's counter says {cost.ticks:,.1f} and the plugin {cost.counted:,.1f}: it slept, or spun"
@@ -196,38 +191,29 @@ def cost_at(
     if (went := cost.layers.get(task.forwarder.past, 0.0)) > PAST:
         why = counted.note or "the program does not say why"
         raise CellFailed(f"its frames went through the {task.forwarder.past} ({went:,.0f} instructions each): {why}")
-    _keep(path, json.dumps(asdict(cost)))
+    keep(path, json.dumps(asdict(cost)).encode())
     return cost, counted.seconds
 
 
-def _keep(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(f".{hashlib.sha256(text.encode()).hexdigest()[:8]}")
-    fresh.write_text(text, encoding="ascii")
-    fresh.replace(path)
-
-
-def _folder() -> Path:
-    return cache_folder() / "cost"
-
-
-def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> tuple[tuple[int, str, str], ...]:
-    """The kernel's own, of one boot for each kernel, kept; without those of modules and of programs.
+def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols:
+    """Of one boot for each kernel, kept.
 
     Raises:
         InputError: it does not boot.
     """
-    image = hashlib.sha256(made.image.read_bytes()).hexdigest()
-    path = _folder() / f"symbols-{image}.json"
+    known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes()).hexdigest()
+    path = cost_folder() / f"symbols-{known}.json"
     if not path.is_file():
         say("reading the kernel's symbols; half a minute, once for each kernel")
         driver = DRIVERS["veth"]
         try:
-            counted: Boot = boot(made, driver, forwarder(TESTER, driver), 1, kernel_symbols=True)
+            found = symbols_of(boot(made, driver, forwarder(TESTER, driver), 1, symbols=True))
         except CellFailed as error:
             raise InputError(f"xdplab cost: the guest with {made.image}: {error}") from None
-        _keep(path, json.dumps([[at, name] for at, name, module in counted.symbols if not module]))
-    return tuple((at, name, "") for at, name in json.loads(path.read_text(encoding="ascii")))
+        keep(path, json.dumps(asdict(found)).encode())
+    read = json.loads(path.read_text(encoding="ascii"))
+    names, modules = ([tuple(each) for each in read[key]] for key in ("names", "modules"))
+    return Symbols(read["starts"], names, modules)
 
 
 def _packages(folder: Path) -> list[str]:

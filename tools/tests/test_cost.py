@@ -231,6 +231,28 @@ def test_tables(guests: Guests) -> None:
     page = table.markdown(found)
     assert "| XDP | 212.0 |" in page
     assert "* 6.1, veth, LINUX-BRIDGE: failed: the forwarder did not start: no bridge" in page
+    assert "From kernel to kernel" not in page
+
+
+def test_what_changed_from_kernel_to_kernel_is_said() -> None:
+    old = cell(1000, layers={"driver": 600.0, "XDP": 300.0, "memory": 100.0})
+    new = cell(1300, kernel="7.2", layers={"driver": 650.0, "XDP": 550.0, "memory": 100.0})
+    page = table.markdown(CostTable(emulator="qemu 1", cells=(old, new)))
+    assert "| veth | X | 6.1 to 7.2 | +300 (+30.0 %) | XDP +250, driver +50 |" in page
+
+
+def test_the_published_page_is_what_its_data_give() -> None:
+    """docs/cost-table.md was written by `xdplab cost --json ... --markdown ...`, and by nobody's hand."""
+    docs = project_root() / "docs"
+    data = CostTable.model_validate_json((docs / "cost-table.json").read_text(encoding="utf-8"))
+    assert (docs / "cost-table.md").read_text(encoding="utf-8") == table.markdown(data)
+    measured = [cell for cell in data.cells if cell.status == "ok"]
+    assert all(cell.low <= cell.instructions <= cell.high for cell in measured)  # type: ignore[operator]
+    assert {cell.kernel for cell in measured} >= {"6.1", "7.2"}
+    assert {cell.driver for cell in measured} >= {"veth", "igb"}
+    assert "ovs-kernel" in {cell.forwarder for cell in measured}
+    for each in measured:  # layers below half an instruction are left out
+        assert sum(each.layers.values()) == pytest.approx(each.instructions, abs=5)
 
 
 def test_the_exit_code_says_whether_all_cells_have_a_figure(

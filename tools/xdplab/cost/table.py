@@ -4,6 +4,7 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from xdplab.cost.cells import TESTER
 from xdplab.cost.run import Cell, CostTable
@@ -74,30 +75,64 @@ def comma_separated(found: CostTable) -> str:
 
 
 def markdown(found: CostTable) -> str:
-    """A page: forwarders by kernel and driver, then the layers of each."""
+    """A page: forwarders by kernel and driver, what changed from kernel to kernel, and the layers of each."""
     columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells))
     titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
-    rows = [["instructions per forwarded frame", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
+    rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
     for name, title in titles:
         rows.append([title, *(_short(found.cell(*column, name)) for column in columns)])
     notes = [
-        f"* {cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell)}" for cell in found.cells
+        f"* {cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell).strip()}" for cell in found.cells
         if cell.status != "ok" or cell.varies
     ]  # fmt: skip
-    parts = [_table(rows), *(["\n".join(notes)] if notes else []), NOT_IN_IT]
+    parts = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# What a forwarded frame costs: a table",
+        f"Per frame of 60 bytes, above the tester alone; median of {_seeds(found)} seeds ([cost.md](cost.md)). "
+        "The first row is the tester's own.",
+        _table(rows),
+        *(["\n".join(notes)] if notes else []),
+        NOT_IN_IT,
+        *_between_kernels(found),
+        "## Layers",
+    ]
     for kernel, driver in columns:
         mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver) and cell.layers]
         layers = list(dict.fromkeys(layer for cell in mine for layer in cell.layers if cell.forwarder != TESTER))
         body = [["layer", *(cell.title for cell in mine)]]
-        body += [
-            [layer, *(f"{cell.layers[layer]:,.0f}" if layer in cell.layers else "" for cell in mine)]
-            for layer in layers
-        ]
+        for layer in layers:
+            body.append([layer, *(f"{cell.layers[layer]:,.0f}" if layer in cell.layers else "" for cell in mine)])
         parts += [f"### {kernel}, {driver}", _table(body)]
-    parts.append(
-        f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames of 60 bytes."
-    )
-    return "\n\n".join(parts) + "\n"
+    packages = ", ".join(sorted({cell.kernel_package for cell in found.cells}))
+    made = f"{found.emulator}, {packages}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames."
+    return "\n\n".join([*parts, made]) + "\n"
+
+
+def _seeds(found: CostTable) -> int:
+    return max(len(cell.seeds) for cell in found.cells)
+
+
+def _between_kernels(found: CostTable) -> Iterator[str]:
+    """What a forwarder takes more or less with the next kernel, and the layers that make most of it."""
+    kernels = list(dict.fromkeys(cell.kernel for cell in found.cells))
+    rows = [["driver", "forwarder", "kernels", "change", "most of it"]]
+    for driver, name in dict.fromkeys(
+        (cell.driver, cell.forwarder) for cell in found.cells if cell.forwarder != TESTER
+    ):
+        for one, two in pairwise(kernels):
+            old, new = found.cell(one, driver, name), found.cell(two, driver, name)
+            if old and new and old.instructions and new.instructions:
+                share = 100 * (new.instructions / old.instructions - 1)
+                change = f"{new.instructions - old.instructions:+,.0f} ({share:+.1f} %)"
+                rows.append([driver, new.title, f"{one} to {two}", change, _largest(old, new)])
+    if rows[1:]:
+        yield "## From kernel to kernel"
+        yield _table(rows)
+
+
+def _largest(old: Cell, new: Cell) -> str:
+    changes = {layer: new.layers.get(layer, 0.0) - old.layers.get(layer, 0.0) for layer in {*old.layers, *new.layers}}
+    largest = sorted(changes.items(), key=lambda item: (-abs(item[1]), item[0]))[:3]
+    return ", ".join(f"{layer} {change:+,.0f}" for layer, change in largest if abs(change) >= 1)
 
 
 def _short(cell: Cell | None) -> str:

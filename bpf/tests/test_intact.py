@@ -23,11 +23,11 @@ STREAMS = {
 
 
 def test_frames_as_they_were_sent(middle, tmp_path):
-    streams = [stream(id=number, pps=300.0, **asked) for number, asked in enumerate(STREAMS.values())]
+    streams = [stream(id=number, pps=200.0, **asked) for number, asked in enumerate(STREAMS.values())]
     with middle.forwarder(tmp_path):
         got = xdpgen(config([middle.port("a0"), middle.port("c0")], *streams))["streams"]
     found = {kind: (counts(one), one["damaged"]) for kind, one in zip(STREAMS, got, strict=True)}
-    assert found == dict.fromkeys(STREAMS, (clean(90), 0))
+    assert found == dict.fromkeys(STREAMS, (clean(60), 0))
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS, ids=lambda r: "-".join(r.values()))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
-def told_packages(lines: Iterable[str], states: str) -> list[str]:
+def parsed_packages(lines: Iterable[str], states: str) -> list[str]:
     """Names of packages in one of some states, from lines `ii NAME` of dpkg-query: the second letter, dpkg-query(1)."""
     return sorted({line.split()[-1] for line in lines if line[1] in states})
 
 
-def told_installs(lines: Iterable[str], configured: Iterable[str]) -> dict[str, Any]:
+def parsed_installs(lines: Iterable[str], configured: Iterable[str]) -> dict[str, Any]:
     """What apt-get would install, from lines `Inst NAME (VERSION ...)` or `Inst NAME [OLD] (VERSION ...)`.
 
     Returns:
@@ -28,18 +28,18 @@ def told_installs(lines: Iterable[str], configured: Iterable[str]) -> dict[str, 
     }
 
 
-def told_removals(lines: Iterable[str]) -> list[str]:
+def parsed_removals(lines: Iterable[str]) -> list[str]:
     """Names of what apt-get would remove, or bring in its place: lines `Remv NAME`, `Purg NAME`, `Inst NAME`."""
     return sorted({line.split()[1] for line in lines if line.startswith(("Remv ", "Purg ", "Inst "))})
 
 
-def told_needed(trials: Iterable[Mapping[str, Any]], named: Iterable[str]) -> list[str]:
+def parsed_needed(trials: Iterable[Mapping[str, Any]], named: Iterable[str]) -> list[str]:
     """Packages whose removal, tried alone, would change others than the named; a trial that was skipped names none."""
     ours = set(named)
-    return sorted(each["item"] for each in trials if not ours.issuperset(told_removals(each.get("stdout_lines", ()))))
+    return sorted(each["item"] for each in trials if not ours.issuperset(parsed_removals(each.get("stdout_lines", ()))))
 
 
-def told_services(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def parsed_services(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Services that run or would be started at boot, from the results of `systemctl show` for each."""
     found = []
     for result in results:
@@ -51,7 +51,7 @@ def told_services(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def told_ports(drivers: Iterable[Mapping[str, Any]], links: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def parsed_ports(drivers: Iterable[Mapping[str, Any]], links: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Role -> driver, firmware and link, from the results of `ethtool --driver` and `ip -json link` for each port."""
     return {
         driver["item"]["key"]: {
@@ -62,7 +62,7 @@ def told_ports(drivers: Iterable[Mapping[str, Any]], links: Iterable[Mapping[str
     }
 
 
-def told_files(lines: Iterable[str]) -> dict[str, str]:
+def parsed_files(lines: Iterable[str]) -> dict[str, str]:
     """Path -> its first line, from `grep --with-filename`."""
     return {path: text for path, _, text in (line.partition(":") for line in reversed(list(lines)))}
 
@@ -72,4 +72,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name in templates -> function."""
-        return {name: each for name, each in globals().items() if name.startswith("told_")}
+        return {name: each for name, each in globals().items() if name.startswith("parsed_")}

@@ -30,7 +30,7 @@ def plugin(name: str) -> Any:
     return made
 
 
-told = plugin("told")
+parsed = plugin("parsed")
 hugepages_plan = plugin("hugepages").hugepages_plan
 
 
@@ -118,9 +118,9 @@ def test_b_gets_every_package_that_forwarders_and_their_builds_need() -> None:
 
 def test_packages_by_state() -> None:
     lines = ["ii  libxdp1", "rc  gone", "un  never", "hi  held", "iU  begun", "iFR half", "iW  waits"]
-    assert told.parsed_packages(lines, "iWt") == ["held", "libxdp1", "waits"]
-    assert told.parsed_packages(lines, "HUF") == ["begun", "half"]
-    assert told.parsed_packages(lines, "c") == ["gone"]
+    assert parsed.parsed_packages(lines, "iWt") == ["held", "libxdp1", "waits"]
+    assert parsed.parsed_packages(lines, "HUF") == ["begun", "half"]
+    assert parsed.parsed_packages(lines, "c") == ["gone"]
 
 
 def test_what_an_installation_would_bring() -> None:
@@ -130,7 +130,7 @@ def test_what_an_installation_would_bring() -> None:
         "Inst new (1 lab [all])",
         "Conf new (1)",
     ]
-    assert told.parsed_installs(lines, ["gone", "other"]) == {
+    assert parsed.parsed_installs(lines, ["gone", "other"]) == {
         "ours": {"gone": "config", "new": "absent"},
         "upgraded": ["libc6"],
     }
@@ -138,14 +138,14 @@ def test_what_an_installation_would_bring() -> None:
 
 def test_what_a_removal_would_change() -> None:
     lines = ["Reading package lists...", "Purg libxdp1 [1.3.1-1]", "Remv theirs [2.0] [libxdp1 ]", "Inst x (1)"]
-    assert told.parsed_removals(lines) == ["libxdp1", "theirs", "x"]
+    assert parsed.parsed_removals(lines) == ["libxdp1", "theirs", "x"]
     trials = [
         {"item": "a", "stdout_lines": ["Remv a [1]", "Remv b [1]"]},
         {"item": "b", "stdout_lines": ["Remv b [1]"]},
         {"item": "c", "stdout_lines": ["Remv c [1]", "Remv theirs [1]"]},
         {"item": "d", "skipped": True},
     ]
-    assert told.parsed_needed(trials, "abcd") == ["c"]
+    assert parsed.parsed_needed(trials, "abcd") == ["c"]
 
 
 def pools(*nodes: int, size: str = "2048kB", available_mib: int = 8192) -> list[str]:
@@ -213,7 +213,7 @@ def test_services_that_run_or_would_be_started() -> None:
         shown("masked", "masked", "inactive", "masked"),
         {"item": "not-asked", "skipped": True},
     ]
-    assert told.parsed_services(results) == [
+    assert parsed.parsed_services(results) == [
         {"name": "irqbalance", "active": True, "enabled": True},
         {"name": "tuned", "active": False, "enabled": True},
     ]
@@ -222,7 +222,7 @@ def test_services_that_run_or_would_be_started() -> None:
 def test_ports_and_files() -> None:
     drivers = [{"item": {"key": "b0", "value": "ens2f0"}, "stdout_lines": ["driver: ice", "firmware-version: 4.0: x"]}]
     links = [{"stdout": '[{"ifname": "ens2f0", "mtu": 1500}]'}]
-    assert told.parsed_ports(drivers, links) == {
+    assert parsed.parsed_ports(drivers, links) == {
         "b0": {"driver": {"driver": "ice", "firmware-version": "4.0: x"}, "link": {"ifname": "ens2f0", "mtu": 1500}}
     }
-    assert told.parsed_files(["/a:one:1", "/a:two", "/b:"]) == {"/a": "one:1", "/b": ""}
+    assert parsed.parsed_files(["/a:one:1", "/a:two", "/b:"]) == {"/a": "one:1", "/b": ""}

@@ -49,8 +49,9 @@ ssh-suites: setup # two suites against three hosts behind sshd, which are networ
 nic-test: setup # igb and virtio_net, emulated, and Debian 12's kernel: docs/nic-lane.md; KERNEL=6.1 for one of the two
 	.venv/bin/python ci/nic $(if $(KERNEL),--kernel $(KERNEL))
 
-COST ?= --kernel 6.1 --kernel 7.2 --driver veth --driver igb
-cost: setup # instructions per frame of every forwarder, in emulated guests: docs/cost.md; COST="xdp --kernel 6.12"
+COST ?= xdp linux-bridge ovs-kernel ovs-afxdp ovs-afxdp:build=patched --kernel 6.1 --kernel 7.2 --driver veth --driver igb
+cost: setup # instructions per forwarded frame, in emulated guests, 20 minutes: docs/cost.md; COST="xdp --kernel 6.12"
+	mkdir -p build
 	.venv/bin/xdplab cost $(COST) --json build/cost.json --markdown build/cost.md
 
 SUITES ?= suites/latency.robot suites/rfc2544.robot

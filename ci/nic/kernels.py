@@ -73,7 +73,17 @@ _OLDER = {
     "knobs": Tests(_KNOBS),  # not with those before: two folders' conftest.py have one name
     "suite": Tests(("test_4_older_kernel.py",), memory_mb=1536),
 }
-_OLDER_MODULES = (*_SHARES, "veth", "tun", "bridge", "openvswitch", "sch_ingress", "cls_bpf", "sch_tbf")
+_OLDER_MODULES = (
+    *_SHARES,
+    "veth",
+    "tun",
+    "bridge",
+    "crc32c_generic",
+    "openvswitch",
+    "sch_ingress",
+    "cls_bpf",
+    "sch_tbf",
+)
 
 KERNELS: dict[str, Kernel] = {
     "7.2": Kernel(
@@ -86,6 +96,6 @@ KERNELS: dict[str, Kernel] = {
         },
         cards=CARDS,
     ),
-    "6.1": Kernel(("virtio_pci", *_OLDER_MODULES, "crc32c_generic"), _OLDER, at_once=1, memory_mb=1536),
+    "6.1": Kernel(("virtio_pci", *_OLDER_MODULES), _OLDER, at_once=1, memory_mb=1536),
     "6.12": Kernel(_OLDER_MODULES, _OLDER, at_once=1, memory_mb=1536),
 }

@@ -162,7 +162,7 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
     })  # fmt: skip
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(run, "artefact", lambda kernel, say: Artefact())
-    monkeypatch.setattr(run, "kernel_symbols", lambda made, say: ())
+    monkeypatch.setattr(run, "kernel_symbols", lambda made, driver, say: ())
     monkeypatch.setattr(run, "digest", lambda made, driver, what, seed: f"{driver.name}-{what.name}-{seed}")
     monkeypatch.setattr(run, "boot", planted.boot)
     monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts["cost"])
@@ -396,3 +396,17 @@ def test_each_command_of_the_page(
         done = inline(capsys, *words)
         assert done.code == 0, (words, done.err)
     assert "first slower commit: b2" in done.out
+
+
+def test_an_interruption_begins_no_other_guest(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = []
+
+    def interrupted(seed: int) -> Cost:
+        raise KeyboardInterrupt
+
+    guests.costs = {**guests.costs, "tester": interrupted}
+    monkeypatch.setattr(run, "stop_all", lambda: stopped.append(True))
+    with pytest.raises(KeyboardInterrupt):
+        measure(wanted("xdp", "linux-bridge", jobs=1), lambda line: None)
+    assert stopped
+    assert {name for _, name, _ in guests.booted} <= {"tester"}

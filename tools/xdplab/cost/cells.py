@@ -15,7 +15,7 @@ from xdplab.tools import bpf_program, not_built
 #: Modules by kernel that a guest loads; what they depend on comes by itself.
 KERNELS: dict[str, tuple[str, ...]] = {
     "6.1": ("crc32c_generic", "veth", "bridge", "openvswitch", "tun", "igb", "virtio_pci", "virtio_net"),
-    "6.12": ("veth", "bridge", "openvswitch", "tun", "igb", "virtio_net"),
+    "6.12": ("crc32c_generic", "veth", "bridge", "openvswitch", "tun", "igb", "virtio_net"),
     "7.2": ("veth", "bridge", "openvswitch", "tun", "igb", "virtio_net"),
 }
 #: The tester alone: its frames are dropped where they first arrive. Every cell's cost is what is above it.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.cost.cells import KERNELS, TESTER, Driver, Forwarder
-from xdplab.hosts import LocalHost
+from xdplab.hosts import LocalHost, Running
 from xdplab.model import InputError, XdplabError
 from xdplab.tools import cache_folder, checkout
 
@@ -249,9 +249,11 @@ def boot(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int, *, s
         process = LocalHost().start(
             command(made, driver, initrd, counts, seed), log=console, env=environment, die_with_us=True
         )
+        _running.append(process)
         try:
             code = process.wait(LIMIT_S)
         finally:
+            _running.remove(process)
             process.stop()
         text = console.read_text(encoding="utf-8", errors="replace")
         if code is None:
@@ -261,6 +263,16 @@ def boot(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int, *, s
         if not counts.exists():
             raise CellFailed("the plugin wrote nothing: is the disk full?")
         return _read(text.replace("\r", ""), counts.read_text(encoding="ascii"), time.monotonic() - began)
+
+
+#: Emulators of all threads.
+_running: list[Running] = []
+
+
+def stop_all() -> None:
+    """End every guest: its boot fails."""
+    for process in list(_running):
+        process.stop()
 
 
 def digest(made: "Artefact", driver: Driver, forwarder: Forwarder, seed: int) -> str:

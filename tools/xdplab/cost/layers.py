@@ -43,16 +43,19 @@ _KERNEL_NAMES: tuple[tuple[str, str], ...] = (
     ("system calls", """entry_SYSCALL do_syscall syscall_ x64_sys sys_ sock_ security_ apparmor fget fput fdget
         sockfd move_addr import_ copy_from_user copy_to_user copy_user ksys vfs_ fsnotify rw_verify exit_to_user
         rep_movs entry_ audit_ errseq copy_from_iter copy_page_from skb_copy_datagram iov_iter lock_sock
-        release_sock get_user put_user"""),
+        release_sock get_user put_user tomoyo selinux hook_socket"""),
+    ("locks and lists", "raw_spin rcu_read list_add list_del llist"),
     ("memory", """kmem_ kmalloc kfree slab alloc_pages free_pages get_page put_page free_unref rmqueue memset
         memcpy memcmp clear_page page_frag get_random mod_ folio free_frozen alloc_frozen lru_ obj_cgroup
-        mem_cgroup refill_ zone_ pcp kvfree vmalloc"""),
+        mem_cgroup refill_ zone_ pcp kvfree vmalloc check_object check_heap check_stack virt_addr_valid
+        cache_from_obj is_vmalloc put_cpu_partial policy_node should_fail memcg_ cmpxchg_double"""),
     ("interrupts", """asm_ common_interrupt sysvec irq_ handle_ do_IRQ do_softirq softirq ack_ apic_ lapic
         local_bh raise_ tasklet generic_handle error_entry error_return paranoid idtentry native_irq
-        restore_regs ret_from mask_ unmask x2apic native_apic note_interrupt add_interrupt"""),
+        restore_regs ret_from mask_ unmask x2apic native_apic note_interrupt add_interrupt irqentry fast_mix
+        idle_cpu"""),
     ("network stack", """skb_ dev_ netif_ enqueue_to_ process_backlog consume_skb build_skb alloc_skb sk_ sch_
         qdisc net_ validate_xmit udp_ ip_ eth_ llc_ flow_ nf_ nft dst_ neigh copy_skb pskb arp_ dql_ xmit cgroup
-        tc_ tcf slow_dst"""),
+        tc_ tcf slow_dst netdev_ fq_codel passthru is_skb siphash"""),
 )  # fmt: skip
 _KERNEL_LAYERS = tuple((layer, tuple(words.split())) for layer, words in _KERNEL_NAMES)
 #: Module -> its layer.

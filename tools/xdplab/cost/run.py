@@ -4,6 +4,7 @@
 import hashlib
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from xdplab import __version__
 from xdplab.cost.cells import DRIVERS, TESTER, Driver, Forwarder, forwarder
-from xdplab.cost.guest import FRAMES, CellFailed, artefact, boot, cost_folder, digest, keep
+from xdplab.cost.guest import FRAMES, CellFailed, artefact, boot, cost_folder, digest, keep, stop_all
 from xdplab.cost.layers import METER, SWITCHING, TICKS, Cost, Symbols, cost_of, symbols_of
 from xdplab.model import InputError
 from xdplab.model.base import Model
@@ -125,16 +126,25 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     """
     made = {kernel: artefact(kernel, say) for kernel in wanted.kernels}
     tasks, refused = _tasks(wanted)
-    symbols = {kernel: kernel_symbols(made[kernel], say) for kernel in wanted.kernels}
+    symbols = {
+        (kernel, driver): kernel_symbols(made[kernel], DRIVERS[driver], say)
+        for kernel, driver in dict.fromkeys((task.kernel, task.driver.name) for task in tasks)
+    }
     found: dict[_Task, Cost | str] = {}
     began = time.monotonic()
+    over = threading.Event()
 
     def one(task: _Task) -> None:
+        if over.is_set():
+            return
         try:
-            cost, seconds = cost_at(made[task.kernel], task, symbols[task.kernel], kept=wanted.kept)
+            cost, seconds = cost_at(made[task.kernel], task, symbols[task.kernel, task.driver.name], kept=wanted.kept)
         except CellFailed as error:
             found[task] = str(error)
             said = f"failed: {error}"
+        except BaseException:
+            over.set()
+            raise
         else:
             found[task] = cost
             said = f"{cost.counted:,.1f} instructions a frame, the tester's among them" + (
@@ -145,8 +155,13 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
         say(f"{len(found)} of {len(tasks)}: {what}: {said}   [left {left:.0f} s]")
 
     with ThreadPoolExecutor(wanted.jobs) as pool:
-        for _ in pool.map(one, tasks):
-            pass
+        try:
+            for _ in pool.map(one, tasks):
+                pass
+        except BaseException:  # Ctrl-C, too: no guest is begun any more, and none goes on
+            over.set()
+            stop_all()
+            raise
     cells = [
         _cell(made[kernel], kernel, DRIVERS[driver], name, wanted.seeds, found, tasks, refused)
         for kernel in wanted.kernels
@@ -195,17 +210,16 @@ def cost_at(made: "Artefact", task: _Task, symbols: Symbols, *, kept: bool = Tru
     return cost, counted.seconds
 
 
-def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols:
-    """Of one boot for each kernel, kept.
+def kernel_symbols(made: "Artefact", driver: Driver, say: Callable[[str], None]) -> Symbols:
+    """Of one boot for each kernel and driver, kept: where modules are depends on what a card's driver does before.
 
     Raises:
         InputError: it does not boot.
     """
-    known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes()).hexdigest()
+    known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes() + driver.device.encode()).hexdigest()
     path = cost_folder() / f"symbols-{known}.json"
     if not path.is_file():
-        say("reading the kernel's symbols; half a minute, once for each kernel")
-        driver = DRIVERS["veth"]
+        say("reading the kernel's symbols; half a minute, once for each kernel and driver")
         try:
             found = symbols_of(boot(made, driver, forwarder(TESTER, driver), 1, symbols=True))
         except CellFailed as error:

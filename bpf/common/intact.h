@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What of a frame no switch may change: the bytes between UDP header and
- * trailer, which are zero, and the trailer, whose words have a sum with those
- * that change in front of it: addresses and port as they were sent (trailer.h).  A bit that was flipped in either is found,
- * and so is any other change but one of 65535 in the trailer.
+ * What no switch may change in a frame: the bytes between UDP header and
+ * trailer, which are zero, and the trailer, whose words add up to 0xffff with
+ * the addresses and the port that the frame was sent with (trailer.h).  One
+ * flipped bit in either is always found; of other changes to the trailer one
+ * in 65535 is not.
  */
 #ifndef XDPLAB_INTACT_H
 #define XDPLAB_INTACT_H

@@ -14,14 +14,14 @@
  *   16      2     compensation
  *
  * The compensation makes the one's-complement sum of the words that change
- * from frame to frame (UDP source port, stream, epoch, sequence, time) equal
- * to 0xffff, so that the UDP checksum computed once for the stream's template
- * (with udp_src, the trailer after the magic and the compensation all zero)
+ * from frame to frame (addresses that take turns, UDP source port, stream,
+ * epoch, sequence, time) equal to 0xffff, so that the UDP checksum computed
+ * once for the stream's template (with all of these and the compensation zero)
  * stays right.  Whoever changes one of these words must correct compensation
  * or checksum.
  *
  * When the trailer starts at an odd offset its words straddle those of the
- * UDP header: then the UDP source port enters the sum with its bytes swapped.
+ * headers: then what is in these enters the sum with its bytes swapped.
  */
 #ifndef XDPLAB_TRAILER_H
 #define XDPLAB_TRAILER_H

@@ -21,9 +21,10 @@ CPUS = sorted(os.sched_getaffinity(0))[:2]
 
 
 class Measured:
-    """Pairs (without, with) by name of the figure."""
+    """Pairs by name of the figure; `words` say what the first is and what the second."""
 
-    def __init__(self):
+    def __init__(self, *words):
+        self.words = words
         self.pairs = {}
         self.sizes = {}
         self.unmarked = []
@@ -40,7 +41,7 @@ class Measured:
             medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2000))
             before = statistics.median(value for value, _ in pairs)
             print(
-                f"{name}: {before:.4g} without, times {statistics.median(ratios):.3f} with slices "
+                f"{name}: {before:.4g} {self.words[0]}, times {statistics.median(ratios):.3f} {self.words[1]} "
                 f"(95 % {medians[50]:.3f} to {medians[1949]:.3f}; single pairs {min(ratios):.2f} to {max(ratios):.2f}; "
                 f"{len(ratios)} pairs)"
             )
@@ -104,7 +105,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--ways", default="direct,direct-xdp,xdp,xsk")
     asked = parser.parse_args()
-    measured = Measured()
+    measured = Measured("without", "with slices")
     with net_up(("a0", "c0")) as direct, net_up(("a0", "b0"), ("b1", "c0")) as middle:
         for number in range(asked.rounds):
             for way in asked.ways.split(","):

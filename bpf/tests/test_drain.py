@@ -21,15 +21,17 @@ def part(result, whole):
 
 
 @contextlib.contextmanager
-def trial(net, tester, drain_s, **more):
+def trial(net, tester, drain_s, frame_bytes=64, **more):
     """A trial from a0 to c0 that has begun; yields what gives its stream, or with `whole` the result."""
     timing = {"warmup_s": 0, "duration_s": DURATION_S, "drain_s": drain_s, "max_burst": 1_000_000, **more}
     if tester == "xdpgen":
-        with xdpgen_running(config([net.port("a0"), net.port("c0")], stream(pps=PPS), **timing), wait_s=0) as process:
+        with xdpgen_running(
+            config([net.port("a0"), net.port("c0")], stream(pps=PPS, frame_bytes=frame_bytes), **timing), wait_s=0
+        ) as process:
             yield lambda whole=False: part(json.loads(process.communicate(timeout=30)[0]), whole)
         return
     ports = [{"netns": net.path(name[0]), "ifname": name} for name in ("a0", "c0")]
-    with xsk(net, "a", "probe", ports=ports, streams=[stream(pps=PPS)], **timing) as probe:
+    with xsk(net, "a", "probe", ports=ports, streams=[stream(pps=PPS, frame_bytes=frame_bytes)], **timing) as probe:
         yield lambda whole=False: part(probe.finish(signal=False), whole)
 
 

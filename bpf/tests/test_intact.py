@@ -4,6 +4,7 @@
 import pytest
 from conftest import clean, config, counts, only, stream, xdpgen
 from test_counters import FRAMES, RECEIVERS
+from test_drain import FRAMES as DRAINED, TESTERS, trial
 
 #: Bits of the trailer, from the end of the frame: compensation, time of departure and sequence.
 COMPENSATION, DEPARTURE, SEQUENCE = (0, 7, 15), (16, 50, 79), (80, 95, 111)
@@ -52,3 +53,14 @@ def test_a_load_is_not_looked_at(middle, tmp_path):
         one = only(xdpgen(config(ports, stream(kind="load", frame_bytes=128))))
     assert counts(one) == clean(FRAMES)
     assert one["damaged"] is None
+
+
+@TESTERS
+def test_bits_in_kernel_and_user_space(middle, tmp_path, tester):
+    """Both testers find the same: in the trailer, next to it, and behind the UDP header."""
+    padding = 8 * (124 - 42 - 18)
+    flip = {20: 3, 30: TRAILER_BITS, 40: TRAILER_BITS + padding - 1, 50: TRAILER_BITS + padding}
+    with middle.forwarder(tmp_path, flip=flip), trial(middle, tester, 0.5, frame_bytes=128) as result:
+        one = result()
+    assert one["damaged"] == 3  # the last one is of the UDP header
+    assert (one["sent"], one["lost"]) == (DRAINED, 3)

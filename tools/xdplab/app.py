@@ -323,4 +323,4 @@ def complaints(outcome: RunOutcome, summaries: list[PointSummary]) -> list[str]:
     """Faults of forwarders, and points of which the study's limit was not shown to be kept, a line each."""
     limit = outcome.record.study.max_loss_ratio
     above = [line for summary in summaries if (line := loss_above(summary, limit))]
-    return [f"{summary.forwarder} {fault}" for summary in summaries for fault in summary.faults] + above
+    return [f"{summary.forwarder} {summary.fault}" for summary in summaries if summary.faults] + above

@@ -166,3 +166,8 @@ class PointSummary(Model):
     def repeats(self) -> str:
         """`5`, or `2 clean of 5`."""
         return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"
+
+    @property
+    def fault(self) -> str:
+        """`faults` as one phrase."""
+        return " and ".join(self.faults)

@@ -152,7 +152,7 @@ class XdplabLibrary:
             f"{' '.join(map(str, point.levels.values()))}: {point.status}: {point.reason}" for point in points
             if point.status not in (*_MEASURED, "unsupported")
         ]  # fmt: skip
-        bad += [f"{' '.join(map(str, point.levels.values()))}: {fault}" for point in points for fault in point.faults]
+        bad += [f"{' '.join(map(str, point.levels.values()))}: {point.fault}" for point in points if point.faults]
         if bad:
             raise AssertionError(f"{title}: {'; '.join(bad)}")
         self._log_points(points)
@@ -309,7 +309,7 @@ def _passed(point: PointSummary) -> None:
     if point.status not in _MEASURED:
         raise AssertionError(f"{point.forwarder}: {point.status}: {point.reason}")
     if point.faults:
-        raise AssertionError(f"{point.forwarder} {' and '.join(point.faults)}")
+        raise AssertionError(f"{point.forwarder} {point.fault}")
 
 
 def _allowed_programs() -> list[str]:

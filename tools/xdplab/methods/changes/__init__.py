@@ -41,7 +41,6 @@ from xdplab.model import (
     InputError,
     MethodSpec,
     Point,
-    PointFailed,
     RunRecord,
     StudySpec,
     TrafficSpec,
@@ -188,16 +187,13 @@ class Changes(Method[ChangesSpec]):
         simulated = session.dut.ports[0].simulated
         for changed in (True, False) if session.number % 2 else (False, True):
             if not changed:
-                result = session.trial(asked, clause=WITHOUT)
+                session.trial(asked, clause=WITHOUT)
             elif kind == "new-flows":
-                result = session.measure_by(news, lambda: with_new_flows(session, news), kind).result
+                session.measure_by(news, lambda: with_new_flows(session, news), kind)
             elif kind == "restart" and not simulated:  # a simulated restart takes no time that its tester would see
-                result = session.trial(asked, clause=kind, restart_after_s=LEAD_S)
+                session.trial(asked, clause=kind, restart_after_s=LEAD_S)
             else:
-                result = with_change(session, asked, kind, spec.rules)
-            twice = sum(stream.duplicated for stream in result.streams)
-            if twice:
-                raise PointFailed(f"{twice} frames arrived twice{', during the change' * changed}")
+                with_change(session, asked, kind, spec.rules)
 
     def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """Of the trials with the change."""

@@ -70,7 +70,7 @@ def _case(run: RunRecord, point: PointSummary) -> Element:
     elif point.status == "not measured":
         _say(case, "error", f"not measured: {point.reason}")
     elif point.faults:
-        _say(case, "failure", f"{point.forwarder} {' and '.join(point.faults)}")
+        _say(case, "failure", f"{point.forwarder} {point.fault}")
     elif above := loss_above(point, run.study.max_loss_ratio):
         _say(case, "failure", above)
     return case

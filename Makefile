@@ -46,7 +46,7 @@ ssh-suites: setup # two suites against three hosts behind sshd, which are networ
 	.venv/bin/python tools/tests/lab/sshlab.py run .venv/bin/robot --outputdir results/robot \
 		-v "TESTBED:{testbed}" $(ROBOT) suites/latency.robot suites/rfc2544.robot
 
-nic-test: setup # igb and virtio_net, emulated, and Debian 12's kernel: docs/nic-lane.md; KERNEL=6.1 for one of the two
+nic-test: setup # igb and virtio_net, emulated, and the kernels of Debian 12 and 13: docs/nic-lane.md; KERNEL=6.1 for one of them
 	.venv/bin/python ci/nic $(if $(KERNEL),--kernel $(KERNEL))
 
 COST ?= xdp linux-bridge ovs-kernel ovs-afxdp ovs-afxdp:build=patched --kernel 6.1 --kernel 7.2 --driver veth --driver igb

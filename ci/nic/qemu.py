@@ -6,6 +6,7 @@ functions collide on one bus; `iommu_platform=on`, without which virtio_net has 
 KVM of a machine that is itself a guest may not boot a stock kernel. The wire is a hub inside QEMU: no tap, no root.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,18 +60,29 @@ def command(
     artefact: Artefact, archive: Path, shares: tuple[Share, ...], cards: tuple[Card, ...], memory_mb: int
 ) -> list[str]:
     """The argv of QEMU; it ends when the guest powers off."""
-    root = artefact.qemu
-    libraries = root / "usr/lib/x86_64-linux-gnu"
     argv = [
-        *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(libraries)),
-        *(str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu")),
-        *("-L", str(root / "usr/share/seabios"), "-nodefaults", "-no-user-config", "-no-reboot"),
+        *emulator(artefact, artefact.image, archive, "console=ttyS0 panic=-1 mitigations=off nokaslr quiet"),
         *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(memory_mb)),
-        *("-display", "none", "-serial", "stdio", "-kernel", str(artefact.image), "-initrd", str(archive)),
-        *("-append", "console=ttyS0 panic=-1 mitigations=off nokaslr quiet"),
     ]
     for share in shares:
         argv += ["-virtfs", _virtfs(share)]
+    return [*argv, *devices(cards)]
+
+
+def emulator(artefact: Artefact, image: Path, archive: Path, append: str) -> list[str]:
+    """QEMU with its own libraries, a kernel, its first file system and its command line; the console is our output."""
+    root = artefact.qemu
+    return [
+        *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
+        *(str(root / "usr/bin/qemu-system-x86_64"), "-L", str(root / "usr/share/qemu")),
+        *("-L", str(root / "usr/share/seabios"), "-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-serial", "stdio", "-kernel", str(image), "-initrd", str(archive), "-append", append),
+    ]
+
+
+def devices(cards: Sequence[Card]) -> list[str]:
+    """The cards, and the wires between them."""
+    argv = []
     for number, card in enumerate(cards, 1):
         argv += ["-device", f"pcie-root-port,id=port{number},chassis={number}"]
         argv += ["-netdev", f"hubport,id=net{number},hubid={card.wire}"]

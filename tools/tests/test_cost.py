@@ -15,9 +15,9 @@ import pytest
 from lab.command import inline
 
 from xdplab.cost import cells, guest, run, table
-from xdplab.cost.gate import verdict_of
-from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed
-from xdplab.cost.layers import Cost, cost_of, layer_of, symbols_of
+from xdplab.cost.gate import judge_cells
+from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
+from xdplab.cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
 from xdplab.cost.run import CostTable, Wanted, measure
 from xdplab.model import InputError
 from xdplab.report.exports import gate as forms
@@ -58,10 +58,6 @@ def test_whose_a_function_is(function: str, layer: str) -> None:
     assert layer_of(*function.rsplit(":", 1)) == layer
 
 
-def bursts(*ticks: int) -> tuple[tuple[int, int], ...]:
-    return tuple((FRAMES * (1 + number % 2), each) for number, each in enumerate(ticks))
-
-
 def sloping(each: float, *, more: Mapping[int, int] | None = None) -> tuple[int, ...]:
     """Counts of 6 bursts with that slope; `more`: burst -> what came on top."""
     return tuple(900 + round(each * FRAMES) * (1 + burst % 2) + (more or {}).get(burst, 0) for burst in range(6))
@@ -79,10 +75,10 @@ def test_what_a_frame_costs_is_the_slope() -> None:
         0x7FFFF7FFE000: sloping(1),
         0x10: sloping(0, more={0: 40}),
     }
-    symbols = ((KERNEL, "packet_snd", ""), (module, "init", "veth"), (module + 0x100, "veth_poll", "veth"))
+    kernel = {"": [(KERNEL, "packet_snd"), (KERNEL + 0x100, "kfree")], "veth": [(0, "init"), (0x100, "veth_poll")]}
     maps = ((0x555555555000, 0x555555559000, 0x1000, "/usr/bin/none"), (0x7FFFF7FFD000, 0x7FFFF7FFF000, 0, "[vdso]"))
-    boot = Boot(bursts(*sloping(22.0)), counts, symbols, ((module, module + 0x5000),), maps)
-    found = cost_of(boot, FRAMES, symbols_of(boot), {})
+    boot = Boot(sloping(22.0), counts, ((module, module + 0x5000, "veth"),), maps)
+    found = cost_of(boot, FRAMES, Symbols(kernel), {})
     assert found == Cost(
         {"kernel:packet_snd": 3.0, "veth:veth_poll": 5.0, "bpf:program": 4.0, "meter:main": 2.0,
          "/usr/bin/none:text": 7.0, "/[vdso]:[vdso]": 1.0},
@@ -90,6 +86,17 @@ def test_what_a_frame_costs_is_the_slope() -> None:
     )  # fmt: skip
     assert found.layers == {"AF_PACKET socket": 3.0, "driver": 5.0, "XDP": 4.0, "meter": 2.0, "switch": 8.0}
     assert found.counted == 22.0
+
+
+def test_symbols_follow_their_module_to_another_boot() -> None:
+    """Where a module lies depends on what was loaded before; its functions have the same offsets."""
+    base, other = 0xFFFFFFFFC0000000, 0xFFFFFFFFC0040000
+    listed = ((KERNEL, "kfree", ""), (base + 0x40, "ovs_key", "openvswitch"), (base + 0x9000, "bpf_prog_1", "bpf"))
+    symbols = symbols_of(Boot((), {}, ((base, base + 0x5000, "openvswitch"),), symbols=listed))
+    moved = ((other, other + 0x5000, "openvswitch"),)
+    assert symbols.function(other + 0x44, moved) == "openvswitch:ovs_key"
+    assert symbols.function(base + 0x44, moved) == "bpf:program"
+    assert symbols.function(KERNEL + 1, moved) == "kernel:kfree"
 
 
 CONSOLE = """[    0.1] Linux
@@ -112,10 +119,10 @@ cost end
 def test_a_console_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guest, "ROUNDS", 2)
     found = guest._read(CONSOLE, "ffffffff81000000 1 2 3 4\n10 5 6 7 8\n", 3.0)
-    assert found.bursts == ((1024, 10), (2048, 30), (1024, 11), (2048, 31))
+    assert found.bursts == (10, 30, 11, 31)
     assert found.counts == {0xFFFFFFFF81000000: (1, 2, 3, 4), 0x10: (5, 6, 7, 8)}
     assert found.symbols == ((0xFFFFFFFFC0000000, "veth_poll", "veth"), (0xFFFFFFFF81000000, "_stext", ""))
-    assert found.modules == ((0xFFFFFFFFC0000000, 0xFFFFFFFFC0009000),)
+    assert found.modules == ((0xFFFFFFFFC0000000, 0xFFFFFFFFC0009000, "veth"),)
     assert found.maps == ((0x555555555000, 0x555555559000, 0x1000, "/usr/bin/xsk"),)
     assert found.note == "flows are not offloaded: XDP program failed"
     with pytest.raises(CellFailed, match="4 bursts instead of 4, or marks"):
@@ -126,14 +133,16 @@ class Guests:
     """What stands in for QEMU: a cost by forwarder and seed, and what was booted."""
 
     def __init__(self, costs: Mapping[str, Callable[[int], Cost | str]]) -> None:
-        self.costs, self.booted = costs, []  # type: ignore[var-annotated]
+        self.costs = costs
+        self.booted: list[tuple[str, str, int]] = []
 
-    def boot(self, made: Any, driver: cells.Driver, what: cells.Forwarder, seed: int, **_: Any) -> Any:
-        found = self.costs[what.name](seed)
-        self.booted.append((driver.name, what.name, seed))
+    def boot(self, asked: Guest) -> Any:
+        """`title` of the stand-ins is the forwarder's name."""
+        found = self.costs[asked.forwarder.title](asked.seed)
+        self.booted.append((asked.driver.name, asked.forwarder.title, asked.seed))
         if isinstance(found, str):
             raise CellFailed(found)
-        return dataclasses.replace(Boot((), {}), seconds=2.0, counts={"cost": found})  # type: ignore[dict-item]
+        return Boot((), {0: found}, seconds=2.0)  # type: ignore[dict-item]
 
 
 @pytest.fixture
@@ -162,14 +171,19 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
     })  # fmt: skip
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(run, "artefact", lambda kernel, say: Artefact())
-    monkeypatch.setattr(run, "kernel_symbols", lambda made, driver, say: ())
-    monkeypatch.setattr(run, "digest", lambda made, driver, what, seed: f"{driver.name}-{what.name}-{seed}")
-    monkeypatch.setattr(run, "boot", planted.boot)
-    monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts["cost"])
+    monkeypatch.setattr(run, "kernel_symbols", lambda made, say: Symbols({}))
+    monkeypatch.setattr(run, "compile_source", lambda name, say: None)
+    monkeypatch.setattr(run, "in_guest", stand_in)
+    monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts[0])
     monkeypatch.setattr(
-        run, "forwarder", lambda name, driver: cells.Forwarder(name, name.upper(), {}, "", sockets=name == "xsk")
+        Guest, "digest", lambda asked: f"{asked.driver.name}-{hash(asked.forwarder.title)}-{asked.seed}"
     )
+    monkeypatch.setattr(Guest, "boot", lambda asked: planted.boot(asked))
     return planted
+
+
+def stand_in(name: str, driver: cells.Driver) -> cells.InGuest:
+    return cells.InGuest("true", {}, sockets=name in ("tester", "xsk"), title=name)
 
 
 def wanted(*forwarders: str, **more: Any) -> Wanted:
@@ -222,22 +236,22 @@ def test_without_a_tester_there_is_no_figure(guests: Guests) -> None:
 def test_tables(guests: Guests) -> None:
     found = measure(wanted("linux-bridge", "xdp"), lambda line: None)
     shown = table.text(found)
-    assert "XDP                                       212.0 (211.0 to 213.0), for memory varies" in shown
-    assert "LINUX-BRIDGE                         failed: the forwarder did not start: no bridge" in shown
+    assert "xdp                                       212.0 (211.0 to 213.0), because memory varies" in shown
+    assert "linux-bridge                         failed: the forwarder did not start: no bridge" in shown
     assert table.NOT_IN_IT in shown
     head, *rows = table.comma_separated(found).splitlines()
     assert head.startswith("kernel,kernel_package,driver,forwarder,")
-    assert rows[2].startswith("6.1,linux 6.1-1,veth,xdp,XDP,ok,,212.0,211.0,213.0,")
+    assert rows[2].startswith("6.1,linux 6.1-1,veth,xdp,xdp,ok,,212.0,211.0,213.0,")
     page = table.markdown(found)
-    assert "| XDP | 212.0 |" in page
-    assert "* 6.1, veth, LINUX-BRIDGE: failed: the forwarder did not start: no bridge" in page
+    assert "| xdp | 212.0 |" in page
+    assert "* 6.1, veth, linux-bridge: failed: the forwarder did not start: no bridge" in page
     assert "From kernel to kernel" not in page
 
 
 def test_what_changed_from_kernel_to_kernel_is_said() -> None:
     old = cell(1000, layers={"driver": 600.0, "XDP": 300.0, "memory": 100.0})
     new = cell(1300, kernel="7.2", layers={"driver": 650.0, "XDP": 550.0, "memory": 100.0})
-    page = table.markdown(CostTable(emulator="qemu 1", cells=(old, new)))
+    page = table.markdown(CostTable(emulator="qemu 1", command="xdplab cost x", cells=(old, new)))
     assert "| veth | X | 6.1 to 7.2 | +300 (+30.0 %) | XDP +250, driver +50 |" in page
 
 
@@ -280,22 +294,33 @@ def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("vpp", "forwarder vpp: xdplab cost has xdp, linux-bridge, .*xdp:object=FILE"),
-        ("xdp:object=/nowhere/mine.o", "xdp:object=/nowhere/mine.o: there is no file /nowhere/mine.o"),
-        ("ovs-afxdp:build=/nowhere", ".*/nowhere/ovs-vswitchd is not there"),
+        ("vpp-afxdp", "forwarder vpp-afxdp: xdplab cost has xdp, linux-bridge, "),
+        ("xsk:batch=16", "option batch: in guests of xdplab cost it has none"),
+        ("ovs-afxdp:build", "option 'build' of forwarder 'ovs-afxdp' is not option=value"),
+        ("ovs-afxdp:flow_offload=perhaps", "forwarder ovs-afxdp: flow_offload: .*perhaps"),
+        ("xdp:object=/nowhere/mine.o", "object=/nowhere/mine.o: there is no such file"),
+        ("ovs-afxdp:build=/nowhere", "/nowhere/ovs-vswitchd is not on this machine"),
+        ("ovs-afxdp:tx_copy=auto", "tx_copy=auto: OVS build 'stock' .* has no tx-copy; patch .* brings it"),
+        ("ovs-afxdp:n_rxq=2", "option n_rxq: in guests of xdplab cost it has build, "),
     ],
 )
 def test_a_forwarder_that_is_none(name: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        cells.forwarder(name, cells.DRIVERS["veth"])
+        cells.in_guest(name, cells.DRIVERS["veth"])
+
+
+def test_options_of_ports_and_of_the_daemon_are_set_in_the_guest() -> None:
+    name = "ovs-afxdp:build=patched,tx_copy=always,emc_insert_inv_prob=0"
+    made = {mode: cells.in_guest(name, cells.DRIVERS[mode]).start for mode in ("veth", "igb-zc")}
+    assert "options:tx-copy=always" in made["veth"]
+    assert "CONFIG='other_config:emc-insert-inv-prob=0'" in made["veth"]
+    assert "options:xdp-mode=native " in made["veth"]
+    assert "options:xdp-mode=native-with-zerocopy " in made["igb-zc"]
 
 
 def test_what_a_guest_says_of_a_failure() -> None:
     complaint = guest._complaint
-    assert (
-        complaint("x\r\na1: busy\r\ncost fail: the forwarder did not start\r\n")
-        == "the forwarder did not start: a1: busy"
-    )
+    assert complaint("x\na1: busy\ncost fail: the forwarder did not start\n") == "the forwarder did not start: a1: busy"
     assert (
         complaint("Kernel panic - not syncing: no init")
         == "the kernel does not boot: Kernel panic - not syncing: no init"
@@ -314,9 +339,8 @@ def test_the_plugin_keeps_all_bursts() -> None:
 
 def test_a_frame_that_went_another_way_is_no_figure(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
     """The title says that it goes past the socket; the guest says why it does not."""
-    asked = cells.Forwarder("flows", "FLOWS", {}, "", past="AF_XDP socket", not_with={"6.12": "refused"})
-    known = run.forwarder
-    monkeypatch.setattr(run, "forwarder", lambda name, driver: asked if name == "flows" else known(name, driver))
+    asked = cells.InGuest("true", {}, bypasses="AF_XDP socket", title="flows")
+    monkeypatch.setattr(run, "in_guest", lambda name, driver: asked if name == "flows" else stand_in(name, driver))
     guests.costs = {
         **guests.costs, "flows": lambda seed: Cost({"veth:veth_poll": 1000.0, "kernel:xsk_rcv": 404.0}, 1404.0),
     }  # fmt: skip
@@ -325,7 +349,6 @@ def test_a_frame_that_went_another_way_is_no_figure(guests: Guests, monkeypatch:
         found.reason
         == "its frames went through the AF_XDP socket (404 instructions each): the program does not say why"
     )
-    assert measure(wanted("flows", kernels=["6.12"], seeds=(1,)), lambda line: None).cells[1].reason == "refused"
 
 
 def cell(value: float, spread: float = 0.0, **more: Any) -> run.Cell:
@@ -344,18 +367,19 @@ def cell(value: float, spread: float = 0.0, **more: Any) -> run.Cell:
         (cell(1000), cell(900), "pass", 0),
         (cell(1000, 8), cell(1006, 8), "undecided", 3),
         (cell(1000, 8), cell(1030, 8), "slower", 1),
+        (cell(0), cell(1000), "undecided", 3),
         (cell(1000), cell(0, status="failed", reason="it hung", instructions=None), "broken", 1),
         (cell(0, status="failed", reason="it hung", instructions=None), cell(1000), "undecided", 3),
         (cell(1000), cell(0, status="unsupported", reason="no socket", instructions=None), "unsupported", 3),
     ],
 )
 def test_a_gate_by_cost(base: run.Cell, new: run.Cell, verdict: str, code: int) -> None:
-    found = verdict_of(base, new, 0.005)
+    found = judge_cells(base, new, 0.005)
     assert (found.verdict, found.exit_code) == (verdict, code), found.sentence
 
 
 def test_what_a_gate_by_cost_says() -> None:
-    found = verdict_of(cell(1000, 1), cell(1010, 1), 0.005)
+    found = judge_cells(cell(1000, 1), cell(1010, 1), 0.005)
     assert found.sentence == (
         "slower: the new one's cost of a frame is worse by more than the 0.5 % that are allowed "
         "(+1.0 %, +0.8 % to +1.2 % over 3 seeds of each)"
@@ -385,17 +409,21 @@ def test_each_command_of_the_page(
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("xdplab ")]
     assert {words[0] for words in commands} == {"cost", "gate", "bisect"}
     assert [line for line in lines if not line.startswith("xdplab ")] == ["make cost"]
+    dry = subprocess.run(["make", "-n", "cost"], cwd=project_root(), capture_output=True, text=True, check=True).stdout
+    commands += [shlex.split(line)[1:5] for line in dry.splitlines() if ".venv/bin/xdplab cost" in line]
+    assert commands[-1][:2] == ["cost", "xdp"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("xdplab.cli.gate.commits_between", lambda repo, good, bad: ["a1", "b2"])
-    monkeypatch.setattr("xdplab.cost.gate.make", lambda name, say: None)
     slower = Cost({"veth:veth_poll": 1300.0}, 1300.0)
     usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
     guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
     guests.costs["ovs-afxdp:build=" + str(tmp_path.parent / "ovs") + "@b2"] = lambda seed: slower  # type: ignore[index]
+    found = ""
     for words in commands:
         done = inline(capsys, *words)
         assert done.code == 0, (words, done.err)
-    assert "first slower commit: b2" in done.out
+        found += done.out
+    assert "first slower commit: b2" in found
 
 
 def test_an_interruption_begins_no_other_guest(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,12 +153,14 @@ def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     low = 1 / known.high if known.high and compared.sense != "at least" else None
     high = 1 / known.low if known.low and compared.sense != "at most" else None
     found = found.model_copy(update={"slowdown": 1 / known.ratio, "low": low, "high": high})
-    limit = 1 + found.max_slowdown
-    if high is not None and high <= limit:
-        return found.model_copy(update={"verdict": "pass"})
-    if low is not None and low > limit:
-        return found.model_copy(update={"verdict": "slower"})
-    return found
+    return found.model_copy(update={"verdict": verdict_of(low, high, found.max_slowdown)})
+
+
+def verdict_of(low: float | None, high: float | None, max_slowdown: float) -> Verdict:
+    """By the two ends of how many times as slow the new one is; an end that is not known decides nothing."""
+    if high is not None and high <= 1 + max_slowdown:
+        return "pass"
+    return "slower" if low is not None and low > 1 + max_slowdown else "undecided"
 
 
 def _point(run: Run, label: str) -> PointSummary:
@@ -182,4 +184,4 @@ def _fault(point: PointSummary, name: str) -> str:
     """What a forwarder must never do; "": it did not."""
     if point.failed:
         return f"{name} failed in {point.failed} of {point.begun} repetitions: {point.reason}"
-    return f"{name} {' and '.join(point.faults)}" if point.faults else ""
+    return f"{name} {point.fault}" if point.faults else ""

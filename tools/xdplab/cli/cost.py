@@ -4,6 +4,7 @@
 What the command needs is imported in its function, as in `cli.main`.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ def cost(
     kernel: Annotated[list[str] | None, typer.Option(help="kernel of the guest, several times (default: 6.1)")] = None,
     driver: Annotated[list[str] | None, typer.Option(help="veth, igb, igb-zc or virtio (default: veth)")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="guests of each cell, each with other random numbers")] = 3,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="guests at once, each of which takes a core")] = 2,
+    jobs: Annotated[int | None, typer.Option(min=1, help="guests at once (default: one for each CPU)")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what the cache has")] = False,
     json_: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
     csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
@@ -25,8 +26,8 @@ def cost(
 ) -> None:
     """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
 
-    Needs no root. Caches, memory and interrupts' latency have no price here: docs/cost.md. Exit codes: 0; 1 a cell
-    failed; 2 bad input.
+    Needs no root. What cache misses and waiting cost is not in it (docs/cost.md). Exit codes: 0; 1 a cell failed; 2 bad
+    input.
 
     Example: xdplab cost xdp ovs-kernel ovs-afxdp --kernel 6.1 --driver veth
     """
@@ -42,7 +43,7 @@ def cost(
         drivers=cells.chosen(driver or ["veth"], [*cells.DRIVERS], "driver"),
         forwarders=[*dict.fromkeys(forwarders or cells.FORWARDERS)],
         seeds=range(1, seeds + 1),
-        jobs=jobs,
+        jobs=jobs or len(os.sched_getaffinity(0)),
         kept=not fresh,
     )
     found = measure(wanted, lambda line: print(line, flush=True))

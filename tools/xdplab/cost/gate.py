@@ -3,10 +3,9 @@
 
 from collections.abc import Callable, Sequence
 
-from xdplab.analysis.gate import GateResult, Side
+from xdplab.analysis.gate import GateResult, Side, verdict_of
 from xdplab.cost.cells import DRIVERS, KERNELS, chosen
 from xdplab.cost.run import Cell, Wanted, measure
-from xdplab.forwarders.ovs.builds import make
 
 METRIC, FIGURE = "instructions", "cost of a frame"
 
@@ -37,19 +36,15 @@ def judge_cost(
     Raises:
         InputError: something is missing, or does not compile.
     """
-    for name in (base, new):
-        make(name.removeprefix("ovs-afxdp:build="), say)
-    names = list(dict.fromkeys((base, new)))
     kernels, drivers = chosen([kernel], [*KERNELS], "kernel"), chosen([driver], [*DRIVERS], "driver")
-    table = measure(Wanted(kernels, drivers, names, seeds), say)
-    cells = [cell for name in (base, new) if (cell := table.cell(kernel, driver, name)) is not None]
-    return verdict_of(cells[0], cells[1], max_slowdown)
+    table = measure(Wanted(kernels, drivers, list(dict.fromkeys((base, new))), seeds), say)
+    return judge_cells(table.cell(kernel, driver, base), table.cell(kernel, driver, new), max_slowdown)
 
 
-def verdict_of(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
+def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
     """Of two cells of one kernel and driver."""
     sides = [
-        Side(forwarder=cell.forwarder, value=cell.instructions, low=cell.low, high=cell.high) for cell in (base, new)
+        Side(forwarder=each.forwarder, value=each.instructions, low=each.low, high=each.high) for each in (base, new)
     ]
     found = GateResult(
         verdict="undecided", metric=METRIC, figure=FIGURE, max_slowdown=max_slowdown, base=sides[0], new=sides[1],
@@ -62,9 +57,15 @@ def verdict_of(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
         return found.model_copy(update={"reason": f"the base itself has no figure: {base.reason}"})
     if new.status == "failed":
         return found.model_copy(update={"verdict": "broken", "reason": f"{new.forwarder}: {new.reason}"})
-    assert base.instructions and base.low and base.high and new.instructions and new.low and new.high  # noqa: PT018
-    low, high = new.low / base.high, new.high / base.low
-    limit = 1 + max_slowdown
-    verdict = "slower" if low > limit else "pass" if high <= limit else "undecided"
-    update = {"verdict": verdict, "slowdown": new.instructions / base.instructions, "low": low, "high": high}
+    ends = [each or 0.0 for each in (base.low, base.instructions, base.high, new.low, new.instructions, new.high)]
+    if min(ends) <= 0:
+        return found.model_copy(update={"reason": "one of the two takes no instructions above the tester's: no ratio"})
+    base_low, base_middle, base_high, new_low, new_middle, new_high = ends
+    low, high = new_low / base_high, new_high / base_low
+    update = {
+        "verdict": verdict_of(low, high, max_slowdown),
+        "slowdown": new_middle / base_middle,
+        "low": low,
+        "high": high,
+    }
     return found.model_copy(update=update)

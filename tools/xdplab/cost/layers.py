@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose work an instruction is: by the function that it lies in, and of a switch by its own functions."""
+"""Instructions by layer: of the kernel by function and module, of a switch by its own functions."""
 
 import bisect
 import re
@@ -15,13 +15,13 @@ from xdplab.cost.guest import Boot
 _KERNEL = 1 << 63
 #: Where modules and BPF programs are (Documentation/arch/x86/x86_64/mm.rst).
 _MODULES_BEGIN = 0xFFFFFFFFC0000000
-#: The meter is a static program at its linker's address; whatever else has code there was not started.
+#: The meter is linked statically, below this address; no other program that runs is.
 _METER = 1 << 24
-#: Not work on frames: timer ticks, which come by the clock; and the switch between the meter and a forwarder's process,
-#: once in a batch, which a machine with two CPUs has not got.
+#: Not work on frames: timer interrupts; context switches between the meter and the forwarder's process, once a batch,
+#: which do not occur where each has a CPU of its own; and the meter itself.
 TICKS, SWITCHING, METER = "timer ticks", "scheduling", "meter"
-#: Layer -> how names of the kernel's functions begin, behind underscores; the first layer that has one. Functions of
-#: modules, and BPF programs, are told by where they are.
+#: Layer -> prefixes of the kernel's functions, leading underscores removed; the first layer with a match counts.
+#: Functions of modules and BPF programs are classified by their address instead (`Symbols.function`).
 _KERNEL_NAMES: tuple[tuple[str, str], ...] = (
     (TICKS, """tick_ hrtimer sysvec_apic_timer scheduler_tick sched_tick update_process_times update_wall_time
         timekeeping run_local_timers rcu_sched_clock profile_tick lapic_next clockevents_ account_process_tick
@@ -114,7 +114,7 @@ def per_frame(bursts: Sequence[int], frames: int) -> float:
 
 
 def layer_of(where: str, name: str) -> str:
-    """Of a function; of a program without names, as the distribution's are, all is `switch`."""
+    """The layer of a function; a stripped program, such as the distribution's, is `switch` as a whole."""
     if where == METER:
         return METER
     if where == "bpf":
@@ -134,29 +134,34 @@ class Symbols:
     """Of a kernel and its modules.
 
     Attributes:
-        starts: Addresses of functions, in their order.
-        names: (function, module) of each; module "" is the kernel.
-        modules: (first address, last address) of each module, in their order.
+        functions: Module -> (offset in the module, function), ascending; "": the kernel, with addresses.
     """
 
-    starts: Sequence[int]
-    names: Sequence[tuple[str, str]]
-    modules: Sequence[tuple[int, int]]
+    functions: Mapping[str, Sequence[tuple[int, str]]]
 
-    def function(self, address: int) -> str:
-        """`WHERE:NAME`. What lies among the modules and is of none is a BPF program."""
-        if address >= _MODULES_BEGIN:
-            at = bisect.bisect_right(self.modules, (address, 1 << 64)) - 1
-            if at < 0 or address >= self.modules[at][1]:
-                return "bpf:program"
-        name, module = self.names[max(0, bisect.bisect_right(self.starts, address) - 1)]
-        return f"{module or 'kernel'}:{name}"
+    def function(self, address: int, modules: Sequence[tuple[int, int, str]]) -> str:
+        """`WHERE:NAME`; what lies among the modules of a boot and in none of them is a BPF program."""
+        if address < _MODULES_BEGIN:
+            return f"kernel:{self._at('', address)}"
+        for first, end, module in modules:
+            if first <= address < end:
+                return f"{module}:{self._at(module, address - first)}"
+        return "bpf:program"
+
+    def _at(self, module: str, offset: int) -> str:
+        functions = self.functions.get(module, ())
+        at = bisect.bisect_right(functions, offset, key=lambda each: each[0]) - 1
+        return functions[at][1] if at >= 0 else "text"
 
 
 def symbols_of(boot: Boot) -> Symbols:
     """Of a boot that was asked for them."""
-    ordered = sorted(boot.symbols)
-    return Symbols([at for at, _, _ in ordered], [(name, module) for _, name, module in ordered], sorted(boot.modules))
+    bases = {name: first for first, _, name in boot.modules} | {"": 0}
+    found: dict[str, list[tuple[int, str]]] = {}
+    for address, name, module in sorted(boot.symbols):
+        if module in bases:  # BPF programs have symbols, too
+            found.setdefault(module, []).append((address - bases[module], name))
+    return Symbols(found)
 
 
 def cost_of(boot: Boot, frames: int, symbols: Symbols, files: Mapping[str, str]) -> Cost:
@@ -174,13 +179,13 @@ def cost_of(boot: Boot, frames: int, symbols: Symbols, files: Mapping[str, str])
         if not count:
             continue
         if address >= _KERNEL:
-            function = symbols.function(address)
+            function = symbols.function(address, boot.modules)
         elif address < _METER:
             function = f"{METER}:main"
         else:
             function = _of_process(address, boot.maps, files)
         functions[function] = functions.get(function, 0.0) + count
-    return Cost(functions, per_frame([ticks for _, ticks in boot.bursts], frames))
+    return Cost(functions, per_frame(boot.bursts, frames))
 
 
 def _of_process(address: int, maps: Sequence[tuple[int, int, int, str]], files: Mapping[str, str]) -> str:

@@ -3,19 +3,18 @@
 
 import hashlib
 import json
-import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab import __version__
-from xdplab.cost.cells import DRIVERS, TESTER, Driver, Forwarder, forwarder
-from xdplab.cost.guest import FRAMES, CellFailed, artefact, boot, cost_folder, digest, keep, stop_all
+from xdplab.cost.cells import DRIVERS, TESTER, InGuest, compile_source, in_guest
+from xdplab.cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
 from xdplab.cost.layers import METER, SWITCHING, TICKS, Cost, Symbols, cost_of, symbols_of
 from xdplab.model import InputError
 from xdplab.model.base import Model
@@ -27,8 +26,10 @@ if TYPE_CHECKING:
 MAX_RANGE = 0.001
 #: The guest's own counter and the plugin's sum agree within this share, or the cell has no figure.
 MAX_DISAGREEMENT = 0.005
-#: Instructions per frame of a layer that frames went past: one in a hundred may have been there.
-PAST = 10
+#: Instructions per frame of a layer that frames bypass: a few frames may have been there before.
+MAX_BYPASSED = 10
+#: How many functions of a cell are kept.
+_LARGEST = 40
 #: Counted for the tester or the single CPU, not for the forwarder.
 _NOT_ITS_OWN = (TICKS, SWITCHING, METER)
 
@@ -38,10 +39,10 @@ class Cell(Model):
 
     #: Part of the lane's packages: `6.1`.
     kernel: str
-    #: Its package and version.
-    kernel_package: str
+    #: Its package and version; "" of what is unsupported, as below.
+    kernel_package: str = ""
     #: SHA-256 of its image.
-    kernel_sha256: str
+    kernel_sha256: str = ""
     #: `veth`, `igb`, `igb-zc`, `virtio`.
     driver: str
     #: As it is asked for.
@@ -63,7 +64,7 @@ class Cell(Model):
     layers: dict[str, float] = {}
     #: The layer that varies most between seeds, where the range is more than 0.1 % of the cost.
     varies: str = ""
-    #: `layer: function` -> instructions per frame, the tester's among them, of the first seed; the largest of them.
+    #: `WHERE:FUNCTION` -> instructions per frame, the tester's among them, of the first seed; the largest of them.
     functions: dict[str, float] = {}
     #: Of the random numbers that a guest starts with.
     seeds: tuple[int, ...] = ()
@@ -84,13 +85,15 @@ class CostTable(Model):
     frames: int = FRAMES
     #: QEMU's package and version.
     emulator: str
+    #: What measures all of it again.
+    command: str
     #: In the order of tables.
     cells: tuple[Cell, ...]
 
-    def cell(self, kernel: str, driver: str, name: str) -> Cell | None:
-        """One of them; None: it was not asked for."""
+    def cell(self, kernel: str, driver: str, name: str) -> Cell:
+        """One of them; a table has every combination."""
         asked = (kernel, driver, name)
-        return next((each for each in self.cells if (each.kernel, each.driver, each.forwarder) == asked), None)
+        return next(each for each in self.cells if (each.kernel, each.driver, each.forwarder) == asked)
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,22 @@ class Wanted:
     drivers: Sequence[str]
     forwarders: Sequence[str]
     seeds: Sequence[int] = (1, 2, 3)
+    #: Guests at once.
     jobs: int = 2
     #: Whether what is in the cache is taken from there.
     kept: bool = True
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
+@dataclass(frozen=True)
+class _Asked:
+    """A cell that is asked for, and its guests by seed; none where there is no such combination, for which reason."""
+
     kernel: str
-    driver: Driver
-    forwarder: Forwarder
-    seed: int
+    driver: str
+    name: str
+    forwarder: InGuest
+    guests: tuple[Guest, ...]
+    reason: str
 
 
 def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
@@ -119,115 +127,120 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
 
     Args:
         wanted: Cells.
-        say: Called with a line for each guest, and before something is fetched.
+        say: Called with a line for each guest, and before something is fetched or compiled.
 
     Raises:
         InputError: QEMU, a kernel or a program is not to be had.
     """
+    for name in wanted.forwarders:
+        compile_source(name, say)
     made = {kernel: artefact(kernel, say) for kernel in wanted.kernels}
-    tasks, refused = _tasks(wanted)
-    symbols = {
-        (kernel, driver): kernel_symbols(made[kernel], DRIVERS[driver], say)
-        for kernel, driver in dict.fromkeys((task.kernel, task.driver.name) for task in tasks)
-    }
-    found: dict[_Task, Cost | str] = {}
-    began = time.monotonic()
-    over = threading.Event()
+    names = list(dict.fromkeys((TESTER, *wanted.forwarders)))
+    asked = [
+        _asked(made[kernel], kernel, driver, name, wanted.seeds)
+        for kernel in wanted.kernels for driver in wanted.drivers for name in names
+    ]  # fmt: skip
+    symbols = {kernel: kernel_symbols(made[kernel], say) for kernel in wanted.kernels}
+    found = _boot_all(asked, symbols, wanted, say)
+    alone = {(each.kernel, each.driver): found[id(each)] for each in asked if each.name == TESTER}
+    cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver]) for each in asked]
+    (emulator, *_) = _packages(next(iter(made.values())).emulator)
+    words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
+    seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
+    command = " ".join(["xdplab cost", *wanted.forwarders, *words, *seeds])
+    return CostTable(emulator=emulator, command=command, cells=tuple(cells))
 
-    def one(task: _Task) -> None:
+
+def _asked(made: "Artefact", kernel: str, driver_name: str, name: str, seeds: Sequence[int]) -> _Asked:
+    driver = DRIVERS[driver_name]
+    forwarder = in_guest(name, driver)
+    reason = forwarder.unsupported(kernel, driver)
+    sink = "a1" if name == TESTER else "b0"
+    guests = () if reason else tuple(Guest(made, driver, forwarder, sink, seed) for seed in seeds)
+    return _Asked(kernel, driver_name, name, forwarder, guests, reason)
+
+
+def _boot_all(
+    asked: Sequence[_Asked], symbols: Mapping[str, Symbols], wanted: Wanted, say: Callable[[str], None]
+) -> dict[int, list[Cost | str]]:
+    """`id` of a cell -> what each of its guests counted, or why it did not; a line is said of each."""
+    tasks = [(each, number) for each in asked for number in range(len(each.guests))]
+    found: dict[int, list[Cost | str]] = {id(each): [""] * len(each.guests) for each in asked}
+    began, done, over = time.monotonic(), [0], threading.Event()
+
+    def one(task: tuple[_Asked, int]) -> None:
+        each, number = task
         if over.is_set():
             return
         try:
-            cost, seconds = cost_at(made[task.kernel], task, symbols[task.kernel, task.driver.name], kept=wanted.kept)
+            cost, seconds = cost_at(each.guests[number], symbols[each.kernel], kept=wanted.kept)
         except CellFailed as error:
-            found[task] = str(error)
+            found[id(each)][number] = str(error)
             said = f"failed: {error}"
         except BaseException:
             over.set()
             raise
         else:
-            found[task] = cost
-            said = f"{cost.counted:,.1f} instructions a frame, the tester's among them" + (
-                f" ({seconds:.0f} s)" if seconds else " (kept)"
-            )
-        left = (time.monotonic() - began) / len(found) * (len(tasks) - len(found))
-        what = f"{task.kernel} {task.driver.name} {task.forwarder.name}, seed {task.seed}"
-        say(f"{len(found)} of {len(tasks)}: {what}: {said}   [left {left:.0f} s]")
+            found[id(each)][number] = cost
+            how = f"{seconds:.0f} s" if seconds else "kept"
+            said = f"{cost.counted:,.1f} instructions a frame, the tester's included ({how})"
+        done[0] += 1
+        left = (time.monotonic() - began) / done[0] * (len(tasks) - done[0])
+        what = f"{each.kernel} {each.driver} {each.name}, seed {each.guests[number].seed}"
+        say(f"{done[0]} of {len(tasks)}: {what}: {said}   [left {left:.0f} s]")
 
     with ThreadPoolExecutor(wanted.jobs) as pool:
         try:
             for _ in pool.map(one, tasks):
                 pass
-        except BaseException:  # Ctrl-C, too: no guest is begun any more, and none goes on
+        except BaseException:  # Ctrl-C, too: no other guest is started, and those that run are ended
             over.set()
             stop_all()
             raise
-    cells = [
-        _cell(made[kernel], kernel, DRIVERS[driver], name, wanted.seeds, found, tasks, refused)
-        for kernel in wanted.kernels
-        for driver in wanted.drivers
-        for name in (TESTER, *wanted.forwarders)
-    ]
-    emulator = _packages(next(iter(made.values())).emulator)[0]
-    return CostTable(emulator=emulator, cells=tuple(cells))
+    return found
 
 
-def _tasks(wanted: Wanted) -> tuple[list[_Task], dict[tuple[str, str, str], tuple[str, str]]]:
-    """What is booted; and (kernel, driver, forwarder) -> title and reason of what is not."""
-    tasks: list[_Task] = []
-    refused: dict[tuple[str, str, str], tuple[str, str]] = {}
-    for kernel in wanted.kernels:
-        for driver in (DRIVERS[name] for name in wanted.drivers):
-            for name in (TESTER, *wanted.forwarders):
-                asked = forwarder(name, driver)
-                if reason := asked.unsupported(kernel, driver):
-                    refused[kernel, driver.name, name] = (asked.title, reason)
-                else:
-                    tasks += [_Task(kernel, driver, asked, seed) for seed in wanted.seeds]
-    return tasks, refused
-
-
-def cost_at(made: "Artefact", task: _Task, symbols: Symbols, *, kept: bool = True) -> tuple[Cost, float]:
+def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost, float]:
     """Of one boot, and how long it took here: 0 from the cache.
 
     Raises:
-        CellFailed: the guest did not get there, or its two counters disagree.
+        CellFailed: the guest did not get there, its two counters disagree, or frames went another way.
     """
-    path = cost_folder() / f"{digest(made, task.driver, task.forwarder, task.seed)}.json"
+    path = cost_folder() / f"{guest.digest()}.json"
     if kept and path.is_file():
         return Cost(**json.loads(path.read_text(encoding="ascii"))), 0.0
-    counted = boot(made, task.driver, task.forwarder, task.seed)
-    files = {f"/{place}": file for file, place in task.forwarder.programs.items()}
-    cost = cost_of(counted, FRAMES, symbols, files)
+    counted = guest.boot()
+    cost = cost_of(counted, FRAMES, symbols, {f"/{place}": file for file, place in guest.forwarder.programs.items()})
     if abs(cost.ticks / cost.counted - 1) > MAX_DISAGREEMENT:
         raise CellFailed(
             f"the guest's counter says {cost.ticks:,.1f} and the plugin {cost.counted:,.1f}: it slept, or spun"
         )
-    if (went := cost.layers.get(task.forwarder.past, 0.0)) > PAST:
+    layer = guest.forwarder.bypasses
+    if (passed := cost.layers.get(layer, 0.0)) > MAX_BYPASSED:
         why = counted.note or "the program does not say why"
-        raise CellFailed(f"its frames went through the {task.forwarder.past} ({went:,.0f} instructions each): {why}")
+        raise CellFailed(f"its frames went through the {layer} ({passed:,.0f} instructions each): {why}")
     keep(path, json.dumps(asdict(cost)).encode())
     return cost, counted.seconds
 
 
-def kernel_symbols(made: "Artefact", driver: Driver, say: Callable[[str], None]) -> Symbols:
-    """Of one boot for each kernel and driver, kept: where modules are depends on what a card's driver does before.
+def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols:
+    """Of one boot for each kernel, kept.
 
     Raises:
         InputError: it does not boot.
     """
-    known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes() + driver.device.encode()).hexdigest()
-    path = cost_folder() / f"symbols-{known}.json"
+    known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes()).hexdigest()
+    path = cost_folder() / f"functions-{known}.json"
     if not path.is_file():
-        say("reading the kernel's symbols; half a minute, once for each kernel and driver")
+        say("reading the kernel's symbols; half a minute, once for each kernel")
+        driver = DRIVERS["veth"]
         try:
-            found = symbols_of(boot(made, driver, forwarder(TESTER, driver), 1, symbols=True))
+            found = symbols_of(Guest(made, driver, in_guest(TESTER, driver), "a1", 1, symbols=True).boot())
         except CellFailed as error:
             raise InputError(f"xdplab cost: the guest with {made.image}: {error}") from None
-        keep(path, json.dumps(asdict(found)).encode())
+        keep(path, json.dumps(found.functions).encode())
     read = json.loads(path.read_text(encoding="ascii"))
-    names, modules = ([tuple(each) for each in read[key]] for key in ("names", "modules"))
-    return Symbols(read["starts"], names, modules)
+    return Symbols({module: [tuple(each) for each in functions] for module, functions in read.items()})
 
 
 def _packages(folder: Path) -> list[str]:
@@ -235,79 +248,47 @@ def _packages(folder: Path) -> list[str]:
     return [f"{pin['package']} {pin['version']}" for pin in pins]
 
 
-def _cell(
-    made: "Artefact",
-    kernel: str,
-    driver: Driver,
-    name: str,
-    seeds: Sequence[int],
-    found: Mapping[_Task, Cost | str],
-    tasks: Sequence[_Task],
-    refused: Mapping[tuple[str, str, str], tuple[str, str]],
-) -> Cell:
-    head = {
-        "kernel": kernel,
-        "kernel_package": _packages(made.kernel)[0],
-        "kernel_sha256": hashlib.sha256(made.image.read_bytes()).hexdigest(),
-        "driver": driver.name,
-        "forwarder": name,
-        "command": f"xdplab cost {name if name != TESTER else ''} --kernel {kernel} --driver {driver.name}".replace(
-            "  ", " "
-        ),
+def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str]) -> Cell:
+    """Of what its guests counted, and of what the tester alone takes with the same seeds."""
+    head: dict[str, Any] = {
+        "kernel": asked.kernel,
+        "driver": asked.driver,
+        "forwarder": asked.name,
+        "title": asked.forwarder.title,
+        "command": f"xdplab cost {asked.name} --kernel {asked.kernel} --driver {asked.driver}",
     }
-    if (kernel, driver.name, name) in refused:
-        title, reason = refused[kernel, driver.name, name]
-        return Cell(**head, title=title, status="unsupported", reason=reason)
-    mine = [
-        task for task in tasks if (task.kernel, task.driver.name, task.forwarder.name) == (kernel, driver.name, name)
-    ]
-    title = mine[0].forwarder.title
-    alone = [
-        task for task in tasks if (task.kernel, task.driver.name, task.forwarder.name) == (kernel, driver.name, TESTER)
-    ]
-    results = [(found[task], found[base]) for task, base in zip(mine, alone, strict=True)]
-    for own, base in results:
-        for each in (own, base):
-            if isinstance(each, str):
-                where = "" if each is own else "the tester alone: "
-                return Cell(**head, title=title, status="failed", reason=f"{where}{each}")
-    costs = [(own, base) for own, base in results if isinstance(own, Cost) and isinstance(base, Cost)]
-    above = [{} if name == TESTER else base.layers for _, base in costs]
-    differences = [_above(own.layers, under) for (own, _), under in zip(costs, above, strict=True)]
-    totals = [sum(each.values()) for each in differences]
-    middle = median(totals)
-    names = sorted({layer for each in differences for layer in each})
-    ranges = {
-        layer: max(each.get(layer, 0.0) for each in differences) - min(each.get(layer, 0.0) for each in differences)
-        for layer in names
-    }
-    varies = max(totals) - min(totals) > MAX_RANGE * middle
-    layers = {layer: round(median(each.get(layer, 0.0) for each in differences), 2) for layer in names}
-    largest = sorted(costs[0][0].functions.items(), key=lambda item: -item[1])[:40]
+    if asked.reason:
+        return Cell(**head, status="unsupported", reason=asked.reason)
+    made = asked.guests[0].made
+    head["kernel_package"] = _packages(made.kernel)[0]
+    head["kernel_sha256"] = hashlib.sha256(made.image.read_bytes()).hexdigest()
+    errors = [each for each in own if isinstance(each, str)]
+    errors += [f"the tester alone: {each}" for each in alone if isinstance(each, str)]
+    if errors:
+        return Cell(**head, status="failed", reason=errors[0])
+    costs = [each.layers for each in own if isinstance(each, Cost)]
+    bases = [{} if asked.name == TESTER else each.layers for each in alone if isinstance(each, Cost)]
+    names = sorted({name for each in (*costs, *bases) for name in each} - {*_NOT_ITS_OWN})
+    layers = {name: [each.get(name, 0.0) - base.get(name, 0.0) for each, base in zip(costs, bases, strict=True)]
+              for name in names}  # fmt: skip
+    totals = [sum(each) for each in zip(*layers.values(), strict=True)]
+    ranges = {name: max(values) - min(values) for name, values in layers.items()}
+    middle = {name: round(median(values), 2) for name, values in layers.items()}
+    varies = max(totals) - min(totals) > MAX_RANGE * median(totals)
+    whole = [each for each in own if isinstance(each, Cost)]
+    largest = sorted(whole[0].functions.items(), key=lambda item: -item[1])[:_LARGEST]
     return Cell(
         **head,
-        title=title,
         status="ok",
-        instructions=round(middle, 3),
+        instructions=round(median(totals), 3),
         low=round(min(totals), 3),
         high=round(max(totals), 3),
-        whole=round(median(own.counted for own, _ in costs), 3),
-        layers={
-            layer: count for layer, count in sorted(layers.items(), key=lambda item: -item[1]) if abs(count) >= 0.5
-        },
-        varies=max(ranges, key=lambda layer: ranges[layer]) if varies else "",
+        whole=round(median(each.counted for each in whole), 3),
+        layers={name: count for name, count in sorted(middle.items(), key=lambda item: -item[1]) if abs(count) >= 0.5},
+        varies=max(ranges, key=lambda name: ranges[name]) if varies else "",
         functions={function: round(count, 2) for function, count in largest},
-        seeds=tuple(seeds),
-        programs=dict(_sums(mine[0].forwarder)),
+        seeds=tuple(guest.seed for guest in asked.guests),
+        programs={
+            Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in asked.forwarder.programs
+        },
     )
-
-
-def _above(own: Mapping[str, float], base: Mapping[str, float]) -> dict[str, float]:
-    """Of the forwarder: neither the clock's ticks nor what one CPU for two processes takes."""
-    names = {*own, *base} - {*_NOT_ITS_OWN}
-    return {name: own.get(name, 0.0) - base.get(name, 0.0) for name in names}
-
-
-def _sums(of: Forwarder) -> Iterator[tuple[str, str]]:
-    for file in of.programs:
-        yield re.sub(r".*/", "", file), hashlib.sha256(Path(file).read_bytes()).hexdigest()

@@ -11,8 +11,8 @@ from xdplab.cost.run import Cell, CostTable
 
 #: What no figure here has in it; below every table.
 NOT_IN_IT = (
-    "Instructions, not time: caches, memory and the waiting for an interrupt have no price here, and a forwarder that "
-    "spins has the only CPU just while it has frames. Two figures of one kernel and driver compare the work of code."
+    "Instructions, not time: cache misses, memory and waiting for interrupts cost nothing here. A forwarder that polls "
+    "has the only CPU just while it has frames. Which of two forwarders is faster, these figures do not say."
 )
 
 
@@ -31,7 +31,7 @@ def _figure(cell: Cell) -> str:
     if cell.instructions is None:
         return f"{cell.status}: {cell.reason}"
     extent = f" ({number(cell.low)} to {number(cell.high)})" if cell.low != cell.high else ""
-    return f"{number(cell.instructions):>10}{extent}{f', for {cell.varies} varies' if cell.varies else ''}"
+    return f"{number(cell.instructions):>10}{extent}{f', because {cell.varies} varies' if cell.varies else ''}"
 
 
 def number(value: float | None) -> str:
@@ -45,32 +45,18 @@ def _layers(cell: Cell) -> Iterator[str]:
         yield ", ".join(shown[begin : begin + 5])
 
 
-_COLUMNS = (
-    "kernel",
-    "kernel_package",
-    "driver",
-    "forwarder",
-    "title",
-    "status",
-    "reason",
-    "instructions",
-    "low",
-    "high",
-    "whole",
-)
+_COLUMNS = ["kernel", "kernel_package", "driver", "forwarder", "title", "status", "reason"]
+_COLUMNS += ["instructions", "low", "high", "whole"]
 
 
 def comma_separated(found: CostTable) -> str:
     """A row for each cell; a column for each layer that one of them has."""
     layers = sorted({layer for cell in found.cells for layer in cell.layers})
     written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
+    writer = csv.writer(written, lineterminator="\n")  # None is an empty field
     writer.writerow([*_COLUMNS, *(f"layer {layer}" for layer in layers)])
     for cell in found.cells:
-        values = [getattr(cell, name) for name in _COLUMNS]
-        writer.writerow(
-            ["" if value is None else value for value in [*values, *(cell.layers.get(layer) for layer in layers)]]
-        )
+        writer.writerow([*(getattr(cell, name) for name in _COLUMNS), *(cell.layers.get(layer) for layer in layers)])
     return written.getvalue()
 
 
@@ -88,7 +74,7 @@ def markdown(found: CostTable) -> str:
     parts = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# What a forwarded frame costs: a table",
         f"Per frame of 60 bytes, above the tester alone; median of {_seeds(found)} seeds ([cost.md](cost.md)). "
-        "The first row is the tester's own.",
+        f"The first row is the tester's own. Made by `{found.command}`.",
         _table(rows),
         *(["\n".join(notes)] if notes else []),
         NOT_IN_IT,
@@ -120,7 +106,7 @@ def _between_kernels(found: CostTable) -> Iterator[str]:
     ):
         for one, two in pairwise(kernels):
             old, new = found.cell(one, driver, name), found.cell(two, driver, name)
-            if old and new and old.instructions and new.instructions:
+            if old.instructions and new.instructions:
                 share = 100 * (new.instructions / old.instructions - 1)
                 change = f"{new.instructions - old.instructions:+,.0f} ({share:+.1f} %)"
                 rows.append([driver, new.title, f"{one} to {two}", change, _largest(old, new)])
@@ -135,9 +121,7 @@ def _largest(old: Cell, new: Cell) -> str:
     return ", ".join(f"{layer} {change:+,.0f}" for layer, change in largest if abs(change) >= 1)
 
 
-def _short(cell: Cell | None) -> str:
-    if cell is None:
-        return ""
+def _short(cell: Cell) -> str:
     return number(cell.instructions) if cell.instructions is not None else cell.status
 
 

@@ -95,12 +95,16 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         without = why_no_tap(dut.host) if self.datapath == "netdev" else None
         if without:
             return f"Open vSwitch makes a tap device for each bridge, and {without}: {FIX_TUN}"
+        return self.option_of_another_build(dut.host)
+
+    def option_of_another_build(self, host: Host) -> str | None:
+        """Which option the build does not know."""
         for setting in settings(self.options, OvsKey):
-            if self._key(dut.host, setting) is None:
+            if self._key(host, setting) is None:
                 brings = f"; patch {setting.key.patch} of ovs/ brings it" if setting.key.patch else ""
                 return (
                     f"{setting.field}={setting.text}: OVS build {self.options.build!r} "
-                    f"({build_facts(dut.host, self.build(dut.host))['version']}) has no "
+                    f"({build_facts(host, self.build(host))['version']}) has no "
                     f"{setting.key.mark or setting.key.names[0]}{brings}"
                 )
         return None
@@ -109,7 +113,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         """Database, daemon, flows; each step is checked."""
         ovs = self.instance = Ovs(self.name, dut, self.build(dut.host), self.start_timeout_s)
         threads = self.threads(dut.layout)
-        wanted = [*self.daemon_settings(dut), *threads.settings, *self._columns(dut.host, "Open_vSwitch")]
+        wanted = [*self.daemon_settings(dut), *threads.settings, *self.columns(dut.host, "Open_vSwitch")]
         ports = [self.interface(index, dut) for index in range(len(dut.ports))]
         ovs.start(ports, wanted, threads.daemon_cpus, self.daemon_env(dut), self.datapath)
         self._tables = tables(dut, (ovs.names[0], ovs.names[-1]), self.options)
@@ -192,7 +196,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def _known(self, host: Host) -> frozenset[str]:
         return known_keys(host, self.build(host), frozenset({readback.SHOW, *keys(self.options_model)}))
 
-    def _columns(self, host: Host, column: str) -> list[str]:
+    def columns(self, host: Host, column: str) -> list[str]:
         """`KEY=VALUE` of all options of a column."""
         return [
             f"{self._key(host, each)}={each.text}"
@@ -201,7 +205,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         ]
 
     def _affinity(self, dut: Dut) -> list[str]:
-        return [f"other_config:{item.replace('+', ',')}" for item in self._columns(dut.host, "other_config")]
+        return [f"other_config:{item.replace('+', ',')}" for item in self.columns(dut.host, "other_config")]
 
     def _shown(self) -> dict[str, dict[str, Any]]:
         return readback.ports_shown(self.instance, patched=readback.SHOW in self._known(self.instance.host))
@@ -263,7 +267,7 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """An afxdp interface under the name of the kernel's."""
-        columns = [f"options:{item}" for item in self._columns(dut.host, "options")]
+        columns = [f"options:{item}" for item in self.columns(dut.host, "options")]
         return dut.ports[index].ifname, [f"type={self.options.type}", *columns, *self._affinity(dut)]
 
     def not_offloaded(self) -> str | None:

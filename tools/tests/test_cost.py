@@ -318,6 +318,21 @@ def test_options_of_ports_and_of_the_daemon_are_set_in_the_guest() -> None:
     assert "options:xdp-mode=native-with-zerocopy " in made["igb-zc"]
 
 
+def test_testpmd_copies_where_the_driver_of_the_guest_is_copy_mode() -> None:
+    made = {
+        name: cells.in_guest(name, cells.DRIVERS[driver]).start
+        for name, driver in (
+            ("testpmd", "igb-zc"),
+            ("testpmd:busy_budget=0,burst=16", "igb"),
+            ("testpmd:port=af_packet", "igb"),
+        )
+    }
+    assert "--vdev=net_af_xdp0,iface=a1,busy_budget=64 " in made["testpmd"]
+    assert "iface=b1,busy_budget=0,force_copy=1 -- " in made["testpmd:busy_budget=0,burst=16"]
+    assert "--burst=16" in made["testpmd:busy_budget=0,burst=16"]
+    assert "force_copy" not in made["testpmd:port=af_packet"]
+
+
 def test_what_a_guest_says_of_a_failure() -> None:
     complaint = guest._complaint
     assert complaint("x\na1: busy\ncost fail: the forwarder did not start\n") == "the forwarder did not start: a1: busy"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders.base import Forwarder
+from xdplab.forwarders.options import arguments
 from xdplab.forwarders.registry import make_forwarder, plain_name
 from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, InputError, validated
@@ -165,6 +166,23 @@ def _ovs_afxdp(asked: Any, driver: Driver) -> InGuest:
     return _ovs(asked, "datapath_type=netdev", f"type={asked.options.type}", sockets=True, bypasses=bypasses)
 
 
+def _testpmd(asked: Any, driver: Driver) -> InGuest:
+    programs = {program_here("dpdk-testpmd"): "usr/bin/dpdk-testpmd"}
+    for name in (f"net_{asked.options.port}", "mempool_ring"):  # it looks for them when it starts
+        found = [path for path in Path("/usr/lib").glob(f"*/dpdk/pmds-*/librte_{name}.so.*") if not path.is_symlink()]
+        if not found:
+            raise InputError(f"xdplab cost: DPDK's driver {name} is not on this machine; `ci/setup` installs it")
+        programs[str(found[0])] = str(found[0]).lstrip("/")
+    copies = "" if driver.zero_copy or asked.options.port != "af_xdp" else ",force_copy=1"
+    devices = [f"--vdev={asked.options.device(index, port)}{copies}" for index, port in enumerate(("a1", "b1"))]
+    # its main thread sleeps, the other one forwards
+    eal = ["--lcores=0@0,1@0", "--main-lcore=0", "--no-huge", "-m", "192", "--no-pci", "--no-telemetry"]
+    own = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=32768", "--no-mlockall", *arguments(asked.options)]
+    # it ends when it reads the end of its standard input
+    start = f"$bb sleep 100000 | {shlex.join(['dpdk-testpmd', *eal, *devices, '--', *own])} & $bb sleep 5"
+    return InGuest(start, programs, "dpdk-testpmd", sockets=asked.options.port == "af_xdp")
+
+
 #: All but those of several queues and CPUs, of time, of huge pages, and of rules for several flows.
 _AFXDP_OPTIONS = {
     "build", "type", "use_need_wakeup", "rx_wakeup", "shared_umem", "tx_copy", "xsk_rx_ring", "xsk_tx_ring",
@@ -178,6 +196,7 @@ _IN_GUESTS: dict[str, tuple[set[str], Callable[[Any, Driver], InGuest]]] = {
     "ovs-kernel": ({"build"}, lambda asked, driver: _ovs(asked, "datapath_type=system")),
     "xsk": (set(), _xsk),
     "ovs-afxdp": (_AFXDP_OPTIONS, _ovs_afxdp),
+    "testpmd": ({"port", "busy_budget", "burst"}, _testpmd),
     "ovs-afpacket": ({"build"}, lambda asked, driver: _ovs(asked, "datapath_type=netdev")),
 }
 

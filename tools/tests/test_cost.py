@@ -9,18 +9,23 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lab.command import inline
 
+from xdplab.analysis.run import Run
+from xdplab.app import Gate, run_gate
 from xdplab.cost import cells, guest, run, table
+from xdplab.cost.beside import beside
 from xdplab.cost.gate import judge_cells
 from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
 from xdplab.cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
 from xdplab.cost.run import CostTable, Wanted, measure
-from xdplab.model import InputError
+from xdplab.model import ForwarderSpec, InputError
 from xdplab.report.exports import gate as forms
+from xdplab.runner import Listener
 from xdplab.tools import project_root
 
 KERNEL = 0xFFFFFFFF81000000
@@ -374,6 +379,26 @@ def cell(value: float, spread: float = 0.0, **more: Any) -> run.Cell:
 
 
 @pytest.mark.parametrize(
+    ("slow_one", "said"),
+    [
+        (2000, "Pairs of forwarders that both can order: 1, 1 of them alike."),
+        (500, "Slow takes 500.0 instructions and Fast 1,000.0, but the latter has the better p50."),
+        (1000, "Pairs of forwarders that both can order: 0, 0 of them alike."),
+    ],
+)
+def test_order_by_instructions_next_to_the_measured_one(results: Path, slow_one: float, said: str) -> None:
+    changes = {"testbed": "fake", "tester": "fake", "method.duration_s": 0.05}
+    slower = "fake:base_latency_us=6.0"
+    measured = Run.named(run_gate(Gate("fake", slower, 0.05, changes=changes), Listener(), results).run, results)
+    cells_ = (cell(1000, forwarder="fake", title="Fast"), cell(slow_one, forwarder=slower, title="Slow"))
+    table_ = CostTable(emulator="qemu 1", command="", cells=cells_)
+    assert said in [*beside(table_, measured).sentences()]
+    assert "| Slow |" in beside(table_, measured).text()
+    with pytest.raises(InputError, match="fewer than two forwarders of this table; its own are fake, fake:base"):
+        beside(table_.model_copy(update={"cells": cells_[:1]}), measured)
+
+
+@pytest.mark.parametrize(
     ("base", "new", "verdict", "code"),
     [
         (cell(1000), cell(1000), "pass", 0),
@@ -429,6 +454,11 @@ def test_each_command_of_the_page(
     assert commands[-1][:2] == ["cost", "xdp"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("xdplab.cli.gate.commits_between", lambda repo, good, bad: ["a1", "b2"])
+    latest = SimpleNamespace(
+        name="latest", record=SimpleNamespace(study=SimpleNamespace(forwarders=[ForwarderSpec(name="xdp")]))
+    )
+    monkeypatch.setattr(Run, "named", lambda name, results: latest)
+    monkeypatch.setattr("xdplab.cost.beside.beside", lambda found, run: SimpleNamespace(text=lambda: "## Next to it"))
     slower = Cost({"veth:veth_poll": 1300.0}, 1300.0)
     usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
     guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
@@ -439,6 +469,7 @@ def test_each_command_of_the_page(
         assert done.code == 0, (words, done.err)
         found += done.out
     assert "first slower commit: b2" in found
+    assert found.count("## Next to it") == 1
 
 
 def test_an_interruption_begins_no_other_guest(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:

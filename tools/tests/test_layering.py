@@ -33,7 +33,11 @@ ORDER = [
     "cost",
 ]
 #: Leaves: of those before them they need these only.
-NEEDS_ONLY = {"stats": {"model"}, "methods": set[str](), "cost": {"model", "hosts", "forwarders", "analysis"}}
+NEEDS_ONLY = {
+    "stats": {"model"},
+    "methods": set[str](),
+    "cost": {"model", "hosts", "forwarders", "analysis", "measure"},
+}
 FRONT_ENDS = {"cli", "robot"}
 #: What methods put into `PointSummary.figures`.
 FIGURES_OF_POINTS = ("tracing", "breakdown", "stages", "function", "throughput", "loss_curve", "cache_misses")

@@ -10,6 +10,9 @@ from typing import Annotated
 
 import typer
 
+from xdplab.cli.runs import ResultsThere
+from xdplab.tools import results_folder
+
 
 def cost(
     forwarders: Annotated[
@@ -20,9 +23,13 @@ def cost(
     seeds: Annotated[int, typer.Option(min=1, max=20, help="guests of each cell, each with other random numbers")] = 3,
     jobs: Annotated[int | None, typer.Option(min=1, help="guests at once (default: one for each CPU)")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what the cache has")] = False,
+    measured: Annotated[
+        str | None, typer.Option(help="a run: its forwarders, and whether it orders them alike")
+    ] = None,
     json_: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
     csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
+    results: ResultsThere = None,
 ) -> None:
     """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
 
@@ -31,27 +38,32 @@ def cost(
 
     Example: xdplab cost xdp ovs-kernel ovs-afxdp --kernel 6.1 --driver veth
     """
+    from xdplab.analysis.run import Run
     from xdplab.cost import cells, table
+    from xdplab.cost.beside import beside, countable
     from xdplab.cost.run import Wanted, measure
     from xdplab.model import InputError
 
     for path in filter(None, (json_, csv, markdown)):
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
+    run = Run.named(measured, results or results_folder()) if measured else None
     wanted = Wanted(
         kernels=cells.chosen(kernel or ["6.1"], [*cells.KERNELS], "kernel"),
         drivers=cells.chosen(driver or ["veth"], [*cells.DRIVERS], "driver"),
-        forwarders=[*dict.fromkeys(forwarders or cells.FORWARDERS)],
+        forwarders=[*dict.fromkeys(forwarders or (countable(run) if run else cells.FORWARDERS))],
         seeds=range(1, seeds + 1),
         jobs=jobs or len(os.sched_getaffinity(0)),
         kept=not fresh,
     )
     found = measure(wanted, lambda line: print(line, flush=True))
     print(table.text(found))
+    compared = f"\n{beside(found, run).text()}\n" if run else ""
+    print(compared, end="")
     if json_:
         json_.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
     if csv:
         csv.write_text(table.comma_separated(found), encoding="utf-8")
     if markdown:
-        markdown.write_text(table.markdown(found), encoding="utf-8")
+        markdown.write_text(table.markdown(found) + compared, encoding="utf-8")
     raise typer.Exit(int(any(cell.status == "failed" for cell in found.cells)))

@@ -214,6 +214,15 @@ def in_guest(name: str, driver: Driver) -> InGuest:
     return InGuest(**{**vars(made), "title": plain_name(spec)})
 
 
+def is_there(name: str) -> bool:
+    """Whether there is such a forwarder in guests."""
+    try:
+        _asked(name)
+    except InputError:
+        return False
+    return True
+
+
 def compile_source(name: str, note: Callable[[str], None]) -> None:
     """What a forwarder's options name as source; `note` is called with what the compilation reports.
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 MAX_RANGE = 0.001
 #: The guest's own counter and the plugin's sum agree within this share, or the cell has no figure.
 MAX_DISAGREEMENT = 0.005
-#: Instructions per frame of a layer that frames bypass: Linux 6.1 flushes AF_XDP sockets after each redirect (14), and a
-#: frame that goes through one takes 400.
+#: Instructions per frame of a layer that frames bypass: Linux 6.1 flushes AF_XDP sockets after each redirect (14
+#: instructions), and a frame that goes through one takes 400.
 MAX_BYPASSED = 40
 #: How many functions of a cell are kept.
 _LARGEST = 40

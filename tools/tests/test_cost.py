@@ -226,7 +226,7 @@ def test_a_cell_that_fails_takes_none_along(guests: Guests) -> None:
     assert (disagreeing.status, disagreeing.instructions) == ("failed", None)
     assert disagreeing.reason == "the guest's counter says 3,000.0 and the plugin 1,550.0: it slept, or spun"
     assert by_name["veth", "xdp"].status == "ok"
-    assert by_name["igb-zc", "xdp"].reason == "igb-zc: not with kernel 6.1"
+    assert by_name["igb-zc", "xdp"].reason == "the kernel has no such mode of the driver"
     assert len(lines) == 4
     assert "left" in lines[0]
 
@@ -270,8 +270,9 @@ def test_the_published_page_is_what_its_data_give() -> None:
     assert {cell.kernel for cell in measured} >= {"6.1", "7.2"}
     assert {cell.driver for cell in measured} >= {"veth", "igb"}
     assert "ovs-kernel" in {cell.forwarder for cell in measured}
-    for each in measured:  # layers below half an instruction are left out
-        assert sum(each.layers.values()) == pytest.approx(each.instructions, abs=5)
+    for each in measured:  # layers below half an instruction are left out, and medians of layers do not add up
+        spread = each.high - each.low  # type: ignore[operator]
+        assert sum(each.layers.values()) == pytest.approx(each.instructions, abs=5 + spread)
 
 
 def test_the_exit_code_says_whether_all_cells_have_a_figure(

@@ -81,6 +81,7 @@ class InGuest:
         process: Its process, by name; "": the kernel forwards.
         sockets: It has AF_XDP sockets, so that the mode of the driver matters.
         bypasses: Layer that its frames do not pass; where they do, the cell fails: it is not what its title says.
+        reason: Why it does not forward with the driver; "": it does.
         title: As a table says it.
     """
 
@@ -89,13 +90,14 @@ class InGuest:
     process: str = ""
     sockets: bool = False
     bypasses: str = ""
+    reason: str = ""
     title: str = ""
 
     def unsupported(self, kernel: str, driver: Driver) -> str:
         """Why there is no such cell; "": there is."""
         if driver.kernels and kernel not in driver.kernels:
-            return f"{driver.name}: not with kernel {kernel}"
-        return "it has no AF_XDP socket" if driver.zero_copy and not self.sockets else ""
+            return "the kernel has no such mode of the driver"
+        return "it has no AF_XDP socket" if driver.zero_copy and not self.sockets else self.reason
 
 
 def program_here(name: str) -> str:
@@ -162,8 +164,12 @@ def _ovs(asked: Any, bridge: str, port: str = "", **more: Any) -> InGuest:
 def _ovs_afxdp(asked: Any, driver: Driver) -> InGuest:
     if driver.zero_copy:
         asked.options = asked.options.model_copy(update={"xdp_mode": "native-with-zerocopy"})
-    bypasses = "AF_XDP socket" if asked.options.flow_offload else ""
-    return _ovs(asked, "datapath_type=netdev", f"type={asked.options.type}", sockets=True, bypasses=bypasses)
+    more = {}
+    if asked.options.flow_offload:
+        more = {"bypasses": "AF_XDP socket"}
+        if driver.zero_copy:  # the kernel copies each frame that XDP sends on from such a queue
+            more = {"reason": "Open vSwitch leaves flows of zero-copy queues to the socket"}
+    return _ovs(asked, "datapath_type=netdev", f"type={asked.options.type}", sockets=True, **more)
 
 
 def _testpmd(asked: Any, driver: Driver) -> InGuest:

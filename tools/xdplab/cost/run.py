@@ -30,7 +30,7 @@ MAX_DISAGREEMENT = 0.005
 #: instructions), and a frame that goes through one takes 400.
 MAX_BYPASSED = 40
 #: How many functions of a cell are kept.
-_LARGEST = 40
+_LARGEST = 15
 #: Counted for the tester or the single CPU, not for the forwarder.
 _NOT_ITS_OWN = (TICKS, SWITCHING, METER)
 

@@ -62,15 +62,18 @@ def comma_separated(found: CostTable) -> str:
 
 def markdown(found: CostTable) -> str:
     """A page: forwarders by kernel and driver, what changed from kernel to kernel, and the layers of each."""
-    columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells))
+    columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells if cell.status != "unsupported"))
     titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
     rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
     for name, title in titles:
         rows.append([title, *(_short(found.cell(*column, name)) for column in columns)])
     notes = [
         f"* {cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell).strip()}" for cell in found.cells
-        if cell.status != "ok" or cell.varies
+        if cell.status == "failed" or cell.varies
     ]  # fmt: skip
+    for reason in dict.fromkeys(cell.reason for cell in found.cells if cell.status == "unsupported"):
+        where = dict.fromkeys(_where(cell, columns) for cell in found.cells if cell.reason == reason)
+        notes.append(f"* Unsupported: {', '.join(where)}: {reason}")
     parts = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# What a forwarded frame costs: a table",
         f"Per frame of 60 bytes, above the tester alone; median of {_seeds(found)} seeds ([cost.md](cost.md)). "
@@ -91,6 +94,12 @@ def markdown(found: CostTable) -> str:
     packages = ", ".join(sorted({cell.kernel_package for cell in found.cells}))
     made = f"{found.emulator}, {packages}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames."
     return "\n\n".join([*parts, made]) + "\n"
+
+
+def _where(cell: Cell, columns: Sequence[tuple[str, str]]) -> str:
+    """A driver that a kernel does not have has no column, and is named without its forwarders."""
+    here = (cell.kernel, cell.driver)
+    return " ".join([*here, *([cell.title] if here in columns else [])])
 
 
 def _seeds(found: CostTable) -> int:

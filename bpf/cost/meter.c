@@ -132,7 +132,7 @@ static void attach_sink(const char *ifname)
 	union bpf_attr load = { .prog_type = BPF_PROG_TYPE_XDP,
 				.insns = (uintptr_t)code,
 				.insn_cnt = sizeof(code) / sizeof(*code),
-				.license = (uintptr_t) "GPL",
+				.license = (unsigned long)"GPL",
 				.log_buf = (uintptr_t)log,
 				.log_size = sizeof(log),
 				.log_level = 1 };

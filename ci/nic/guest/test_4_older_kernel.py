@@ -12,12 +12,14 @@ import yaml
 
 from xdplab.analysis import summarise
 from xdplab.cli import main
-from xdplab.forwarders.ovs.builds import find_build, missing
+from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.results import RunFolder
 
-#: Debian's, unless `ovs/build` has made the patched one.
-_STOCK = missing(LocalHost(), find_build("patched", "/usr/lib/openvswitch-switch/ovs-vswitchd", LocalHost()), "")
+_DEBIANS = "/usr/lib/openvswitch-switch/ovs-vswitchd"
+#: Debian's, unless `ovs/build` has made the patched one; and the one with flows in XDP, if it has.
+_STOCK = missing(LocalHost(), find_build("patched", _DEBIANS, LocalHost()), "")
+_OFFLOADING = not missing(LocalHost(), find_build(OFFLOADING, _DEBIANS, LocalHost()), "")
 #: Forwarder -> mode that the record shows, as the kernel tells it.
 MODES = {
     "linux-bridge": "kernel bridge",
@@ -29,6 +31,7 @@ MODES = {
     "ovs-dpdk": "native copy",
     "testpmd": "native copy",
     "ovs-afxdp" if _STOCK else "ovs-afxdp:build=patched": "native copy",
+    **({"ovs-afxdp:flow_offload=true": "native copy + XDP flows"} if _OFFLOADING else {}),
 }
 #: What this kernel or veth has not, and a word of the reason.
 UNSUPPORTED = {"xsk:tx_skb_budget=256": "needs 6.17", "xsk:bind=zero-copy": "NETDEV_XDP_ACT_XSK_ZEROCOPY"}

@@ -163,6 +163,8 @@ class Method(ABC, Generic[SpecT]):
     own_rates: ClassVar[bool] = False
     #: True where it sends the new flows of a profile.
     sends_new_flows: ClassVar[bool] = False
+    #: True where programs of its own send and receive at both ends: the study's tester is not needed.
+    own_ends: ClassVar[bool] = False
     #: True where the analysis of a sweep may ask which settings matter to its latencies.
     swept: ClassVar[bool] = False
 
@@ -251,6 +253,10 @@ class Method(ABC, Generic[SpecT]):
     def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
         """Part of it -> why the tester has no figures for that."""
         return {}
+
+    def goal_points(self, figure: Figure, points: Sequence[PointSummary]) -> Sequence[PointSummary]:
+        """Of points, those that a reader who chooses by a figure with a `goal` looks at."""
+        return points
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What it says of several points, below the answer, a line each."""

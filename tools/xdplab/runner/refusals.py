@@ -23,7 +23,8 @@ def refusals(plan: Plan, testbed: Testbed, testers: TesterPool) -> dict[str, str
     asked: dict[tuple[Any, ...], str | None] = {}
     found: dict[str, str] = {}
     for point in plan.points:
-        reason = _no_tester(point, testers, asked) or _no_one_way(point, testbed, plan)
+        own_ends = plan.method.own_ends
+        reason = None if own_ends else _no_tester(point, testers, asked) or _no_one_way(point, testbed, plan)
         reason = reason or _reason(point, testbed, plan, asked)
         if reason:
             found[point.id] = reason

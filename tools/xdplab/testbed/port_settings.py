@@ -109,6 +109,8 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     refuse_other_card(host, ifname, saved)
     if saved["disable_ipv6"] is not None:
         host.write(_ipv6(ifname), saved["disable_ipv6"])
+    # it had none but those that a link gives itself, or it would have been refused
+    host.run(["ip", "address", "flush", "dev", ifname, "scope", "global"])
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
     host.run(["ip", "link", "set", "dev", ifname, *state])

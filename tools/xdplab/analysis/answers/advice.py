@@ -34,10 +34,13 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     Where some only pass frames from port to port, switches are compared among themselves as well.
     """
     measured = [point for point in points if point.repetitions]
-    settings = list(dict.fromkeys(_place(point) for point in measured))
-    if len({point.forwarder for point in measured}) < _FEWEST or len(settings) > _SETTINGS:
+    asked = {figure.key: method.goal_points(figure, measured) for figure in method.figures if figure.goal}
+    settings = {_place(point) for points_of_goal in asked.values() for point in points_of_goal}
+    most = max((len({_place(each) for each in points_of_goal}) for points_of_goal in asked.values()), default=0)
+    if len({point.forwarder for point in measured}) < _FEWEST or not settings or most > _SETTINGS:
         return _pipelines(points)
-    chosen = [(figure, each) for figure in method.figures if figure.goal for each in _where_it_counts(figure, measured)]
+    goals = [figure for figure in method.figures if figure.goal]
+    chosen = [(figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key])]
     several = len(settings) > 1
     contenders = [Contender(each, figure, each.plain_name, _goal(figure, each, several)) for figure, each in chosen]
     switches = {title for title, pipelines in run.pipelines.items() if len(pipelines) > 1}

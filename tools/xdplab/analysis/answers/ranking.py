@@ -99,7 +99,7 @@ class _Place:
         limits = [one for one in self.fit if one.took_all]
         if len(self.fit) < 2:
             return next(iter(self.unsaid.values()))
-        if all(one.known for one in self.with_leader):
+        if self.behind or all(one.known for one in self.with_leader):
             return ""
         if limits:
             names = listed([f"{one.name} ({one.amount})" for one in limits])
@@ -113,7 +113,19 @@ class _Place:
         """The leader's name, or that there is none."""
         if self.hindrance:
             return "unknown"
+        if self.open:
+            return " or ".join(one.name for one in [self.fit[0], *self.open])
         return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
+
+    @property
+    def open(self) -> list[Contender]:
+        """Those of whom it is not known whether the leader is ahead."""
+        return [one for one, found in self._compared if not found.known]
+
+    @property
+    def behind(self) -> list[Contender]:
+        """Those that the leader is known to be ahead of."""
+        return [one for one, found in self._compared if found.better is not None]
 
     @property
     def _compared(self) -> list[tuple[Contender, Comparison]]:
@@ -124,6 +136,10 @@ class _Place:
         if self.hindrance:
             return f"{_CANNOT}: {self.hindrance}"
         leader = self.fit[0]
+        if self.open:
+            names = listed([f"{one.name} ({one.amount})" for one in (leader, *self.open)])
+            others = listed([f"{one.name} ({one.amount})" for one in self.behind])
+            return f"{names}, among whom it is undecided; {leader.name} is ahead of {others}"
         tied = [one for one, found in self._compared if found.alike]
         if tied:
             names = listed([f"{one.name} ({one.amount})" for one in (leader, *tied)])

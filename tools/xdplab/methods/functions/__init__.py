@@ -16,7 +16,6 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.measuring import (
     FLOOD_MORE_S,
-    REQUESTS,
     ROUND_S,
     beside_a_flood,
     traffic_of,
@@ -25,6 +24,7 @@ from xdplab.methods.functions.measuring import (
 from xdplab.methods.functions.rows import findings, function_of, sections
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
 from xdplab.methods.shared.counting import MPPS, CountingMethod
+from xdplab.methods.shared.servers import REQUESTS
 from xdplab.model import (
     ForwarderSpec,
     InputError,

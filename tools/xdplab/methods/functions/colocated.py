@@ -8,7 +8,6 @@ out of the port.
 
 import contextlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -17,6 +16,7 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import Host, Running, cpu_job, memcached_client
+from xdplab.methods.shared import servers
 from xdplab.model import PointFailed
 from xdplab.model.functions import NfTraffic
 from xdplab.testbed import Port
@@ -27,17 +27,6 @@ _CONNECTIONS = 16
 _PROGRAMS: dict[NfTraffic, tuple[str, ...]] = {"local": ("memcached",), "web": ("nginx", "wrk"), "job": ()}
 #: Without them frames leave without a checksum, for the receiver on the same machine to trust.
 _OFFLOADS = ("tx", "sg", "tso", "gso")
-
-_NGINX = """\
-daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
-events {{ worker_connections 256; }}
-http {{
-  access_log off; keepalive_requests 1000000000;
-  client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
-  uwsgi_temp_path {folder}; scgi_temp_path {folder};
-  server {{ listen {address}:{port}; location / {{ return 200 "xdplab\\n"; }} }}
-}}
-"""
 
 
 @dataclass(frozen=True)
@@ -57,11 +46,7 @@ class Colocated:
         """None, or why it cannot run here."""
         if self.client.lasting or self.client.simulated:
             return f"{self.traffic}: addresses are only given to ports of the embedded testbed"
-        for program in _PROGRAMS[self.traffic]:
-            if self.dut.host.run(["which", program], check=False).returncode:
-                package = {"nginx": "nginx-light"}.get(program, program)
-                return f"{program} is not installed; `apt-get install {package}` installs it"
-        return None
+        return servers.missing_program(self.dut.host, _PROGRAMS[self.traffic])
 
     @contextlib.contextmanager
     def way_to_the_stack(self, program: XskFunctions) -> Iterator[None]:
@@ -95,7 +80,7 @@ class Colocated:
             if server.poll() is not None:
                 raise PointFailed(f"{_PROGRAMS[self.traffic][0]} ended: {' | '.join(server.log_tail(2))}")
         if self.traffic == "web":
-            return wrk_requests_per_s(text)
+            return servers.wrk_requests_per_s(text)
         report = json.loads(text)
         return float(report["requests"] / report["elapsed_s"])
 
@@ -103,12 +88,9 @@ class Colocated:
     def _server(self) -> Iterator[Running]:
         log = self._folder / "server.log"
         if self.traffic == "web":
-            settings = self._folder / "nginx.conf"
-            self.dut.host.write(str(settings), _NGINX.format(folder=self._folder, address=_SERVER, port=_WEB_PORT))
-            argv = ["nginx", "-c", str(settings), "-e", str(self._folder / "nginx.log")]
+            argv = servers.nginx(self.dut.host, self._folder, _SERVER, _WEB_PORT)
         else:
-            options = ["-u", "root", "-l", _SERVER, "-p", str(_MEMCACHED_PORT), "-U", "0", "-t", "1", "-m", "64"]
-            argv = ["memcached", *options]
+            argv = servers.memcached(_SERVER, _MEMCACHED_PORT)
         process = self.dut.host.start(argv, log=log, cpus=[self.dut.layout.forwarder], die_with_us=True)
         try:
             yield process
@@ -120,9 +102,8 @@ class Colocated:
             arguments = [_SERVER, str(_MEMCACHED_PORT), str(duration_s), str(_CONNECTIONS)]
             return self._output(self._script(self.client.host, memcached_client.__file__, arguments))
         wait_until(self._listens, 5.0, "nginx: its socket")
-        seconds = f"{seconds_asked('web', duration_s):g}s"
-        url = f"http://{_SERVER}:{_WEB_PORT}/"
-        return self._output(self._start(self.client.host, ["wrk", "-t1", f"-c{_CONNECTIONS}", f"-d{seconds}", url]))
+        argv = servers.wrk(_SERVER, _WEB_PORT, _CONNECTIONS, duration_s)
+        return self._output(self._start(self.client.host, argv))
 
     def _listens(self) -> bool:
         shown = self.dut.host.run(["ss", "-Hltn", "sport", "=", f":{_WEB_PORT}"]).stdout
@@ -149,22 +130,7 @@ class Colocated:
 
 def seconds_asked(traffic: NfTraffic, duration_s: float) -> float:
     """How long it is measured: wrk counts whole seconds."""
-    return max(1.0, float(round(duration_s))) if traffic == "web" else duration_s
-
-
-def wrk_requests_per_s(text: str) -> float:
-    """From what wrk prints.
-
-    Raises:
-        PointFailed: errors, or no such line.
-    """
-    errors = re.search(r"^\s*(Socket errors: .*|Non-2xx .*)$", text, re.MULTILINE)
-    if errors and not re.fullmatch(r"Socket errors: connect 0, read 0, write 0, timeout \d+", errors.group(1)):
-        raise PointFailed(f"wrk: {errors.group(1)}")
-    found = re.search(r"^Requests/sec:\s+([\d.]+)$", text, re.MULTILINE)
-    if found is None or not float(found.group(1)):
-        raise PointFailed("wrk: no request was answered")
-    return float(found.group(1))
+    return servers.wrk_seconds(duration_s) if traffic == "web" else duration_s
 
 
 def _set_up(host: Host, names: Sequence[str]) -> None:

@@ -15,10 +15,10 @@ from xdplab.measure.method import MethodResult, Session, untested
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, rate_figures
+from xdplab.methods.shared.servers import REQUESTS
 from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.functions import NfTraffic
 
-REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers", main=True)
 ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6, main=True)
 #: A flood begins half of this before what is measured next to it, and ends as long after.
 FLOOD_MORE_S = 1.0

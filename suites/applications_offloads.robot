@@ -1,0 +1,52 @@
+*** Comments ***
+# SPDX-License-Identifier: Apache-2.0
+
+
+*** Settings ***
+Documentation    What breaks or slows TCP: checksums, segments and VLAN tags that are left to a card where there is none,
+...              receive offload at the switch, an MTU above the switch's.
+...
+...              [Cfg] suites/studies/applications-offloads.yaml: every forwarder with each of them.
+...              [Ver] A row passes when every forwarder was measured with it, or is unsupported with the name of what
+...              breaks TCP and the command that fixes it. The last row logs what slows TCP.
+...              [Ref] docs/applications.md.
+...
+...              The report is results/latest/report.html.
+
+Library          xdplab.robot.XdplabLibrary
+
+Suite Setup      Run The Study
+Test Template    Part Was Measured
+
+Test Tags        applications    offloads
+
+
+*** Variables ***
+${TESTBED}        embedded
+${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp linux-bridge"; empty: those of the study
+${OFFLOADS}       ${EMPTY}    # space-separated, e.g. "none checksum"; empty: those of the study
+${REPETITIONS}    ${EMPTY}
+
+
+*** Test Cases ***    OFFLOADS
+None    none
+Checksum    checksum
+Checksum And Segmentation    checksum+segmentation
+VLAN Tag    vlan
+Receive Offload At The Switch    gro
+What Slows TCP
+    [Template]    NONE
+    Findings Are Logged
+
+
+*** Keywords ***
+Run The Study
+    [Documentation]    Replaces what the variables give; empty ones leave the study as it is.
+    ${forwarders}    Evaluate    $FORWARDERS.split()
+    ${offloads}    Evaluate    $OFFLOADS.split()
+    Run Study
+    ...    applications-offloads.yaml
+    ...    testbed=${TESTBED}
+    ...    forwarders=${forwarders}
+    ...    method.offloads=${offloads}
+    ...    repetitions=${REPETITIONS}

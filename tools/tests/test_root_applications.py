@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications through real forwarders: what they get, what breaks TCP and by which name, damage that is planted."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.rooted import Lab
+
+pytestmark = pytest.mark.root
+
+#: Flips a bit, or swaps two words, which keeps the checksum, in one of 64 long segments of TCP.
+_SPOILS = """
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#define FAR 200
+const volatile __u32 ifindex_a, ifindex_b;
+static __u32 seen;
+
+static int is_tcp(struct ethhdr *eth)
+{
+	return ((struct iphdr *)(eth + 1))->protocol == 6;
+}
+
+static int forward(struct xdp_md *ctx, int flips)
+{
+	__u16 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = (void *)data;
+
+	if (data + FAR + 2 <= end && eth->h_proto == bpf_htons(ETH_P_IP) && is_tcp(eth) && !(++seen % 64)) {
+		__u16 kept = data[FAR];
+
+		if (flips)
+			data[FAR] ^= 4;
+		else
+			data[FAR] = data[FAR + 1], data[FAR + 1] = kept;
+	}
+	return bpf_redirect(ctx->ingress_ifindex == ifindex_a ? ifindex_b : ifindex_a, 0);
+}
+
+SEC("xdp") int flips(struct xdp_md *ctx) { return forward(ctx, 1); }
+SEC("xdp") int swaps(struct xdp_md *ctx) { return forward(ctx, 0); }
+char LICENSE[] SEC("license") = "GPL";
+"""
+_OVS, _XDP, _BRIDGE, _OVS_AF_PACKET = ({"name": name} for name in ("ovs-afxdp", "xdp", "linux-bridge", "ovs-afpacket"))
+_OVS_GENERIC = {**_OVS, "options": {"xdp_mode": "generic"}}
+_XDP_GENERIC = {**_XDP, "options": {"mode": "generic"}}
+_TSO = {"offloads": ["checksum+segmentation"]}
+_QUICK = {"name": "applications", "duration_s": 0.2, "warmup_s": 0.05}
+
+
+def rows(lab: Lab, forwarders: list[Any], method: dict[str, Any], *options: str) -> dict[tuple[str, str], Any]:
+    """(forwarder, workload) -> its row."""
+    lab.run(forwarders=forwarders, method={**_QUICK, **method}, options=options)
+    return {(row["forwarder"], row["levels"]["workload"]): row for row in lab.rows()}
+
+
+def test_each_workload_is_measured_and_every_setting_put_back(lab: Lab) -> None:
+    ours = ["bulk", "bulk:4", "requests", "requests:8", "connections:4", "udp"]
+    others = {"iperf3": "iperf3", "web": "wrk", "memcached": "memcached"}
+    there = [name for name, program in others.items() if shutil.which(program)]
+    found = rows(lab, ["xdp"], {"workloads": [*ours, *there], "directions": ["both"]})
+    assert {row["status"] for row in found.values()} == {"ok"}
+    for workload in ("bulk", "bulk:4", "udp", *({"iperf3"} & {*there})):
+        assert found["xdp", workload]["measured"]["goodput_mbps"]["value"] > 50
+    for workload in ("requests", "requests:8", *({"web", "memcached"} & {*there})):
+        assert found["xdp", workload]["measured"]["requests_per_s"]["value"] > 500
+    assert found["xdp", "connections:4"]["measured"]["connections_per_s"]["value"] > 200
+    for workload in ("bulk", "requests", "connections:4"):
+        assert 1 < found["xdp", workload]["measured"]["p50_us"]["value"] < 1e6
+    assert found["xdp", "bulk"]["measured"]["cpu_s_per_gbit"]["value"] > 0
+
+
+@pytest.mark.parametrize(
+    ("forwarder", "method", "status", "words"),
+    [
+        (_OVS, {"offloads": ["checksum"]}, "unsupported", ["checksum offload breaks TCP", " tx off"]),
+        (_OVS_GENERIC, _TSO, "unsupported", ["segmentation offload (TSO) breaks TCP", "native mode is another way"]),
+        (_XDP, {"offloads": ["vlan"], "vlan": 10}, "unsupported", ["VLAN offload breaks TCP", "txvlan off"]),
+        (_BRIDGE, {"mtus": [3000]}, "unsupported", ["an MTU of 3000 above the forwarder's 1500", "mtu 1500"]),
+        (_XDP_GENERIC, _TSO, "ok", ["segmentation offload (TSO) slows TCP", "XDP is in generic mode there"]),
+        (_OVS_AF_PACKET, {"offloads": ["gro"]}, "ok", ["(GRO) at the forwarder's ports slows TCP", " gro off"]),
+        (_XDP, _TSO, "unsupported", ["tcp-segmentation-offload stays off at a0"]),
+    ],
+)
+def test_what_breaks_or_slows_tcp_is_named_with_the_command_that_fixes_it(
+    lab: Lab, forwarder: dict[str, Any], method: dict[str, Any], status: str, words: list[str]
+) -> None:
+    (row,) = rows(lab, [forwarder], {"workloads": ["bulk"], **method}).values()
+    said = row["reason"] if status == "unsupported" else " ".join(row["figures"]["findings"])
+    assert row["status"] == status
+    assert all(each in said for each in words), said
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [("flips", "segments arrived with a wrong checksum"), ("swaps", "bytes arrived at C otherwise")],
+)
+def test_a_byte_that_a_forwarder_changes_fails_the_point(lab: Lab, tmp_path: Path, section: str, said: str) -> None:
+    source, made = tmp_path / "spoils.bpf.c", tmp_path / "spoils.bpf.o"
+    source.write_text(_SPOILS, encoding="utf-8")
+    include = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", include, "-c", source, "-o", made], check=True)
+    forwarder = {"name": "xdp", "options": {"object": f"{made}:{section}"}}
+    (row,) = rows(lab, [forwarder], {"workloads": ["bulk"]}, "--allow-program", str(made)).values()
+    assert row["status"] == "failed"
+    assert "payload damaged" in row["reason"]
+    assert said in row["reason"]

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What applications get: TCP and UDP between programs on A and C, with every byte checked."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path as FilePath
+from typing import ClassVar, get_args
+
+from xdplab.analysis.tables.columns import figure_column
+from xdplab.forwarders import Dut
+from xdplab.forwarders.base import mode_in_use, mode_name
+from xdplab.hosts.kernel import link_mtu
+from xdplab.measure.figure import P50, P99, Figure, PointFigures
+from xdplab.measure.method import MethodResult, Part, Session
+from xdplab.measure.page import Column, Page, Section
+from xdplab.measure.point import PointSummary
+from xdplab.methods.applications.diagnosis import diagnose
+from xdplab.methods.applications.ends import Ends
+from xdplab.methods.applications.price import BusyCpus
+from xdplab.methods.applications.programs import NEEDS, Outcome, Programs, missing
+from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Kind, Workload, features_of
+from xdplab.methods.shared.counting import CountingMethod
+from xdplab.methods.shared.servers import REQUESTS, wrk_seconds
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    MethodSpec,
+    Path,
+    Point,
+    PointFailed,
+    RunRecord,
+    StreamResult,
+    StudySpec,
+    TrafficSpec,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+)
+from xdplab.model.design import Scalar
+from xdplab.model.digits import percent, significant
+from xdplab.testbed import Port
+
+GOODPUT = Figure(key="goodput_mbps", name="goodput", unit="Mbit/s", better="more", verb="carries", main=True,
+                 goal="most payload")  # fmt: skip
+CONNECTIONS = Figure(key="connections_per_s", name="connections", unit="connections/s", better="more", verb="makes",
+                     main=True)  # fmt: skip
+CPU_PER_GBIT = Figure(key="cpu_s_per_gbit", name="CPU time", unit="s per Gbit", better="less", precision=1e3)
+CPU_PER_REQUEST = Figure(key="cpu_us_per_request", name="CPU time", unit="µs per request", better="less", precision=1e3)
+#: Key of a figure with a goal -> the workload that a reader chooses by.
+_KIND_OF_GOAL: dict[str, Kind] = {P50.key: "requests", P99.key: "requests"}
+#: Clause of what was found before a trial.
+DIAGNOSIS = "diagnosis"
+#: Of Ethernet, IPv4, TCP with timestamps, FCS; and the longest frame.
+_HEADERS, _LONGEST = 14 + 20 + 32 + 4, 1518
+
+
+class ApplicationFigures(PointFigures):
+    """What was found before and next to the figures."""
+
+    #: What slows TCP, and the command that fixes it; of each repetition that found something.
+    findings: tuple[str, ...] = ()
+    #: Segments that were sent again, of all; the largest share of a repetition.
+    retransmitted: float | None = None
+    #: Datagrams that were lost, of all; the largest share of a repetition.
+    datagram_loss: float | None = None
+
+
+class Applications(CountingMethod[ApplicationsSpec]):
+    """One trial of one workload."""
+
+    name: ClassVar[str] = "applications"
+    spec_model: ClassVar[type[MethodSpec]] = ApplicationsSpec
+    own_rates: ClassVar[bool] = True
+    own_ends: ClassVar[bool] = True
+    quantity: ClassVar[str] = "from a request to its answer"
+    figures: ClassVar[tuple[Figure, ...]] = (GOODPUT, REQUESTS, CONNECTIONS, P50, P99, CPU_PER_GBIT, CPU_PER_REQUEST)
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column(
+            "workload",
+            "workload",
+            lambda point: point.levels.get("workload"),
+            lambda text: str(Workload.of(text)),
+            left=True,
+        ),
+        Column("direction", "direction", lambda point: point.levels.get("direction"), str, left=True),
+        Column("offloads", "offloads", lambda point: point.levels.get("offloads"), str, left=True),
+        Column("mtu", "MTU", lambda point: point.levels.get("mtu"), str),
+        figure_column(GOODPUT, "Mbit/s"),
+        figure_column(REQUESTS, "requests/s"),
+        figure_column(CONNECTIONS, "connections/s"),
+        figure_column(P50, "p50 µs"),
+        figure_column(P99, "p99 µs"),
+        Column("retransmitted", "sent again", lambda point: ApplicationFigures.of(point).retransmitted, percent),
+        Column("datagram_loss", "datagrams lost", lambda point: ApplicationFigures.of(point).datagram_loss, percent),
+        figure_column(CPU_PER_GBIT, "CPU s per Gbit"),
+        figure_column(CPU_PER_REQUEST, "CPU µs per request"),
+    )
+
+    def trials(self, traffic: TrafficSpec) -> list[float]:
+        """One; of a web server wrk counts whole seconds."""
+        spec = self.spec
+        whole = [wrk_seconds(spec.duration_s) for each in spec.workloads if Workload.of(each).kind in NEEDS]
+        return [spec.warmup_s + max([spec.duration_s, *whole])]
+
+    def check(self, study: StudySpec) -> None:
+        """Applications speak to one another as if they were on one wire."""
+        for pipeline in study.pipeline:
+            if pipeline.kind not in ("cross", "bridge"):
+                raise InputError(
+                    f"study {study.name}: pipeline {pipeline.kind}: method applications has A and C in one network; "
+                    "give cross or bridge"
+                )
+
+    def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
+        """Each workload with each of its settings."""
+        return list(self.spec.levels())
+
+    def path(self, levels: Mapping[str, Scalar]) -> Path:
+        """From A to C, and back."""
+        return Path.THROUGH
+
+    def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
+        """Ports that no application can use, programs that are not installed."""
+        ends = self._ends(point, dut)
+        return ends.why_not() or missing(ends, workload_of(point.levels))
+
+    def around(self, session: Session) -> AbstractContextManager[None]:
+        """Addresses, offloads, MTU."""
+        return self._ends(session.point, session.dut).in_use(_folder(session.dut))
+
+    def prove(self, session: Session) -> None:
+        """TCP comes through; where it does not, what keeps it from that is named.
+
+        Raises:
+            Unsupported: what the ports of A and C are set to breaks it; the reason has the command that fixes it.
+            PointFailed: it does not come through whatever they are set to.
+        """
+        dut = session.dut
+        self._ends(session.point, dut).verify()
+        mtu = min(link_mtu(dut.host, port.ifname) for port in dut.ports)
+        mode = mode_name(mode_in_use(session.forwarder, dut))
+        found = diagnose(self._programs(session), mtu, mode)
+        if found and found.breaks:
+            raise Unsupported(found.text)
+        if found:
+            session.found(DIAGNOSIS, {"text": found.text})
+        idle = session.forwarder.ineffective()
+        if idle:
+            raise Unsupported(idle)
+
+    def measure(self, session: Session, traffic: TrafficSpec) -> None:
+        """One trial."""
+        spec = self.spec
+        asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
+        session.measure_by(asked, lambda: self._once(session))
+
+    def _ends(self, point: Point, dut: Dut) -> Ends:
+        setting = self.spec.setting
+        client, server = dut.peers
+        offloads = features_of(str(setting(point.levels, "offloads")))
+        return Ends(client, server, dut.ports, offloads, int(setting(point.levels, "mtu")), self.spec.vlan)
+
+    def _programs(self, session: Session) -> Programs:
+        dut = session.dut
+        return Programs(self._ends(session.point, dut), self.spec, dut.layout, _folder(dut))
+
+    def _once(self, session: Session) -> MethodResult:
+        spec, programs, levels = self.spec, self._programs(session), session.point.levels
+        ends, workload = programs.ends, workload_of(levels)
+        before = ends.counts()
+        with BusyCpus(session.dut, spec.warmup_s, spec.duration_s) as busy_cpus:
+            found = programs.run(workload, direction_of(spec, levels))
+        counts = ends.counts().since(before)
+        if counts.checksum_errors and not ends.offloads:
+            raise PointFailed(f"payload damaged: {counts.checksum_errors} segments arrived with a wrong checksum")
+        price = price_of(found, busy_cpus())
+        again = {"retransmitted": counts.sent_again} if workload.kind != "udp" else {}
+        return MethodResult(_result(workload, spec, found), {"text": _words(found), **_said(found), **again, **price})
+
+    def where(self, point: PointSummary) -> str:
+        """Its workload, and with what."""
+        levels = dict(point.levels)
+        workload = Workload.of(levels.pop("workload"))
+        return ", ".join([str(workload), *(f"{name} {value}" for name, value in levels.items())])
+
+    def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> ApplicationFigures:
+        """What slows it, what was sent again, what was lost."""
+        texts = [each.figures["text"] for each in trials if each.clause == DIAGNOSIS]
+        return ApplicationFigures(
+            findings=tuple(dict.fromkeys(texts)),
+            retransmitted=_largest(trials, "retransmitted"),
+            datagram_loss=_largest(trials, "datagram_loss"),
+        )
+
+    def goal_points(self, figure: Figure, points: Sequence[PointSummary]) -> list[PointSummary]:
+        """A goal is asked of one workload: goodput of bulk, latency of requests alone."""
+        asked = Workload(_KIND_OF_GOAL.get(figure.key, "bulk"), 1)
+        return [point for point in points if workload_of(point.levels) == asked]
+
+    def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
+        """What was found to slow TCP, and the command that fixes it."""
+        return [
+            f"{point.forwarder}, {self.where(point)}: {line}"
+            for point in summaries
+            for line in ApplicationFigures.of(point).findings
+        ]
+
+    def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
+        """A workload, with all its settings; or one kind of offloads."""
+        return Part(points=[point for point in summaries if not {*name}.isdisjoint(map(str, point.levels.values()))])
+
+    def sections(self, page: Page) -> list[Section]:
+        """The table of points, and how requests took."""
+        if not page.measured:
+            return [page.section(self, "report.html.j2")]
+        return [page.section(self, "report.html.j2"), page.pictures()]
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """Whose core pays, and what a latency is of."""
+        return [
+            "Applications: both ends run on the tester's CPUs and share them with the kernel's TCP. Goodput is "
+            "payload, each byte of which our own programs compare with what was sent. Latencies of bulk are those of "
+            "small requests over a connection of their own next to it, from when each was due; of requests, each "
+            "connection sends the next as soon as the answer before is there. CPU time is that of all CPUs of the "
+            "machine in the middle of a trial, applications and polling included."
+        ]
+
+
+def _folder(dut: Dut) -> FilePath:
+    """Of the hosts of A and C, next to that of the forwarder."""
+    return dut.rundir.with_name("applications")
+
+
+def workload_of(levels: Mapping[str, Scalar]) -> Workload:
+    """Of a point."""
+    return Workload.of(str(levels["workload"]))
+
+
+def direction_of(spec: ApplicationsSpec, levels: Mapping[str, Scalar]) -> Direction:
+    """Of a point; `forward` where it makes no difference."""
+    return next(each for each in get_args(Direction) if each == spec.setting(levels, "direction"))
+
+
+def price_of(found: Outcome, busy_cpus: float | None) -> dict[str, float]:
+    """CPU time per Gbit of payload, and per request or connection."""
+    if busy_cpus is None:
+        return {}
+    per_s = found.requests_per_s or found.connections_per_s
+    price = {CPU_PER_GBIT.key: 1e3 * busy_cpus / found.goodput_mbps} if found.goodput_mbps else {}
+    return price | ({CPU_PER_REQUEST.key: 1e6 * busy_cpus / per_s} if per_s else {})
+
+
+def _said(found: Outcome) -> dict[str, float]:
+    keys = ("goodput_mbps", "requests_per_s", "connections_per_s", "datagram_loss")
+    return {key: value for key in keys if (value := getattr(found, key)) is not None}
+
+
+def _words(found: Outcome) -> str:
+    units = {"goodput_mbps": "Mbit/s", "requests_per_s": "requests/s", "connections_per_s": "connections/s"}
+    return ", ".join(f"{significant(value)} {units[key]}" for key, value in _said(found).items() if key in units)
+
+
+def _result(workload: Workload, spec: ApplicationsSpec, found: Outcome) -> TrialResult:
+    """As a tester would say it: each request a frame, whose latency is that of the answer."""
+    streams: tuple[StreamResult, ...] = ()
+    if found.asked:
+        stream = StreamResult(
+            kind="latency",
+            frame_bytes=min(spec.request_bytes + _HEADERS, _LONGEST),
+            offered_pps=None,
+            intended=found.asked,
+            sent=found.asked,
+            received=found.answered,
+            lost=found.asked - found.answered,
+            achieved_pps=found.asked / found.elapsed_s,
+            rx_pps=found.answered / found.elapsed_s,
+            latency=found.latency,
+        )
+        streams = (stream,)
+    name = workload.kind if workload.kind in NEEDS else "xdpapp"
+    return TrialResult(tester=name, sender="socket", elapsed_s=found.elapsed_s, streams=streams)
+
+
+def _largest(trials: Sequence[TrialRecord], key: str) -> float | None:
+    return max((each.figures[key] for each in trials if key in each.figures), default=None)

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why TCP does not come through, or is slow: what the ports are set to is changed, one thing at a time, and tried."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from xdplab.methods.applications.ends import Ends, TcpCounts
+from xdplab.methods.applications.programs import Broken, Programs
+from xdplab.methods.applications.spec import Direction, Feature, Workload
+from xdplab.model import PointFailed
+from xdplab.model.digits import significant
+
+#: A trial of each direction: long enough for TCP to be past its first retransmission, which waits for 0.2 s.
+_TRY_S, _TRY_WARMUP_S, _TRY_PATIENCE_S = 0.3, 0.1, 1.0
+#: Of a trial after which there is nothing to switch.
+_PROOF_S = 0.05
+_WAYS: tuple[Direction, ...] = ("forward", "backward")
+#: It is slowed where it carries less than this share of what it carries otherwise.
+SLOWED = 0.5
+_WORDS: dict[Feature, str] = {
+    "checksum": "checksum offload",
+    "segmentation": "segmentation offload (TSO)",
+    "vlan": "VLAN offload",
+    "gro": "generic receive offload (GRO) at the forwarder's ports",
+}
+_WHY: dict[Feature, str] = {
+    "checksum": "frames leave with a checksum that a card would finish, and this forwarder does not",
+    "segmentation": "frames leave that are longer than the MTU, for a card to cut them",
+    "vlan": "frames leave with their tag beside them, where XDP and this forwarder do not see it",
+    "gro": "they merge segments into frames longer than the MTU, which this forwarder does not take",
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One try: what came through in the slower direction, or why nothing did."""
+
+    mbps: float
+    broken: str
+    counts: TcpCounts
+
+    @property
+    def symptoms(self) -> str:
+        """What the kernels of both ends counted, in words."""
+        counts = {
+            "arrived with a wrong checksum": self.counts.checksum_errors,
+            "sent again": self.counts.retransmitted,
+        }
+        return ", ".join(f"{count} segment{'s' * (count > 1)} {what}" for what, count in counts.items() if count)
+
+
+@dataclass(frozen=True)
+class Cure:
+    """One thing that can be set otherwise."""
+
+    name: str
+    why: str
+    command: str
+    apply: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, and the command that fixes it."""
+
+    text: str
+    #: True where TCP does not come through; False where it is slow.
+    breaks: bool
+
+
+def diagnose(programs: Programs, forwarder_mtu: int, mode: str) -> Finding | None:
+    """None where applications work as well as they do with everything switched off.
+
+    `forwarder_mtu`: of its ports, in bytes; `mode`: how it has them, in a word.
+
+    Raises:
+        PointFailed: they do not work, whatever is switched: with what was counted.
+    """
+    ends = programs.ends
+    cures = _cures(ends, forwarder_mtu)
+    first = _try(programs, _TRY_S if cures else _PROOF_S)
+    try:
+        for cure in cures:
+            cure.apply()
+            now = _try(programs, _TRY_S)
+            if not now.broken and (first.broken or first.mbps < SLOWED * now.mbps):
+                return Finding(_text(cure, first, now, mode), breaks=bool(first.broken))
+            _put_back(ends)
+    finally:
+        _put_back(ends)
+    if not first.broken:
+        return None
+    why = f"; {first.symptoms}" if first.symptoms else ""
+    raise PointFailed(f"TCP does not come through: {first.broken}{why}{_generic(mode)}")
+
+
+def _put_back(ends: Ends) -> None:
+    ends.set_offloads(ends.offloads)
+    if ends.mtu:
+        ends.set_mtu(ends.mtu)
+
+
+def _cures(ends: Ends, forwarder_mtu: int) -> list[Cure]:
+    """What is set otherwise than where all forwarders work: each alone, then all together."""
+    cures = []
+    # a segment needs a checksum, which goes with it: it is tried last
+    for feature in sorted(ends.offloads, key=lambda each: each == "checksum"):
+        gone = ("checksum", "segmentation") if feature == "checksum" else (feature,)
+        named = [_WORDS[each] for each in gone if each in ends.offloads]
+        left = tuple(each for each in ends.offloads if each not in gone)
+        cures.append(Cure(" and ".join(named), _WHY[feature], ends.off(feature), partial(ends.set_offloads, left)))
+    if ends.mtu > forwarder_mtu:
+        name = f"an MTU of {ends.mtu} above the forwarder's {forwarder_mtu}"
+        why = "longer frames are dropped where they enter it, and nothing tells the sender"
+        command = f"ip link set dev {ends.client.ifname} mtu {forwarder_mtu}"
+        cures.append(Cure(name, why, command, partial(ends.set_mtu, forwarder_mtu)))
+    if len(cures) > 1:
+        cures.append(
+            Cure(
+                " together with ".join(each.name for each in cures),
+                "; ".join(each.why for each in cures),
+                "; ".join(each.command for each in cures),
+                partial(_all_off, ends, forwarder_mtu),
+            )
+        )
+    return cures
+
+
+def _all_off(ends: Ends, mtu: int) -> None:
+    ends.set_offloads(())
+    ends.set_mtu(mtu)
+
+
+def _generic(mode: str) -> str:
+    """In native mode veth switches segmentation off at the other end of its pair, in generic mode it does not."""
+    return "; XDP is in generic mode there, and native mode is another way" if "generic" in mode else ""
+
+
+def _text(cure: Cure, before: Tried, after: Tried, mode: str) -> str:
+    what = before.broken or f"only {_rate(before.mbps)}"
+    symptoms = f" ({before.symptoms})" if before.symptoms else ""
+    generic = _generic(mode) if _WORDS["segmentation"] in cure.name else ""
+    return (
+        f"{cure.name} {'breaks' if before.broken else 'slows'} TCP: {what}{symptoms}; {cure.why}{generic}. "
+        f"`{cure.command}`, and the same at the other side, fixes it: {_rate(after.mbps)} with it"
+    )
+
+
+def _rate(mbps: float) -> str:
+    return f"{significant(mbps)} Mbit/s"
+
+
+def _try(programs: Programs, duration_s: float) -> Tried:
+    """Bulk in both directions, one after the other: what breaks one may not break the other."""
+    before, mbps, bulk = programs.ends.counts(), [], Workload("bulk", 1)
+    broken = ""
+    try:
+        with programs.our_server():
+            for direction in _WAYS:
+                found = programs.ours(bulk, direction, duration_s, _TRY_WARMUP_S, _TRY_PATIENCE_S)
+                if not found.goodput_mbps and duration_s == _TRY_S:
+                    raise Broken("small requests came through, and not a byte of bulk")
+                mbps.append(found.goodput_mbps or 0.0)
+    except Broken as exc:
+        broken = str(exc)
+    return Tried(min(mbps, default=0.0), broken, programs.ends.counts().since(before))

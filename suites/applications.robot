@@ -22,6 +22,8 @@ Test Tags        applications
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through is the only path of applications
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s; applications send as fast as TCP does
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp linux-bridge"; empty: those of the study
 ${WORKLOADS}      ${EMPTY}    # space-separated, e.g. "bulk requests:16 web:16"; empty: those of the study
 ${DURATION}       ${EMPTY}    # seconds per trial
@@ -47,6 +49,8 @@ Run The Study
     Run Study
     ...    applications.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    forwarders=${forwarders}
     ...    method.workloads=${workloads}
     ...    method.duration_s=${DURATION}

@@ -23,6 +23,8 @@ Test Tags        applications    offloads
 
 *** Variables ***
 ${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through is the only path of applications
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s; applications send as fast as TCP does
 ${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp linux-bridge"; empty: those of the study
 ${OFFLOADS}       ${EMPTY}    # space-separated, e.g. "none checksum"; empty: those of the study
 ${REPETITIONS}    ${EMPTY}
@@ -47,6 +49,8 @@ Run The Study
     Run Study
     ...    applications-offloads.yaml
     ...    testbed=${TESTBED}
+    ...    path=${PATH}
+    ...    traffic.line_rate_bps=${LINE_RATE}
     ...    forwarders=${forwarders}
     ...    method.offloads=${offloads}
     ...    repetitions=${REPETITIONS}

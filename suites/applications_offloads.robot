@@ -3,8 +3,8 @@
 
 
 *** Settings ***
-Documentation    What breaks or slows TCP: checksums, segments and VLAN tags that are left to a card where there is none,
-...              receive offload at the switch, an MTU above the switch's.
+Documentation    What breaks or slows TCP: checksums, segments and VLAN tags that are left to a card where there is
+...              none, receive offload at the switch, an MTU above the switch's.
 ...
 ...              [Cfg] suites/studies/applications-offloads.yaml: every forwarder with each of them.
 ...              [Ver] A row passes when every forwarder was measured with it, or is unsupported with the name of what

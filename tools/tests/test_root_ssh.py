@@ -175,6 +175,30 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     assert (again.code, again.out) == (0, "")
 
 
+def test_applications_need_no_common_clock_and_leave_no_address_after_kill_9(bench: Bench) -> None:
+    bench.lab.testbed.write_text(yaml.safe_dump({**bench.lab.spec(), "one_way": False}), encoding="utf-8")
+    method = {"name": "applications", "workloads": ["bulk", "requests"], "duration_s": 0.2, "warmup_s": 0.05}
+    done = bench.run(method=method, forwarders=["ovs-afxdp"])
+    assert done.code == 0, done.err
+    assert {row["status"] for row in bench.rows()} <= {"ok", "disturbed"}
+    bench.assert_as_before()
+    long = bench.study(method={**method, "duration_s": 30}, forwarders=["ovs-afxdp"])
+    process = start("run", long, env=bench.env)
+    wait_for(lambda: any(each.startswith("A: xdpapp") for each in running(bench.lab)), "a trial", 60)
+    assert "198.18.0.1" in _addresses(bench, "A")
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)
+    assert done.code == 0, done.err
+    assert "198.18.0" not in _addresses(bench, "A") + _addresses(bench, "C")
+    bench.assert_as_before()
+
+
+def _addresses(bench: Bench, host: str) -> str:
+    argv = ["ip", "-n", bench.lab.netns(host), "address", "show"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
 def test_ctrl_c_in_a_trial_puts_everything_back(bench: Bench) -> None:
     process = start("run", bench.study(method={"name": "latency", "duration_s": 30}), env=bench.env)
     wait_for(lambda: any("xdpgen" in each for each in running(bench.lab)), "a trial", 60)

@@ -94,7 +94,7 @@ class TesterPool:
             mine = [point for point in points if (point.tester or self._first) == name]
             if name in earlier:  # a resumed search must see the top load that its journal was made with
                 self.calibrations[name] = earlier[name]
-            elif mine:
+            elif mine and not plan.method.own_ends:
                 try:
                     found = self._calibrate(tester, self.choices[name], plan, kept, progress)
                 except Unsupported as exc:

@@ -208,7 +208,13 @@ class Applications(CountingMethod[ApplicationsSpec]):
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A workload, with all its settings; or one kind of offloads."""
-        return Part(points=[point for point in summaries if not {*name}.isdisjoint(map(str, point.levels.values()))])
+        return Part(
+            points=[
+                point
+                for point in summaries
+                if {str(point.levels["workload"]), str(self.spec.setting(point.levels, "offloads"))} & {*name}
+            ]
+        )
 
     def sections(self, page: Page) -> list[Section]:
         """The table of points, and how requests took."""

@@ -101,18 +101,17 @@ def put(document, path, value):
         document[last] = value
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: f"{case[0]}={str(case[1])[:24]}")
-def test_bad_configuration(direct, case):
-    path, value, text, *more = case
-    bad = config([direct.port("a0"), direct.port("c0")])
-    if isinstance(value, str) and value.startswith(("ports.", "streams.")):
-        value = copy.deepcopy(bad[value.split(".")[0]][0])
-    for other_path, other in [(path, value), *(more[0].items() if more else ())]:
-        put(bad, other_path, other)
-    line = xdpgen(bad, expect=2)
-    assert text in line
-    assert path.split(".")[-1].isdigit() or path.split(".")[-1] in line
-    assert xdpgen(bad, "--check", expect=2) == line
+def test_bad_configuration(direct):
+    for path, value, text, *more in BAD:
+        bad = config([direct.port("a0"), direct.port("c0")])
+        if isinstance(value, str) and value.startswith(("ports.", "streams.")):
+            value = copy.deepcopy(bad[value.split(".")[0]][0])
+        for other_path, other in [(path, value), *(more[0].items() if more else ())]:
+            put(bad, other_path, other)
+        line = xdpgen(bad, expect=2)
+        assert text in line, (path, value)
+        assert path.split(".")[-1].isdigit() or path.split(".")[-1] in line, (path, value)
+        assert xdpgen(bad, "--check", expect=2) == line, (path, value)
 
 
 @pytest.mark.parametrize("key", ["ports", "streams", "streams.0.id", "streams.0.pps", "streams.0.src_mac"])

@@ -42,6 +42,7 @@ def test_preempted_at_each_instruction(preempted):
     assert (got["sum_ns"], got["min_ns"], got["max_ns"]) == (frames * (frames + 1) // 2, 1, frames)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="steps through instructions as x86 does")
 def test_plain_additions_lose_frames_there(preempted):
     """What other kernels are spared."""

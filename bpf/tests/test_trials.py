@@ -13,7 +13,11 @@ import pytest
 from conftest import XDPGEN, clean, config, counts, only, stream, xdpgen
 
 RECEIVERS = [{"rx": "xdp"}, {"rx": "xdp", "xdp_mode": "generic"}, {"rx": "tc"}, {"rx": "tc", "tc_hook": "clsact"}]
-by_receiver = pytest.mark.parametrize("receiver", RECEIVERS, ids=lambda r: "-".join(r.values()))
+by_receiver = pytest.mark.parametrize(
+    "receiver",
+    [pytest.param(each, marks=[] if each in ({"rx": "xdp"}, {"rx": "tc"}) else pytest.mark.slow) for each in RECEIVERS],
+    ids=lambda r: "-".join(r.values()),
+)
 FRAMES = 600
 
 

@@ -116,10 +116,9 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("base", "change", "words"), BAD, ids=lambda v: None if not isinstance(v, str) else v[:30])
-def test_bad_options(middle, base, change, words):
-    config = copy.deepcopy(base) | change
-    assert words in refused(middle, "b", config)
+def test_bad_options(middle):
+    for base, change, words in BAD:
+        assert words in refused(middle, "b", copy.deepcopy(base) | change), change
     assert middle.is_clean("b0", "b1")
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from xdplab.cli.tables import columns
 from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
+from xdplab.measure import TrialFigures
 from xdplab.methods.rfc2544.clauses import back_to_back
 from xdplab.methods.rfc2544.records import BurstsRecord, SearchResult
 from xdplab.methods.rfc2544.search import throughput
@@ -154,14 +155,15 @@ def bench_buffer(top_pps: float) -> BufferRow:
     session = SimulatedSession(steady(buffer_frames=BUFFER_FRAMES, tester_top_pps=top_pps))
     spec, traffic = Rfc2544Spec(name="back-to-back", preset="rfc2544", loss_ratios=(0.0,)), TrafficSpec()
     back_to_back(session, spec, traffic, throughput(session, spec, traffic).bounds[0])
-    figures = session.figures[BurstsRecord.clause]
+    found = session.figures[BurstsRecord.clause]
+    assert isinstance(found, BurstsRecord)
     return BufferRow(
         top_pps=top_pps,
-        burst_rate_pps=figures["burst_rate_pps"],
-        longest_burst_frames=figures["average_frames"],
-        buffer_frames=figures["corrected_buffer_frames"],
-        resolution_frames=figures["buffer_resolution_frames"],
-        reason=figures.get("reason", ""),
+        burst_rate_pps=found.burst_rate_pps,
+        longest_burst_frames=found.average_frames,
+        buffer_frames=found.corrected_buffer_frames,
+        resolution_frames=found.buffer_resolution_frames,
+        reason=found.reason,
     )
 
 
@@ -173,7 +175,7 @@ class SimulatedSession:
     cannot: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, box: Box) -> None:
-        self.figures: dict[str, dict[str, Any]] = {}
+        self.figures: dict[str, TrialFigures] = {}
         self._tester = FakeTester()
         testbed = FakeTestbed(TestbedSpec(schema=1, name="bench", kind="fake"))
         folder = Path(tempfile.gettempdir())
@@ -198,7 +200,7 @@ class SimulatedSession:
         """One attempt."""
         return self._tester.run(self._context, spec)
 
-    def found(self, clause: str, figures: dict[str, Any]) -> None:
+    def found(self, clause: str, figures: TrialFigures) -> None:
         """Keep it."""
         self.figures[clause] = figures
 

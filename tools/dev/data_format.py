@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.tables.export import ExportRow
-from xdplab.cli.fields import models_of, own_methods, rows
+from xdplab.cli.fields import link, models_of, own_methods, rows
 from xdplab.measure.point import PointSummary
 from xdplab.model import SCHEMA_VERSION, Model, RunRecord, TrialRecord
 from xdplab.results.bundle import BundleManifest
@@ -21,11 +21,15 @@ A run is a folder `results/NAME-TIME` with three files. `run.json` says what was
 disk before the next trial begins. `report.html` is drawn from the two (`xdplab report RUN`). Both carry
 `schema_version`, now {SCHEMA_VERSION}; xdplab refuses another one. `xdplab schema` prints the JSON Schema of study and
 testbed files, of `run.json`, of a line of `trials.jsonl` and of `show --json`; patterns of names stand there too. What
-methods put into `figures` of a trial is in [methods.md](methods.md), what words mean in [glossary.md](glossary.md).
+words mean is in [glossary.md](glossary.md).
 
 Units are in the names: `_ns`, `_us`, `_s`, `_pps` (frames per second), `_bps` (bits per second), `_bytes`, `_ratio`
 and `_share` (1 is all). `null`, None in the descriptions, stands for what is not known or does not exist; a scalar is a
 number, a text, true or false. A dash in the column of defaults: the field must be given. xdplab writes every field.
+"""
+_FIGURES = """\
+`figures` of a line of `trials.jsonl` is empty, or one of the records of the run's method. Clauses, and how figures are
+made of all this, are in [methods.md](methods.md).
 """
 _SHOW = """\
 `xdplab show RUN --json` prints a list with an object for each point, in the study's order; `xdplab.api.Run.rows()`
@@ -59,6 +63,7 @@ def data_format() -> str:
     parts = [_HEAD]
     for title, root in (("run.json", RunRecord), ("trials.jsonl", TrialRecord)):
         parts += [f"## {title}\n", *_sections(root, listed)]
+    parts += ["## figures of a trial\n", _FIGURES, *_records(), *_sections_of_records(listed)]
     parts += ["## show --json\n", _SHOW, *_own_columns(), *_sections(PointSummary, listed)]
     parts += ["## export\n", _EXPORT, *_sections(ExportRow, listed)]
     return "\n".join([*parts, "## Bundles\n", _BUNDLE, *_sections(BundleManifest, listed)])
@@ -75,6 +80,18 @@ def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str
                 )
             lines.append("| " + " | ".join([f"`{name}`", *(text.replace("|", "\\|") for text in cells)]) + " |")
         yield f"### {model.__name__}\n\n{inspect.getdoc(model)}\n\n" + "\n".join(lines) + "\n"
+
+
+def _records() -> Iterator[str]:
+    yield "| method | records |\n|---|---|"
+    for method in own_methods():
+        yield f"| {method.name} | {', '.join(link(each.__name__) for each in method.records) or '–'} |"
+    yield ""
+
+
+def _sections_of_records(listed: dict[str, type[Model]]) -> Iterator[str]:
+    for record in dict.fromkeys(each for method in own_methods() for each in method.records):
+        yield from _sections(record, listed)
 
 
 def _own_columns() -> Iterator[str]:

@@ -37,6 +37,8 @@ BESIDE = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs root, with the reason, and tell xdist which tests must not run next to each other."""
     for item in items:
+        if item.path.name in SHARED:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if item.get_closest_marker("root"):
             item.add_marker(pytest.mark.xdist_group(BESIDE.get(item.path.name, "testbed")))
             if os.geteuid() != 0:
@@ -56,6 +58,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path / "results"))
     return tmp_path / "results"
 
+
+#: A worker of its own for each of these: what their tests share takes seconds to make.
+SHARED = ("test_pages.py", "test_sweep_output.py", "test_sweep_planted.py", "test_wheel.py")
 
 #: Tests of what matplotlib draws. In all others a chart is an empty picture: one takes a quarter of a second.
 DRAWN = ("test_report.py", "test_report_browser.py", "test_shown.py")

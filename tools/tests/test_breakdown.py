@@ -13,11 +13,11 @@ from lab.records import point, result, run_record, stream
 
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget, probes_of
-from xdplab.measure import make_method
+from xdplab.measure import TrialFigures, make_method
 from xdplab.methods import breakdown as method
 from xdplab.methods.breakdown import BreakdownSpec
 from xdplab.methods.breakdown.figures import BreakdownFigures
-from xdplab.methods.shared.batches import STAGES, ProbeRecords, stage_figures, traced_figures
+from xdplab.methods.shared.batches import STAGES, ProbeRecords, StageTimes, stage_times, traced_times
 from xdplab.methods.shared.probes import one_in
 from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 
@@ -44,31 +44,37 @@ def records_of(count: int, **stages: float) -> ProbeRecords:
     return ProbeRecords(COLUMNS, simulated(count, **stages), batches=count, unmatched=0, unsent=0, full=0)
 
 
+def times_of(found: ProbeRecords) -> StageTimes:
+    times = stage_times(found)
+    assert times is not None
+    return times
+
+
 def test_the_stages_of_a_median_batch_add_up_to_its_whole_way() -> None:
-    found = stage_figures(records_of(2000))
-    typical = found["typical_us"]["p50"]
+    found = times_of(records_of(2000))
+    typical = dict(found.typical_us.p50)
     assert tuple(typical) == tuple(STAGES)
     assert typical == {
         "wait": pytest.approx(0.4, rel=0.05),
         "switch": pytest.approx(0.9, rel=0.05),
         "kick": pytest.approx(1.5, rel=0.05),
     }
-    assert sum(typical.values()) == pytest.approx(found["whole_us"]["p50"], rel=0.01)
-    assert found["reaped_us"] == 98.0
-    assert (found["batches"], found["frames_per_batch"]) == (2000, 1.0)
+    assert sum(typical.values()) == pytest.approx(found.whole_us.p50, rel=0.01)
+    assert found.reaped_us == 98.0
+    assert (found.batches, found.frames_per_batch) == (2000, 1.0)
 
 
 def test_a_stall_of_one_stage_shows_in_that_stage_at_p99_alone() -> None:
-    found = stage_figures(records_of(2000))
-    assert found["typical_us"]["p99"]["kick"] > 40
-    assert found["typical_us"]["p99"]["wait"] < 0.5
-    assert found["stage_us"]["kick"]["p99"] > 40 > found["stage_us"]["switch"]["p99"]
+    found = times_of(records_of(2000))
+    assert found.typical_us.p99.kick > 40
+    assert found.typical_us.p99.wait < 0.5
+    assert found.stage_us.kick.p99 > 40 > found.stage_us.switch.p99
 
 
 def test_batches_whose_redirect_was_not_seen_are_counted_and_left_out() -> None:
     unknown = (0, 5_000, 6_000, 7_000, 0, 3, 3)
-    found = stage_figures(ProbeRecords(COLUMNS, [unknown, *simulated(100)], batches=101, unmatched=1, unsent=0, full=0))
-    assert (found["seen"], found["batches"], found["unmatched"]) == (101, 100, 1)
+    found = times_of(ProbeRecords(COLUMNS, [unknown, *simulated(100)], batches=101, unmatched=1, unsent=0, full=0))
+    assert (found.seen, found.batches, found.unmatched) == (101, 100, 1)
 
 
 @given(st.permutations(COLUMNS))
@@ -76,20 +82,19 @@ def test_columns_are_known_by_their_names(columns: list[str]) -> None:
     records = [[dict(zip(COLUMNS, record, strict=True))[name] for name in columns] for record in simulated(50)]
     counts = {"batches": 50, "unmatched": 0, "unsent": 0, "full": 0}
     found = ProbeRecords.of({"columns": columns, "records": records, **counts})
-    assert stage_figures(found) == stage_figures(records_of(50))
-    assert traced_figures(found) == traced_figures(records_of(50))
+    assert stage_times(found) == stage_times(records_of(50))
+    assert traced_times(found) == traced_times(records_of(50))
 
 
 @given(count=st.integers(1, 60))
 def test_however_few_batches_there_are_each_percentile_has_one(count: int) -> None:
-    found = stage_figures(records_of(count))
-    for name in ("p50", "p99"):
-        values = found["typical_us"][name].values()
-        assert all(value > 0 for value in values), values  # NaN is not
+    typical = times_of(records_of(count)).typical_us
+    for means in (typical.p50, typical.p99):
+        assert all(value > 0 for _, value in means), means  # NaN is not
 
 
-def test_without_a_record_there_are_counts_only() -> None:
-    assert stage_figures(records_of(0)) == {"seen": 0, "batches": 0, "unmatched": 0, "unsent": 0, "full": 0}
+def test_without_a_record_there_are_no_times() -> None:
+    assert stage_times(records_of(0)) is None
 
 
 class FakeSession:
@@ -114,8 +119,8 @@ class FakeSession:
         self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
         return reported
 
-    def found(self, clause: str, figures: dict[str, Any]) -> None:
-        self._journal(purpose="figures", clause=clause, figures=figures)
+    def found(self, clause: str, figures: TrialFigures) -> None:
+        self._journal(purpose="figures", clause=clause, figures=figures.journaled())
 
     def progress(self, text: str) -> None:
         pass
@@ -224,9 +229,9 @@ def test_a_forwarder_without_probes_is_unsupported() -> None:
 @pytest.mark.parametrize("batches", [1, 2, 3, 7])
 def test_few_batches_still_have_a_typical_one(batches: int) -> None:
     records = [[1000, 2000 + 10 * n, 3000 + 10 * n, 4000 + 100 * n, 0, 1, 1] for n in range(batches)]
-    figures = stage_figures(ProbeRecords(COLUMNS, records, batches, 0, 0, 0))
-    for stages in figures["typical_us"].values():
-        assert sum(stages.values()) == pytest.approx(3.0, rel=0.5)
+    typical = times_of(ProbeRecords(COLUMNS, records, batches, 0, 0, 0)).typical_us
+    for means in (typical.p50, typical.p99):
+        assert sum(value for _, value in means) == pytest.approx(3.0, rel=0.5)
 
 
 def test_stages_of_a_disturbed_machine_are_no_answer(session: FakeSession) -> None:

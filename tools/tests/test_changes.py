@@ -159,10 +159,11 @@ def test_a_frame_that_arrives_twice_fails_the_point(results: Path, monkeypatch: 
 
 
 def changed(kind: str = "rules", lost: int = 0, figures: dict[str, Any] | None = None, **fields: Any) -> TrialRecord:
-    """10,000 frames in a second, so many of which were lost."""
+    """10,000 frames in a second, so many of which were lost; `figures`: what differs from a change of no steps."""
     of_stream = {key: fields.pop(key) for key in ("longest_gap_ns", "trailing_lost") if key in fields}
     one = stream([1000] * (10_000 - lost), sent=10_000, **of_stream)
-    return trial(point(), clause=kind, result=result(one, **fields), figures=figures or {})
+    made = {} if kind == "restart" else {"text": "", "rounds": 1, "steps": {}, **(figures or {})}
+    return trial(point(), clause=kind, result=result(one, **fields), figures=made)
 
 
 def test_the_suites_own_part_of_a_restart_is_not_the_forwarders() -> None:
@@ -236,17 +237,16 @@ def test_a_doubted_gap_is_marked() -> None:
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({"steps": {}}, "figures.steps: installed is missing"),
-        (
-            {"steps": {"installed": {"count": 1, "s": "x"}}},
-            "figures: steps.installed.s: Input should be a valid number",
-        ),
-        ({"rounds": 0}, "figures: rounds: Input should be greater than or equal to 1"),
+        ({"steps": {}}, "steps: installed is missing"),
+        ({"steps": {"installed": {"count": 1, "s": "x"}}}, "steps.installed.s: Input should be a valid number"),
+        ({"rounds": 0}, "rounds: Input should be greater than or equal to 1"),
     ],
 )
 def test_a_journal_with_other_steps_is_reported_in_a_line(figures: dict[str, Any], words: str) -> None:
     record = changed("rules", figures=figures)
-    with pytest.raises(InputError, match=re.escape(f"trials.jsonl, point {record.point_id}: {words}")):
+    with pytest.raises(
+        InputError, match=re.escape(f"trials.jsonl, point {record.point_id}, repetition 0, rules: {words}")
+    ):
         repetition_figures(record)
 
 

@@ -4,6 +4,7 @@
 Those of README.md and its sequels are run as well (`test_readme.py`).
 """
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -164,17 +165,16 @@ def check(line: str, *, whole: bool) -> None:
         assert first in SYSTEM, f"unknown program {first}"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_command_of_a_page_can_be_typed(page: str) -> None:
+def test_every_command_of_a_page_can_be_typed() -> None:
     wrong = []
-    for whole, lines in ((True, fenced(page)), (False, inline(page))):
-        for line in lines:
+    for page, (whole, of) in itertools.product(PAGES, ((True, fenced), (False, inline))):
+        for line in of(page):
             if "----" in line:  # a drawing of cables
                 continue
             try:
                 check(line, whole=whole)
             except (AssertionError, InputError) as exc:
-                wrong.append(f"{line}: {exc}")
+                wrong.append(f"{page}: {line}: {exc}")
     assert wrong == []
 
 
@@ -201,8 +201,8 @@ def test_a_command_that_is_not_there_is_found(line: str) -> None:
         check(line, whole=True)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_study_that_a_page_names_is_there(page: str) -> None:
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    named = re.findall(r"\bstud(?:y|ies) ((?:`[a-z0-9-]+`(?:, | and )?)+)", text)
-    assert [name for each in named for name in re.findall(r"`([^`]+)`", each) if name not in app.study_files()] == []
+def test_a_study_that_a_page_names_is_there() -> None:
+    for page in PAGES:
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        named = re.findall(r"\bstud(?:y|ies) ((?:`[a-z0-9-]+`(?:, | and )?)+)", text)
+        assert {name for each in named for name in re.findall(r"`([^`]+)`", each)} <= app.study_files().keys(), page

@@ -13,13 +13,11 @@ from lab import studies
 from lab.command import Done
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from xdplab import app
-from xdplab.model import InputError, StudySpec, plugins
+from xdplab.model import InputError, StudySpec
 from xdplab.model.design import Scalar
 from xdplab.runner import design as module, make_plan
 from xdplab.runner.design import Combination, _blocks, design, effects
 from xdplab.testers import make_tester
-from xdplab.tools import project_root
 
 #: Knobs that only exist to be combined; their numbers are checked like those of any other.
 NUMBERS = ("napi_defer_hard_irqs", "gro_flush_timeout", "hugepages_2m")
@@ -272,15 +270,6 @@ def test_a_dry_run_shows_points_reasons_constraints_and_time(tmp_path: Path, cli
     ):
         assert words in out
     assert sum(line.startswith("fake") for line in out.splitlines()) == 1
-
-
-@pytest.mark.parametrize("path", sorted((project_root() / "suites" / "studies").glob("*.yaml")), ids=lambda p: p.stem)
-def test_every_study_of_ours_can_be_planned(path: Path) -> None:
-    spec = app.read_study(path)
-    missing = {forwarder.name for forwarder in spec.forwarders} - set(plugins.names("xdplab.forwarders"))
-    if missing:
-        pytest.skip(f"forwarder {missing.pop()} is not part of this installation")
-    assert app.prepare(spec).plan.points
 
 
 def test_a_design_is_chosen_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,21 +51,21 @@ def test_a_list_of_all(cli: Callable[..., Done]) -> None:
     assert {name for kind in KINDS.values() for name in kind} == set(names())
 
 
-@pytest.mark.parametrize("name", sorted({name for kind in KINDS.values() for name in kind}))
-def test_each_part_is_explained(cli: Callable[..., Done], name: str) -> None:
+def test_each_part_is_explained(cli: Callable[..., Done]) -> None:
     """By all that it is: `latency` is a method, a study and a suite."""
     singular = {"studies": "study"}
-    heads = [f"{singular.get(kind, kind[:-1])} {name}" for kind, all_of_it in KINDS.items() if name in all_of_it]
-    reported = cli("explain", name).out
-    assert [line for line in reported.splitlines() if line in heads] == heads
-    assert "PEP 3119" not in reported  # the docstring of an alien module
+    for name in {name for kind in KINDS.values() for name in kind}:
+        heads = [f"{singular.get(kind, kind[:-1])} {name}" for kind, all_of_it in KINDS.items() if name in all_of_it]
+        reported = cli("explain", name).out
+        assert [line for line in reported.splitlines() if line in heads] == heads
+        assert "PEP 3119" not in reported, name  # the docstring of an alien module
 
 
-@pytest.mark.parametrize("name", plugins.names("xdplab.forwarders"))
-def test_each_option_is_there_with_its_type(cli: Callable[..., Done], name: str) -> None:
-    reported = cli("explain", name).out
-    for field in forwarder_class(name).options_model.model_fields:
-        assert re.search(rf"^    {field}: \w.*; (default|must be given)", reported, re.MULTILINE), field
+def test_each_option_is_there_with_its_type(cli: Callable[..., Done]) -> None:
+    for name in plugins.names("xdplab.forwarders"):
+        reported = cli("explain", name).out
+        for field in forwarder_class(name).options_model.model_fields:
+            assert re.search(rf"^    {field}: \w.*; (default|must be given)", reported, re.MULTILINE), (name, field)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,13 @@ def leaves(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
         yield from leaves(each, *words, name)
 
 
-@pytest.mark.parametrize(("words", "command"), [*leaves(typer.main.get_command(commands), "xdplab")], ids=str)
-def test_each_help_has_an_example_that_can_be_typed(words: tuple[str, ...], command: Any) -> None:
-    (example,) = re.findall(r"^Example: (.*)$", command.help, re.MULTILINE)
-    given = shlex.split(example)
-    assert tuple(given[: len(words)]) == words
-    command.make_context(words[-1], given[len(words) :])
+def test_each_help_has_an_example_that_can_be_typed() -> None:
+    for words, command in leaves(typer.main.get_command(commands), "xdplab"):
+        found = re.findall(r"^Example: (.*)$", command.help, re.MULTILINE)
+        assert len(found) == 1, (words, found)
+        given = shlex.split(found[0])
+        assert tuple(given[: len(words)]) == words
+        command.make_context(words[-1], given[len(words) :])
 
 
 def test_the_shell_completes_names_of_studies_and_parts() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files, names, logs and hosts that mean harm: nothing of theirs runs, and nothing of theirs deceives who reads it."""
 
+import itertools
 import re
 import string
 from collections.abc import Callable
@@ -56,21 +57,21 @@ EVIL = [
 
 
 def refused(data: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as caught:
+    """Why, in a line; empty where it is taken."""
+    try:
         validated(TestbedSpec, data, "lab.yaml")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    except InputError as exc:
+        return "" if "\n" in str(exc) else str(exc)
+    return ""
 
 
-@pytest.mark.parametrize("text", EVIL)
-@pytest.mark.parametrize("field", ["address", "user", "folder", "deploy"])
-def test_no_field_of_a_host_takes_what_means_something(field: str, text: str) -> None:
-    hosts = {**LAB["hosts"], "dut": {**LAB["hosts"]["dut"], field: text}}
-    assert f"hosts.dut.{field}" in refused({**LAB, "hosts": hosts})
-    jump = {"address": "192.0.2.9", field: text}
-    if field in ("address", "user"):
-        hosts = {**LAB["hosts"], "dut": {**LAB["hosts"]["dut"], "jump": jump}}
-        assert f"hosts.dut.jump.{field}" in refused({**LAB, "hosts": hosts})
+def test_no_field_of_a_host_takes_what_means_something() -> None:
+    dut = LAB["hosts"]["dut"]
+    for text, field in itertools.product(EVIL, ("address", "user", "folder", "deploy")):
+        assert f"hosts.dut.{field}" in refused({**LAB, "hosts": {**LAB["hosts"], "dut": {**dut, field: text}}}), text
+        if field in ("address", "user"):
+            hosts = {**LAB["hosts"], "dut": {**dut, "jump": {"address": "192.0.2.9", field: text}}}
+            assert f"hosts.dut.jump.{field}" in refused({**LAB, "hosts": hosts}), text
 
 
 @pytest.mark.parametrize("text", EVIL)

@@ -161,7 +161,7 @@ def test_a_warm_up_is_a_trial_of_its_own_only_where_the_program_counts(
     )
     made.measure(session, at.traffic)
     assert [(trial.duration_s, trial.warmup_s, trial.drain_s) for trial in sent] == asked
-    assert found[0].figures["mpps"] == pytest.approx(7e-6)  # of the trial alone
+    assert found[0].figures.mpps == pytest.approx(7e-6)  # of the trial alone
 
 
 def test_an_option_that_needs_hugepages_asks_the_run_for_them() -> None:

@@ -2,7 +2,7 @@
 """Pipelines as text, as plans, as tables; the answer by work."""
 
 from dataclasses import replace
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_network
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -106,12 +106,12 @@ def test_an_access_list_has_as_many_rules_and_masks_as_asked_and_one_for_the_tra
 
 def test_a_routing_table_has_its_prefixes_and_one_takes_the_traffic() -> None:
     asked = dut("route:100000")
-    for side in work.sides(asked):
-        found = list(work.prefixes(asked.pipeline, side))
-        assert len(set(found)) == 100_000
-        assert [net for net in found if side.network[1] in net] == [side.network]
-    ours, theirs = (set(work.prefixes(asked.pipeline, side)) for side in work.sides(asked))
-    assert not ours & theirs
+    made = [set(work.prefixes(asked.pipeline, side)) for side in work.sides(asked)]
+    assert [len(each) for each in made] == [100_000] * 2
+    for side, found in zip(work.sides(asked), made, strict=True):
+        around = {ip_network((side.network[1], bits), strict=False) for bits in range(33)}
+        assert found & around == {side.network}
+    assert not set.intersection(*made)
     assert all(side.network.subnet_of(work.TRAP) for side in work.sides(asked))
     assert not work.TRAP.overlaps(IPv4Network("10.0.0.0/8"))
 

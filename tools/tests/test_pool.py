@@ -59,8 +59,10 @@ def test_a_tag_chooses_from_the_pool(tmp_path: Path, results: Path) -> None:
     ("options", "lines", "testbed", "words"),
     [
         (["--no-pabotlib"], "TESTBED=fake", "pool", "start the suites with `make pool POOL=FILE`"),
-        (["--pabotlib"], "NOTHING=fake", "pool", "[one] has no line TESTBED="),
-        (["--pabotlib"], "TESTBED=fake", "pool:zero-copy", "No value set matching given tags"),
+        pytest.param(["--pabotlib"], "NOTHING=fake", "pool", "[one] has no line TESTBED=", marks=pytest.mark.slow),
+        pytest.param(
+            ["--pabotlib"], "TESTBED=fake", "pool:zero-copy", "No value set matching given tags", marks=pytest.mark.slow
+        ),
         (["--pabotlib"], "TESTBED=nowhere", "pool", "testbed 'nowhere': no such file"),
     ],
     ids=["no pabotlib", "no testbed", "no such tag", "no such testbed"],

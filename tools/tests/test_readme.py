@@ -100,10 +100,9 @@ SLOW_MEDIUM = {
 SIMULATED = [line for line in OTHERS if line.startswith("python tools/dev ")]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "line", [pytest.param(each, marks=pytest.mark.slow if "bench-analysis" in each else ()) for each in SIMULATED]
-)
+@pytest.mark.parametrize("line", SIMULATED)
 def test_every_simulation_works(line: str, place: Path) -> None:
     _run(line, place)
 

@@ -2,15 +2,14 @@
 """The suites on the simulated testbed."""
 
 import re
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 import yaml
-from lab import studies
-from lab.command import BIN, environment
+from lab import command, studies
+from lab.command import environment
 
 from xdplab.robot import pool
 from xdplab.tools import project_root
@@ -23,13 +22,8 @@ def robot(tmp_path: Path, suite: str = "latency.robot", **variables: str) -> tup
     given = {"TESTBED": "fake", "TESTER": "fake", "REPETITIONS": "2", "DURATION": "0.1", **variables}
     options = [word for name, value in given.items() for word in ("-v", f"{name}:{value}")]
     folder = tmp_path / "robot"
-    done = subprocess.run(
-        [BIN / "robot", "--outputdir", folder, "--log", "NONE", "--report", "NONE", *options, SUITES / suite],
-        capture_output=True,
-        text=True,
-        timeout=170,
-        env=environment(),
-    )
+    unlogged = ("--outputdir", folder, "--log", "NONE", "--report", "NONE")
+    done = command.robot(*unlogged, *options, SUITES / suite, env=environment())
     root = ET.parse(folder / "output.xml").getroot()
     status = {
         each.attrib["name"]: each.find("status")
@@ -37,8 +31,8 @@ def robot(tmp_path: Path, suite: str = "latency.robot", **variables: str) -> tup
         for each in root.iter(kind)
         if "name" in each.attrib
     }
-    assert "Traceback" not in done.stdout + done.stderr
-    return done.returncode, {
+    assert "Traceback" not in done.out + done.err
+    return done.code, {
         name: (each.attrib["status"], each.text or "") for name, each in status.items() if each is not None
     }
 

@@ -25,7 +25,12 @@ def killed(target: str, **plan: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("forwarder", "process"), [("ovs-afxdp", "ovs-vswitchd"), ("testpmd", "dpdk-testpmd"), ("xdp", "xdpfwd")]
+    ("forwarder", "process"),
+    [
+        ("ovs-afxdp", "ovs-vswitchd"),
+        pytest.param("testpmd", "dpdk-testpmd", marks=pytest.mark.slow),
+        ("xdp", "xdpfwd"),
+    ],
 )
 def test_a_forwarder_killed_in_a_trial_fails_its_point_alone(lab: Lab, forwarder: str, process: str) -> None:
     done = lab.run(

@@ -46,11 +46,11 @@ def test_a_signal_before_anything_is_measured_leaves_nothing_at_all(
 @pytest.mark.parametrize(
     ("moment", "number", "trials"),
     [
-        pytest.param(START, "SIGINT", 0, id="forwarder start-SIGINT"),
+        pytest.param(START, "SIGINT", 0, id="forwarder start-SIGINT", marks=pytest.mark.slow),
         pytest.param(TRIAL, "SIGINT", 1, id="trial-SIGINT"),
-        pytest.param(TRIAL, "SIGTERM", 1, id="trial-SIGTERM"),
+        pytest.param(TRIAL, "SIGTERM", 1, id="trial-SIGTERM", marks=pytest.mark.slow),
         pytest.param(CLEAN_UP, "SIGTERM", 2, id="clean-up-SIGTERM"),
-        pytest.param(DOWN, "SIGINT", 2, id="testbed down-SIGINT"),
+        pytest.param(DOWN, "SIGINT", 2, id="testbed down-SIGINT", marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_in_a_run_keeps_the_trials_and_puts_everything_back(

@@ -115,6 +115,7 @@ def test_what_is_wrong_with_ports_and_cables_is_one_line(
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_a_cable_without_a_link_is_named(bench: Bench) -> None:
     """The far end is down, and is not offered: nothing brings it up."""
     bench.lab.on("C", "ip", "link", "set", "c0", "down")

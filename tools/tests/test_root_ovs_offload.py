@@ -53,6 +53,7 @@ def test_frames_of_known_flows_are_forwarded_by_the_program_and_counted(build: s
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_row_of_the_latency_suite_is_measured_and_its_frames_met_flows_in_xdp(lab: Lab) -> None:
     folder(OFFLOADING)
@@ -146,12 +147,14 @@ def test_the_rate_over_queues_is_of_offloaded_frames() -> None:
     assert "this build has no flows in XDP" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_miss_costs_nothing_where_there_is_no_flow_table() -> None:
     done = run("miss_cost.py", "--build", folder("patched"), "--frames", "1000", "--repetitions", "1")
     assert done.returncode == 2
     assert "this build has no flows in XDP" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_build_that_offloads_nothing_does_not_pass() -> None:
     done = run("offload_diff.py", "--build", folder("patched"), "--packets", "150")
     assert done.returncode == 1

@@ -35,18 +35,27 @@ WORK = ["bridge", "vlan", "vxlan", "meter", "mirror", "group", "route:50", "acl:
 CANNOT = ("does not do pipeline", "CONFIG_BRIDGE_VLAN_FILTERING", "CONFIG_VXLAN")
 
 
-@pytest.mark.parametrize("forwarder", ["ovs-afxdp", "linux-bridge", "linux-router"])
-def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarder: str) -> None:
-    done = lab.run(forwarders=[forwarder], pipeline=WORK, traffic={"probe_pps": 1000})
+@pytest.mark.parametrize(
+    ("forwarder", "works"),
+    [
+        ("ovs-afxdp", ["vlan", "meter", "conntrack"]),  # the others of it: `test_a_wrong_rule_fails_the_proof`
+        pytest.param("ovs-afxdp", WORK, marks=pytest.mark.slow),
+        ("linux-bridge", WORK),
+        ("linux-router", WORK),
+    ],
+    ids=["ovs-afxdp", "ovs-afxdp, all", "linux-bridge", "linux-router"],
+)
+def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarder: str, works: list[str]) -> None:
+    done = lab.run(forwarders=[forwarder], pipeline=works, traffic={"probe_pps": 1000})
     assert done.complaints == [], done.err
     rows = {row["pipeline"]: row for row in lab.rows()}
-    assert list(rows) == WORK
+    assert list(rows) == works
     for work, row in rows.items():
         assert row["status"] in ("ok", "unsupported"), (work, row["reason"])
         if row["status"] == "unsupported":
             assert any(why in row["reason"] for why in CANNOT), (work, row["reason"])
     measured = [work for work, row in rows.items() if row["status"] == "ok"]
-    assert len(measured) >= {"linux-bridge": 1, "linux-router": 4}.get(forwarder, len(WORK))
+    assert len(measured) >= {"linux-bridge": 1, "linux-router": 4}.get(forwarder, len(works))
     lab.assert_nothing_left()
 
 

@@ -82,6 +82,7 @@ def test_sockets_at_both_ends_are_programs_on_two_hosts(bench: Bench) -> None:
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_one_socket_is_measured_on_hosts(bench: Bench) -> None:
     cases = [{"name": "xsk", "label": "sink"}, {"name": "xsk", "label": "packet", "options": {"backend": "af_packet"}}]
     method = {"name": "micro", "workloads": ["rxdrop", "l2fwd"], "duration_s": 0.1, "warmup_s": 0.05}
@@ -108,6 +109,7 @@ def test_machines_with_clocks_of_their_own_measure_round_trips_only(bench: Bench
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_three_machines_follow_the_page(bench: Bench, tmp_path: Path) -> None:
     """The commands of docs/hosts.md from the doctor on, as they stand there but for shorter trials."""
     text = (project_root() / "docs" / "hosts.md").read_text(encoding="utf-8")
@@ -225,8 +227,8 @@ def test_a_host_that_stays_away_ends_the_run_and_is_put_back_later(bench: Bench)
     ("host", "given"),
     [
         ("B", {"forwarders": ["ovs-afxdp"], "knobs": {"threaded_napi": [1]}}),
-        ("A", {}),
-        ("C", {"path": ["reflect"], "tester": "xsk-ping"}),
+        pytest.param("A", {}, marks=pytest.mark.slow),
+        pytest.param("C", {"path": ["reflect"], "tester": "xsk-ping"}, marks=pytest.mark.slow),
     ],
 )
 def test_a_connection_that_is_lost_in_a_trial_costs_that_repetition_which_is_taken_again(
@@ -251,6 +253,7 @@ def test_a_connection_that_is_lost_in_a_trial_costs_that_repetition_which_is_tak
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_lost_before_the_first_repetition_costs_what_was_being_done(bench: Bench) -> None:
     process = start("run", "--calibrate", bench.study(), env=bench.env)
     wait_for(lambda: any("xdpgen" in each for each in running(bench.lab)), "its version or the calibration", 60)

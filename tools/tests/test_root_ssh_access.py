@@ -131,6 +131,7 @@ def test_two_testbeds_do_not_use_one_host_at_once(bench: Bench) -> None:
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_two_entries_of_a_pool_that_name_the_same_hosts_do_not_use_them_at_once(bench: Bench, tmp_path: Path) -> None:
     """One study is measured; the other one is refused and told by whom, and does not disturb the first."""
     suites, entries = [], {}
@@ -150,6 +151,7 @@ def test_two_entries_of_a_pool_that_name_the_same_hosts_do_not_use_them_at_once(
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_a_and_c_may_be_one_machine_with_two_ports(tmp_path: Path) -> None:
     with Bench.up(tmp_path) as bench:
         lab = bench.lab

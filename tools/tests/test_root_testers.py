@@ -17,7 +17,11 @@ pytestmark = pytest.mark.root
 
 
 @pytest.mark.parametrize(
-    ("tester", "paths"), [("xsk", ["through", "hairpin", "reflect"]), ("xsk-afpacket", ["through"])]
+    ("tester", "paths"),
+    [
+        ("xsk", ["through", "hairpin", "reflect"]),
+        pytest.param("xsk-afpacket", ["through"], marks=pytest.mark.slow),
+    ],
 )
 def test_an_application_measures_every_path(lab: Lab, tester: str, paths: list[str]) -> None:
     traffic = {"probe_pps": 2000, "load_pps": 1000}
@@ -76,6 +80,7 @@ def test_xdpgen_tells_flows_apart_when_asked_to(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_receiver_that_takes_no_redirects_is_reported(lab: Lab) -> None:
     """AF_PACKET at a veth without NAPI: an XDP forwarder's frames are refused, one by one or at the flush."""
     done = lab.run(forwarders=["xdp"], tester="xsk-afpacket", traffic={"probe_pps": 2000})

@@ -228,6 +228,7 @@ def test_a_wrong_rule_in_vpp_fails_the_proof(pipeline: str, fault: str, why: str
         testbed.down()
 
 
+@pytest.mark.slow
 def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: Lab, tmp_path: Path) -> None:
     forwarders = "vpp-afxdp vpp-afpacket vpp-dpdk ovs-afxdp"
     given = {

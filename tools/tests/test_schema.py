@@ -30,14 +30,12 @@ def wrong(schema: dict[str, Any], data: Any) -> list[str]:
 STUDY, TESTBED = StudySpec.model_json_schema(), TestbedSpec.model_json_schema()
 
 
-@pytest.mark.parametrize("path", sorted(SUITES.glob("studies/*.yaml")), ids=lambda path: path.stem)
-def test_each_shipped_study_fits(path: Path) -> None:
-    assert wrong(STUDY, yaml.safe_load(path.read_text("utf-8"))) == []
-
-
-@pytest.mark.parametrize("path", sorted(SUITES.glob("testbeds/*.yaml")), ids=lambda path: path.stem)
-def test_each_shipped_testbed_fits(path: Path) -> None:
-    assert wrong(TESTBED, yaml.safe_load(path.read_text("utf-8"))) == []
+@pytest.mark.parametrize(("schema", "folder"), [(STUDY, "studies"), (TESTBED, "testbeds")], ids=["studies", "testbeds"])
+def test_each_shipped_file_fits(schema: dict[str, Any], folder: str) -> None:
+    files = [*SUITES.glob(f"{folder}/*.yaml")]
+    assert files
+    misfits = {path.name: wrong(schema, yaml.safe_load(path.read_text("utf-8"))) for path in files}
+    assert {name: found for name, found in misfits.items() if found} == {}
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,9 @@ def test_a_stage_has_a_p99_where_ten_frames_lie_above_it() -> None:
     def of(values: list[int]) -> float | None:
         stage = {"count": len(values), "min_ns": 1000, "max_ns": 2000, "mean_ns": 1500.0, "rms_ns": 1.0}
         reported = {name: {**stage, "hdr": encoded(values)} for name in ("driver", "stack", "complete")}
-        return stage_rows([trial(A, 0, values, figures={"stages": reported})])["complete"].p99_us
+        stamps = {"hardware": 0, "software": len(values), "unstamped": 0}
+        figures = {"text": "", "stages": reported, "stamps": stamps}
+        return stage_rows([trial(A, 0, values, figures=figures)])["complete"].p99_us
 
     assert of(HUNDRED) is None
     assert of(HUNDRED * 12) is not None

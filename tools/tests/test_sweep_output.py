@@ -4,6 +4,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab import records, studies
@@ -12,19 +13,36 @@ from lab.command import Done
 from dev.simulate import simulate
 from xdplab.analysis.documents import beside, documents
 from xdplab.analysis.run import Run
+from xdplab.analysis.sweep import SweepAnalysis, analyse_sweep
 from xdplab.results import RunFolder
 
 PUBLISHED = ("understanding-delays-afxdp/mlx5", "understanding-delays-afxdp/i40e")
 
 
+@pytest.fixture(scope="module")
+def analyses() -> list[SweepAnalysis]:
+    """What was found, which takes three seconds."""
+    return []
+
+
 @pytest.fixture
-def run(results: Path) -> RunFolder:
-    """A simulated run on disk, with the published tables next to it; one configuration could not be measured."""
+def run(results: Path, analyses: list[SweepAnalysis], monkeypatch: pytest.MonkeyPatch) -> RunFolder:
+    """A simulated run on disk, analysed once for all tests; one configuration could not be measured.
+
+    The published tables stand next to it.
+    """
     made = simulate("mlx5", 1)
     spec = made.run.study.sweep
     assert spec is not None
     study = made.run.study.model_copy(update={"sweep": spec.model_copy(update={"published": PUBLISHED})})
     missing = made.trials[-1].point_id
+
+    def once(*given: Any) -> Any:
+        if not analyses:
+            analyses.extend(analyse_sweep(*given))
+        return list(analyses)
+
+    monkeypatch.setattr("xdplab.analysis.sweep.analyse_sweep", once)
     folder = RunFolder(results / "simulated")
     folder.path.mkdir(parents=True)
     folder.head(made.run.model_copy(update={"study": study, "unsupported": {missing: "no <b>such</b> thing here"}}))

@@ -22,10 +22,14 @@ from xdplab.analysis.sweep.rules import find_rules
 from xdplab.analysis.sweep.table import tables
 from xdplab.robot.library import XdplabLibrary
 
+_ANALYSED: dict[str, SweepAnalysis] = {}
+
 
 def analysed(seed: int, **changes: Any) -> SweepAnalysis:
-    (found,) = analyse_sweep(*planted(seed, **changes))
-    return found
+    """Once for all tests: it takes two seconds."""
+    if (key := repr((seed, changes))) not in _ANALYSED:
+        (_ANALYSED[key],) = analyse_sweep(*planted(seed, **changes))
+    return _ANALYSED[key]
 
 
 def judged(seed: int, **changes: Any) -> dict[str, Importance]:
@@ -36,7 +40,7 @@ def judged(seed: int, **changes: Any) -> dict[str, Importance]:
 
 
 @pytest.mark.parametrize("outliers_above_us", [None, 200.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_order_is_right_with_and_without_outliers(seed: int, outliers_above_us: float | None) -> None:
     found = analysed(seed, outliers_above_us=outliers_above_us)
     assert [each.factor for each in found.importance if each.matters] == [DOMINATING, MIDDLE]
@@ -131,6 +135,7 @@ def test_a_planted_effect_is_found_and_never_denied(design: Any) -> None:
         assert large.gained >= 0.9
 
 
+@pytest.mark.slow
 def test_random_groupings_are_explained_no_more_often_than_the_p_value_says() -> None:
     """With one depth for all shuffles, that of the real labels, a third of them had a p of 0.2 or less."""
     rows = factorial({"a": 2, "b": 2, "c": 2, "d": 3}, lambda **_: 1.0)

@@ -9,7 +9,7 @@ from xdplab.analysis.sweep import analyse_sweep
 from xdplab.model.published import published_table
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("nic", ["mlx5", "i40e"])
 def test_groups_rules_and_settings_of_the_study_are_found_again(nic: str, seed: int) -> None:
     found = recover(nic, seed, between=0.25, configurations=None)
@@ -29,7 +29,7 @@ def test_a_hundred_configurations_drawn_at_random_are_enough_for_table_one() -> 
     assert found.rules >= 6
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_pure_noise_is_called_noise(seed: int) -> None:
     noise = simulate("mlx5", seed, noise=True)
     (found,) = analyse_sweep(noise.run, noise.trials)

@@ -14,9 +14,9 @@ from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.measure import make_method
+from xdplab.measure import TrialFigures, make_method
 from xdplab.methods import tracing
-from xdplab.methods.shared.batches import ProbeRecords, traced_figures
+from xdplab.methods.shared.batches import ProbeRecords, TracedTimes, traced_times
 from xdplab.methods.tracing.figures import TracingSpec, verdict
 from xdplab.model import (
     ForwarderSpec,
@@ -79,8 +79,8 @@ class Session:
         self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
         return reported
 
-    def found(self, clause: str, figures: dict[str, Any]) -> None:
-        self._journal(purpose="figures", clause=clause, figures=figures)
+    def found(self, clause: str, figures: TrialFigures) -> None:
+        self._journal(purpose="figures", clause=clause, figures=figures.journaled())
 
     def progress(self, text: str) -> None:
         pass
@@ -227,9 +227,8 @@ def test_a_difference_of_nothing_is_none() -> None:
 
 
 def test_of_no_record_there_are_counts_only() -> None:
-    assert traced_figures(ProbeRecords(COLUMNS, [], 0, 0, 0, 3)) == {
-        "seen": 0, "recorded": 0, "unmatched": 0, "unsent": 0, "full": 3
-    }  # fmt: skip
+    counts = TracedTimes(seen=0, recorded=0, unmatched=0, unsent=0, full=3)
+    assert traced_times(ProbeRecords(COLUMNS, [], 0, 0, 0, 3)) == counts
 
 
 def test_a_study_names_its_ways_once() -> None:

@@ -97,13 +97,15 @@ def test_a_bad_testbed_is_refused_with_its_file(tmp_path: Path, line: str) -> No
     assert str(caught.value).startswith(f"{path}: {line.split(':')[0]}: ")
 
 
-@pytest.mark.parametrize("path", sorted((SUITES / "studies").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_study_of_the_project_can_be_planned(path: Path) -> None:
-    prepared = app.prepare(app.read_study(path))
-    assert prepared.plan.order
-    assert prepared.study.name == path.stem
+def test_every_study_of_the_project_can_be_planned() -> None:
+    studies = sorted((SUITES / "studies").glob("*.yaml"))
+    assert len(studies) > 20
+    for path in studies:
+        prepared = app.prepare(app.read_study(path))
+        assert prepared.plan.order, path
+        assert prepared.study.name == path.stem
 
 
-@pytest.mark.parametrize("path", sorted((SUITES / "testbeds").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_testbed_of_the_project_can_be_read(path: Path) -> None:
-    assert read_testbed(path.stem, SUITES / "testbeds").name == path.stem
+def test_every_testbed_of_the_project_can_be_read() -> None:
+    names = [path.stem for path in (SUITES / "testbeds").glob("*.yaml")]
+    assert [read_testbed(name, SUITES / "testbeds").name for name in names] == names != []

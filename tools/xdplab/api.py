@@ -31,7 +31,7 @@ from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process, how_it_ended
 from xdplab.knobs import Knob, KnobContext
-from xdplab.measure import Column, Figure, Method, MethodResult, PointFigures, Session
+from xdplab.measure import Column, CountedFigures, Figure, Method, MethodResult, PointFigures, Session, TrialFigures
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.distribution import Distribution, distribution
 from xdplab.measure.measured import Measured, RepetitionFigures
@@ -68,6 +68,7 @@ __all__ = [
     "Changing",
     "Column",
     "Comparison",
+    "CountedFigures",
     "Counting",
     "Distribution",
     "Dut",
@@ -113,6 +114,7 @@ __all__ = [
     "Tester",
     "TesterContext",
     "TrafficSpec",
+    "TrialFigures",
     "TrialRecord",
     "TrialResult",
     "TrialSpec",

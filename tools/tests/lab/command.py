@@ -5,16 +5,21 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import runpy
+import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -106,7 +111,75 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:
 
 def xdplab(*args: object, env: Mapping[str, str], wrap: Sequence[str] = (), timeout_s: float = 60) -> Done:
     """Run `xdplab` to its end in a process of its own."""
-    return finish(start(*args, env=env, wrap=wrap), timeout_s)
+    if wrap or "LAB_ANY_MACHINE" in env:
+        return finish(start(*args, env=env, wrap=wrap), timeout_s)
+    return forked(main, ["xdplab", *map(str, args)], env, timeout_s)
+
+
+def robot(*args: object, env: Mapping[str, str], timeout_s: float = 170) -> Done:
+    """Run `robot` likewise."""
+    return forked(lambda: run_robot(sys.argv[1:]), ["robot", *map(str, args)], env, timeout_s)
+
+
+def forked(program: Callable[[], Any], argv: Sequence[str], env: Mapping[str, str], timeout_s: float) -> Done:
+    """Run a program to its end in a fork of this process, which has its libraries: to load them takes half a second."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # our other threads only wait
+            pid = os.fork()
+        if not pid:
+            _become(program, argv, env, (out.fileno(), err.fileno()))
+        in_time, ended = False, os.pidfd_open(pid)
+        try:
+            in_time = bool(select.select([ended], [], [], timeout_s)[0])
+        finally:
+            os.close(ended)
+            if not in_time:
+                os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
+        for file in (out, err):
+            file.seek(0)
+        done = Done(os.waitstatus_to_exitcode(status), out.read(), err.read())
+    assert in_time, f"{argv}: not over within {timeout_s:g} s: {done}"
+    return done
+
+
+def _become(
+    program: Callable[[], Any], argv: Sequence[str], env: Mapping[str, str], files: tuple[int, int]
+) -> NoReturn:
+    """In a fork: files, environment, paths and signals are those of a program that was started."""
+    code: Any = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        for given, wanted in zip((os.open(os.devnull, os.O_RDONLY), *files), range(3), strict=True):
+            os.dup2(given, wanted)
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(fd, mode) for fd, mode in ((0, "r"), (1, "w"), (2, "w")))
+        sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
+        os.environ.clear()
+        os.environ.update(env)
+        folders = [each for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
+        sys.path[:0] = folders
+        if str(UNDRAWN) in folders:
+            runpy.run_path(str(UNDRAWN / "sitecustomize.py"))
+        sys.modules.pop("lab.saboteur", None)  # it reads the environment
+        sys.argv = [*argv]
+        code = program()
+    except SystemExit as exc:
+        code = exc.code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def run_robot(argv: Sequence[str]) -> int:
+    """Robot Framework's entry point; its exit code."""
+    from robot import run_cli
+
+    return int(run_cli([*argv], exit=False))
 
 
 def documented(command: Sequence[str], *, env: Mapping[str, str], cwd: Path, timeout_s: float) -> Done:

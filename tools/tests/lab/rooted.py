@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from lab.command import Done, finish, start
+from lab.command import Done, start, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method
@@ -68,7 +68,7 @@ class Lab:
 
     def xdplab(self, *args: object, wrap: Sequence[str] = (), **env: str) -> Done:
         """`xdplab` to its end."""
-        return finish(self.start(*args, wrap=wrap, **env), 170)
+        return xdplab(*args, env=self.env(**env), wrap=wrap, timeout_s=170)
 
     def run(
         self,

@@ -81,7 +81,7 @@ def rows(model: type[Model]) -> Iterator[tuple[str, str, str, str]]:
         default = "–" if key in schema.get("required", ()) else _default(found)
         meant = {each.__name__ for each in _inside(field.annotation)}
         based = MethodSpec in _bases(field.annotation) or PointFigures in _bases(field.annotation)
-        kind = " or ".join(map(_link, sorted(meant))) if based else _type(found, inner)
+        kind = " or ".join(map(link, sorted(meant))) if based else _type(found, inner)
         yield key, kind, default, descriptions.get(name, "")
 
 
@@ -98,7 +98,7 @@ def _type(schema: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
     """A JSON Schema in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return _type(inner[name], inner) if "enum" in inner[name] else _link(name)
+        return _type(inner[name], inner) if "enum" in inner[name] else link(name)
     for key in ("anyOf", "oneOf"):
         if key in schema:
             found = list(dict.fromkeys(_type(each, inner) for each in schema[key]))
@@ -118,5 +118,6 @@ def _type(schema: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
     return " ".join([str(_KINDS.get(kind, kind)), *limits])
 
 
-def _link(name: str) -> str:
+def link(name: str) -> str:
+    """To the section of a model."""
     return f"[{name}](#{name.lower()})"

@@ -9,9 +9,11 @@ from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
 from xdplab.measure.figure import (
     P50 as P50,
     P99 as P99,
+    CountedFigures as CountedFigures,
     Figure as Figure,
     LimitedBy as LimitedBy,
     PointFigures as PointFigures,
+    TrialFigures as TrialFigures,
 )
 from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
 from xdplab.measure.method import Method as Method, MethodResult as MethodResult, Session as Session

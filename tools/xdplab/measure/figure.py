@@ -5,7 +5,8 @@ from typing import Any, Literal, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from xdplab.model import Model
+from xdplab.model import Model, TrialRecord, validated
+from xdplab.model.base import Shown
 from xdplab.model.digits import number
 
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: it may do better. `budget`: time ran out first.
@@ -61,6 +62,33 @@ class Figure(Model):
     def title(self) -> str:
         """For the head of a table: `p50, µs`."""
         return f"{self.name}, {self.unit}"
+
+
+class TrialFigures(Model):
+    """What a method counted or found in a trial, as journaled (`TrialRecord.figures`); each has its own fields."""
+
+    def journaled(self) -> dict[str, Any]:
+        """For the journal."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def of(cls, trial: TrialRecord) -> Self:
+        """Those of a line of the journal.
+
+        Raises:
+            InputError: the line has something else; the message names the point, the part of the method and the field.
+        """
+        part = f", {trial.clause}" if trial.clause else ""
+        return validated(
+            cls, trial.figures, f"trials.jsonl, point {trial.point_id}, repetition {trial.repetition}{part}"
+        )
+
+
+class CountedFigures(TrialFigures):
+    """Of a trial that the method counted by itself (`Session.measure_by`)."""
+
+    #: What the log says of the trial.
+    text: Shown
 
 
 class PointFigures(Model):

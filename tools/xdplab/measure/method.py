@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import P50, P99, Figure, PointFigures
+from xdplab.measure.figure import P50, P99, CountedFigures, Figure, PointFigures, TrialFigures
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
@@ -32,10 +32,10 @@ SpecT = TypeVar("SpecT", bound=MethodSpec)
 
 
 class MethodResult(NamedTuple):
-    """What the tester reports, and what was counted in addition (`TrialRecord.figures`)."""
+    """What the tester reports, and what was counted in addition."""
 
     result: TrialResult
-    figures: dict[str, Any]
+    figures: CountedFigures | None = None
 
 
 def untested(elapsed_s: float) -> TrialResult:
@@ -87,7 +87,7 @@ class Trials(Protocol):
     def disturbed(self) -> bool:
         """Whether the machine disturbed the trial before."""
 
-    def found(self, clause: str, figures: dict[str, Any]) -> None:
+    def found(self, clause: str, figures: TrialFigures) -> None:
         """Journal what a method found."""
 
     def progress(self, text: str) -> None:
@@ -121,7 +121,7 @@ class Session(Trials, Protocol):
     def cannot(self) -> Mapping[str, str]:
         """Clauses that the tester has no figures for, and why."""
 
-    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> MethodResult:
+    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> TrialResult:
         """Journal as a measured trial what the method counts itself, with or without the tester.
 
         The machine is watched while `count` runs; what that raises ends the repetition. On a resumed run a trial that
@@ -147,6 +147,8 @@ class Method(ABC, Generic[SpecT]):
     spec_model: ClassVar[type[MethodSpec]]
     #: What its points are compared by, the one that its answer goes by first.
     figures: ClassVar[tuple[Figure, ...]] = (P50, P99)
+    #: What it journals of its trials, next to what the tester reports.
+    records: ClassVar[tuple[type[TrialFigures], ...]] = ()
     #: Of its table, between what a point is and how often it was measured.
     columns: ClassVar[tuple[Column, ...]] = ()
     #: What its latencies are of, where the path does not say it.

@@ -15,7 +15,7 @@ from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.kernel import link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
-from xdplab.measure import Method, MethodResult
+from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
     DisturbanceRule,
     HostLost,
@@ -180,8 +180,8 @@ class PointSession:
         def take() -> MethodResult:
             trial = f"{number}.{attempt}"
             if restart_after_s is None:
-                return MethodResult(self._tester.run(self._context(trial), spec), {})
-            return MethodResult(self._run_with_restart(spec, restart_after_s, trial), {})
+                return MethodResult(self._tester.run(self._context(trial), spec))
+            return MethodResult(self._run_with_restart(spec, restart_after_s, trial))
 
         while True:
             record = self._journaled(spec, purpose, clause, number, attempt, take)
@@ -195,12 +195,12 @@ class PointSession:
             if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
                 return record.result
 
-    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> MethodResult:
+    def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> TrialResult:
         """Watch the machine while a method counts, judge, journal."""
         record = self._journaled(asked, "measure", clause, self._trials, 0, count)
         assert record.result is not None
         self._trials += 1
-        return MethodResult(record.result, record.figures)
+        return record.result
 
     def send(self, spec: TrialSpec) -> TrialResult:
         """Without a record."""
@@ -224,11 +224,11 @@ class PointSession:
             raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start again")
         return record
 
-    def found(self, clause: str, figures: dict[str, Any]) -> None:
+    def found(self, clause: str, figures: TrialFigures) -> None:
         """Journal what a method found, unless the journal of a resumed run has it."""
         if clause in self._found:
             return
-        self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures))
+        self._emit(self._record(purpose="figures", status="ok", clause=clause, figures=figures.journaled()))
 
     def _one_trial(
         self,
@@ -268,7 +268,7 @@ class PointSession:
             asked=spec,
             offered_pps=spec.offered_pps,
             result=result,
-            figures=figures,
+            figures=figures.journaled() if figures else {},
             disturbance=disturbance,
             mode=mode,
             from_before_start=bool(result.earlier) and trial_ns - result.earlier_ns < started_ns,

@@ -5,6 +5,7 @@ A port is up and promiscuous, without offloads that merge or split frames, and s
 Interfaces that carry an address, or belong to a bridge or bond, are refused: somebody needs them.
 """
 
+import itertools
 import json
 import re
 import time
@@ -144,13 +145,16 @@ def driver(host: Host, ifname: str) -> str:
 def _switch(host: Host, ifname: str, wanted: dict[str, str]) -> None:
     """Bring offloads to what is wanted.
 
-    One at a time, for ethtool gives up at the first that is fixed; some twice, for a group's name switches all of it.
+    All at once; what is left one at a time, because ethtool gives up at the first that is fixed; some of that twice,
+    because a group's name switches all of it.
     """
-    for _ in range(2):
+    for at_once in (True, False, False):
         present = features(host, ifname)
-        for name, value in wanted.items():
-            if present.get(name, value) != value:
-                host.run(["ethtool", "-K", ifname, name, value], check=False)
+        differing = [(name, value) for name, value in wanted.items() if present.get(name, value) != value]
+        if not differing:
+            return
+        for some in [differing] if at_once else [[each] for each in differing]:
+            host.run(["ethtool", "-K", ifname, *itertools.chain(*some)], check=False)
 
 
 def _ipv6(ifname: str) -> str:

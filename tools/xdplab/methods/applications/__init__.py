@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What applications get: TCP and UDP between programs on A and C, with every byte checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import ClassVar, get_args
@@ -10,7 +10,7 @@ from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import mode_in_use, mode_name
 from xdplab.hosts.kernel import link_mtu
-from xdplab.measure.figure import P50, P99, Figure, PointFigures
+from xdplab.measure.figure import P50, P99, CountedFigures, Figure, PointFigures, TrialFigures
 from xdplab.measure.method import MethodResult, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
@@ -19,7 +19,7 @@ from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.price import BusyCpus
 from xdplab.methods.applications.programs import NEEDS, Outcome, Programs, missing
 from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Kind, Workload, features_of
-from xdplab.methods.shared.counting import CountingMethod
+from xdplab.methods.shared.counting import CountingMethod, counting_trials
 from xdplab.methods.shared.servers import REQUESTS, wrk_seconds
 from xdplab.model import (
     ForwarderSpec,
@@ -37,6 +37,7 @@ from xdplab.model import (
     TrialSpec,
     Unsupported,
 )
+from xdplab.model.base import Shown
 from xdplab.model.design import Scalar
 from xdplab.model.digits import percent, significant
 from xdplab.testbed import Port
@@ -53,6 +54,32 @@ _KIND_OF_GOAL: dict[str, Kind] = {P50.key: "requests", P99.key: "requests"}
 DIAGNOSIS = "diagnosis"
 #: Of Ethernet, IPv4, TCP with timestamps, FCS; and the longest frame.
 _HEADERS, _LONGEST = 14 + 20 + 32 + 4, 1518
+
+
+class ApplicationRecord(CountedFigures):
+    """What came through in a trial, and at what price; a field of what the workload has not is left out."""
+
+    #: Payload that arrived.
+    goodput_mbps: float | None = None
+    #: Answers to requests.
+    requests_per_s: float | None = None
+    #: Answers to requests that had a connection each.
+    connections_per_s: float | None = None
+    #: Datagrams that did not arrive, of those sent.
+    datagram_loss: float | None = None
+    #: Segments sent again, of all that the kernels of A and C sent.
+    retransmitted: float | None = None
+    #: Time of all CPUs of the forwarder's machine per Gbit of payload.
+    cpu_s_per_gbit: float | None = None
+    #: The same per request or connection.
+    cpu_us_per_request: float | None = None
+
+
+class Diagnosis(TrialFigures):
+    """What was found before a trial."""
+
+    #: What slows TCP, and the command that fixes it.
+    text: Shown
 
 
 class ApplicationFigures(PointFigures):
@@ -75,6 +102,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
     own_ends: ClassVar[bool] = True
     quantity: ClassVar[str] = "from a request to its answer"
     figures: ClassVar[tuple[Figure, ...]] = (GOODPUT, REQUESTS, CONNECTIONS, P50, P99, CPU_PER_GBIT, CPU_PER_REQUEST)
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (ApplicationRecord, Diagnosis)
     columns: ClassVar[tuple[Column, ...]] = (
         Column(
             "workload",
@@ -144,7 +172,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         if found and found.breaks:
             raise Unsupported(found.text)
         if found:
-            session.found(DIAGNOSIS, {"text": found.text})
+            session.found(DIAGNOSIS, Diagnosis(text=found.text))
         idle = session.forwarder.ineffective()
         if idle:
             raise Unsupported(idle)
@@ -174,9 +202,17 @@ class Applications(CountingMethod[ApplicationsSpec]):
         counts = ends.counts().since(before)
         if counts.checksum_errors and not ends.offloads:
             raise PointFailed(f"payload damaged: {counts.checksum_errors} segments arrived with a wrong checksum")
-        price = price_of(found, busy_cpus())
-        again = {"retransmitted": counts.sent_again} if workload.kind != "udp" else {}
-        return MethodResult(_result(workload, spec, found), {"text": _words(found), **_said(found), **again, **price})
+        record = ApplicationRecord(
+            text=_words(found),
+            **_said(found),
+            retransmitted=counts.sent_again if workload.kind != "udp" else None,
+            **price_of(found, busy_cpus()),
+        )
+        return MethodResult(_result(workload, spec, found), record)
+
+    def values(self, record: CountedFigures) -> dict[str, float | None]:
+        """Those that the workload has."""
+        return {key: value for key, value in super().values(record).items() if value is not None}
 
     def where(self, point: PointSummary) -> str:
         """Its workload, and with what."""
@@ -186,11 +222,12 @@ class Applications(CountingMethod[ApplicationsSpec]):
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> ApplicationFigures:
         """What slows it, what was sent again, what was lost."""
-        texts = [each.figures["text"] for each in trials if each.clause == DIAGNOSIS]
+        texts = [Diagnosis.of(each).text for each in trials if each.clause == DIAGNOSIS]
+        records = [ApplicationRecord.of(each) for each in counting_trials(trials)]
         return ApplicationFigures(
             findings=tuple(dict.fromkeys(texts)),
-            retransmitted=_largest(trials, "retransmitted"),
-            datagram_loss=_largest(trials, "datagram_loss"),
+            retransmitted=_largest(each.retransmitted for each in records),
+            datagram_loss=_largest(each.datagram_loss for each in records),
         )
 
     def goal_points(self, figure: Figure, points: Sequence[PointSummary]) -> list[PointSummary]:
@@ -288,5 +325,5 @@ def _result(workload: Workload, spec: ApplicationsSpec, found: Outcome) -> Trial
     return TrialResult(tester=name, sender="socket", elapsed_s=found.elapsed_s, streams=streams)
 
 
-def _largest(trials: Sequence[TrialRecord], key: str) -> float | None:
-    return max((each.figures[key] for each in trials if key in each.figures), default=None)
+def _largest(shares: Iterable[float | None]) -> float | None:
+    return max((share for share in shares if share is not None), default=None)

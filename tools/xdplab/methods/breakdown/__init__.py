@@ -10,11 +10,19 @@ from typing import ClassVar, Literal
 
 from xdplab.forwarders.base import probes_of
 from xdplab.measure.comparison import Answer
+from xdplab.measure.figure import TrialFigures
 from xdplab.measure.method import Session
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.breakdown.figures import CLAUSE, WITH, BreakdownFigures, breakdown_answer, breakdown_figures
-from xdplab.methods.shared.batches import STAGES, stage_figures
+from xdplab.methods.breakdown.figures import (
+    CLAUSE,
+    WITH,
+    BreakdownFigures,
+    BreakdownRecord,
+    breakdown_answer,
+    breakdown_figures,
+)
+from xdplab.methods.shared.batches import STAGES, stage_times
 from xdplab.methods.shared.probes import attached
 from xdplab.methods.shared.traced import TracedMethod, TracedSpec
 from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
@@ -31,6 +39,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
 
     name: ClassVar[str] = "breakdown"
     spec_model: ClassVar[type[MethodSpec]] = BreakdownSpec
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (BreakdownRecord,)
 
     @property
     def ways(self) -> Sequence[str]:
@@ -45,10 +54,10 @@ class Breakdown(TracedMethod[BreakdownSpec]):
         for one in self.rounds(session, traffic, self.ways):
             with attached(session.dut, target, one.every) as probes:
                 session.trial(one.spec, purpose="search", clause=one.clause)
-                found = stage_figures(probes.end())
-            if found["batches"]:  # none when the trial was answered from the journal of a resumed run
-                kept = {"rate_pps": one.rate_pps, "recorded_one_in": one.every, **found}
-                session.found(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", kept)
+                found = stage_times(probes.end())
+            if found:  # none when the trial was answered from the journal of a resumed run
+                record = BreakdownRecord(rate_pps=one.rate_pps, recorded_one_in=one.every, **dict(found))
+                session.found(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", record)
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> BreakdownFigures:
         """The stages at each rate."""

@@ -3,12 +3,12 @@
 
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import PointFigures
+from xdplab.measure.figure import PointFigures, TrialFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.batches import STAGES, StageTimes, medians
 from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT, clean_pairs, paired_trials, percentiles
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import significant
@@ -20,6 +20,15 @@ WITH = "with"
 
 #: Stage -> how many probes' time is in it: a probe takes its stamp about half-way through its trap.
 _PROBES_IN = {"wait": 0.5, "switch": 1.0, "kick": 1.0}
+
+
+class BreakdownRecord(TrialFigures, StageTimes):
+    """Of a trial with the probes attached: the stages of its batches."""
+
+    #: Probes per second.
+    rate_pps: float
+    #: The recorder kept one batch in so many.
+    recorded_one_in: int
 
 
 class AtRate(Model):
@@ -68,6 +77,10 @@ class AtRate(Model):
         return self.clean >= MIN_PAIRS
 
 
+#: Added up over the pairs.
+_COUNTS = ("seen", "batches", "unmatched", "unsent", "full")
+
+
 class BreakdownFigures(PointFigures):
     """One entry per rate, in its order."""
 
@@ -77,24 +90,22 @@ class BreakdownFigures(PointFigures):
 
 def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
     """From the journal."""
-    found: dict[float, list[dict[str, Any]]] = {}
+    found: dict[float, list[BreakdownRecord]] = {}
     for trial in trials:
         if trial.purpose == "figures" and trial.clause.startswith(f"{CLAUSE} "):
-            found.setdefault(trial.figures["rate_pps"], []).append(trial.figures)
+            record = BreakdownRecord.of(trial)
+            found.setdefault(record.rate_pps, []).append(record)
     return BreakdownFigures(breakdown=tuple(_at_rate(trials, rate, stages) for rate, stages in sorted(found.items())))
 
 
-def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, Any]]) -> AtRate:
+def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[BreakdownRecord]) -> AtRate:
     clauses = (f"{CLAUSE} {rate:.0f} {how}" for how in (WITHOUT, WITH))
     paired = paired_trials(trials, *clauses)
     without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
     interval = ratio_interval(pairs, depth=None)  # one process in turns: a level of the machine meets both sides alike
-    typical = {
-        name: {stage: median(one["typical_us"][name][stage] for one in stages) for stage in known}
-        for name, known in stages[0]["typical_us"].items()
-    }
-    frames = median(one["frames_per_batch"] for one in stages)
+    typical = {name: medians([getattr(one.typical_us, name) for one in stages]) for name in ("p50", "p99")}
+    frames = median(one.frames_per_batch for one in stages)
     cost = median(slow - fast for slow, fast in pairs) / PROBES_ON_THE_WAY if pairs else None
     measurable = cost is not None and cost > 0 and frames <= ALONE
     return AtRate(
@@ -107,14 +118,11 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[dict[str, 
         typical_us=typical,
         probe_cost_us=cost if measurable else None,
         typical_less_us=_less(typical["p50"], cost or 0.0) if measurable else None,
-        stage_us={
-            stage: {name: median(one["stage_us"][stage][name] for one in stages) for name in known}
-            for stage, known in stages[0]["stage_us"].items()
-        },
-        whole_us={name: median(one["whole_us"][name] for one in stages) for name in stages[0]["whole_us"]},
-        reaped_us=known_median(one["reaped_us"] for one in stages),
+        stage_us={stage: medians([getattr(one.stage_us, stage) for one in stages]) for stage in STAGES},
+        whole_us=medians([one.whole_us for one in stages]),
+        reaped_us=known_median(one.reaped_us for one in stages),
         frames_per_batch=frames,
-        **{name: sum(one[name] for one in stages) for name in ("seen", "batches", "unmatched", "unsent", "full")},
+        **{name: sum(getattr(one, name) for one in stages) for name in _COUNTS},
     )
 
 

@@ -16,7 +16,7 @@ from xdplab.analysis.words import qualifications, ratio_text, verdict
 from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind, cannot_change
 from xdplab.measure.comparison import Answer, Comparison
-from xdplab.measure.figure import P50, P99, Figure
+from xdplab.measure.figure import P50, P99, Figure, TrialFigures
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
 from xdplab.measure.page import Column, Page, Section
@@ -33,6 +33,8 @@ from xdplab.methods.changes.figures import (
     NEW,
     REMOVED,
     TOOK,
+    ChangeRecord,
+    NewFlowsRecord,
     answer_by_change,
     repetition_figures,
 )
@@ -102,6 +104,7 @@ class Changes(Method[ChangesSpec]):
     name: ClassVar[str] = "changes"
     spec_model: ClassVar[type[MethodSpec]] = ChangesSpec
     figures: ClassVar[tuple[Figure, ...]] = (*FIGURES, P50, P99)
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (ChangeRecord, NewFlowsRecord)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("change", "change", lambda point: point.levels.get("change"), str, left=True),
         figure_column(INSTALLED, "installed/s"),

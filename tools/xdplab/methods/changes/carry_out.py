@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 from xdplab.forwarders.base import NewFlows
 from xdplab.forwarders.changes import Change, Changing, Step
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import SshHost
 from xdplab.measure.method import MethodResult, Session
+from xdplab.methods.changes.figures import ChangeRecord, NewFlowsRecord, StepDone
 from xdplab.model import PointFailed, TrialResult, TrialSpec, Unsupported, XdplabError
 
 #: From the beginning of the trial to that of the change.
@@ -36,8 +36,8 @@ def with_change(session: Session, asked: TrialSpec, kind: str, rules: int) -> Tr
     """
     for _ in range(_ATTEMPTS - 1):
         with suppress(_TooEarly):
-            return session.measure_by(asked, lambda: _once(session, asked, kind, rules), kind).result
-    return session.measure_by(asked, lambda: _once(session, asked, kind, rules), kind).result
+            return session.measure_by(asked, lambda: _once(session, asked, kind, rules), kind)
+    return session.measure_by(asked, lambda: _once(session, asked, kind, rules), kind)
 
 
 def with_new_flows(session: Session, asked: TrialSpec) -> MethodResult:
@@ -51,11 +51,11 @@ def with_new_flows(session: Session, asked: TrialSpec) -> MethodResult:
     result = session.send(asked)
     after = counts.flows_met() if counts else None
     if before is None or after is None:
-        return MethodResult(result, {"text": f"{result.received} new flows came through"})
+        return MethodResult(result, NewFlowsRecord(text=f"{result.received} new flows came through", flows_met=None))
     met = after - before
     if met < _NEW_SHARE * result.received:
         raise PointFailed(f"the flows were not new to it: it met {met} new ones, and {result.received} came through")
-    return MethodResult(result, {"text": f"{met} new flows", "flows_met": met})
+    return MethodResult(result, NewFlowsRecord(text=f"{met} new flows", flows_met=met))
 
 
 def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodResult:
@@ -97,20 +97,20 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodRe
     return found
 
 
-def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float, dict[str, Any]]:
+def _rounds(change: Change, begin_s: float, end_s: float) -> tuple[float, float, ChangeRecord]:
     """When the first step began and the last had ended, and what was done; times of `time.monotonic`."""
     time.sleep(max(0.0, begin_s - time.monotonic()))
-    steps = {step.name: {"count": 0, "s": 0.0} for step in change.steps}
+    steps = {step.name: StepDone(count=0, s=0.0) for step in change.steps}
     first_s, rounds = time.monotonic(), 0
     while not rounds or (change.often and _fits(time.monotonic(), first_s, rounds, end_s)):
         for step in change.steps:
-            steps[step.name]["s"] += _timed(step.act)
-            steps[step.name]["count"] += step.count
+            done = steps[step.name]
+            steps[step.name] = StepDone(count=done.count + step.count, s=done.s + _timed(step.act))
             _be_sure(step)
         rounds += 1
     last_s = time.monotonic()
-    returned = ", ".join(f"{name} {each['count']} in {each['s'] * 1e3:.4g} ms" for name, each in steps.items())
-    return first_s, last_s, {"text": returned, "rounds": rounds, "steps": steps}
+    returned = ", ".join(f"{name} {each.count} in {each.s * 1e3:.4g} ms" for name, each in steps.items())
+    return first_s, last_s, ChangeRecord(text=returned, rounds=rounds, steps=steps)
 
 
 def _fits(now_s: float, first_s: float, rounds: int, end_s: float) -> bool:

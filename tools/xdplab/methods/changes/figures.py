@@ -8,10 +8,10 @@ from pydantic import Field
 
 from xdplab.analysis.answers.pipelines import answer_by, headline
 from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import Figure
+from xdplab.measure.figure import CountedFigures, Figure
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
 from xdplab.measure.point import PointSummary
-from xdplab.model import InputError, Model, TrialRecord, TrialResult, validated
+from xdplab.model import InputError, Model, TrialRecord, TrialResult
 from xdplab.model.base import Amount, Count
 
 INSTALLED = Figure(
@@ -37,16 +37,25 @@ class StepDone(Model):
     """What was done in one step of a change."""
 
     #: Rules, ports, queues, of all rounds.
-    count: Count = 0
+    count: Count
     #: What that took.
-    s: Amount = 0.0
+    s: Amount
 
 
-class Done(Model):
-    """Of a trial with a change: what `carry_out` puts into its record."""
+class ChangeRecord(CountedFigures):
+    """Of a trial with a change."""
 
-    rounds: int = Field(default=1, ge=1)
-    steps: dict[str, StepDone] = {}
+    #: How often it was made.
+    rounds: int = Field(ge=1)
+    #: `installed`, `removed`, `replaced`, `added` -> what was done.
+    steps: dict[str, StepDone]
+
+
+class NewFlowsRecord(CountedFigures):
+    """Of a trial in which each frame is the first of its flow."""
+
+    #: New flows, by the forwarder's count; None: it does not count them.
+    flows_met: Count | None
 
 
 def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, rules: int = 0) -> RepetitionFigures:
@@ -59,6 +68,7 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         InputError: a record is not one that xdplab wrote.
     """
     result, done = trial.result, _done(trial)
+    rounds, steps = (done.rounds, done.steps) if done else (1, {})
     assert result is not None
     values: dict[str, float | None] = {LOST: result.lost}
     also = beside.result.lost if beside and beside.result else None
@@ -76,15 +86,15 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         values[GAP.key] = gap_us
         doubts = {GAP.key: doubt} if doubt else {}
         if gap_us is not None:
-            blocked_us = 1e6 * result.lost * result.elapsed_s / result.sent / done.rounds - own_us
+            blocked_us = 1e6 * result.lost * result.elapsed_s / result.sent / rounds - own_us
             values[BLOCKED] = None if also else max(0.0, blocked_us)
-    if done.steps:
-        values[TOOK] = 1e6 * sum(each.s for each in done.steps.values()) / done.rounds
+    if steps:
+        values[TOOK] = 1e6 * sum(each.s for each in steps.values()) / rounds
     for figure, name in _RATES if trial.clause in _OF_RULES else ():
-        step = done.steps[name]
+        step = steps[name]
         values[figure.key] = step.count / step.s if step.s else None
-        if rules and step.count != rules * done.rounds:
-            doubts[figure.key] = f"{step.count / done.rounds:g} rules at a time, not {rules:,}"
+        if rules and step.count != rules * rounds:
+            doubts[figure.key] = f"{step.count / rounds:g} rules at a time, not {rules:,}"
     gap = values.get(GAP.key)
     share = disturbed_share(trial)
     ends: dict[str, dict[str, Any]] = {}
@@ -102,12 +112,15 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
     )
 
 
-def _done(trial: TrialRecord) -> Done:
-    where = f"trials.jsonl, point {trial.point_id}: figures"
-    done = validated(Done, {key: trial.figures[key] for key in Done.model_fields if key in trial.figures}, where)
+def _done(trial: TrialRecord) -> ChangeRecord | None:
+    """None of new flows, and of a restart, which the runner makes and times."""
+    if trial.clause == "new-flows" or (trial.clause == "restart" and not trial.figures):
+        return None
+    done = ChangeRecord.of(trial)
     lacking = [name for _, name in _RATES if name not in done.steps] if trial.clause in _OF_RULES else []
     if lacking:
-        raise InputError(f"{where}.steps: {lacking[0]} is missing, which change {trial.clause} has")
+        where = f"trials.jsonl, point {trial.point_id}, repetition {trial.repetition}, {trial.clause}"
+        raise InputError(f"{where}: steps: {lacking[0]} is missing, which change {trial.clause} has")
     return done
 
 

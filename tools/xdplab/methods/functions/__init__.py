@@ -9,7 +9,7 @@ from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.xsk.functions import XskFunctions
-from xdplab.measure.figure import Figure
+from xdplab.measure.figure import Figure, TrialFigures
 from xdplab.measure.method import Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
@@ -17,13 +17,16 @@ from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.measuring import (
     FLOOD_MORE_S,
     ROUND_S,
+    JobRecord,
+    NextToFlood,
+    ServedRecord,
     beside_a_flood,
     traffic_of,
     under_traffic,
 )
 from xdplab.methods.functions.rows import findings, function_of, sections
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import MPPS, CountingMethod
+from xdplab.methods.shared.counting import MPPS, CountingMethod, RateRecord, counting_trials
 from xdplab.methods.shared.servers import REQUESTS
 from xdplab.model import (
     ForwarderSpec,
@@ -51,6 +54,7 @@ class Functions(CountingMethod[FunctionsSpec]):
     spec_model: ClassVar[type[MethodSpec]] = FunctionsSpec
     own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (MPPS, REQUESTS, ROUND_S)
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (RateRecord, ServedRecord, JobRecord)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("traffic", "traffic", lambda point: point.levels.get("traffic"), str, left=True),
         figure_column(MPPS, "Mpps"),
@@ -119,7 +123,8 @@ class Functions(CountingMethod[FunctionsSpec]):
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> FunctionFigures:
         """Which function it is, and misses of the last-level cache on its core."""
-        counted = {str(each.figures["cache_misses"]) for each in trials if "cache_misses" in each.figures}
+        records = map(self.record, counting_trials(trials))
+        counted = {str(each.cache_misses) for each in records if isinstance(each, NextToFlood)}
         function = NfPoint.model_validate(point.forwarder.options)
         return FunctionFigures(function=function, cache_misses=tuple(sorted(counted)))
 

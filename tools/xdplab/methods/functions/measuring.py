@@ -10,16 +10,40 @@ from typing import get_args
 
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import Host
-from xdplab.measure.figure import Figure
+from xdplab.measure.figure import CountedFigures, Figure
 from xdplab.measure.method import MethodResult, Session, untested
 from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, rate_figures
+from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, RateRecord
 from xdplab.methods.shared.servers import REQUESTS
 from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
+from xdplab.model.base import Shown
 from xdplab.model.functions import NfTraffic
 
 ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6, main=True)
+
+
+class NextToFlood(CountedFigures):
+    """Of what runs on the core of a firewall."""
+
+    #: Misses of the last-level cache on that core, or why they are not known.
+    cache_misses: int | Shown
+
+
+class ServedRecord(NextToFlood):
+    """Of a server."""
+
+    #: Requests that it answered.
+    requests_per_s: float
+
+
+class JobRecord(NextToFlood):
+    """Of a job that only computes."""
+
+    #: How long a round of it took.
+    s_per_round: float
+
+
 #: A flood begins half of this before what is measured next to it, and ends as long after.
 FLOOD_MORE_S = 1.0
 
@@ -51,7 +75,7 @@ def under_traffic(session: Session, spec: FunctionsSpec) -> None:
         if wrong:
             raise PointFailed(f"{wrong} frames were decided on wrongly")
         _be_sure(program)
-        return MethodResult(result, rate_figures(received / result.elapsed_s, result, limited=True))
+        return MethodResult(result, RateRecord.counted(received / result.elapsed_s, result, limited=True))
 
     session.measure_by(asked, count)
 
@@ -69,7 +93,8 @@ def beside_a_flood(session: Session, spec: FunctionsSpec) -> None:
         with _flood(session, asked) as sent, cache_misses(dut.host, dut.layout.forwarder, dut.rundir) as misses:
             value, figure = beside.figure(spec.duration_s), ROUND_S if kind == "job" else REQUESTS
         _be_sure(program)
-        return MethodResult(sent(), {"text": f"{value:.4g} {figure.unit}", figure.key: value, **misses})
+        record = JobRecord if kind == "job" else ServedRecord
+        return MethodResult(sent(), record(text=f"{value:.4g} {figure.unit}", **{figure.key: value}, **misses))
 
     session.measure_by(asked, count)
 

@@ -11,11 +11,11 @@ from xdplab.analysis.tables.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.base import frames_received, in_role
 from xdplab.hosts.kernel import link_counters
-from xdplab.measure.figure import Figure
+from xdplab.measure.figure import Figure, TrialFigures
 from xdplab.measure.method import MethodResult, Session, untested
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, rate_figures
+from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, RateRecord
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -58,6 +58,7 @@ class Micro(CountingMethod[MicroSpec]):
     spec_model: ClassVar[type[MethodSpec]] = MicroSpec
     own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (MPPS,)
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (RateRecord,)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("workload", "workload", lambda point: point.levels.get("workload"), str, left=True),
         figure_column(MPPS, "Mpps"),
@@ -114,7 +115,7 @@ class Micro(CountingMethod[MicroSpec]):
         if not sent:
             raise PointFailed("nothing was sent")
         result = untested(elapsed_s)
-        return MethodResult(result, rate_figures(sent / elapsed_s, result, limited=False))
+        return MethodResult(result, RateRecord.counted(sent / elapsed_s, result, limited=False))
 
     def _received(self, session: Session, asked: TrialSpec) -> MethodResult:
         """What came back by the tester's count, or what was dropped by the program's."""
@@ -126,7 +127,7 @@ class Micro(CountingMethod[MicroSpec]):
         received = frames_received(session.forwarder) - begin if by_the_program else result.received
         if not received:
             raise PointFailed("nothing was received")
-        return MethodResult(result, rate_figures(received / result.elapsed_s, result, limited=True))
+        return MethodResult(result, RateRecord.counted(received / result.elapsed_s, result, limited=True))
 
     def where(self, point: PointSummary) -> str:
         """The workload."""

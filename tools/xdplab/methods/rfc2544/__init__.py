@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
-from xdplab.measure.figure import P50, P99, Figure, LimitedBy
+from xdplab.measure.figure import P50, P99, Figure, LimitedBy, TrialFigures
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
 from xdplab.measure.page import Column, Page, Section
@@ -36,9 +36,11 @@ from xdplab.methods.rfc2544.records import (
     ClauseRecord,
     LatencyRecord,
     LossCurveRecord,
+    OverloadRecord,
     RecoveryRecord,
     ResetRecord,
     SearchRecord,
+    UnsupportedClause,
 )
 from xdplab.methods.rfc2544.report import ablation, curves, lines, rfc2544_section
 from xdplab.methods.rfc2544.search import PRESETS, throughput
@@ -56,6 +58,16 @@ class Rfc2544(Method[Rfc2544Spec]):
     own_rates: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, FORWARDING_RATE, P50, P99)
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (
+        SearchRecord,
+        LatencyRecord,
+        LossCurveRecord,
+        BurstsRecord,
+        RecoveryRecord,
+        ResetRecord,
+        OverloadRecord,
+        UnsupportedClause,
+    )
     columns: ClassVar[tuple[Column, ...]] = (
         figure_column(NDR, "NDR kpps"),
         figure_column(FORWARDING_RATE, "kpps at overload"),
@@ -119,7 +131,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             session.progress(f"RFC 2544 {clause}")
             reason = session.cannot.get(clause) or _lacking(clause, best)
             if reason:
-                session.found(_RECORDS[clause].clause, {"unsupported": reason})
+                session.found(_RECORDS[clause].clause, UnsupportedClause(unsupported=reason))
                 continue
             ndr = (best and best.throughput_pps) or 0.0
             match clause:

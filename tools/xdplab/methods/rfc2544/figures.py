@@ -20,6 +20,7 @@ from xdplab.methods.rfc2544.records import (
     RecoveryRecord,
     ResetRecord,
     SearchRecord,
+    UnsupportedClause,
     records_of,
 )
 from xdplab.methods.rfc2544.search import PRESETS
@@ -339,7 +340,7 @@ def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Name of a clause, as in `rfc2544_figures` -> why the tester has no figures for it."""
     names = {clause: name for clause, (name, _) in _CLAUSES.items()}
     return {
-        names[trial.clause]: trial.figures["unsupported"]
+        names[trial.clause]: UnsupportedClause.of(trial).unsupported
         for trial in trials
         if trial.purpose == "figures" and "unsupported" in trial.figures
     }

@@ -2,24 +2,29 @@
 """What each clause journals of a repetition (`TrialRecord.figures`), and how it is read again."""
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
-from xdplab.measure.figure import LimitedBy
-from xdplab.model import Model, TrialRecord, validated
+from xdplab.measure.figure import LimitedBy, TrialFigures
+from xdplab.methods.rfc2544.spec import PresetName
+from xdplab.model import Model, TrialRecord
+from xdplab.model.base import Shown
 from xdplab.model.trial import LOAD_TOLERANCE
 
 RecordT = TypeVar("RecordT", bound="ClauseRecord")
 
 
-class ClauseRecord(Model):
+class ClauseRecord(TrialFigures):
     """Of one repetition."""
 
     #: The clause that it is journaled under.
     clause: ClassVar[str]
 
-    def journaled(self) -> dict[str, Any]:
-        """For the journal."""
-        return self.model_dump(mode="json")
+
+class UnsupportedClause(TrialFigures):
+    """In place of a clause that the tester cannot measure, or that needs a throughput which was not found."""
+
+    #: Why.
+    unsupported: Shown
 
 
 def records_of(trials: Iterable[TrialRecord], kind: type[RecordT]) -> list[tuple[TrialRecord, RecordT]]:
@@ -29,7 +34,7 @@ def records_of(trials: Iterable[TrialRecord], kind: type[RecordT]) -> list[tuple
         InputError: the journal has something else.
     """
     return [
-        (trial, validated(kind, trial.figures, f"trials.jsonl, point {trial.point_id}, {kind.clause}"))
+        (trial, kind.of(trial))
         for trial in trials
         if trial.purpose == "figures" and trial.clause == kind.clause and "unsupported" not in trial.figures
     ]
@@ -40,10 +45,13 @@ class Step(Model):
 
     #: Intended load.
     load_pps: float
+    #: Its length.
     duration_s: float
     #: What of it left, over the time that took.
     offered_pps: float
+    #: Frames that left the tester.
     sent: int
+    #: Of these, frames that did not come back.
     lost: int
     #: Share of the trial in which the sender stood still. What it skipped then is missing in `offered_pps`; what it
     #: caught up with afterwards left in bursts above the intended load.
@@ -75,6 +83,7 @@ class Step(Model):
 class Bound(Model):
     """What a search found for one tolerated loss ratio; loads in pps, per direction."""
 
+    #: The tolerated share of lost frames.
     loss_ratio: float
     #: Highest load that was offered and found good.
     lower_pps: float | None
@@ -91,9 +100,13 @@ class Bound(Model):
 class SearchResult(Model):
     """All bounds and all trials of a search."""
 
-    preset: str
+    #: How it searched.
+    preset: PresetName
+    #: For each tolerated loss ratio.
     bounds: tuple[Bound, ...]
+    #: In the order in which they were taken.
     steps: tuple[Step, ...]
+    #: Of all trials, warm-ups included.
     traffic_s: float
 
 
@@ -102,6 +115,7 @@ class SearchRecord(ClauseRecord, SearchResult):
 
     clause: ClassVar[str] = "RFC 2544 26.1"
 
+    #: 1, or 2: frames were sent both ways.
     directions: int
     #: Highest load of the search, per direction.
     top_load_pps: float
@@ -110,9 +124,11 @@ class SearchRecord(ClauseRecord, SearchResult):
 
 
 class LoadShare(Model):
-    """A load of §26.2: its share of the throughput, and what was asked for per direction."""
+    """A load of §26.2."""
 
+    #: Of the throughput.
     share: float
+    #: What was asked for, per direction.
     load_pps: float
 
 
@@ -121,8 +137,11 @@ class LatencyRecord(ClauseRecord):
 
     clause: ClassVar[str] = "RFC 2544 26.2"
 
+    #: That the loads are shares of, per direction.
     throughput_pps: float
+    #: Frames per second that are measured, which are part of the load.
     probe_pps: float
+    #: Each.
     loads: tuple[LoadShare, ...]
 
     @classmethod
@@ -134,11 +153,17 @@ class LatencyRecord(ClauseRecord):
 class LossStep(Model):
     """A step of §26.3; loads per direction, frames and `achieved_pps` over all of them."""
 
+    #: Intended load.
     load_pps: float
+    #: Frames that left the tester.
     sent: int
+    #: Of these, frames that did not come back.
     lost: int
+    #: Frames that the tester should have sent and did not.
     unsent: int
+    #: Frames lost over frames sent.
     loss_ratio: float
+    #: Frames sent over the time that sending took.
     achieved_pps: float
 
 
@@ -147,8 +172,11 @@ class LossCurveRecord(ClauseRecord):
 
     clause: ClassVar[str] = "RFC 2544 26.3"
 
+    #: Each load.
     points: tuple[LossStep, ...]
+    #: The last two loads lost nothing, which ends the clause.
     two_without_loss: bool
+    #: 1, or 2: frames were sent both ways.
     directions: int
 
 
@@ -157,17 +185,27 @@ class BurstsRecord(ClauseRecord):
 
     clause: ClassVar[str] = "RFC 2544 26.4"
 
+    #: Longest burst without loss of each search.
     frames: tuple[int, ...]
+    #: Their mean.
     average_frames: float
+    #: Of these.
     standard_deviation_frames: float
+    #: That was tried.
     longest_burst_frames: int
+    #: `tester`: the longest burst that was tried lost nothing.
     limited_by: Literal["forwarder", "tester"]
+    #: Frames over the time in which a burst was sent, mean over the searches; None where each burst lost frames.
     burst_rate_pps: float | None = None
+    #: The average burst over its rate.
     implied_buffer_us: float | None = None
+    #: The same without what is forwarded while the burst arrives (RFC 9004 §5.4).
     corrected_buffer_us: float | None = None
+    #: That in frames.
     corrected_buffer_frames: float | None = None
     #: What the searches for length and throughput leave open.
     buffer_resolution_frames: float | None = None
+    #: Why there is no buffer; empty where there is one.
     reason: str = ""
 
 
@@ -176,30 +214,48 @@ class RecoveryRecord(ClauseRecord):
 
     clause: ClassVar[str] = "RFC 2544 26.5"
 
+    #: What was sent; asked for was 110 % of the throughput, or the top load if that is lower.
     overload_pps: float
+    #: What was asked for after it: half of the overload.
     relief_pps: float
+    #: How long the overload was offered.
     overload_s: float
+    #: Frames lost meanwhile.
     lost_in_overload: int
+    #: Frames lost at the lower load.
     lost_after: int
+    #: From the end of the overload to the departure of the last frame that was lost; None: it was not overloaded.
     recovery_us: float | None
+    #: Shorter times cannot be seen.
     resolution_us: float
+    #: Frames were lost in the overload.
     overloaded: bool
+    #: Why there is no time; empty where there is one.
     reason: str
 
 
 class ResetRecord(ClauseRecord):
-    """§26.6; `reset_us` is the gap less what the suite itself put between stop and start."""
+    """§26.6; loads per direction."""
 
     clause: ClassVar[str] = "RFC 2544 26.6"
 
+    #: What was sent.
     load_pps: float
+    #: Longest time between the departures of two frames that came through; None: none came behind the restart.
     gap_us: float | None
+    #: What the suite itself put between stop and start.
     own_us: float
+    #: The gap less that; None where it is not known.
     reset_us: float | None
+    #: Why there is no time; empty where there is one.
     reason: str
+    #: Frames that did not come back.
     lost: int
+    #: Shorter times cannot be seen.
     resolution_us: float
+    #: Frames came through again before the trial was over.
     came_back: bool
+    #: Its length.
     trial_s: float
 
 
@@ -208,9 +264,13 @@ class OverloadRecord(ClauseRecord):
 
     clause: ClassVar[str] = "RFC 2285 3.6.1"
 
+    #: What was asked for.
     intended_pps: float
+    #: What was sent, median over the trials.
     offered_pps: float
+    #: Frames that came through over the time that sending took, median over the trials.
     forwarding_rate_pps: float
     #: Of each trial.
     rates_pps: tuple[float, ...]
+    #: Each trial lost frames, so that the rate is the forwarder's own.
     overloaded: bool

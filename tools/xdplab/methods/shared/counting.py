@@ -4,11 +4,11 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from xdplab.analysis.answers.ranking import Contender, ranking
 from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import Figure
+from xdplab.measure.figure import CountedFigures, Figure
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
 from xdplab.measure.method import Method, Session, SpecT
 from xdplab.measure.point import PointSummary
@@ -27,28 +27,39 @@ UNDER_WAY_S = 0.08
 _FIRST_S = 0.02
 
 
-def rate_figures(pps: float, result: TrialResult, *, limited: bool) -> dict[str, Any]:
-    """For the journal; `limited`: by what the tester sent."""
-    sent_pps = result.sent / result.elapsed_s if result.streams else None
-    return {"text": f"{pps / 1e6:.3f} Mpps", "mpps": pps / 1e6, "sent_pps": sent_pps, "limited": limited}
+class RateRecord(CountedFigures):
+    """Frames that a program handled."""
+
+    #: Mean rate over the trial, in millions of frames per second.
+    mpps: float
+    #: What the tester sent meanwhile, in frames per second; None: it sent nothing.
+    sent_pps: float | None
+    #: The program can handle no more than the tester sends.
+    limited: bool
+
+    @classmethod
+    def counted(cls, pps: float, result: TrialResult, *, limited: bool) -> "RateRecord":
+        """Of a rate, and what the tester says of its own."""
+        sent_pps = result.sent / result.elapsed_s if result.streams else None
+        return cls(text=f"{pps / 1e6:.3f} Mpps", mpps=pps / 1e6, sent_pps=sent_pps, limited=limited)
+
+    @property
+    def took_all(self) -> bool:
+        """Whether the tester was the limit."""
+        return bool(self.limited and self.sent_pps and 1e6 * self.mpps / self.sent_pps >= TOOK_ALL)
 
 
-def took_all(figures: dict[str, Any]) -> bool:
-    """Whether the tester was the limit."""
-    sent = figures.get("sent_pps")
-    return bool(figures.get("limited") and sent and 1e6 * figures["mpps"] / sent >= TOOK_ALL)
+def figure_of_trial(value: float | None, trial: TrialRecord, figure: Figure, *, took_all: bool) -> Measured:
+    """What a trial counted: a lower bound where the program took all that the tester sent.
 
-
-def figure_of_trial(value: float | None, trial: TrialRecord, figure: Figure) -> Measured:
-    """What a trial counted: a lower bound where the tester was the limit, between two ends where it was disturbed.
-
-    In the disturbed part of a trial a program is taken to have done nothing, or as much as in the rest.
+    Of a disturbed trial it lies between two ends: in the disturbed part a program is taken to have done nothing, or as
+    much as in the rest.
     """
     share = disturbed_share(trial)
     if value is None or share is None:
         return Measured(value=value, share=share)
     low, high = rate_ends(value, share) if figure.more else (value * (1 - share), value)
-    if took_all(trial.figures):
+    if took_all:
         return Measured(value=value, low=low, high=math.inf, limited_by="tester", share=share)
     return Measured(value=value, low=low, high=high, limited_by="machine" if share else "forwarder", share=share)
 
@@ -78,7 +89,7 @@ def first_frames(session: Session) -> None:
 
 
 class CountingMethod(Method[SpecT]):
-    """A trial has the values of `figures` by their keys."""
+    """A trial's record has a field for each of `figures` that it knows, with its key as name."""
 
     repeats_whole: ClassVar[bool] = True
 
@@ -99,9 +110,20 @@ class CountingMethod(Method[SpecT]):
         """What takes effect with the first frame, as busy polling before Linux 6.13, is given some and asked again."""
         first_frames(session)
 
-    def values(self, trial: TrialRecord) -> dict[str, float | None]:
+    def record(self, trial: TrialRecord) -> CountedFigures:
+        """As the one of `records` that has most of its fields.
+
+        Raises:
+            InputError: the line of the journal is not quite that.
+        """
+        kind = max(self.records, key=lambda each: len(each.model_fields.keys() & trial.figures.keys()))
+        found = kind.of(trial)
+        assert isinstance(found, CountedFigures)
+        return found
+
+    def values(self, record: CountedFigures) -> dict[str, float | None]:
         """Of one trial."""
-        return {each.key: trial.figures[each.key] for each in self.figures if each.key in trial.figures}
+        return {each.key: getattr(record, each.key) for each in self.figures if hasattr(record, each.key)}
 
     def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """The values of each, and whether the tester was the limit."""
@@ -109,13 +131,14 @@ class CountingMethod(Method[SpecT]):
             RepetitionFigures(
                 repetition=trial.repetition,
                 figures={
-                    each.key: figure_of_trial(values[each.key], trial, each)
+                    each.key: figure_of_trial(values[each.key], trial, each, took_all=took_all)
                     for each in self.figures
                     if each.key in values
                 },
             )
             for trial in counting_trials(trials)
-            for values in [self.values(trial)]
+            for record in [self.record(trial)]
+            for values, took_all in [(self.values(record), isinstance(record, RateRecord) and record.took_all)]
         ]
 
     def contenders(self, points: Sequence[PointSummary]) -> list[Contender]:

@@ -11,12 +11,20 @@ from xdplab.forwarders import Forwarder, make_forwarder
 from xdplab.forwarders.base import in_role
 from xdplab.forwarders.xsk.forwarder import XskRole
 from xdplab.measure.distribution import Distribution
-from xdplab.measure.figure import Figure
+from xdplab.measure.figure import CountedFigures, Figure, TrialFigures
 from xdplab.measure.method import MethodResult, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.shared.counting import DRAIN_S, CountingMethod, counting_trials
-from xdplab.methods.stages.figures import STAGES, StagesFigures, StageSummary, of_trial, stage_distribution, stage_rows
+from xdplab.methods.stages.figures import (
+    STAGES,
+    StagesFigures,
+    StagesRecord,
+    StageSummaries,
+    Stamps,
+    stage_distribution,
+    stage_rows,
+)
 from xdplab.model import (
     ForwarderSpec,
     MethodSpec,
@@ -77,6 +85,7 @@ class Stages(CountingMethod[StagesSpec]):
     spec_model: ClassVar[type[MethodSpec]] = StagesSpec
     own_rates: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (P50, MEAN)
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (StagesRecord,)
     columns: ClassVar[tuple[Column, ...]] = (
         Column("rate_pps", "pps", lambda point: point.levels.get("rate_pps"), number),
         *(_column(stage, "mean") for stage in STAGES),
@@ -130,15 +139,19 @@ class Stages(CountingMethod[StagesSpec]):
         reason = program.ineffective()
         if reason:
             raise Unsupported(reason)
-        stages = {name: StageSummary(**stamped[name]) for name in STAGES}
-        words = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in stages.items())
-        stamps = {name: stamped[name] for name in ("hardware", "software", "unstamped")}
-        kept = {name: stage.model_dump(mode="json") for name, stage in stages.items()}
-        return MethodResult(result, {"text": words, "stages": kept, "stamps": stamps})
+        stages = StageSummaries(**{name: stamped[name] for name in STAGES})
+        words = ", ".join(f"{name} {stage.mean_ns / 1000:.2f} us" for name, stage in stages)
+        stamps = Stamps(**{name: stamped[name] for name in Stamps.model_fields})
+        return MethodResult(result, StagesRecord(text=words, stages=stages, stamps=stamps))
 
-    def values(self, trial: TrialRecord) -> dict[str, float | None]:
+    def record(self, trial: TrialRecord) -> StagesRecord:
+        """There is one kind."""
+        return StagesRecord.of(trial)
+
+    def values(self, record: CountedFigures) -> dict[str, float | None]:
         """Of the whole way."""
-        complete = of_trial(trial, "complete")
+        assert isinstance(record, StagesRecord)
+        complete = record.stages.complete
         return {P50.key: Distribution.merged([complete.hdr]).percentile_us(50), MEAN.key: complete.mean_ns / 1000}
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> StagesFigures:
@@ -146,8 +159,8 @@ class Stages(CountingMethod[StagesSpec]):
         counted = counting_trials(trials)
         if not counted:
             return StagesFigures()
-        stamps = {name: sum(trial.figures["stamps"][name] for trial in counted) for name in ("hardware", "software")}
-        stamped = ", ".join(name for name, count in stamps.items() if count)
+        stamps = [self.record(trial).stamps for trial in counted]
+        stamped = ", ".join(by for by in ("hardware", "software") if any(getattr(each, by) for each in stamps))
         return StagesFigures(stages=stage_rows(counted), stamps=stamped)
 
     def where(self, point: PointSummary) -> str:

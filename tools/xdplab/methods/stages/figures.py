@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from xdplab.measure.distribution import Distribution, carried_by
-from xdplab.measure.figure import PointFigures
+from xdplab.measure.figure import CountedFigures, PointFigures
 from xdplab.methods.shared.counting import counting_trials
 from xdplab.model import Model, TrialRecord
+from xdplab.model.base import Count
 from xdplab.model.histogram import Histogram
 from xdplab.model.published import Stage
 
@@ -16,14 +17,51 @@ STAGES: tuple[Stage, ...] = ("driver", "stack", "complete")
 
 
 class StageSummary(Model):
-    """One stage of one trial, in ns; `rms_ns` is about the mean."""
+    """One stage of one trial."""
 
+    #: Frames.
     count: int = Field(ge=1)
+    #: The shortest.
     min_ns: int
+    #: The longest.
     max_ns: int
+    #: Arithmetic mean.
     mean_ns: float
+    #: Root mean square of what they differ from it.
     rms_ns: float
+    #: All of them, as in `LatencySummary`.
     hdr: Histogram
+
+
+class StageSummaries(Model):
+    """Each stage, from the departure to its end."""
+
+    #: In the driver.
+    driver: StageSummary
+    #: In the stack, up to the application.
+    stack: StageSummary
+    #: The whole way.
+    complete: StageSummary
+
+
+class Stamps(Model):
+    """How many frames were stamped by whom."""
+
+    #: By the card, at their arrival.
+    hardware: Count
+    #: By the tester, at their departure.
+    software: Count
+    #: By nobody: these are not in the stages.
+    unstamped: Count
+
+
+class StagesRecord(CountedFigures):
+    """Of a trial: when its frames were where."""
+
+    #: Each.
+    stages: StageSummaries
+    #: Frames by who took their time.
+    stamps: Stamps
 
 
 class StageRow(Model):
@@ -58,7 +96,8 @@ class StagesFigures(PointFigures):
 
 def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:
     """From the journal."""
-    return StageSummary.model_validate(trial.figures["stages"][stage])
+    found: StageSummary = getattr(StagesRecord.of(trial).stages, stage)
+    return found
 
 
 def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stage) -> Distribution:

@@ -12,17 +12,20 @@ from typing import ClassVar
 
 from xdplab.forwarders.base import Stamping, probes_of
 from xdplab.measure.comparison import Answer
+from xdplab.measure.figure import TrialFigures
 from xdplab.measure.method import Part, Session
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.batches import STAGES, ProbeRecords, traced_figures
+from xdplab.methods.shared.batches import STAGES, ProbeRecords, traced_times
 from xdplab.methods.shared.probes import attached, recorded_by_perf
 from xdplab.methods.shared.traced import TracedMethod
 from xdplab.methods.tracing.figures import (
     CLAUSE,
+    TracedRecord,
     TraceWay,
     TracingFigures,
     TracingSpec,
+    UntracedRecord,
     tracing_answer,
     tracing_figures,
     tracing_part,
@@ -53,6 +56,7 @@ class Tracing(TracedMethod[TracingSpec]):
 
     name: ClassVar[str] = "tracing"
     spec_model: ClassVar[type[MethodSpec]] = TracingSpec
+    records: ClassVar[tuple[type[TrialFigures], ...]] = (TracedRecord, UntracedRecord)
 
     def check(self, study: StudySpec) -> None:
         """The published document is there."""
@@ -72,8 +76,9 @@ class Tracing(TracedMethod[TracingSpec]):
         for one in self.rounds(session, traffic, self._possible(session)):
             with traced(session, one.way, one.every) as end:
                 session.trial(one.spec, purpose="search", clause=one.clause)
-                found = traced_figures(end())
-            session.found(f"{one.clause} stages {one.round}", {"rate_pps": one.rate_pps, "way": one.way, **found})
+                found = traced_times(end())
+            record = TracedRecord(rate_pps=one.rate_pps, way=one.way, **dict(found))
+            session.found(f"{one.clause} stages {one.round}", record)
 
     def _possible(self, session: Session) -> list[TraceWay]:
         ways: list[TraceWay] = []
@@ -85,7 +90,7 @@ class Tracing(TracedMethod[TracingSpec]):
                 ways.append(way)
             except (Unsupported, PointFailed) as exc:
                 reasons[way] = str(exc)
-                session.found(f"{CLAUSE} {way} unsupported", {"way": way, "reason": str(exc)})
+                session.found(f"{CLAUSE} {way} unsupported", UntracedRecord(way=way, reason=str(exc)))
         if not ways:
             raise Unsupported("; ".join(dict.fromkeys(reasons.values())))
         return ways

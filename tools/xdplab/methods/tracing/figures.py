@@ -3,15 +3,16 @@
 
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
 from xdplab.measure.comparison import MAX_WORDS, Answer
-from xdplab.measure.figure import PointFigures
+from xdplab.measure.figure import PointFigures, TrialFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.method import Part
 from xdplab.measure.point import PointSummary
+from xdplab.methods.shared.batches import BatchCounts, Spans, TracedTimes, medians
 from xdplab.methods.shared.traced import (
     ALONE,
     PROBES_ON_THE_WAY,
@@ -22,6 +23,7 @@ from xdplab.methods.shared.traced import (
     percentiles,
 )
 from xdplab.model import Model, TrialRecord
+from xdplab.model.base import Shown
 from xdplab.model.digits import percent, significant
 from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
 
@@ -50,6 +52,24 @@ class TracingSpec(TracedSpec):
         if len(set(value)) < len(value):
             raise ValueError("a way is there twice")
         return value
+
+
+class TracedRecord(TrialFigures, TracedTimes):
+    """Of a trial that was traced."""
+
+    #: Probes per second.
+    rate_pps: float
+    #: How.
+    way: TraceWay
+
+
+class UntracedRecord(TrialFigures):
+    """Of a way that is unsupported."""
+
+    #: Which.
+    way: TraceWay
+    #: Why.
+    reason: Shown
 
 
 class Untraced(Model):
@@ -124,11 +144,12 @@ class TracingFigures(PointFigures):
 
 def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int) -> TracingFigures:
     """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
-    missing = {
-        trial.figures["way"]: trial.figures["reason"]
+    unsupported = [
+        UntracedRecord.of(trial)
         for trial in trials
         if trial.purpose == "figures" and trial.clause.startswith(CLAUSE) and trial.clause.endswith(" unsupported")
-    }
+    ]
+    missing = {record.way: record.reason for record in unsupported}
     rows: list[Traced | Untraced] = []
     for way in spec.ways:
         if way in missing:
@@ -145,15 +166,16 @@ def _at_rate(
     clause = f"{CLAUSE} {rate:.0f} "
     pairs = paired_trials(trials, clause + WITHOUT, clause + way)
     stages = [
-        trial.figures
+        TracedRecord.of(trial)
         for trial in trials
         if trial.purpose == "figures" and trial.clause.startswith(f"{clause}{way} stages")
     ]
     pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
     if not pairs:
         return None
-    counts = {name: sum(one[name] for one in stages) for name in ("seen", "recorded", "unmatched", "unsent", "full")}
-    stages = [one for one in stages if one["recorded"]]  # a round answered from a resumed run's journal has none
+    counted = ("recorded", *BatchCounts.model_fields)
+    counts = {name: sum(getattr(one, name) for one in stages) for name in counted}
+    stages = [one for one in stages if one.recorded]  # a round answered from a resumed run's journal has none
     if not stages:
         return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}")
     without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
@@ -165,7 +187,7 @@ def _at_rate(
         assert ratio is not None
         assert difference is not None
         costs[of.removesuffix("_us")] = Cost(ratio=ratio, difference_us=difference)
-    frames = known_median(one.get("frames_per_batch") for one in stages)
+    frames = known_median(one.frames_per_batch for one in stages)
     mean = costs["p50"].difference_us.mean
     doubt = _doubt(pairs)
     alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= ALONE
@@ -217,13 +239,12 @@ def verdict(difference: Difference, goal_us: float) -> str:
     return "missed" if difference.low >= goal_us else "undecided"
 
 
-def _stages(stages: Sequence[dict[str, Any]]) -> dict[str, dict[str, float] | None]:
+def _stages(stages: Sequence[TracedRecord]) -> dict[str, dict[str, float] | None]:
     """Medians over the rounds; None where the way does not know the stage."""
-    names = dict.fromkeys(name for one in stages for name in one["us"])
     found: dict[str, dict[str, float] | None] = {}
-    for name in names:
-        known = [one["us"][name] for one in stages if one["us"][name] is not None]
-        found[name] = {of: median(each[of] for each in known) for of in known[0]} if known else None
+    for name in Spans.model_fields:
+        known = [span for one in stages if (span := getattr(one.us, name)) is not None]
+        found[name] = medians(known) if known else None
     return found
 
 

@@ -6,7 +6,7 @@ import re
 from xdplab.cli.check import Check, check
 from xdplab.hosts import Host
 from xdplab.hosts.cables import who_hears
-from xdplab.hosts.kernel import cpu_list, text_of, version_of
+from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, text_of, version_of
 from xdplab.model import InputError, PortSpec
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings
@@ -28,14 +28,12 @@ def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -
 
 def _as_stated(host: Host, role: str, ifname: str, given: PortSpec, link: dict[str, object]) -> Check:
     """Driver, firmware, PCI address, MAC and speed, against the file where it names them."""
-    driver_facts = dict(
-        re.findall(r"^([\w-]+): (.*)$", host.run(["ethtool", "-i", ifname], check=False).stdout, re.MULTILINE)
-    )
+    about = driver_facts(host, ifname)
     speed = text_of(host, f"/sys/class/net/{ifname}/speed")
     facts = {
-        "driver": driver_facts.get("driver", "unknown"),
-        "firmware": driver_facts.get("firmware-version", ""),
-        "pci": driver_facts.get("bus-info", ""),
+        "driver": about.get("driver", "unknown"),
+        "firmware": about.get("firmware-version", ""),
+        "pci": about.get("bus-info", ""),
         "mac": str(link["address"]),
         "speed_mbps": speed if speed not in ("", "-1") else "",
     }
@@ -92,7 +90,7 @@ def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
 def _features(host: Host, ifname: str) -> list[Check]:
     """What the kernel says that the driver can do."""
     able = host.xdp_features(ifname)
-    driver = port_settings.driver(host, ifname)
+    driver = driver_of(host, ifname)
     release = host.read("/proc/sys/kernel/osrelease")
     if able is None:
         text = f"{driver} on {release}: unknown, the kernel tells it from 6.3 on; a run with xdp_mode=native shows it"

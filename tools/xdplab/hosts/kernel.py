@@ -92,9 +92,20 @@ def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
         time.sleep(_QUEUE_RELEASE_S)
 
 
+def driver_facts(host: Host, ifname: str) -> dict[str, str]:
+    """What `ethtool -i` prints of an interface (`driver`, `firmware-version`, `bus-info` ...); nothing without one."""
+    shown = host.run(["ethtool", "-i", ifname], check=False).stdout
+    return dict(re.findall(r"^([\w-]+): (\S.*)$", shown, re.MULTILINE))
+
+
+def driver(host: Host, ifname: str) -> str:
+    """Name of its driver."""
+    return driver_facts(host, ifname).get("driver", "unknown")
+
+
 def is_veth(host: Host, ifname: str) -> bool:
     """Whether the interface is one end of a veth pair."""
-    return "driver: veth" in host.run(["ethtool", "-i", ifname]).stdout
+    return driver(host, ifname) == "veth"
 
 
 @contextmanager
@@ -114,10 +125,11 @@ def napi_on(ports: Sequence[tuple[Host, str]]) -> Iterator[None]:
         yield
 
 
-def why_no_zero_copy(host: Host, ifname: str) -> str | None:
-    """None, or why AF_XDP sockets of the interface cannot be zero-copy; of cards the kernel tells at bind."""
-    if is_veth(host, ifname):
-        return f"zero-copy: the veth driver of port {ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
+def why_no_zero_copy(host: Host, *ifnames: str) -> str | None:
+    """None, or why AF_XDP sockets of these interfaces cannot be zero-copy; of cards the kernel tells at bind."""
+    for ifname in ifnames:
+        if is_veth(host, ifname):
+            return f"zero-copy: the veth driver of port {ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
     return None
 
 

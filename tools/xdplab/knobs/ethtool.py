@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import driver as driver
 from xdplab.knobs.base import EachKnob, KnobContext, whole_number
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -22,12 +23,6 @@ def shown(host: Host, flag: str, ifname: str) -> str:
     """What `ethtool FLAG IFNAME` prints; "" when the driver does not offer it."""
     done = host.run(["ethtool", flag, ifname], check=False)
     return "" if done.returncode else done.stdout
-
-
-def driver(host: Host, ifname: str) -> str:
-    """Name of the driver of an interface."""
-    found = re.search(r"^driver:\s*(\S+)", shown(host, "-i", ifname), re.MULTILINE)
-    return found.group(1) if found else "unknown"
 
 
 class EthtoolKnob(EachKnob):

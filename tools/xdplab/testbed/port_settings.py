@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import is_veth
 from xdplab.model import InputError, XdplabError
 from xdplab.testbed.base import Port
 
@@ -83,7 +84,7 @@ def prepare(port: Port, *, napi: bool) -> None:
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(port.mtu)])
     _switch(host, ifname, dict.fromkeys(_OFFLOADS_OFF, "off"))
     host.run(["ip", "link", "set", "dev", ifname, "up", "promisc", "on"])
-    if napi and driver(host, ifname) == "veth":  # it starts when gro changes while the link is up
+    if napi and is_veth(host, ifname):  # it starts when gro changes while the link is up
         host.run(["ethtool", "-K", ifname, "gro", "on"])
 
 
@@ -134,12 +135,6 @@ def _differences(now: dict[str, Any], saved: dict[str, Any]) -> list[str]:
         if now["features"].get(name) != value
     ]
     return changed
-
-
-def driver(host: Host, ifname: str) -> str:
-    """Name of the driver."""
-    match = re.search(r"^driver: (\S+)", host.run(["ethtool", "-i", ifname]).stdout, re.MULTILINE)
-    return match.group(1) if match else "unknown"
 
 
 def _switch(host: Host, ifname: str, wanted: dict[str, str]) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import text_of
+from xdplab.hosts.kernel import driver_facts, text_of
 from xdplab.model import InputError
 from xdplab.model.errors import meant
 
@@ -77,8 +77,7 @@ def _listed(there: dict[str, Card]) -> str:
 
 def _card(host: Host, link: dict[str, Any], routed: set[str]) -> Card:
     ifname = link["ifname"]
-    output = host.run(["ethtool", "-i", ifname], check=False).stdout
-    about = dict(re.findall(r"^([\w-]+): (\S.*)$", output, re.MULTILINE))
+    about = driver_facts(host, ifname)
     node = text_of(host, f"/sys/class/net/{ifname}/device/numa_node")
     pci = about.get("bus-info", "")
     return Card(

@@ -246,11 +246,8 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
 
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
-        if self.options.xdp_mode == "native-with-zerocopy":
-            reason = next(filter(None, (why_no_zero_copy(dut.host, port.ifname) for port in dut.ports)), None)
-            if reason:
-                return reason
-        return super().supported(dut)
+        ports = [port.ifname for port in dut.ports] if self.options.xdp_mode == "native-with-zerocopy" else []
+        return why_no_zero_copy(dut.host, *ports) or super().supported(dut)
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:
         """A queue that is added must be there."""

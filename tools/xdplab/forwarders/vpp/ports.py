@@ -18,7 +18,7 @@ from xdplab.forwarders.vpp.options import (
 from xdplab.forwarders.vpp.process import Interface
 from xdplab.forwarders.vpp.program import numbers
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import xsk_sockets
+from xdplab.hosts.kernel import why_no_zero_copy, xsk_sockets
 from xdplab.model import Model, PointFailed, Unsupported
 
 _NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
@@ -39,11 +39,8 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
 
     def supported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
-        if self.options.zero_copy == "zero-copy":
-            for port in dut.ports:
-                if driver(dut.host, port.ifname) == "veth":
-                    return f"zero-copy: the veth driver of port {port.ifname} has no NETDEV_XDP_ACT_XSK_ZEROCOPY"
-        return super().supported(dut)
+        ports = [port.ifname for port in dut.ports] if self.options.zero_copy == "zero-copy" else []
+        return why_no_zero_copy(dut.host, *ports) or super().supported(dut)
 
     def require(self, control: VppControl, version: str) -> None:
         """Multi-buffer came after 26.06; zero-copy below 25.10 is too slow to be compared."""
@@ -176,9 +173,3 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
     def mode(self) -> dict[str, Any]:
         """Which device a port is."""
         return {**self.options.label(), **super().mode()}
-
-
-def driver(host: Host, ifname: str) -> str:
-    """The kernel driver of an interface."""
-    lines = host.run(["ethtool", "-i", ifname]).stdout.splitlines()
-    return next((line.removeprefix("driver: ") for line in lines if line.startswith("driver: ")), "")

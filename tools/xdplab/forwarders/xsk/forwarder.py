@@ -73,7 +73,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         if without:
             return without
         if self.options.bind == "zero-copy":
-            return next(filter(None, (why_no_zero_copy(dut.host, port.ifname) for port in dut.ports)), None)
+            return why_no_zero_copy(dut.host, *(port.ifname for port in dut.ports))
         return None
 
     def start(self, dut: Dut) -> None:

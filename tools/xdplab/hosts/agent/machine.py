@@ -319,10 +319,6 @@ class Machine:
 
     # -- the end
 
-    def release_cpus(self) -> None:
-        """Give them back."""
-        self._cpus.release()
-
     def _spawn(self, argv: Sequence[str], env: Mapping[str, str] | None, **ends: Any) -> subprocess.Popen[Any]:
         """In a session of its own, so that Ctrl-C reaches xdplab first, and in a language that is no user's."""
         if isinstance(argv, str) or not argv:

@@ -55,7 +55,9 @@ def test_without_the_distribution_its_study_and_its_run_are_refused_in_one_line(
     tmp_path: Path, env: dict[str, str], cli: Callable[..., Done]
 ) -> None:
     assert xdplab("run", study(tmp_path), env=env).code == 0
-    cli("run", study(tmp_path)).refused("method: Value error, name should be one of 'applications', 'back-to-back'", "acme-spread")
+    cli("run", study(tmp_path)).refused(
+        "method: Value error, name should be one of 'applications', 'back-to-back'", "acme-spread"
+    )
     cli("show").refused("name should be one of", "run.json")
 
 

@@ -46,7 +46,7 @@
 #define LOST_S	   20
 #define MAX_ROUNDS 16
 /* A forwarder that spins executes as many thousands of instructions meanwhile. */
-#define LEARN_US 300000
+#define LEARN_US 100000
 
 static const uint8_t head[42] = { 2,	0, 0,	 0,  0,	 0x11, 2, 0,	0,
 				  0,	0, 0x10, 8,  0,	 0x45, 0, 0,	46,

@@ -7,6 +7,7 @@ What the commands need is imported in their functions, as in `cli.main`.
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,7 +129,6 @@ def bisect(
     Example: xdplab bisect v3.4.0 main --repo ../ovs --max-slowdown 10%
     """
     from xdplab.app import Gate
-    from xdplab.model import InputError
 
     there, commits = repo.resolve(), commits_between(repo, good, bad)
     build = f"{forwarder}{',' if ':' in forwarder else ':'}build={there}@"
@@ -148,6 +148,17 @@ def bisect(
     if (ends := verdict(commits[-1])).verdict not in ("slower", "broken"):
         print(f"{bad} is not slower than {good}" if ends.verdict == "pass" else "nothing to search for")
         raise typer.Exit(1 if ends.verdict == "pass" else 3)
+    print(f"first slower commit: {first_slower(commits, good, verdict)}")
+
+
+def first_slower(commits: list[str], good: str, verdict: Callable[[str], "GateResult"]) -> str:
+    """Of commits after `good`, oldest first, whose last one is slower; those that do not compile are taken out.
+
+    Raises:
+        typer.Exit: one is undecided.
+    """
+    from xdplab.model import InputError
+
     fast, slow = -1, len(commits) - 1  # of the first commit good is the parent
     while slow - fast > 1:
         middle = (fast + slow) // 2
@@ -164,7 +175,7 @@ def bisect(
             print(f"undecided at {commits[middle]}: the first slower one comes after {after}, up to {commits[slow]}")
             raise typer.Exit(3)
         fast, slow = (middle, slow) if found.verdict == "pass" else (fast, middle)
-    print(f"first slower commit: {commits[slow]}")
+    return commits[slow]
 
 
 def commits_between(repo: Path, good: str, bad: str) -> list[str]:

@@ -72,6 +72,17 @@ def bench_of_cost(
     print(bench_cost(folder.resolve(), plants, histories, jobs, lambda line: print(line, file=sys.stderr)).text)
 
 
+@cli.command("own-cost")
+def cost_of_our_own() -> None:
+    """Print what our own programs take of a frame, as tools/tests/data/own-cost.json has it.
+
+    Example: python tools/dev own-cost > tools/tests/data/own-cost.json
+    """
+    from dev.own_cost import own_cost
+
+    print(json.dumps(own_cost(lambda line: print(line, file=sys.stderr)), indent=1))
+
+
 @cli.command("bench-sweeps")
 def bench_of_sweeps(
     tables: Annotated[int, typer.Option(min=1, max=100_000, help="tables of each design, noise and effect")] = 20,

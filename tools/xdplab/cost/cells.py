@@ -37,6 +37,8 @@ FORWARDERS = (
     "ovs-afxdp:build=patched",
     "ovs-afxdp:flow_offload=true",
     "ovs-afpacket:build=patched",
+    "ovs-dpdk",
+    "testpmd",
 )
 
 

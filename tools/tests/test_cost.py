@@ -317,6 +317,8 @@ def test_the_ledger(guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixtur
     head, *rows = (tmp_path / "costs.otava.csv").read_text().splitlines()
     assert head == "time,commit,6.1 veth tester,6.1 veth xdp"
     assert [row.split(",")[1:] for row in rows] == 2 * [["v1", "1000.0", "212.0"]]
+    assert inline(capsys, "cost", "xdp", "--ledger", tmp_path).code == 0
+    assert (tmp_path / "cost.json").read_text() == (tmp_path / "costs.json").read_text()
     other = inline(capsys, "cost", "xdp", "--driver", "igb", "--ledger", tmp_path / "costs")
     other.refused("costs.otava.csv: it has other columns than time, commit, 6.1 igb tester, 6.1 igb xdp")
 

@@ -31,7 +31,8 @@ def cost(
     csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="STEM: write STEM.md, .json, .csv, .bencher.json, and a row of STEM.otava.csv")
+        Path | None,
+        typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json, a row of STEM.otava.csv"),
     ] = None,
     commit: Annotated[str, typer.Option(help="what STEM.otava.csv calls this row (default: xdplab's version)")] = "",
     results: ResultsThere = None,

@@ -33,11 +33,12 @@ def otava(found: CostTable, time: str, commit: str) -> tuple[list[str], list[str
 
 
 def write(found: CostTable, stem: Path, time: str, commit: str) -> None:
-    """STEM.md, .json, .csv, .bencher.json anew, and a row more in STEM.otava.csv.
+    """STEM.md, .json, .csv, .bencher.json anew, and a row more in STEM.otava.csv; in a folder the stem is `cost`.
 
     Raises:
         InputError: the latter has other cells.
     """
+    stem = stem / "cost" if stem.is_dir() else stem
     texts = {
         ".md": table.markdown(found),
         ".json": found.model_dump_json(indent=1) + "\n",

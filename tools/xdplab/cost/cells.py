@@ -172,9 +172,8 @@ def _ovs(asked: Any, ports: Sequence[tuple[str, list[str]]] | None = None, **mor
     for path in (build.vswitchd, build.ovsdb_server, build.ovsdb_tool, build.vsctl, build.ofctl):
         programs[program_here(path)] = f"usr/bin/{Path(path).name}"
     settings = [*asked.daemon_settings(dut), "pmd-cpu-mask=0x1", *asked.columns(dut.host, "Open_vSwitch")]
-    own = [
-        shlex.join([name, *columns]) for name, columns in ports or (asked.interface(0, dut), asked.interface(1, dut))
-    ]
+    ports = ports or [asked.interface(number, dut) for number in range(len(_PORTS))]
+    own = [shlex.join([name, *columns]) for name, columns in ports]
     start = "\n".join([
         f"set -- {shlex.join(f'other_config:{each}' for each in settings)}",
         f"DAEMON={Path(build.vswitchd).name} DATAPATH={asked.datapath} A={shlex.quote(own[0])} B={shlex.quote(own[1])}",
@@ -261,7 +260,7 @@ def _vpp(asked: Any, driver: Driver) -> InGuest:
     raise Unsupported(f"VPP has not been tried in guests; `xdplab run` measures {asked.name} where VPP is installed")
 
 
-#: All but those of several queues and CPUs, of time, of huge pages, and of rules for several flows.
+#: All but those of several queues and CPUs, of time, and of huge pages.
 _AFXDP_OPTIONS = {
     "build", "type", "use_need_wakeup", "rx_wakeup", "shared_umem", "tx_copy", "xsk_rx_ring", "xsk_tx_ring",
     "xsk_fill_ring", "xsk_comp_ring", "umem_frames", "umem_frame_size", "umem_headroom", "flow_offload", "flow_entries",

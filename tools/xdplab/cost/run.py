@@ -154,7 +154,8 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
         each if (each.kernel, each.driver) in needed or each.reason else replace(each, guests=(), reason=_ALONE)
         for each in asked
     ]
-    symbols = {each.kernel: kernel_symbols(each.guests[0].made, say) for each in asked if each.guests}
+    booted = {each.kernel: each.guests[0].made for each in asked if each.guests}
+    symbols = {kernel: kernel_symbols(each, say) for kernel, each in booted.items()}
     found = _boot_all(asked, symbols, wanted, say)
     alone = {(each.kernel, each.driver): found[id(each)] for each in asked if each.name == TESTER}
     cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver]) for each in asked]

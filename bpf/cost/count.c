@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * A plugin of QEMU (9.0 or later): how often each instruction of the guest was
- * executed between the marks of meter.c.  out=FILE gets a line for each that
- * was: its address, then a number for each time that the first mark was passed.
- * Numbers are added to by code that QEMU emits in line; a mark takes a copy.
+ * executed between the marks of meter.c, and how many bytes each string move
+ * (MOVS) stored.  out=FILE gets a line for each: the address (of bytes with
+ * COPIED turned over, which no address of x86 has), then a number for each time
+ * that the first mark was passed.  Numbers are added to by code that QEMU emits
+ * in line; a mark takes a copy.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 
 #define SLOTS	(1u << 20)
 #define REGIONS 32
+#define COPIED	(1ull << 62)
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 2;
 
@@ -49,6 +52,27 @@ static void mark(unsigned vcpu, void *data)
 		memcpy(at_marks[marks++], now, SLOTS * sizeof(*now));
 }
 
+/* The bytes of each element that a MOVS moves; 0: it is another instruction. */
+static unsigned movs_bytes(const uint8_t *code, size_t size)
+{
+	unsigned word = 4;
+	size_t i = 0;
+
+	/* REP, segments, sizes of operands and addresses; then REX */
+	while (i < size && code[i] &&
+	       strchr("\xf2\xf3\x66\x67\x2e\x36\x3e\x26\x64\x65", code[i])) {
+		if (code[i++] == 0x66)
+			word = 2;
+	}
+	if (i < size && (code[i] & 0xf0) == 0x40) {
+		if (code[i++] & 8)
+			word = 8;
+	}
+	if (i + 1 != size || (code[i] & 0xfe) != 0xa4)
+		return 0;
+	return code[i] & 1 ? word : 1;
+}
+
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	(void)id;
@@ -56,6 +80,8 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		uint8_t code[16] = {};
 		qemu_plugin_u64 number = { .score = counts };
+		uint64_t address = qemu_plugin_insn_vaddr(insn);
+		unsigned bytes;
 
 		qemu_plugin_insn_data(insn, code, sizeof(code));
 		if (qemu_plugin_insn_size(insn) == MARK_BYTES &&
@@ -66,10 +92,16 @@ static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 				code[3] ? (void *)1 : NULL);
 			continue;
 		}
-		number.offset =
-			slot(qemu_plugin_insn_vaddr(insn)) * sizeof(uint64_t);
+		number.offset = slot(address) * sizeof(uint64_t);
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
 			insn, QEMU_PLUGIN_INLINE_ADD_U64, number, 1);
+		bytes = movs_bytes(code, qemu_plugin_insn_size(insn));
+		if (!bytes)
+			continue;
+		number.offset = slot(address ^ COPIED) * sizeof(uint64_t);
+		qemu_plugin_register_vcpu_mem_inline_per_vcpu(
+			insn, QEMU_PLUGIN_MEM_W, QEMU_PLUGIN_INLINE_ADD_U64,
+			number, bytes);
 	}
 }
 

@@ -2,7 +2,7 @@
 /*
  * The tester of `xdplab cost`, in a guest whose clock counts instructions:
  *
- *	meter SOURCE SINK FRAMES ROUNDS
+ *	meter SOURCE SINK FRAMES ROUNDS FLOWS
  *
  * sends bursts of FRAMES and of twice as many at SOURCE, BATCH at a time, and
  * waits after each batch until all of it has come to SINK, whose XDP program
@@ -35,16 +35,18 @@
 #include <linux/if_packet.h>
 #include "mark.h"
 
-#define BATCH	  32
-#define BYTES	  60
-#define PORT	  4097
-#define LOG_BYTES 65536
-#define RING_SIZE 4096
+#define BATCH 32
+#define BYTES 60
+#define PORT  4097
+/* Source port of the flows that are only learned, and upwards. */
+#define FIRST_PORT 10000
+#define LOG_BYTES  65536
+#define RING_SIZE  4096
 /* Of the guest's time: a batch takes less than a millisecond. */
 #define LOST_S	   20
 #define MAX_ROUNDS 16
 /* A forwarder that spins executes as many thousands of instructions meanwhile. */
-#define LEARN_US 300000
+#define LEARN_US 100000
 
 static const uint8_t head[42] = { 2,	0, 0,	 0,  0,	 0x11, 2, 0,	0,
 				  0,	0, 0x10, 8,  0,	 0x45, 0, 0,	46,
@@ -230,6 +232,17 @@ static void write_frame(void)
 	frame[25] = ~sum;
 }
 
+/* One frame of each flow, so that whoever learns flows has them. */
+static void send_flows(int flows)
+{
+	for (int i = 0; i < flows; i++) {
+		frame[34] = (FIRST_PORT + i) >> 8;
+		frame[35] = (FIRST_PORT + i) & 0xff;
+		send_burst(1);
+	}
+	write_frame();
+}
+
 int main(int argc, char **argv)
 {
 	static uint64_t took[2 * MAX_ROUNDS];
@@ -237,9 +250,9 @@ int main(int argc, char **argv)
 	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 	int frames, rounds, i;
 
-	if (argc != 5 || (frames = atoi(argv[3])) < 1 ||
+	if (argc != 6 || (frames = atoi(argv[3])) < 1 ||
 	    (rounds = atoi(argv[4])) < 1 || rounds > MAX_ROUNDS) {
-		fprintf(stderr, "meter SOURCE SINK FRAMES ROUNDS\n");
+		fprintf(stderr, "meter SOURCE SINK FRAMES ROUNDS FLOWS\n");
 		return 2;
 	}
 	setrlimit(RLIMIT_MEMLOCK, &all);
@@ -257,6 +270,7 @@ int main(int argc, char **argv)
 	if (sched_setscheduler(0, SCHED_FIFO, &fifo))
 		die("cannot become SCHED_FIFO");
 	mlockall(MCL_CURRENT | MCL_FUTURE);
+	send_flows(atoi(argv[5]));
 	/* the first one alone: whoever learns flows has time for it */
 	send_burst(1);
 	usleep(LEARN_US);

@@ -18,6 +18,7 @@ typedef struct {
 } qemu_plugin_u64;
 
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
+enum qemu_plugin_mem_rw { QEMU_PLUGIN_MEM_W = 2 };
 enum qemu_plugin_op { QEMU_PLUGIN_INLINE_ADD_U64 };
 
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
@@ -33,6 +34,9 @@ void qemu_plugin_register_vcpu_insn_exec_cb(
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
 	struct qemu_plugin_insn *insn, enum qemu_plugin_op op,
 	qemu_plugin_u64 number, uint64_t value);
+void qemu_plugin_register_vcpu_mem_inline_per_vcpu(
+	struct qemu_plugin_insn *insn, enum qemu_plugin_mem_rw accesses,
+	enum qemu_plugin_op op, qemu_plugin_u64 number, uint64_t value);
 void qemu_plugin_register_vcpu_tb_trans_cb(
 	qemu_plugin_id_t id,
 	void (*call)(qemu_plugin_id_t id, struct qemu_plugin_tb *tb));

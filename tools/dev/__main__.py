@@ -55,6 +55,34 @@ def bench_of_analysis(
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
 
 
+@cli.command("bench-cost")
+def bench_of_cost(
+    plants: Annotated[int, typer.Option(min=1, max=100, help="programs that take more instructions")] = 20,
+    histories: Annotated[int, typer.Option(min=1, max=1000, help="that are bisected")] = 10,
+    jobs: Annotated[int, typer.Option(min=1, help="guests at once")] = 1,
+    folder: Annotated[Path, typer.Option(help="where the programs are compiled to")] = Path("build/bench-cost"),
+) -> None:
+    """Judge `xdplab gate --cost` on XDP programs of known lengths: 20 minutes for what the cache does not have.
+
+    Example: python tools/dev bench-cost --plants 2
+    """
+    from dev.bench_cost import bench_cost
+
+    folder.mkdir(parents=True, exist_ok=True)
+    print(bench_cost(folder.resolve(), plants, histories, jobs, lambda line: print(line, file=sys.stderr)).text)
+
+
+@cli.command("own-cost")
+def cost_of_our_own() -> None:
+    """Print what our own programs take of a frame, as tools/tests/data/own-cost.json has it.
+
+    Example: python tools/dev own-cost > tools/tests/data/own-cost.json
+    """
+    from dev.own_cost import own_cost
+
+    print(json.dumps(own_cost(lambda line: print(line, file=sys.stderr)), indent=1))
+
+
 @cli.command("bench-sweeps")
 def bench_of_sweeps(
     tables: Annotated[int, typer.Option(min=1, max=100_000, help="tables of each design, noise and effect")] = 20,

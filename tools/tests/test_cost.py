@@ -23,12 +23,13 @@ from xdplab.cost.gate import judge_cells
 from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
 from xdplab.cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
 from xdplab.cost.run import CostTable, Wanted, measure
-from xdplab.model import ForwarderSpec, InputError
+from xdplab.model import ForwarderSpec, InputError, Unsupported
 from xdplab.report.exports import gate as forms
 from xdplab.runner import Listener
 from xdplab.tools import project_root
 
 KERNEL = 0xFFFFFFFF81000000
+COPIED = 1 << 62
 #: Function -> layer.
 LAYERS = {
     "kernel:__xsk_generic_xmit": "AF_XDP socket",
@@ -79,18 +80,34 @@ def test_what_a_frame_costs_is_the_slope() -> None:
         0x555555556000: sloping(7, more={2: 3_000}),
         0x7FFFF7FFE000: sloping(1),
         0x10: sloping(0, more={0: 40}),
+        (KERNEL + 0x204) ^ COPIED: sloping(60),
+        (KERNEL + 0x304) ^ COPIED: sloping(8),
+        KERNEL + 0x200: sloping(2),
+        KERNEL + 0x300: sloping(0),
     }
-    kernel = {"": [(KERNEL, "packet_snd"), (KERNEL + 0x100, "kfree")], "veth": [(0, "init"), (0x100, "veth_poll")]}
+    named = ["packet_snd", "kfree", "entry_SYSCALL_64", "timekeeping_advance"]
+    kernel = {
+        "": [(KERNEL + 0x100 * number, name) for number, name in enumerate(named)],
+        "veth": [(0, "init"), (0x100, "veth_poll")],
+    }
     maps = ((0x555555555000, 0x555555559000, 0x1000, "/usr/bin/none"), (0x7FFFF7FFD000, 0x7FFFF7FFF000, 0, "[vdso]"))
-    boot = Boot(sloping(22.0), counts, ((module, module + 0x5000, "veth"),), maps)
+    boot = Boot(sloping(24.0), counts, ((module, module + 0x5000, "veth"),), maps)
     found = cost_of(boot, FRAMES, Symbols(kernel), {})
     assert found == Cost(
-        {"kernel:packet_snd": 3.0, "veth:veth_poll": 5.0, "bpf:program": 4.0, "meter:main": 2.0,
-         "/usr/bin/none:text": 7.0, "/[vdso]:[vdso]": 1.0},
-        22.0,
+        {"kernel:packet_snd": 3.0, "kernel:entry_SYSCALL_64": 2.0, "veth:veth_poll": 5.0, "bpf:program": 4.0,
+         "meter:main": 2.0, "/usr/bin/none:text": 7.0, "/[vdso]:[vdso]": 1.0},
+        24.0,
+        {"system calls": 2.0, "bytes copied": 60.0},  # this kernel has no function that is known to wake a thread
     )  # fmt: skip
-    assert found.layers == {"AF_PACKET socket": 3.0, "driver": 5.0, "XDP": 4.0, "meter": 2.0, "switch": 8.0}
-    assert found.counted == 22.0
+    assert found.layers == {
+        "AF_PACKET socket": 3.0,
+        "system calls": 2.0,
+        "driver": 5.0,
+        "XDP": 4.0,
+        "meter": 2.0,
+        "switch": 8.0,
+    }
+    assert found.counted == 24.0
 
 
 def test_symbols_follow_their_module_to_another_boot() -> None:
@@ -178,6 +195,7 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
     monkeypatch.setattr(run, "artefact", lambda kernel, say: Artefact())
     monkeypatch.setattr(run, "kernel_symbols", lambda made, say: Symbols({}))
     monkeypatch.setattr(run, "compile_source", lambda name, say: None)
+    monkeypatch.setattr(run, "versions_of", lambda name: {})
     monkeypatch.setattr(run, "in_guest", stand_in)
     monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts[0])
     monkeypatch.setattr(
@@ -188,6 +206,8 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
 
 
 def stand_in(name: str, driver: cells.Driver) -> cells.InGuest:
+    if name.startswith("ovs-afxdp:build=/nowhere"):
+        raise Unsupported("OVS build '/nowhere': it is not there; `ovs/build` makes such a folder")
     return cells.InGuest("true", {}, sockets=name in ("tester", "xsk"), title=name)
 
 
@@ -253,11 +273,73 @@ def test_tables(guests: Guests) -> None:
     assert "From kernel to kernel" not in page
 
 
+def test_what_is_missing_is_a_row_and_the_others_go_on(guests: Guests, capsys: pytest.CaptureFixture[str]) -> None:
+    done = inline(capsys, "cost", "ovs-afxdp:build=/nowhere", "xdp", "--seeds", "1")
+    assert done.code == 0, done.err
+    assert "unsupported: OVS build '/nowhere': it is not there; `ovs/build` makes such a folder" in done.out
+    assert "    211.0" in done.out
+    booted = len(guests.booted)
+    inline(capsys, "cost", "ovs-afxdp:build=/nowhere").refused("xdplab cost: OVS on AF_XDP (/nowhere): OVS build")
+    assert len(guests.booted) == booted
+
+
+def test_a_kernel_that_is_not_to_be_had_takes_no_other_along(
+    guests: Guests, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = run.artefact
+
+    def obtained(kernel: str, say: Callable[[str], None]) -> Any:
+        if kernel == "7.2":
+            raise Unsupported("linux 7.2: no mirror answers")
+        return there(kernel, say)
+
+    monkeypatch.setattr(run, "artefact", obtained)
+    found = measure(wanted("xdp", kernels=["6.1", "7.2"], seeds=(1,)), lambda line: None)
+    assert [each.status for each in found.cells] == ["ok", "ok", "unsupported", "unsupported"]
+    assert found.cells[3].reason == "linux 7.2: no mirror answers"
+    assert table.markdown(found).count("no mirror answers") == 1
+    inline(capsys, "cost", "xdp", "--kernel", "7.2").refused("xdplab cost: xdp: linux 7.2: no mirror answers")
+    monkeypatch.setattr(run, "kernel_symbols", lambda made, say: "the kernel does not boot: Kernel panic")
+    failed = measure(wanted("xdp", seeds=(1,), kept=False), lambda line: None)
+    assert {each.reason for each in failed.cells} == {"the kernel does not boot: Kernel panic"}
+
+
+def test_the_ledger(guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert inline(capsys, "cost", "xdp", "--ledger", tmp_path / "costs", "--commit", "v1").code == 0
+    data = CostTable.model_validate_json((tmp_path / "costs.json").read_text())
+    assert (tmp_path / "costs.md").read_text() == table.markdown(data)
+    assert (tmp_path / "costs.csv").read_text() == table.comma_separated(data)
+    bounds = {"value": 212.0, "lower_value": 211.0, "upper_value": 213.0}
+    assert json.loads((tmp_path / "costs.bencher.json").read_text())["xdplab cost 6.1 veth xdp"] == {
+        "instructions": bounds
+    }
+    head, *rows = (tmp_path / "costs.otava.csv").read_text().splitlines()
+    assert head == "time,commit,6.1 veth tester,6.1 veth xdp"
+    assert [row.split(",")[1:] for row in rows] == 2 * [["v1", "1000.0", "212.0"]]
+    assert inline(capsys, "cost", "xdp", "--ledger", tmp_path).code == 0
+    assert (tmp_path / "cost.json").read_text() == (tmp_path / "costs.json").read_text()
+    other = inline(capsys, "cost", "xdp", "--driver", "igb", "--ledger", tmp_path / "costs")
+    other.refused("costs.otava.csv: it has other columns than time, commit, 6.1 igb tester, 6.1 igb xdp")
+
+
+def test_what_changed_from_build_to_build_is_said() -> None:
+    names = ["ovs-afxdp", "xdp", "ovs-afxdp:build=patched", "ovs-afxdp:flow_offload=true"]
+    values = [1000.0, 500.0, 990.0, 400.0]
+    found = [cell(value, forwarder=name, title=name) for name, value in zip(names, values, strict=True)]
+    layers = [{"switch": 300.0}, {}, {"switch: act": 290.0}, {}]
+    found = [each.model_copy(update={"layers": its}) for each, its in zip(found, layers, strict=True)]
+    page = table.markdown(CostTable(emulator="qemu 1", command="", cells=tuple(found)))
+    (row,) = [line for line in page.splitlines() if line.startswith("| 6.1, veth | ovs")]
+    expected = "ovs-afxdp | ovs-afxdp:build=patched | -10.0 (-1.0 %) | switch -300, switch: act +290 |"
+    assert row == f"| 6.1, veth | {expected}"
+
+
 def test_what_changed_from_kernel_to_kernel_is_said() -> None:
     old = cell(1000, layers={"driver": 600.0, "XDP": 300.0, "memory": 100.0})
     new = cell(1300, kernel="7.2", layers={"driver": 650.0, "XDP": 550.0, "memory": 100.0})
     page = table.markdown(CostTable(emulator="qemu 1", command="xdplab cost x", cells=(old, new)))
-    assert "| veth | X | 6.1 to 7.2 | +300 (+30.0 %) | XDP +250, driver +50 |" in page
+    assert "| veth | X | 6.1 to 7.2 | +300.0 (+30.0 %) | XDP +250, driver +50 |" in page
 
 
 def test_the_published_page_is_what_its_data_give() -> None:
@@ -300,14 +382,13 @@ def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("vpp-afxdp", "forwarder vpp-afxdp: xdplab cost has xdp, linux-bridge, "),
+        ("l3fwd", "forwarder l3fwd: xdplab cost has xdp, linux-bridge, "),
         ("xsk:batch=16", "option batch: in guests of xdplab cost it has none"),
         ("ovs-afxdp:build", "option 'build' of forwarder 'ovs-afxdp' is not option=value"),
         ("ovs-afxdp:flow_offload=perhaps", "forwarder ovs-afxdp: flow_offload: .*perhaps"),
         ("xdp:object=/nowhere/mine.o", "object=/nowhere/mine.o: there is no such file"),
-        ("ovs-afxdp:build=/nowhere", "/nowhere/ovs-vswitchd is not on this machine"),
-        ("ovs-afxdp:tx_copy=auto", "tx_copy=auto: OVS build 'stock' .* has no tx-copy; patch .* brings it"),
         ("ovs-afxdp:n_rxq=2", "option n_rxq: in guests of xdplab cost it has build, "),
+        ("ovs-afxdp:rule_masks=0", "rule_masks=0, nothing that can be offloaded, is of rules=misses"),
     ],
 )
 def test_a_forwarder_that_is_none(name: str, said: str) -> None:
@@ -315,13 +396,64 @@ def test_a_forwarder_that_is_none(name: str, said: str) -> None:
         cells.in_guest(name, cells.DRIVERS["veth"])
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ovs-afxdp:build=/nowhere", "/nowhere/ovs-vswitchd is not there; `ovs/build` makes such a folder"),
+        ("ovs-afxdp:tx_copy=auto", "tx_copy=auto: OVS build 'stock' .* has no tx-copy; patch .* brings it"),
+        ("command:argv=no-such-program", "no-such-program: no such program on this machine"),
+        ("command:argv=ldd", "ldd: a script, and guests of xdplab cost have no interpreters"),
+        ("vpp-afxdp", "VPP has not been tried in guests; `xdplab run` measures vpp-afxdp where VPP is installed"),
+    ],
+)
+def test_what_this_machine_lacks_is_unsupported(name: str, said: str) -> None:
+    with pytest.raises(Unsupported, match=said):
+        cells.in_guest(name, cells.DRIVERS["veth"])
+
+
+def test_a_program_of_the_users_gets_its_ports_and_its_files(tmp_path: Path) -> None:
+    config = tmp_path / "hop.conf"
+    config.write_text("ports: 2\n", encoding="utf-8")
+    made = cells.in_guest(f"command:argv=cat -c {config} {{port_a}} {{port_b}},ready_s=3", cells.DRIVERS["veth"])
+    assert made.start == f"{{ cat -c {config} a1 b1 & }} && $bb sleep 3"
+    assert made.programs[str(config)] == str(config)[1:]
+    assert (made.process, made.title) == ("cat", "program cat")
+
+
+@pytest.mark.parametrize(
+    ("name", "flows", "rules", "proof"),
+    [
+        ("ovs-afxdp", 0, "RULES=in_port=1,actions=output:2", "true"),
+        (
+            "ovs-afxdp:build=3.1.0-xdp,flow_offload=true,rules=misses,rule_masks=8",
+            8,
+            "tp_src=0x317/0x3ff",
+            "has_masks 8",
+        ),
+        ("ovs-afxdp:build=3.1.0-xdp,flow_offload=true,rules=flows,rule_masks=4", 64, "tp_src=0x10/0x3f", "has_masks 4"),
+        ("ovs-afxdp:rules=misses,rule_masks=8", 8, "tp_src=0x317/0x3ff", "true"),
+    ],
+)
+def test_masks_are_planted_and_proven(
+    name: str, flows: int, rules: str, proof: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the build is there is not asked."""
+    monkeypatch.setattr(cells, "missing", lambda *_: None)
+    monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.OvsForwarder.option_of_another_build", lambda *_: None)
+    monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.OvsForwarder.columns", lambda *_: [])
+    monkeypatch.setattr(cells, "program_here", lambda path: path)
+    made = cells.in_guest(name, cells.DRIVERS["veth"])
+    assert (made.flows, made.prove) == (flows, proof)
+    assert rules in made.start
+
+
 def test_options_of_ports_and_of_the_daemon_are_set_in_the_guest() -> None:
     name = "ovs-afxdp:build=patched,tx_copy=always,emc_insert_inv_prob=0"
     made = {mode: cells.in_guest(name, cells.DRIVERS[mode]).start for mode in ("veth", "igb-zc")}
     assert "options:tx-copy=always" in made["veth"]
-    assert "CONFIG='other_config:emc-insert-inv-prob=0'" in made["veth"]
-    assert "options:xdp-mode=native " in made["veth"]
-    assert "options:xdp-mode=native-with-zerocopy " in made["igb-zc"]
+    assert "set -- other_config:pmd-cpu-mask=0x1 other_config:emc-insert-inv-prob=0\n" in made["veth"]
+    assert "A='a1 type=afxdp options:xdp-mode=native options:n_rxq=1 options:tx-copy=always'" in made["veth"]
+    assert "B='b1 type=afxdp options:xdp-mode=native-with-zerocopy " in made["igb-zc"]
 
 
 def test_testpmd_copies_where_the_driver_of_the_guest_is_copy_mode() -> None:
@@ -439,6 +571,32 @@ def test_the_command_gates_by_cost(guests: Guests, capsys: pytest.CaptureFixture
     slower = inline(capsys, "gate", "xdp", "slow", "--cost", "--max-slowdown", "1%")
     assert slower.code == 1, slower.err
     inline(capsys, "gate", "xdp", "xdp", "--cost", "--kernel", "2.4").refused("kernel 2.4: it is one of")
+    three = ["--kernel", "6.1", "--kernel", "6.12", "--kernel", "7.2"]
+    inline(capsys, "gate", "xdp", "xdp", "--cost", *three).refused("--kernel: 3 of them")
+
+
+def test_a_gate_between_two_kernels(
+    guests: Guests, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first is BASE's, whichever is the newer one."""
+    kernel = [""]
+    there, boot = run.artefact, guests.boot
+    monkeypatch.setattr(run, "artefact", lambda asked, say: kernel.__setitem__(0, asked) or there(asked, say))
+    monkeypatch.setattr(Guest, "digest", lambda asked: f"{kernel}-{asked.forwarder.title}-{asked.seed}")
+    monkeypatch.setattr(Guest, "boot", lambda asked: boot(asked))
+    costs = {"6.1": 1200.0, "7.2": 1300.0}
+    guests.costs = {
+        "tester": lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0),
+        "xdp": lambda seed: Cost({"veth:veth_poll": costs[kernel[0]]}, costs[kernel[0]]),
+    }
+    out = tmp_path / "gate.json"
+    kernels = ["--kernel", "7.2", "--kernel", "6.1"]
+    assert inline(capsys, "gate", "xdp", "xdp", "--cost", *kernels).code == 0
+    slower = inline(capsys, "gate", "xdp", "xdp", "--cost", "--kernel", "6.1", "--kernel", "7.2", "--json", out)
+    assert slower.code == 1, slower.err
+    found = json.loads(out.read_text())
+    assert (found["base"]["forwarder"], found["new"]["forwarder"]) == ("xdp on Linux 6.1", "xdp on Linux 7.2")
+    assert (found["base"]["value"], found["new"]["value"]) == (200.0, 300.0)
 
 
 def test_each_command_of_the_page(

@@ -36,7 +36,7 @@ ORDER = [
 NEEDS_ONLY = {
     "stats": {"model"},
     "methods": set[str](),
-    "cost": {"model", "hosts", "forwarders", "analysis", "measure"},
+    "cost": {"model", "hosts", "testbed", "forwarders", "analysis", "measure", "report"},
 }
 FRONT_ENDS = {"cli", "robot"}
 #: What methods put into `PointSummary.figures`.

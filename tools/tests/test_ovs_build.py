@@ -119,6 +119,19 @@ def test_each_patch_is_compiled_alone_or_those_since_one(ovs_build: ModuleType, 
         ovs_build.parse(["--since", "rings"])
 
 
+def test_steps_are_the_source_and_one_patch_more_at_a_time(ovs_build: ModuleType, source: Path) -> None:
+    whole = tuple(ovs_build.patches_of("3.1.0", "xdp"))
+    asked = ovs_build.Plan(ovs_build.BASES["3.1.0"], "xdp", source, whole)
+    steps = ovs_build.plans_on_the_way(asked, steps=True)
+    assert [len(each.patches) for each in steps] == [*range(len(whole) + 1)]
+    names = [each.name for each in steps]
+    ours = len(ovs_build.read_series("3.1.0"))
+    assert names[:2] == ["3.1.0-patched-upto-0000", "3.1.0-patched-upto-0001"]
+    assert names[ours : ours + 2] == ["3.1.0-patched", "3.1.0-xdp-upto-0001"]
+    assert names[-1] == "3.1.0-xdp"
+    assert len(set(names)) == len(names)
+
+
 def test_testsuites_stay_newer_than_what_they_are_made_of(ovs_build: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     names = ["tests/testsuite", "tests/fuzz-regression-list.at", "package.m4", "configure.ac", "tests/automake.mk"]

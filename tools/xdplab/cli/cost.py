@@ -5,6 +5,7 @@ What the command needs is imported in its function, as in `cli.main`.
 """
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -29,22 +30,28 @@ def cost(
     json_: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
     csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json, a row of STEM.otava.csv"),
+    ] = None,
+    commit: Annotated[str, typer.Option(help="what STEM.otava.csv calls this row (default: xdplab's version)")] = "",
     results: ResultsThere = None,
 ) -> None:
     """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
 
-    Needs no root. What cache misses and waiting cost is not in it (docs/cost.md). Exit codes: 0; 1 a cell failed; 2 bad
-    input.
+    Needs no root. What cache misses and waiting cost is not in it (docs/cost.md). A program that is missing makes its
+    cell `unsupported`. Exit codes: 0; 1 a cell failed; 2 bad input, or nothing could be measured.
 
     Example: xdplab cost xdp ovs-kernel ovs-afxdp --kernel 6.1 --driver veth
     """
     from xdplab.analysis.run import Run
     from xdplab.cost import cells, table
     from xdplab.cost.beside import beside, countable
+    from xdplab.cost.ledger import write as write_ledger
     from xdplab.cost.run import Wanted, measure
     from xdplab.model import InputError
 
-    for path in filter(None, (json_, csv, markdown)):
+    for path in filter(None, (json_, csv, markdown, ledger)):
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
     run = Run.named(measured, results or results_folder()) if measured else None
@@ -57,6 +64,9 @@ def cost(
         kept=not fresh,
     )
     found = measure(wanted, lambda line: print(line, flush=True))
+    others = [cell for cell in found.cells if cell.forwarder != cells.TESTER] or found.cells
+    if all(cell.status == "unsupported" for cell in others):
+        raise InputError(f"xdplab cost: {others[0].title}: {others[0].reason}")
     print(table.text(found))
     compared = f"\n{beside(found, run).text()}\n" if run else ""
     print(compared, end="")
@@ -66,4 +76,6 @@ def cost(
         csv.write_text(table.comma_separated(found), encoding="utf-8")
     if markdown:
         markdown.write_text(table.markdown(found) + compared, encoding="utf-8")
+    if ledger:
+        write_ledger(found, ledger, datetime.now(UTC).isoformat(timespec="seconds"), commit or found.version)
     raise typer.Exit(int(any(cell.status == "failed" for cell in found.cells)))

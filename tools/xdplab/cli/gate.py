@@ -4,10 +4,10 @@
 What the commands need is imported in their functions, as in `cli.main`.
 """
 
-import csv
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +32,9 @@ Allow = Annotated[
 ]
 ByCost = Annotated[bool, typer.Option("--cost", help="decide by instructions per frame, in emulated guests")]
 Kernel = Annotated[str, typer.Option(help="kernel of the guests, with --cost")]
+Kernels = Annotated[
+    list[str] | None, typer.Option("--kernel", help="kernel of the guests, with --cost (6.1); twice: BASE's and NEW's")
+]
 Driver = Annotated[str, typer.Option(help="driver of the guests, with --cost: veth, igb, igb-zc, virtio")]
 
 
@@ -52,14 +55,15 @@ def gate(
     otava: Annotated[Path | None, typer.Option(help="append it to a CSV file for Apache Otava")] = None,
     commit: Annotated[str, typer.Option(help="what the CSV file calls the new one")] = "",
     cost: ByCost = False,
-    kernel: Kernel = "6.1",
+    kernel: Kernels = None,
     driver: Driver = "veth",
     results: Results = None,
 ) -> None:
     """Say whether NEW is slower than BASE: both are measured interleaved, in rounds, until it is certain.
 
     With --cost both are booted in emulated guests, and instructions per frame decide: no noise, and no root
-    (docs/cost.md); the study, its figure and --limit-s have no part in it then.
+    (docs/cost.md); the study, its figure and --limit-s have no part in it then. Of two kernels the first is BASE's, the
+    second NEW's.
 
     Exit codes: 0 it is not slower by more than is allowed; 1 it is, or it is broken; 2 bad input; 3 undecided or
     unsupported.
@@ -69,6 +73,7 @@ def gate(
     from xdplab.app import Gate
     from xdplab.model import InputError
     from xdplab.report.exports import gate as forms
+    from xdplab.report.exports.followers import append_row
 
     for path in filter(None, (junit, json_, markdown, bencher, otava)):
         if not path.parent.is_dir():
@@ -76,7 +81,7 @@ def gate(
     changes, allowed = _changes(set_, testbed), allow_program or ()
     ratio = _ratio(max_slowdown)
     found = (
-        counted(base, new, ratio, kernel, driver)
+        counted(base, new, ratio, kernel or ["6.1"], driver)
         if cost
         else measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
     )
@@ -93,9 +98,7 @@ def gate(
         junit.write_text(forms.junit(found), encoding="utf-8")
     if otava:
         head, row = forms.otava(found, datetime.now(UTC).isoformat(timespec="seconds"), commit or new)
-        fresh = not otava.exists()
-        with otava.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([head, row] if fresh else [row])
+        append_row(otava, head, row)
     raise typer.Exit(found.exit_code)
 
 
@@ -126,7 +129,6 @@ def bisect(
     Example: xdplab bisect v3.4.0 main --repo ../ovs --max-slowdown 10%
     """
     from xdplab.app import Gate
-    from xdplab.model import InputError
 
     there, commits = repo.resolve(), commits_between(repo, good, bad)
     build = f"{forwarder}{',' if ':' in forwarder else ':'}build={there}@"
@@ -136,7 +138,7 @@ def bisect(
         print(f"{commit}: gated against {good}", flush=True)
         allowed = [f"{there}@{each}" for each in (good, commit)]
         found = (
-            counted(build + good, build + commit, ratio, kernel, driver)
+            counted(build + good, build + commit, ratio, [kernel], driver)
             if cost
             else measured(Gate(build + good, build + commit, ratio, study, metric, limit_s, changes, allowed), results)
         )
@@ -146,6 +148,17 @@ def bisect(
     if (ends := verdict(commits[-1])).verdict not in ("slower", "broken"):
         print(f"{bad} is not slower than {good}" if ends.verdict == "pass" else "nothing to search for")
         raise typer.Exit(1 if ends.verdict == "pass" else 3)
+    print(f"first slower commit: {first_slower(commits, good, verdict)}")
+
+
+def first_slower(commits: list[str], good: str, verdict: Callable[[str], "GateResult"]) -> str:
+    """Of commits after `good`, oldest first, whose last one is slower; those that do not compile are taken out.
+
+    Raises:
+        typer.Exit: one is undecided.
+    """
+    from xdplab.model import InputError
+
     fast, slow = -1, len(commits) - 1  # of the first commit good is the parent
     while slow - fast > 1:
         middle = (fast + slow) // 2
@@ -162,7 +175,7 @@ def bisect(
             print(f"undecided at {commits[middle]}: the first slower one comes after {after}, up to {commits[slow]}")
             raise typer.Exit(3)
         fast, slow = (middle, slow) if found.verdict == "pass" else (fast, middle)
-    print(f"first slower commit: {commits[slow]}")
+    return commits[slow]
 
 
 def commits_between(repo: Path, good: str, bad: str) -> list[str]:
@@ -206,11 +219,11 @@ def _ratio(text: str) -> float:
     return value
 
 
-def counted(base: str, new: str, max_slowdown: float, kernel: str, driver: str) -> "GateResult":
+def counted(base: str, new: str, max_slowdown: float, kernels: list[str], driver: str) -> "GateResult":
     """A gate by instructions per frame, with its guests' lines on the terminal."""
     from xdplab.cost.gate import judge_cost
 
-    return judge_cost(base, new, max_slowdown, kernel, driver, lambda line: print(line, flush=True))
+    return judge_cost(base, new, max_slowdown, kernels, driver, lambda line: print(line, flush=True))
 
 
 def measured(asked: "Gate", results: Path | None) -> "GateResult":

@@ -5,16 +5,19 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xdplab.forwarders.base import Forwarder
+from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.options import arguments
+from xdplab.forwarders.ovs.builds import missing
+from xdplab.forwarders.ovs.pipelines import FLOWS, rules
 from xdplab.forwarders.registry import make_forwarder, plain_name
 from xdplab.hosts import LocalHost
-from xdplab.model import ForwarderSpec, InputError, validated
-from xdplab.tools import bpf_program, not_built
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as PortsPath, Unsupported, validated
+from xdplab.testbed import Port
+from xdplab.tools import bpf_program, not_built, setup_command
 
 #: Modules by kernel that a guest loads; what they depend on comes by itself.
 KERNELS: dict[str, tuple[str, ...]] = {
@@ -34,6 +37,8 @@ FORWARDERS = (
     "ovs-afxdp:build=patched",
     "ovs-afxdp:flow_offload=true",
     "ovs-afpacket:build=patched",
+    "ovs-dpdk",
+    "testpmd",
 )
 
 
@@ -58,6 +63,8 @@ class Driver:
 
 #: An interrupt comes when there is something, not some time later.
 _UNTHROTTLED = "ethtool -C $1 rx-usecs 0"
+#: What a forwarder forwards between, in that order.
+_PORTS = ("a1", "b1")
 #: By name, in the order of tables.
 DRIVERS = {
     driver.name: driver
@@ -80,7 +87,10 @@ class InGuest:
         programs: Files of this machine -> where they are in the guest; their libraries come by themselves.
         process: Its process, by name; "": the kernel forwards.
         sockets: It has AF_XDP sockets, so that the mode of the driver matters.
-        bypasses: Layer that its frames do not pass; where they do, the cell fails: it is not what its title says.
+        flows: How many others it has learned before: a frame of each comes first (`send_flows` of the meter).
+        prove: Shell that runs after the frames: a status other than 0, and a line that says why, where it is not what
+            its title says.
+        bypasses: Layer that its frames do not pass; where they do, the cell fails likewise.
         reason: Why it does not forward with the driver; "": it does.
         title: As a table says it.
     """
@@ -89,6 +99,8 @@ class InGuest:
     programs: Mapping[str, str]
     process: str = ""
     sockets: bool = False
+    flows: int = 0
+    prove: str = "true"
     bypasses: str = ""
     reason: str = ""
     title: str = ""
@@ -104,18 +116,18 @@ def program_here(name: str) -> str:
     """Path of a program of this machine, also where PATH has no folders of root's.
 
     Raises:
-        InputError: it is not there.
+        Unsupported: it is not there.
     """
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path is None:
-        raise InputError(f"xdplab cost: {name} is not on this machine; `ci/setup` installs it")
+        raise Unsupported(f"{name} is not installed; `{setup_command()}` installs it")
     return path
 
 
 def _own(name: str) -> dict[str, str]:
     path = bpf_program(name)
     if path is None:
-        raise InputError(not_built(name))
+        raise Unsupported(not_built(name))
     return {str(path): f"usr/bin/{name}"}
 
 
@@ -147,63 +159,125 @@ def _xsk(asked: Any, driver: Driver) -> InGuest:
     return InGuest(start, _own("xsk"), "xsk", sockets=True)
 
 
-def _ovs(asked: Any, bridge: str, port: str = "", **more: Any) -> InGuest:
-    host = LocalHost()
-    build = asked.build(host)
+def _ovs(asked: Any, ports: Sequence[tuple[str, list[str]]] | None = None, **more: Any) -> InGuest:
+    """Any Open vSwitch; `ports` as its class gives them, if not those."""
+    dut = Dut(
+        LocalHost(), tuple(Port(name, LocalHost(), name, "", 1500) for name in _PORTS), PortsPath.THROUGH,
+        CpuLayout(tester_tx=0, forwarder=0, housekeeping=(0,)), Path("/run"),
+    )  # fmt: skip
+    build = asked.build(dut.host)
+    if reason := missing(dut.host, build, asked.package) or asked.option_of_another_build(dut.host):
+        raise Unsupported(reason)
     programs = {str(Path(__file__).with_name("ovs.sh")): "lane/ovs.sh", build.schema: "lane/vswitch.ovsschema"}
     for path in (build.vswitchd, build.ovsdb_server, build.ovsdb_tool, build.vsctl, build.ofctl):
         programs[program_here(path)] = f"usr/bin/{Path(path).name}"
-    if reason := asked.option_of_another_build(host):
-        raise InputError(reason)
-    port = " ".join([port, *(f"options:{item}" for item in asked.columns(host, "options"))])
-    config = " ".join(f"other_config:{item}" for item in asked.columns(host, "Open_vSwitch"))
-    start = f"BRIDGE='{bridge}' PORT='{port}' CONFIG='{config}'; . /lane/ovs.sh"
-    return InGuest(start, programs, "ovs-vswitchd", **more)
+    settings = [*asked.daemon_settings(dut), "pmd-cpu-mask=0x1", *asked.columns(dut.host, "Open_vSwitch")]
+    ports = ports or [asked.interface(number, dut) for number in range(len(_PORTS))]
+    own = [shlex.join([name, *columns]) for name, columns in ports]
+    start = "\n".join([
+        f"set -- {shlex.join(f'other_config:{each}' for each in settings)}",
+        f"DAEMON={Path(build.vswitchd).name} DATAPATH={asked.datapath} A={shlex.quote(own[0])} B={shlex.quote(own[1])}",
+        f"RULES={shlex.quote(chr(10).join(rules('1', '2', asked.options)))}",
+        ". /lane/ovs.sh",
+    ])  # fmt: skip
+    return InGuest(start, programs, Path(build.vswitchd).name, **more)
 
 
 def _ovs_afxdp(asked: Any, driver: Driver) -> InGuest:
     if driver.zero_copy:
         asked.options = asked.options.model_copy(update={"xdp_mode": "native-with-zerocopy"})
-    more = {}
-    if asked.options.flow_offload:
-        more = {"bypasses": "AF_XDP socket"}
-        if driver.zero_copy:  # the kernel copies each frame that XDP sends on from such a queue
-            more = {"reason": "Open vSwitch leaves flows of zero-copy queues to the socket"}
-    return _ovs(asked, "datapath_type=netdev", f"type={asked.options.type}", sockets=True, **more)
+    options = asked.options
+    more: dict[str, Any] = {"flows": {"ports": 0, "flows": FLOWS, "misses": options.rule_masks}[options.rules]}
+    if options.flow_offload and options.rules != "misses":
+        more["bypasses"] = "AF_XDP socket"
+    if options.flow_offload and driver.zero_copy:  # the kernel copies each frame that XDP sends on from such a queue
+        more["reason"] = "Open vSwitch leaves flows of zero-copy queues to the socket"
+    made = _ovs(asked, sockets=True, **more)
+    if not options.flow_offload or options.rules == "ports":
+        return made
+    appctl = str(Path(asked.build(LocalHost()).vsctl).with_name("ovs-appctl"))
+    return replace(
+        made,
+        programs={**made.programs, program_here(appctl): "usr/bin/ovs-appctl"},
+        prove=f"has_masks {options.rule_masks}",
+    )
 
 
-def _testpmd(asked: Any, driver: Driver) -> InGuest:
-    programs = {program_here("dpdk-testpmd"): "usr/bin/dpdk-testpmd"}
+def _dpdk(asked: Any, driver: Driver) -> tuple[dict[str, str], list[str]]:
+    """DPDK's drivers of a program on it, files here -> in the guest, and its devices; `port` of its options."""
+    programs = {}
     for name in (f"net_{asked.options.port}", "mempool_ring"):  # it looks for them when it starts
         found = [path for path in Path("/usr/lib").glob(f"*/dpdk/pmds-*/librte_{name}.so.*") if not path.is_symlink()]
         if not found:
-            raise InputError(f"xdplab cost: DPDK's driver {name} is not on this machine; `ci/setup` installs it")
+            raise Unsupported(f"DPDK's driver {name} is not installed; `{setup_command()}` installs it")
         programs[str(found[0])] = str(found[0]).lstrip("/")
     copies = "" if driver.zero_copy or asked.options.port != "af_xdp" else ",force_copy=1"
-    devices = [f"--vdev={asked.options.device(index, port)}{copies}" for index, port in enumerate(("a1", "b1"))]
+    return programs, [f"{asked.options.device(index, port)}{copies}" for index, port in enumerate(_PORTS)]
+
+
+def _ovs_dpdk(asked: Any, driver: Driver) -> InGuest:
+    programs, devices = _dpdk(asked, driver)
+    queues = ["options:n_rxq=1", f"options:n_rxq_desc={asked.options.n_rxq_desc}"]
+    ports = [(f"p{i}", ["type=dpdk", f"options:dpdk-devargs={each}", *queues]) for i, each in enumerate(devices)]
+    made = _ovs(asked, ports, sockets=asked.options.port == "af_xdp")
+    return replace(made, programs={**made.programs, **programs}, start=f"export RUNTIME_DIRECTORY=/run\n{made.start}")
+
+
+def _testpmd(asked: Any, driver: Driver) -> InGuest:
+    programs, devices = _dpdk(asked, driver)
+    programs[program_here("dpdk-testpmd")] = "usr/bin/dpdk-testpmd"
     # its main thread sleeps, the other one forwards
     eal = ["--lcores=0@0,1@0", "--main-lcore=0", "--no-huge", "-m", "192", "--no-pci", "--no-telemetry"]
     own = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=32768", "--no-mlockall", *arguments(asked.options)]
+    argv = ["dpdk-testpmd", *eal, *(f"--vdev={each}" for each in devices), "--", *own]
     # it ends when it reads the end of its standard input
-    start = f"$bb sleep 100000 | {shlex.join(['dpdk-testpmd', *eal, *devices, '--', *own])} & $bb sleep 5"
+    start = f"$bb sleep 100000 | {shlex.join(argv)} & $bb sleep 5"
     return InGuest(start, programs, "dpdk-testpmd", sockets=asked.options.port == "af_xdp")
 
 
-#: All but those of several queues and CPUs, of time, of huge pages, and of rules for several flows.
+def _command(asked: Any, driver: Driver) -> InGuest:
+    """A program of the user's, whichever sockets it has; its arguments that are files come along, at their paths."""
+    if driver.zero_copy:
+        return InGuest("true", {}, reason="whether a program binds zero-copy sockets, only it knows")
+    options = asked.options
+    program = Path(shutil.which(options.argv[0]) or options.argv[0])
+    if not program.is_file():
+        raise Unsupported(f"{options.argv[0]}: no such program on this machine")
+    if program.read_bytes()[:4] != b"\x7fELF":
+        raise Unsupported(f"{options.argv[0]}: a script, and guests of xdplab cost have no interpreters")
+    programs = {str(program.resolve()): f"usr/bin/{program.name}"}
+    argv = options.with_values({"port_a": _PORTS[0], "port_b": _PORTS[1], "cpu": 0, "folder": "/run"})
+    for number, each in enumerate(argv[1:], 1):
+        if Path(each).is_file():
+            argv[number] = str(Path(each).resolve())
+            programs[argv[number]] = argv[number].lstrip("/")
+    argv[0] = program.name
+    ready_s = options.ready_s if "ready_s" in options.model_fields_set else 1
+    return InGuest(f"{{ {shlex.join(argv)} & }} && $bb sleep {ready_s:g}", programs, program.name, sockets=True)
+
+
+def _vpp(asked: Any, driver: Driver) -> InGuest:
+    raise Unsupported(f"VPP has not been tried in guests; `xdplab run` measures {asked.name} where VPP is installed")
+
+
+#: All but those of several queues and CPUs, of time, and of huge pages.
 _AFXDP_OPTIONS = {
     "build", "type", "use_need_wakeup", "rx_wakeup", "shared_umem", "tx_copy", "xsk_rx_ring", "xsk_tx_ring",
     "xsk_fill_ring", "xsk_comp_ring", "umem_frames", "umem_frame_size", "umem_headroom", "flow_offload", "flow_entries",
-    "flow_masks", "emc_insert_inv_prob",
+    "flow_masks", "emc_insert_inv_prob", "rules", "rule_masks",
 }  # fmt: skip
 #: Forwarder -> the options that it has in a guest, and what it is there.
 _IN_GUESTS: dict[str, tuple[set[str], Callable[[Any, Driver], InGuest]]] = {
     "xdp": ({"mode", "object", "section"}, _xdp),
     "linux-bridge": (set(), _bridge),
-    "ovs-kernel": ({"build"}, lambda asked, driver: _ovs(asked, "datapath_type=system")),
+    "ovs-kernel": ({"build"}, lambda asked, driver: _ovs(asked)),
     "xsk": (set(), _xsk),
     "ovs-afxdp": (_AFXDP_OPTIONS, _ovs_afxdp),
     "testpmd": ({"port", "busy_budget", "burst"}, _testpmd),
-    "ovs-afpacket": ({"build"}, lambda asked, driver: _ovs(asked, "datapath_type=netdev")),
+    "ovs-dpdk": ({"build", "port", "busy_budget", "n_rxq_desc"}, _ovs_dpdk),
+    "ovs-afpacket": ({"build"}, lambda asked, driver: _ovs(asked)),
+    "command": ({"argv", "ready_s", "redirects"}, _command),
+    "vpp-afxdp": (set(), _vpp),
 }
 
 
@@ -211,13 +285,24 @@ def in_guest(name: str, driver: Driver) -> InGuest:
     """A forwarder as a study names it, or the tester alone.
 
     Raises:
-        InputError: there is none of that name, it has other options in a guest, or a program of it is missing.
+        InputError: there is none of that name, it has other options in a guest, or a file of its options is missing.
+        Unsupported: a program of it is missing.
     """
     if name == TESTER:  # the same whatever sockets are bound like
-        return InGuest("true", {}, sockets=True, title="tester alone")
+        return InGuest("true", {}, sockets=True, title=title_of(name))
     spec, asked = _asked(name)
     made = _IN_GUESTS[spec.name][1](asked, driver)
     return InGuest(**{**vars(made), "title": plain_name(spec)})
+
+
+def title_of(name: str) -> str:
+    """What a table calls it, whether this machine has it or not."""
+    return "tester alone" if name == TESTER else plain_name(_asked(name)[0])
+
+
+def versions_of(name: str) -> dict[str, str]:
+    """Of the programs that its options choose, on this machine."""
+    return {} if name == TESTER else dict(_asked(name)[1].versions(LocalHost()))
 
 
 def is_there(name: str) -> bool:

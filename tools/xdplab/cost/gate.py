@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from xdplab.analysis.gate import GateResult, Side, verdict_of
 from xdplab.cost.cells import DRIVERS, KERNELS, chosen
 from xdplab.cost.run import Cell, Wanted, measure
+from xdplab.model import InputError
 
 METRIC, FIGURE = "instructions", "cost of a frame"
 
@@ -14,7 +15,7 @@ def judge_cost(
     base: str,
     new: str,
     max_slowdown: float,
-    kernel: str,
+    kernels: Sequence[str],
     driver: str,
     say: Callable[[str], None],
     seeds: Sequence[int] = (1, 2, 3),
@@ -28,7 +29,7 @@ def judge_cost(
         base: A forwarder of `xdplab cost`.
         new: Likewise.
         max_slowdown: As a ratio.
-        kernel: Of the guests.
+        kernels: Of the guests: one, or that of BASE and that of NEW.
         driver: Of the guests.
         say: Called with a line for each guest.
         seeds: Of the guests' random numbers.
@@ -36,27 +37,40 @@ def judge_cost(
     Raises:
         InputError: something is missing, or does not compile.
     """
-    kernels, drivers = chosen([kernel], [*KERNELS], "kernel"), chosen([driver], [*DRIVERS], "driver")
-    table = measure(Wanted(kernels, drivers, list(dict.fromkeys((base, new))), seeds), say)
-    return judge_cells(table.cell(kernel, driver, base), table.cell(kernel, driver, new), max_slowdown)
+    if len(kernels) > 2:
+        raise InputError(f"--kernel: {len(kernels)} of them, but a gate has one for both, or one for each")
+    chosen(kernels, [*KERNELS], "kernel")
+    drivers = chosen([driver], [*DRIVERS], "driver")
+    sides = list(zip((kernels[0], kernels[-1]), (base, new), strict=True))
+    cells = []
+    for kernel in dict.fromkeys(kernels):
+        names = [name for its, name in sides if its == kernel]
+        table = measure(Wanted([kernel], drivers, list(dict.fromkeys(names)), seeds), say)
+        cells += [table.cell(kernel, driver, name) for name in names]
+    return judge_cells(cells[0], cells[1], max_slowdown)
 
 
 def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
     """Of two cells of one kernel and driver."""
+    named = [
+        f"{each.forwarder} on Linux {each.kernel}" if base.kernel != new.kernel else each.forwarder
+        for each in (base, new)
+    ]
     sides = [
-        Side(forwarder=each.forwarder, value=each.instructions, low=each.low, high=each.high) for each in (base, new)
+        Side(forwarder=name, value=each.instructions, low=each.low, high=each.high)
+        for name, each in zip(named, (base, new), strict=True)
     ]
     found = GateResult(
         verdict="undecided", metric=METRIC, figure=FIGURE, max_slowdown=max_slowdown, base=sides[0], new=sides[1],
         seeds=len(new.seeds), wrong=0.0, confidence=1.0,
     )  # fmt: skip
-    for cell in (base, new):
+    for name, cell in zip(named, (base, new), strict=True):
         if cell.status == "unsupported":
-            return found.model_copy(update={"verdict": "unsupported", "reason": f"{cell.forwarder}: {cell.reason}"})
+            return found.model_copy(update={"verdict": "unsupported", "reason": f"{name}: {cell.reason}"})
     if base.status == "failed":
         return found.model_copy(update={"reason": f"the base itself has no figure: {base.reason}"})
     if new.status == "failed":
-        return found.model_copy(update={"verdict": "broken", "reason": f"{new.forwarder}: {new.reason}"})
+        return found.model_copy(update={"verdict": "broken", "reason": f"{named[1]}: {new.reason}"})
     ends = [each or 0.0 for each in (base.low, base.instructions, base.high, new.low, new.instructions, new.high)]
     if min(ends) <= 0:
         return found.model_copy(update={"reason": "one of the two takes no instructions above the tester's: no ratio"})

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from xdplab.cost.cells import KERNELS, Driver, InGuest, program_here
 from xdplab.hosts import LocalHost, Running
-from xdplab.model import InputError, XdplabError
+from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.tools import cache_folder, checkout
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _APPEND = (
 )
 _MEMORY_MB = 1024
 #: Goes up when what is kept of a boot has another form.
-_FORMAT = b"4"
+_FORMAT = b"6"
 #: A seed moves everything in the guest's memory by so much: two programs that differ in length do, too.
 _MOVED_BYTES = 40_009
 #: Frames of the smaller burst, and pairs of bursts.
@@ -91,7 +91,7 @@ def artefact(kernel: str, say: Callable[[str], None]) -> "Artefact":
     """QEMU and that kernel, from the cache or fetched now.
 
     Raises:
-        InputError: one of them is not to be had.
+        Unsupported: one of them is not to be had.
     """
     _lane()
     from nic.artefact import cache_folder as folder, obtain, read_pins
@@ -100,7 +100,7 @@ def artefact(kernel: str, say: Callable[[str], None]) -> "Artefact":
     try:
         return obtain(folder(), read_pins(), kernel, KERNELS[kernel], say)
     except MissingPart as error:
-        raise InputError(f"xdplab cost: {error}") from None
+        raise Unsupported(str(error)) from None
 
 
 @cache
@@ -213,8 +213,9 @@ class Guest:
 
         cell = (
             f"DRIVER={self.driver.name} SINK={self.sink} FRAMES={FRAMES} ROUNDS={ROUNDS} "
-            f"PROCESS={self.forwarder.process}\n"
+            f"FLOWS={self.forwarder.flows} PROCESS={self.forwarder.process}\n"
             f"card_settings() {{ {self.driver.settings}; }}\nforward() {{\n{self.forwarder.start}\n}}\n"
+            f"prove() {{\n{self.forwarder.prove}\n}}\n"
         )
         tools = {program_here(name): f"usr/bin/{name}" for name in ("ip", "bridge", "chrt", "ethtool")}
         files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": _built("meter")}

@@ -5,7 +5,7 @@ import bisect
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
 
@@ -15,6 +15,15 @@ from xdplab.cost.guest import Boot
 _KERNEL = 1 << 63
 #: Where modules and BPF programs are (Documentation/arch/x86/x86_64/mm.rst).
 _MODULES_BEGIN = 0xFFFFFFFFC0000000
+#: Turned over in the address of a string move, what was counted is the bytes that it moved (count.c).
+_COPIED = 1 << 62
+#: What is counted at the first instruction of a kernel's function: system calls of 64-bit programs, and threads that
+#: slept and are made runnable.
+_ENTRIES = {"system calls": "entry_SYSCALL_64", "wake-ups": "ttwu_do_activate"}
+#: By string moves, which is how the kernel copies what is longer than a few bytes; a program's own copies are made with
+#: vector registers. What the clock copies for itself is left out.
+COPIED = "bytes copied"
+EVENTS = (*_ENTRIES, COPIED)
 #: The meter is linked statically, below this address; no other program that runs is.
 _METER = 1 << 24
 #: Not work on frames: timer interrupts; context switches between the meter and the forwarder's process, once a batch,
@@ -88,10 +97,12 @@ class Cost:
         functions: `WHERE:NAME` -> instructions per frame; WHERE is `kernel`, a module, `bpf`, `meter`, or the path of a
             file that a process had mapped.
         ticks: What the guest's own counter says, ticks of the clock included.
+        events: What else there was of each frame: `EVENTS` that this kernel has.
     """
 
     functions: Mapping[str, float]
     ticks: float
+    events: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def layers(self) -> dict[str, float]:
@@ -110,7 +121,7 @@ class Cost:
 
 def per_frame(bursts: Sequence[int], frames: int) -> float:
     """Median over the pairs of bursts: what runs by the clock, such as a thread of a switch, is in few of them."""
-    return median(two - one for one, two in zip(bursts[::2], bursts[1::2], strict=True)) / frames
+    return median([two - one for one, two in zip(bursts[::2], bursts[1::2], strict=True)] or [0]) / frames
 
 
 def layer_of(where: str, name: str) -> str:
@@ -148,6 +159,10 @@ class Symbols:
                 return f"{module}:{self._at(module, address - first)}"
         return "bpf:program"
 
+    def entry(self, name: str) -> int | None:
+        """Address of a function of the kernel itself, where it has one of that name."""
+        return next((address for address, each in self.functions.get("", ()) if each == name), None)
+
     def _at(self, module: str, offset: int) -> str:
         functions = self.functions.get(module, ())
         at = bisect.bisect_right(functions, offset, key=lambda each: each[0]) - 1
@@ -174,18 +189,27 @@ def cost_of(boot: Boot, frames: int, symbols: Symbols, files: Mapping[str, str])
         files: Path of a program in the guest -> here, for the names of its functions.
     """
     functions: dict[str, float] = {}
+    events = {
+        event: per_frame(boot.counts.get(entry, ()), frames)
+        for event, name in _ENTRIES.items() if (entry := symbols.entry(name)) is not None
+    } | {COPIED: 0.0}  # fmt: skip
     for address, counts in boot.counts.items():
         count = per_frame(counts, frames)
         if not count:
             continue
-        if address >= _KERNEL:
-            function = symbols.function(address, boot.modules)
-        elif address < _METER:
-            function = f"{METER}:main"
-        else:
-            function = _of_process(address, boot.maps, files)
+        copied = address >> 62 in (1, 2)
+        function = _where(address ^ _COPIED if copied else address, boot, symbols, files)
+        if copied:
+            events[COPIED] += count if layer_of(*function.rsplit(":", 1)) != TICKS else 0.0
+            continue
         functions[function] = functions.get(function, 0.0) + count
-    return Cost(functions, per_frame(boot.bursts, frames))
+    return Cost(functions, per_frame(boot.bursts, frames), events)
+
+
+def _where(address: int, boot: Boot, symbols: Symbols, files: Mapping[str, str]) -> str:
+    if address >= _KERNEL:
+        return symbols.function(address, boot.modules)
+    return f"{METER}:main" if address < _METER else _of_process(address, boot.maps, files)
 
 
 def _of_process(address: int, maps: Sequence[tuple[int, int, int, str]], files: Mapping[str, str]) -> str:

@@ -3,20 +3,21 @@
 
 import hashlib
 import json
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab import __version__
-from xdplab.cost.cells import DRIVERS, TESTER, InGuest, compile_source, in_guest
+from xdplab.cost.cells import DRIVERS, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
 from xdplab.cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
-from xdplab.cost.layers import METER, SWITCHING, TICKS, Cost, Symbols, cost_of, symbols_of
-from xdplab.model import InputError
+from xdplab.cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, symbols_of
+from xdplab.model import Unsupported
 from xdplab.model.base import Model
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ MAX_DISAGREEMENT = 0.005
 MAX_BYPASSED = 40
 #: How many functions of a cell are kept.
 _LARGEST = 15
+#: Why the tester alone is not measured.
+_ALONE = "no forwarder to measure above it"
 #: Counted for the tester or the single CPU, not for the forwarder.
 _NOT_ITS_OWN = (TICKS, SWITCHING, METER)
 
@@ -65,12 +68,17 @@ class Cell(Model):
     layers: dict[str, float] = {}
     #: The layer that varies most between seeds, where the range is more than 0.1 % of the cost.
     varies: str = ""
+    #: What else there is of each frame, above the tester's, median over the seeds: system calls; wake-ups, threads that
+    #: slept and are made runnable; bytes copied by string moves (REP MOVS), which are the kernel's copies.
+    events: dict[str, float] = {}
     #: `WHERE:FUNCTION` -> instructions per frame, the tester's among them, of the first seed; the largest of them.
     functions: dict[str, float] = {}
     #: Of the random numbers that a guest starts with.
     seeds: tuple[int, ...] = ()
     #: SHA-256 of each program of the guest that forwards.
     programs: dict[str, str] = {}
+    #: Program -> its version, and what it is made of.
+    versions: dict[str, str] = {}
     #: What measures it again.
     command: str
 
@@ -113,7 +121,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A cell that is asked for, and its guests by seed; none where there is no such combination, for which reason."""
+    """A cell that is asked for, and its guests by seed; none where it cannot be measured, for which reason."""
 
     kernel: str
     driver: str
@@ -127,34 +135,53 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     """Boot what is not in the cache, and add up.
 
     Args:
-        wanted: Cells.
+        wanted: Cells; what this machine has no program or kernel for is `unsupported`.
         say: Called with a line for each guest, and before something is fetched or compiled.
 
     Raises:
-        InputError: QEMU, a kernel or a program is not to be had.
+        InputError: a name or an option is none, or source does not compile.
     """
     for name in wanted.forwarders:
         compile_source(name, say)
-    made = {kernel: artefact(kernel, say) for kernel in wanted.kernels}
+    made = {kernel: _artefact(kernel, say) for kernel in wanted.kernels}
     names = list(dict.fromkeys((TESTER, *wanted.forwarders)))
     asked = [
         _asked(made[kernel], kernel, driver, name, wanted.seeds)
         for kernel in wanted.kernels for driver in wanted.drivers for name in names
     ]  # fmt: skip
-    symbols = {kernel: kernel_symbols(made[kernel], say) for kernel in wanted.kernels}
+    needed = {(each.kernel, each.driver) for each in asked if each.guests and (each.name != TESTER or len(names) == 1)}
+    asked = [
+        each if (each.kernel, each.driver) in needed or each.reason else replace(each, guests=(), reason=_ALONE)
+        for each in asked
+    ]
+    booted = {each.kernel: each.guests[0].made for each in asked if each.guests}
+    symbols = {kernel: kernel_symbols(each, say) for kernel, each in booted.items()}
     found = _boot_all(asked, symbols, wanted, say)
     alone = {(each.kernel, each.driver): found[id(each)] for each in asked if each.name == TESTER}
     cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver]) for each in asked]
-    (emulator, *_) = _packages(next(iter(made.values())).emulator)
+    emulators = [_packages(each.emulator)[0] for each in made.values() if not isinstance(each, str)]
     words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
     seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
-    command = " ".join(["xdplab cost", *wanted.forwarders, *words, *seeds])
-    return CostTable(emulator=emulator, command=command, cells=tuple(cells))
+    command = " ".join(["xdplab cost", *map(shlex.quote, wanted.forwarders), *words, *seeds])
+    return CostTable(emulator=next(iter(emulators), ""), command=command, cells=tuple(cells))
 
 
-def _asked(made: "Artefact", kernel: str, driver_name: str, name: str, seeds: Sequence[int]) -> _Asked:
+def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
+    """QEMU and that kernel, or why they are not to be had."""
+    try:
+        return artefact(kernel, say)
+    except Unsupported as error:
+        return str(error)
+
+
+def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, seeds: Sequence[int]) -> _Asked:
     driver = DRIVERS[driver_name]
-    forwarder = in_guest(name, driver)
+    try:
+        forwarder = in_guest(name, driver)
+    except Unsupported as error:
+        forwarder = InGuest("", {}, reason=str(error), sockets=True, title=title_of(name))
+    if isinstance(made, str):
+        return _Asked(kernel, driver_name, name, forwarder, (), made)
     reason = forwarder.unsupported(kernel, driver)
     sink = "a1" if name == TESTER else "b0"
     guests = () if reason else tuple(Guest(made, driver, forwarder, sink, seed) for seed in seeds)
@@ -162,7 +189,7 @@ def _asked(made: "Artefact", kernel: str, driver_name: str, name: str, seeds: Se
 
 
 def _boot_all(
-    asked: Sequence[_Asked], symbols: Mapping[str, Symbols], wanted: Wanted, say: Callable[[str], None]
+    asked: Sequence[_Asked], symbols: Mapping[str, Symbols | str], wanted: Wanted, say: Callable[[str], None]
 ) -> dict[int, list[Cost | str]]:
     """`id` of a cell -> what each of its guests counted, or why it did not; a line is said of each."""
     tasks = [(each, number) for each in asked for number in range(len(each.guests))]
@@ -174,7 +201,10 @@ def _boot_all(
         if over.is_set():
             return
         try:
-            cost, seconds = cost_at(each.guests[number], symbols[each.kernel], kept=wanted.kept)
+            known = symbols[each.kernel]
+            if isinstance(known, str):
+                raise CellFailed(known)
+            cost, seconds = cost_at(each.guests[number], known, kept=wanted.kept)
         except CellFailed as error:
             found[id(each)][number] = str(error)
             said = f"failed: {error}"
@@ -224,12 +254,8 @@ def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost,
     return cost, counted.seconds
 
 
-def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols:
-    """Of one boot for each kernel, kept.
-
-    Raises:
-        InputError: it does not boot.
-    """
+def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols | str:
+    """Of one boot for each kernel, kept; or why it does not boot."""
     known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes()).hexdigest()
     path = cost_folder() / f"functions-{known}.json"
     if not path.is_file():
@@ -238,7 +264,7 @@ def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols:
         try:
             found = symbols_of(Guest(made, driver, in_guest(TESTER, driver), "a1", 1, symbols=True).boot())
         except CellFailed as error:
-            raise InputError(f"xdplab cost: the guest with {made.image}: {error}") from None
+            return str(error)
         keep(path, json.dumps(found.functions).encode())
     read = json.loads(path.read_text(encoding="ascii"))
     return Symbols({module: [tuple(each) for each in functions] for module, functions in read.items()})
@@ -256,7 +282,7 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
         "driver": asked.driver,
         "forwarder": asked.name,
         "title": asked.forwarder.title,
-        "command": f"xdplab cost {asked.name} --kernel {asked.kernel} --driver {asked.driver}",
+        "command": f"xdplab cost {shlex.quote(asked.name)} --kernel {asked.kernel} --driver {asked.driver}",
     }
     if asked.reason:
         return Cell(**head, status="unsupported", reason=asked.reason)
@@ -267,8 +293,10 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
     errors += [f"the tester alone: {each}" for each in alone if isinstance(each, str)]
     if errors:
         return Cell(**head, status="failed", reason=errors[0])
-    costs = [each.layers for each in own if isinstance(each, Cost)]
-    bases = [{} if asked.name == TESTER else each.layers for each in alone if isinstance(each, Cost)]
+    whole = [each for each in own if isinstance(each, Cost)]
+    bare = [each for each in alone if isinstance(each, Cost)]
+    costs = [each.layers for each in whole]
+    bases = [{} if asked.name == TESTER else each.layers for each in bare]
     names = sorted({name for each in (*costs, *bases) for name in each} - {*_NOT_ITS_OWN})
     layers = {name: [each.get(name, 0.0) - base.get(name, 0.0) for each, base in zip(costs, bases, strict=True)]
               for name in names}  # fmt: skip
@@ -276,7 +304,13 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
     ranges = {name: max(values) - min(values) for name, values in layers.items()}
     middle = {name: round(median(values), 2) for name, values in layers.items()}
     varies = max(totals) - min(totals) > MAX_RANGE * median(totals)
-    whole = [each for each in own if isinstance(each, Cost)]
+    pairs = [
+        (each.events, ({} if asked.name == TESTER else base.events)) for each, base in zip(whole, bare, strict=True)
+    ]
+    events = {
+        name: round(median(its[name] - base.get(name, 0.0) for its, base in pairs), 4)
+        for name in EVENTS if all(name in its for its, _ in pairs)
+    }  # fmt: skip
     largest = sorted(whole[0].functions.items(), key=lambda item: -item[1])[:_LARGEST]
     return Cell(
         **head,
@@ -287,9 +321,11 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
         whole=round(median(each.counted for each in whole), 3),
         layers={name: count for name, count in sorted(middle.items(), key=lambda item: -item[1]) if abs(count) >= 0.5},
         varies=max(ranges, key=lambda name: ranges[name]) if varies else "",
+        events=events,
         functions={function: round(count, 2) for function, count in largest},
         seeds=tuple(guest.seed for guest in asked.guests),
         programs={
             Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in asked.forwarder.programs
         },
+        versions=versions_of(asked.name),
     )

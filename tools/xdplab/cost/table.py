@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from xdplab.cost.cells import TESTER
 from xdplab.cost.run import Cell, CostTable
+from xdplab.model import ForwarderSpec
 
 #: What no figure here has in it; below every table.
 NOT_IN_IT = (
@@ -43,6 +44,13 @@ def _layers(cell: Cell) -> Iterator[str]:
     shown = [f"{layer} {count:,.0f}" for layer, count in cell.layers.items() if abs(count) >= 1]
     for begin in range(0, len(shown), 5):
         yield ", ".join(shown[begin : begin + 5])
+    if cell.events:
+        yield ", ".join(f"{name} {_few(count)}" for name, count in cell.events.items())
+
+
+def _few(count: float) -> str:
+    """Of what there may be once in a batch of frames."""
+    return f"{count:,.4g}"
 
 
 _COLUMNS = ["kernel", "kernel_package", "driver", "forwarder", "title", "status", "reason"]
@@ -52,16 +60,18 @@ _COLUMNS += ["instructions", "low", "high", "whole"]
 def comma_separated(found: CostTable) -> str:
     """A row for each cell; a column for each layer that one of them has."""
     layers = sorted({layer for cell in found.cells for layer in cell.layers})
+    events = list(dict.fromkeys(event for cell in found.cells for event in cell.events))
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")  # None is an empty field
-    writer.writerow([*_COLUMNS, *(f"layer {layer}" for layer in layers)])
+    writer.writerow([*_COLUMNS, *events, *(f"layer {layer}" for layer in layers)])
     for cell in found.cells:
-        writer.writerow([*(getattr(cell, name) for name in _COLUMNS), *(cell.layers.get(layer) for layer in layers)])
+        more = [*(cell.events.get(event) for event in events), *(cell.layers.get(layer) for layer in layers)]
+        writer.writerow([*(getattr(cell, name) for name in _COLUMNS), *more])
     return written.getvalue()
 
 
 def markdown(found: CostTable) -> str:
-    """A page: forwarders by kernel and driver, what changed from kernel to kernel, and the layers of each."""
+    """A page: forwarders by kernel and driver, changes between neighbours, layers, and what was counted."""
     columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells if cell.status != "unsupported"))
     titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
     rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
@@ -82,6 +92,7 @@ def markdown(found: CostTable) -> str:
         *(["\n".join(notes)] if notes else []),
         NOT_IN_IT,
         *_between_kernels(found),
+        *_between_builds(found),
         "## Layers",
     ]
     for kernel, driver in columns:
@@ -91,9 +102,7 @@ def markdown(found: CostTable) -> str:
         for layer in layers:
             body.append([layer, *(f"{cell.layers[layer]:,.0f}" if layer in cell.layers else "" for cell in mine)])
         parts += [f"### {kernel}, {driver}", _table(body)]
-    packages = ", ".join(sorted({cell.kernel_package for cell in found.cells}))
-    made = f"{found.emulator}, {packages}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames."
-    return "\n\n".join([*parts, made]) + "\n"
+    return "\n\n".join([*parts, *_events(found, columns), *_counted(found)]) + "\n"
 
 
 def _where(cell: Cell, columns: Sequence[tuple[str, str]]) -> str:
@@ -109,19 +118,71 @@ def _seeds(found: CostTable) -> int:
 def _between_kernels(found: CostTable) -> Iterator[str]:
     """What a forwarder takes more or less with the next kernel, and the layers that make most of it."""
     kernels = list(dict.fromkeys(cell.kernel for cell in found.cells))
-    rows = [["driver", "forwarder", "kernels", "change", "most of it"]]
+    rows = [["driver", "forwarder", "kernels", *_CHANGE]]
     for driver, name in dict.fromkeys(
         (cell.driver, cell.forwarder) for cell in found.cells if cell.forwarder != TESTER
     ):
         for one, two in pairwise(kernels):
             old, new = found.cell(one, driver, name), found.cell(two, driver, name)
             if old.instructions and new.instructions:
-                share = 100 * (new.instructions / old.instructions - 1)
-                change = f"{new.instructions - old.instructions:+,.0f} ({share:+.1f} %)"
-                rows.append([driver, new.title, f"{one} to {two}", change, _largest(old, new)])
+                rows.append([driver, new.title, f"{one} to {two}", *_change(old, new)])
     if rows[1:]:
         yield "## From kernel to kernel"
         yield _table(rows)
+
+
+_CHANGE = ("change", "most of it")
+
+
+def _between_builds(found: CostTable) -> Iterator[str]:
+    """Likewise of the same forwarder of another build, in the order that they were asked for."""
+    rows = [["kernel, driver", "from", "to", *_CHANGE]]
+    for kernel, driver in dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells):
+        groups: dict[str, list[Cell]] = {}
+        for cell in found.cells:
+            if (cell.kernel, cell.driver) == (kernel, driver) and cell.instructions and cell.forwarder != TESTER:
+                spec = ForwarderSpec.model_validate(ForwarderSpec.parse(cell.forwarder))
+                others = {name: value for name, value in spec.options.items() if name != "build"}
+                groups.setdefault(spec.model_copy(update={"options": others}).title, []).append(cell)
+        for old, new in (pair for group in groups.values() for pair in pairwise(group)):
+            rows.append([f"{kernel}, {driver}", old.title, new.title, *_change(old, new)])
+    if rows[1:]:
+        yield "## From build to build"
+        yield _table(rows)
+
+
+def _change(old: Cell, new: Cell) -> tuple[str, str]:
+    before, after = old.instructions or 0.0, new.instructions or 0.0
+    return f"{after - before:+,.1f} ({100 * (after / before - 1):+.1f} %)", _largest(old, new)
+
+
+def _events(found: CostTable, columns: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What is counted beside instructions, where it is not the same with all drivers."""
+    names = list(dict.fromkeys(event for cell in found.cells for event in cell.events))
+    rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
+    for forwarder, title in dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells):
+        cells = [found.cell(*column, forwarder).events for column in columns]
+        rows.append([title, *(" / ".join(_few(events[name]) for name in names if name in events) for events in cells)])
+    if names:
+        yield f"## {' / '.join(names).capitalize()}"
+        yield "Per frame, above the tester alone. Copies that programs make are not in it ([cost.md](cost.md))."
+        yield _table(rows)
+
+
+def _counted(found: CostTable) -> Iterator[str]:
+    """Versions and checksums of all that was booted, and how a cell is repeated."""
+    yield "## What was counted"
+    yield (
+        "`xdplab cost FORWARDER --kernel KERNEL --driver DRIVER` repeats a cell. "
+        f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames."
+    )
+    kernels = dict.fromkeys((cell.kernel, cell.kernel_package, cell.kernel_sha256) for cell in found.cells)
+    yield _table([["kernel", "package", "SHA-256"], *([*each[:2], each[2][:16]] for each in kernels if each[1])])
+    rows = [["forwarder", "versions", "SHA-256 of its programs"]]
+    for cell in {cell.forwarder: cell for cell in found.cells if cell.programs}.values():
+        programs = ", ".join(f"{name} {digest[:16]}" for name, digest in cell.programs.items())
+        rows.append([f"`{cell.forwarder}`", "; ".join(cell.versions.values()), programs])
+    yield _table(rows)
 
 
 def _largest(old: Cell, new: Cell) -> str:

@@ -45,6 +45,10 @@ class CommandOptions(Model):
             raise ValueError("argv: its first word is the program, in full")
         return self
 
+    def with_values(self, known: Mapping[str, object]) -> list[str]:
+        """`argv` with each of `_KNOWN` replaced."""
+        return [_PLACEHOLDER.sub(lambda match: str(known[match[1]]), each) for each in self.argv]
+
 
 class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
     """The program, on the forwarder's CPU; SIGTERM ends it, and what it has attached is detached."""
@@ -79,9 +83,11 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
         """Start it: that frames come through, which the run waits for, says that it is ready."""
         first, last = dut.ports[0], dut.ports[-1]
         known = {"port_a": first.ifname, "port_b": last.ifname, "cpu": dut.layout.forwarder, "folder": dut.rundir}
-        argv = [_PLACEHOLDER.sub(lambda match: str(known[match[1]]), each) for each in self.options.argv]
         running = dut.host.start(
-            argv, log=dut.rundir / "log", cpus=[dut.layout.forwarder], env={"LIBXDP_SKIP_DISPATCHER": "1"}
+            self.options.with_values(known),
+            log=dut.rundir / "log",
+            cpus=[dut.layout.forwarder],
+            env={"LIBXDP_SKIP_DISPATCHER": "1"},
         )
         self.instance = Process(self.name, Path(self._program).name, dut, running)
 

@@ -140,12 +140,14 @@ class SwitchOptions(Model):
     #: `ports`: a rule for each port. `flows`: each flow (UDP source port) is a megaflow, in one of `rule_masks` masks.
     #: `misses`: of 1,024 flows `rule_masks` can be offloaded, each in a mask of its own; the others miss these masks.
     rules: Literal["ports", "flows", "misses"] = "ports"
-    rule_masks: Annotated[int, Field(ge=1, le=64), AfterValidator(power_of_two)] = 1
+    rule_masks: Annotated[int, Field(ge=0, le=64), AfterValidator(power_of_two)] = 1
 
     @model_validator(mode="after")
     def _masks_of_flows(self) -> "SwitchOptions":
         if self.rules == "ports" and self.rule_masks > 1:
             raise ValueError("rule_masks are of rules=flows or rules=misses: a rule for each port has one mask")
+        if self.rules != "misses" and not self.rule_masks:
+            raise ValueError("rule_masks=0, nothing that can be offloaded, is of rules=misses")
         return self
 
 

@@ -38,7 +38,7 @@ _BITS = 30
 #: Of a UDP source port: which group of flows a frame is of. Testers count flows up from port 10000
 #: (`headers_of`), whose frames are of the first group.
 _GROUP_BITS, _FIRST = 0x3FF, 10_000 & 0x3FF
-_GROUPS = 64
+FLOWS = 64
 #: What the rule of a group reads, for each bit of its number; no two groups read the same.
 READS = (
     "NXM_OF_ETH_SRC[0..31]->NXM_NX_REG1[]",
@@ -208,10 +208,10 @@ def rules(here: str, there: str, options: SwitchOptions) -> list[str]:
     if options.rules == "ports":
         return [f"in_port={here},actions={output}"]
     found = []
-    for number in range(_GROUPS if options.rules == "flows" else options.rule_masks):
+    for number in range(FLOWS if options.rules == "flows" else options.rule_masks):
         mask = number % options.rule_masks
         reads = [f"move:{field}" for bit, field in enumerate(READS) if mask >> bit & 1]
-        bits = _GROUPS - 1 if options.rules == "flows" else _GROUP_BITS
+        bits = FLOWS - 1 if options.rules == "flows" else _GROUP_BITS
         match = f"priority=10,in_port={here},udp,tp_src={(_FIRST + number) & bits:#x}/{bits:#x}"
         found.append(f"{match},actions={','.join([*reads, *_FLOW, output])}")
     if options.rules == "flows":

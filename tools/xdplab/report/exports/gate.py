@@ -3,6 +3,7 @@
 
 from xdplab.analysis.gate import BASE, NEW, GateResult
 from xdplab.model.digits import percent, significant
+from xdplab.report.exports.followers import metric
 from xdplab.report.exports.junit import one_case
 
 #: Verdict -> what JUnit calls it.
@@ -46,18 +47,13 @@ def bencher(found: GateResult) -> dict[str, dict[str, dict[str, float]]]:
     A repetition's least and greatest bound a value; the interval bounds the slowdown, a ratio.
     """
     sides = {
-        f"xdplab gate {label}": {found.metric: _metric(side.value, side.low, side.high)}
+        f"xdplab gate {label}": {found.metric: metric(side.value, side.low, side.high)}
         for label, side in ((BASE, found.base), (NEW, found.new))
         if side.value is not None
     }
     if found.slowdown is not None:
-        sides[f"xdplab gate {NEW}"]["slowdown"] = _metric(found.slowdown, found.low, found.high)
+        sides[f"xdplab gate {NEW}"]["slowdown"] = metric(found.slowdown, found.low, found.high)
     return sides
-
-
-def _metric(value: float, low: float | None, high: float | None) -> dict[str, float]:
-    ends = {"lower_value": low, "upper_value": high}
-    return {"value": value, **{name: end for name, end in ends.items() if end is not None}}
 
 
 def otava(found: GateResult, time: str, commit: str) -> tuple[list[str], list[str]]:

@@ -161,7 +161,8 @@ def test_the_gap_of_a_change_is_not_that_between_two_new_flows() -> None:
     probes = stream([1000] * 998, sent=1000, longest_gap_ns=3_000_000, achieved_pps=1000.0)
     rare = {"longest_gap_ns": 101_000_000, "achieved_pps": 10.0, "trailing_lost": 1}
     new = stream([9000] * 9, sent=10, new_flows=True, **rare)
-    found = repetition_figures(trial(point(new_flows_pps=10.0), clause="port-added", result=result(probes, new)))
+    made = {"clause": "port-added", "figures": {"text": "", "rounds": 1, "steps": {}}}
+    found = repetition_figures(trial(point(new_flows_pps=10.0), **made, result=result(probes, new)))
     gap = found.figures["gap_us"]
     assert (gap.value, gap.exact) == (3000.0, True)
 

@@ -14,7 +14,7 @@ from dev.bench_search import SimulatedSession, bench_buffer, steady
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.methods.rfc2544 import Rfc2544, clauses
 from xdplab.methods.rfc2544.clauses import back_to_back
-from xdplab.methods.rfc2544.records import Bound
+from xdplab.methods.rfc2544.records import Bound, UnsupportedClause
 from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import (
     StreamSpec,
@@ -63,8 +63,8 @@ def test_a_buffer_is_found_whatever_rate_the_bursts_left_at(top_pps: float) -> N
     session = SimulatedSession(steady(buffer_frames=500, tester_top_pps=top_pps))
     back_to_back(session, spec("back-to-back", preset="rfc2544"), TrafficSpec(), TRUE_NDR)
     figures = session.figures[BACK_TO_BACK]
-    assert figures["burst_rate_pps"] == pytest.approx(top_pps, rel=0.001)
-    assert figures["corrected_buffer_frames"] == pytest.approx(500, rel=0.01)
+    assert figures.burst_rate_pps == pytest.approx(top_pps, rel=0.001)
+    assert figures.corrected_buffer_frames == pytest.approx(500, rel=0.01)
     found = bench_buffer(top_pps)  # with the throughput as it is searched
     assert found.buffer_frames == pytest.approx(500, rel=0.01)
     assert found.resolution_frames is not None
@@ -82,8 +82,8 @@ def test_a_throughput_known_from_below_gives_no_buffer() -> None:
     below = TRUE_NDR.model_copy(update={"upper_pps": None, "limited_by": "tester"})
     back_to_back(session, spec("back-to-back"), TrafficSpec(), below)
     figures = session.figures[BACK_TO_BACK]
-    assert figures["corrected_buffer_frames"] is None
-    assert "only known from below" in figures["reason"]
+    assert figures.corrected_buffer_frames is None
+    assert "only known from below" in figures.reason
 
 
 def test_a_burst_that_did_not_leave_whole_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ def test_a_burst_that_did_not_leave_whole_is_not_counted(monkeypatch: pytest.Mon
     session = SimulatedSession(steady(buffer_frames=10**9))
     back_to_back(session, spec("back-to-back"), TrafficSpec(), TRUE_NDR)
     figures = session.figures[BACK_TO_BACK]
-    assert all(2900 < frames <= 3000 for frames in figures["frames"])
-    assert figures["limited_by"] == "tester"
+    assert all(2900 < frames <= 3000 for frames in figures.frames)
+    assert figures.limited_by == "tester"
 
 
 def test_a_burst_with_a_pause_is_not_back_to_back() -> None:
@@ -109,8 +109,8 @@ def test_a_burst_with_a_pause_is_not_back_to_back() -> None:
     session = SimulatedSession(steady(buffer_frames=10**9, sender_stall_ratio=0.05))
     back_to_back(session, spec("back-to-back"), TrafficSpec(), TRUE_NDR)
     figures = session.figures[BACK_TO_BACK]
-    assert (figures["limited_by"], figures["burst_rate_pps"]) == ("tester", None)
-    assert figures["reason"] == "no burst of 64 frames or more left the tester whole"
+    assert (figures.limited_by, figures.burst_rate_pps) == ("tester", None)
+    assert figures.reason == "no burst of 64 frames or more left the tester whole"
 
 
 # clauses that lack something
@@ -120,9 +120,11 @@ def test_without_a_throughput_the_other_clauses_are_measured_and_say_so() -> Non
     session = SimulatedSession(Box(loss_floor=0.01))
     Rfc2544(spec("rfc2544", loss_ratios=(0.0,))).measure(session, TrafficSpec())
     reason = "it needs a throughput above zero; the forwarder lost frames at the lowest load"
-    without = {clause for clause, figures in session.figures.items() if figures.get("unsupported") == reason}
+    without = {
+        clause for clause, figures in session.figures.items() if figures == UnsupportedClause(unsupported=reason)
+    }
     assert without == {"RFC 2544 26.2", BACK_TO_BACK, RECOVERY}
-    assert session.figures["RFC 2544 26.3"]["points"]
+    assert session.figures["RFC 2544 26.3"].points
     assert RESET in session.figures
 
 
@@ -130,10 +132,10 @@ def test_recovery_without_overload_is_none() -> None:
     overloaded, idle = SimulatedSession(steady()), SimulatedSession(steady())
     clauses.recovery(overloaded, spec("recovery"), TrafficSpec(), 1e6)
     clauses.recovery(idle, spec("recovery"), TrafficSpec(), 0.5e6)
-    assert overloaded.figures[RECOVERY]["recovery_us"] == 0
-    assert overloaded.figures[RECOVERY]["overload_pps"] == pytest.approx(1.1e6)
-    assert idle.figures[RECOVERY]["recovery_us"] is None
-    assert idle.figures[RECOVERY]["reason"] == "was not overloaded: no frame was lost at 550000 pps"
+    assert overloaded.figures[RECOVERY].recovery_us == 0
+    assert overloaded.figures[RECOVERY].overload_pps == pytest.approx(1.1e6)
+    assert idle.figures[RECOVERY].recovery_us is None
+    assert idle.figures[RECOVERY].reason == "was not overloaded: no frame was lost at 550000 pps"
 
 
 # reset
@@ -191,8 +193,8 @@ def test_a_gap_shorter_than_the_suites_own_part_is_no_time_of_reset() -> None:
     session = Restarted(steady())
     clauses.reset(session, spec("reset"), TrafficSpec(), 1e6)
     figures = session.figures[RESET]
-    assert (figures["gap_us"], figures["own_us"], figures["reset_us"]) == (9000, 50_000, None)
-    assert "while it was stopped" in figures["reason"]
+    assert (figures.gap_us, figures.own_us, figures.reset_us) == (9000, 50_000, None)
+    assert "while it was stopped" in figures.reason
 
 
 def test_gaps_of_frames_that_arrived_on_several_cpus_are_no_time_of_reset() -> None:
@@ -209,8 +211,8 @@ def test_gaps_of_frames_that_arrived_on_several_cpus_are_no_time_of_reset() -> N
     session = Restarted(steady())
     clauses.reset(session, spec("reset"), TrafficSpec(), 1e6)
     figures = session.figures[RESET]
-    assert (figures["gap_us"], figures["reset_us"], figures["came_back"]) == (None, None, True)
-    assert "several CPUs" in figures["reason"]
+    assert (figures.gap_us, figures.reset_us, figures.came_back) == (None, None, True)
+    assert "several CPUs" in figures.reason
 
 
 def spec(name: str, **fields: Any) -> Rfc2544Spec:

@@ -47,9 +47,12 @@ def test_who_is_ahead_is_reported_with_the_ratio_to_the_next() -> None:
 
 
 def test_overlapping_repetitions_are_too_little_to_tell() -> None:
-    found = reported(rates({"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
+    overlapping = {"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0]}
     words = "two (4 Mpps) and one (2.05 Mpps): too little to tell: ask for more repetitions."
-    assert found == Answer(sentence=f"xdplab names no winner: {words}", said=False)
+    assert reported(rates(overlapping)).sentence == f"xdplab names no winner: {words}"
+    found = reported(rates({**overlapping, "three": [1, 1, 1, 1]}))
+    words = "two (4 Mpps) and one (2.05 Mpps), among whom it is undecided; two is ahead of three (1 Mpps)."
+    assert found == Answer(sentence=f"rxdrop: {words}", said=True)
 
 
 def test_no_measurable_difference_lies_within_a_quarter() -> None:
@@ -57,8 +60,8 @@ def test_no_measurable_difference_lies_within_a_quarter() -> None:
     found = reported(rates(alike))
     words = "rxdrop: no measurable difference between two (1 Mpps) and one (1 Mpps)."
     assert found == Answer(sentence=words, said=True)
-    narrow = reported(rates(alike, {**TWO, "alike_within": 0.05}), {**TWO, "alike_within": 0.05})
-    assert not narrow.said
+    narrow = {**TWO, "alike_within": 0.05}
+    assert not reported(rates({name: alike[name] for name in ("one", "two")}, narrow), narrow).said
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -131,7 +131,14 @@ struct gen_thread {
 	__u16 errors;
 	__u32 done_told;
 	__u32 unlooked; /* frames that leave before the next look at the clock */
+	/* frames that the kernel hands on together, and how many polls of them */
+	__u32 batch;
+	__u32 in_batch;
+	__u32 batch_sends; /* one of them is to leave */
+	__u64 sent_ns;	   /* the last departure, until the poll after it */
 	/* results of the trial */
+	__u64 sending_ns;	  /* from departures to the polls after them */
+	__u64 sending_stalled_ns; /* those above stall_ns */
 	__u64 stalls;
 	__u64 stalled_ns;
 	__u64 stall_end_ns;
@@ -234,6 +241,33 @@ static __always_inline void gen_account_poll(struct gen_thread *t, __u64 now,
 		t->longest_gap_ns = gap;
 	if (gap > t->stall_ns)
 		gen_note_stall(t, gap, now);
+}
+
+/*
+ * Account what the CPU did for the frames that left: from a departure, and from
+ * the end of a batch with one, to the next poll.  On veth that is also the
+ * work of whoever receives them.  The rest of the time the sender just polls.
+ * @before is the poll before @now.
+ */
+static __always_inline void gen_account_sending(struct gen_thread *t,
+						__u64 before, __u64 now)
+{
+	__u64 from = t->sent_ns, gap;
+
+	t->sent_ns = 0;
+	if (t->in_batch >= t->batch) {
+		if (!from && t->batch_sends)
+			from = before;
+		t->in_batch = 0;
+		t->batch_sends = 0;
+	}
+	t->in_batch++;
+	if (!from || t->stage != GEN_TRIAL)
+		return;
+	gap = now - from;
+	t->sending_ns += gap;
+	if (gap > t->stall_ns)
+		t->sending_stalled_ns += gap;
 }
 
 /*

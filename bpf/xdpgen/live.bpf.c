@@ -179,7 +179,7 @@ SEC("xdp")
 int live_send(struct xdp_md *ctx)
 {
 	__u32 index, seq, paced, trial, sliced, looks;
-	__u64 now, due, left;
+	__u64 now, due, left, before;
 	enum gen_answer answer;
 	struct gen_stream *s;
 	__u8 *data, *trailer;
@@ -191,7 +191,10 @@ int live_send(struct xdp_md *ctx)
 		account_late();
 	if (GEN_HAS(sliced) && gen.sliced_ns)
 		gen_account_slice(&gen);
+	before = gen.last_poll_ns;
 	now = left = look();
+	if (GEN_HAS(paced))
+		gen_account_sending(&gen, before, now);
 	index = GEN_HAS(several) ? gen.pick & (GEN_STREAMS - 1) : 0;
 	s = &streams[index];
 	answer = gen_due(&gen, streams, s, now);
@@ -241,6 +244,10 @@ int live_send(struct xdp_md *ctx)
 	}
 	if (sliced)
 		gen.sliced_ns = left;
+	if (GEN_HAS(paced)) {
+		gen.sent_ns = left;
+		gen.batch_sends = 1;
+	}
 	if (watch_tx)
 		note_queued(index, trial);
 	if (bpf_redirect_map(&tx_ports, index, 0) == XDP_REDIRECT)

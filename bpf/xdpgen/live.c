@@ -320,6 +320,8 @@ static int live_run(struct sender *s)
 
 	/* as long as the counter allows: the next call starts with a pause */
 	while (!s->stop && !err && *(volatile __u32 *)&gen->stage != GEN_DONE) {
+		gen->batch = s->batch;
+		gen->in_batch = 0;
 		err = run_once(s, UINT32_MAX, s->batch);
 		if (err == -EINTR)
 			err = 0;

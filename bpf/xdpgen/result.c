@@ -225,7 +225,23 @@ static json_t *thread_ports(const struct sender *s)
 	return array;
 }
 
-static json_t *thread_json(const struct sender *s)
+/* At top rate a sender does nothing but send. */
+static json_t *sending_json(const struct run *run, const struct sender *s,
+			    bool stalled)
+{
+	const struct gen_thread *t = s->gen;
+	int i;
+
+	if (s->ops != &live_sender)
+		return json_null();
+	for (i = 0; i < s->count; i++)
+		if (!s->cfg->streams[s->index[i]].pps)
+			return integer(stalled ? t->stalled_ns :
+						 run_elapsed(run) * 1e9);
+	return integer(stalled ? t->sending_stalled_ns : t->sending_ns);
+}
+
+static json_t *thread_json(const struct run *run, const struct sender *s)
 {
 	const struct tx_busy *busy = s->tx_busy;
 	const struct gen_thread *t = s->gen;
@@ -235,13 +251,15 @@ static json_t *thread_json(const struct sender *s)
 	for (i = 0; i < GEN_CPUS; i++)
 		polls += t->polls[i];
 	return json_pack(
-		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"tx_cpu", s->cpu == NO_CPU ? json_null() : json_integer(s->cpu),
 		"ports", thread_ports(s), "batch", s->batch, "polls",
 		integer(polls), "cpu_seen", cpus_json(t->polls, GEN_CPUS),
 		"stalls", integer(t->stalls), "stalled_ns",
 		integer(t->stalled_ns), "longest_gap_ns",
-		integer(t->longest_gap_ns), "nonvoluntary_switches",
+		integer(t->longest_gap_ns), "sending_ns",
+		sending_json(run, s, false), "sending_stalled_ns",
+		sending_json(run, s, true), "nonvoluntary_switches",
 		integer(s->after.nonvoluntary_switches -
 			s->before.nonvoluntary_switches),
 		"run_delay_ns",
@@ -290,7 +308,8 @@ int result_print(struct run *run)
 	for (i = 0; i < run->cfg.num_ports; i++)
 		json_array_append_new(ports, port_json(run, i));
 	for (i = 0; i < run->num_senders; i++)
-		json_array_append_new(threads, thread_json(&run->senders[i]));
+		json_array_append_new(threads,
+				      thread_json(run, &run->senders[i]));
 	root = json_pack(
 		"{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}",
 		"version", 1, "sender", run->senders[0].ops->name,

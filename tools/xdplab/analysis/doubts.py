@@ -62,7 +62,8 @@ def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said next to the figure of a point."""
     losses = [one.loss_ratio for one in usable_repetitions(side.by_repetition, metric)]
     if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
-        yield f"{side.forwarder} lost {percent(loss)}, counted as infinitely late"
+        late = ", counted as infinitely late" if figure(metric).percent else ""
+        yield f"{side.forwarder} lost {percent(loss)}{late}"
 
 
 def silences(side: PointSummary) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdplab.forwarders.base import mode_name
+from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.datapath import datapath_stats
 from xdplab.measure.distribution import Distribution, Sample, carried, distribution, sample_of, timed
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
@@ -186,9 +187,10 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
     result = trial.result
     assert result is not None
     sample, share = sample_of([trial]), disturbed_share(trial)
+    percentiles = {each.key: _percentile(sample, each, share, trial) for each in PERCENTILES if sample.count}
     return RepetitionFigures(
         repetition=trial.repetition,
-        figures={each.key: _percentile(sample, each, share, trial) for each in PERCENTILES if sample.count},
+        figures={**percentiles, **cpu_figures(trial)},
         loss_ratio=_loss([trial]) or 0.0,
         offered_pps=trial.offered_pps,
         achieved_pps=sum(stream.achieved_pps for stream in result.streams),

@@ -82,7 +82,8 @@ def verdict(found: Comparison) -> str:
         return f"undecided: {found.hindrances[0]}"
     if found.better is None:
         return undecided(found)
-    words = "has more" if figure(found.metric).more else "is faster"
+    of = figure(found.metric)
+    words = "has more" if of.more else "is cheaper" if of.price else "is faster"
     hints = [*(["the first attempts do not say so"] if found.depends_on_repeats else [])]
     hints += ["to be sure, measure both in one run"] if found.basis == "runs" else []
     return f"{ahead(found)} {words}{''.join(f'; {hint}' for hint in hints)}"
@@ -116,14 +117,14 @@ def how_far(found: Comparison, figures: Mapping[str, str] | None = None) -> str:
     """
     behind = found.reference if found.better else found.point
     name = (figures or {}).get(behind, behind)
-    much = "as much" if figure(found.metric).more else "as fast"
+    much = figure(found.metric).as_much
     times, often, spread = _times(found)
     return f"{times} times {much} as {name}{often}{spread}"
 
 
 def lead(found: Comparison) -> str:
     """`OVS 3 times as fast (99 % interval 2.1 to 4.4)`: who is ahead and how far, for lists."""
-    much = "as much" if figure(found.metric).more else "as fast"
+    much = figure(found.metric).as_much
     times, often, spread = _times(found)
     return f"{ahead(found)} {times} times {much}{often}{spread}" + "".join(
         f" ({each})" for each in qualifications(found)

@@ -31,6 +31,8 @@ class Figure(Model):
     said_per: float = 1.0
     #: What a forwarder does that is ahead: it `forwards` so many times as much.
     verb: str = "has"
+    #: Of a price: less of it is cheaper, not faster.
+    price: bool = False
     #: A latency of the frames that arrived at a stated load: doubted where frames are lost or were not sent.
     at_load: bool = False
     #: Of a percentile of a trial's latencies: which.
@@ -48,6 +50,11 @@ class Figure(Model):
     def more(self) -> bool:
         """Whether more is better."""
         return self.better == "more"
+
+    @property
+    def as_much(self) -> str:
+        """How the better one is ahead: so many times `as much`, `as fast`, `as cheap`."""
+        return "as much" if self.more else "as cheap" if self.price else "as fast"
 
     def format(self, value: float) -> str:
         """In the unit of tables."""
@@ -111,3 +118,11 @@ P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, 
 P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3, pairs=5,
              goal="shortest tail of latency")  # fmt: skip
 P999 = Figure(key="p999_us", name="p99.9", unit="µs", better="less", at_load=True, percent=99.9, precision=1e3, pairs=5)
+#: CPU time of the forwarder and of the kernel's work for it, without the tester's own (docs/methods.md).
+CPU = Figure(key="cpu_s_per_mframes", name="CPU time", unit="s per million frames", better="less", at_load=True,
+             price=True, precision=1e3, goal="least CPU")  # fmt: skip
+#: What of it went into polling that met no frame, by the forwarder's own counters.
+CPU_IDLE = Figure(key="cpu_idle_s_per_mframes", name="CPU time of polling without frames", unit="s per million frames",
+                  better="less", at_load=True, price=True, precision=1e3)  # fmt: skip
+#: Those that every method has, where its trials have them.
+COMMON = (P50, P99, P999, CPU, CPU_IDLE)

@@ -5,7 +5,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from xdplab.measure.figure import P50, P99, P999, Figure
+from xdplab.measure.figure import COMMON, Figure
 from xdplab.measure.method import Method
 from xdplab.model import InputError, MethodSpec, plugins
 from xdplab.model.method import GROUP
@@ -49,7 +49,7 @@ def figure(key: str) -> Figure:
 
 def find_figure(key: str) -> Figure | None:
     """The same; None of a value that nothing is compared by."""
-    asked_for = [P50, P99, P999, *(each for method in _asked_for.values() for each in method.figures)]
+    asked_for = [*COMMON, *(each for method in _asked_for.values() for each in method.figures)]
     return next((each for each in asked_for if each.key == key), None) or _figures(tuple(sys.path)).get(key)
 
 
@@ -60,7 +60,7 @@ def _figures(where: tuple[str, ...]) -> dict[str, Figure]:
     Raises:
         InputError: a key is not the same figure in two methods.
     """
-    found = {each.key: each for each in (P50, P99, P999)}
+    found = {each.key: each for each in COMMON}
     for method in dict.fromkeys(method_class(name) for name in method_names()):
         for each in method.figures:
             if found.setdefault(each.key, each) != each:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Moment, Shown
+from xdplab.model.cpu_time import CpuTime
 from xdplab.model.disturbance import Disturbance, ThreadUse
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.headers import Departures, FlowSpec
@@ -176,6 +177,12 @@ class TrialResult(Model):
     run_delay_ns: Count = 0
     #: How often another thread was put in a sender's place.
     nonvoluntary_switches: Count = 0
+    #: Time from each departure until its sender looked at the schedule again, of all senders: what sending took, and
+    #: what the kernel did with the frames on that CPU, which on veth is the receive half of whoever is next. None: this
+    #: tester does not tell.
+    sending_ns: Count | None = None
+    #: What of that lies in single times above 0.1 ms, which may be the machine's.
+    sending_stalled_ns: Count = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
     restart_own_ns: Count | None = None
     #: Its latency streams by slices of time, and which slices the machine disturbed; None where the tester has none.
@@ -299,6 +306,9 @@ class TrialRecord(Model):
     mode: dict[str, Any] = {}
     #: The forwarder's.
     threads: tuple[ThreadUse, ...] = ()
+    #: CPU time that its frames took, without the tester's own; None of records that are no trial, of trials in which
+    #: the forwarder was restarted, and where all is simulated.
+    cpu: CpuTime | None = None
     #: One of the result's `earlier` frames was sent before the forwarder was started.
     from_before_start: bool = False
     #: CPU -> NET_RX softirqs during the trial.

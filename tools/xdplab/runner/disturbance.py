@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from xdplab.forwarders import Dut, Forwarder
+from xdplab.hosts.agent.cpu_time import CpuTimes
 from xdplab.hosts.kernel import CpuTicks, cpu_ticks, net_rx_softirqs, thread_use
 from xdplab.model import Disturbance, DisturbanceRule, ThreadUse, TrialResult, XdplabError
 
@@ -22,6 +23,8 @@ class Snapshot:
     ticks: dict[int, CpuTicks]
     softirqs: dict[int, int]
     threads: dict[int, ThreadUse]
+    #: None where all is simulated.
+    times: CpuTimes | None = None
 
 
 def snapshot(forwarder: Forwarder, dut: Dut) -> Snapshot:  # type: ignore[type-arg]
@@ -34,7 +37,9 @@ def snapshot(forwarder: Forwarder, dut: Dut) -> Snapshot:  # type: ignore[type-a
             threads[tid] = thread_use(dut.host, pid, tid)
         except XdplabError:
             continue
-    return Snapshot(time.monotonic(), cpu_ticks(dut.host), net_rx_softirqs(dut.host), threads)
+    ticks, softirqs = cpu_ticks(dut.host), net_rx_softirqs(dut.host)
+    times = dut.host.cpu_times(list(forwarder.pids()), not dut.tester_here)
+    return Snapshot(time.monotonic(), ticks, softirqs, threads, times)
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class Use:
     softirq_s: dict[int, float]
     softirqs: dict[int, int]
     threads: tuple[ThreadUse, ...]
+    #: As of its beginning and its end.
+    times: tuple[CpuTimes, CpuTimes] | None = None
 
 
 def _since(before: ThreadUse, after: ThreadUse) -> ThreadUse:
@@ -62,7 +69,8 @@ def between(before: Snapshot, after: Snapshot) -> Use:
     steal = {cpu: (new.steal - old.steal) / _TICKS_PER_S / elapsed for cpu, (old, new) in pairs.items()}
     softirq_s = {cpu: (new.softirq - old.softirq) / _TICKS_PER_S for cpu, (old, new) in pairs.items()}
     softirqs = {cpu: count - before.softirqs.get(cpu, count) for cpu, count in after.softirqs.items()}
-    return Use(elapsed, steal, softirq_s, softirqs, threads)
+    times = (before.times, after.times) if before.times and after.times else None
+    return Use(elapsed, steal, softirq_s, softirqs, threads, times)
 
 
 def receive_half_share(result: TrialResult, use: Use, dut: Dut) -> float:

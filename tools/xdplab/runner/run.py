@@ -357,7 +357,7 @@ class StudyRun:
         self._testers.close()
 
     def _session(self, repetition: Repetition) -> PointSession:
-        tester, rx_program, ceiling_pps = self._testers.take(repetition.point)
+        tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
         return PointSession(
             SessionContext(
                 repetition=repetition,
@@ -366,6 +366,7 @@ class StudyRun:
                 tester=tester,
                 rx_program=rx_program,
                 ceiling_pps=ceiling_pps,
+                calibration=calibration,
                 rule=self._study.disturbance,
                 earlier=tuple(self._taken),
                 emit=self._emit,

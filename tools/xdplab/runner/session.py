@@ -17,6 +17,7 @@ from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
+    Calibration,
     DisturbanceRule,
     HostLost,
     InputError,
@@ -32,6 +33,7 @@ from xdplab.model import (
 )
 from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
+from xdplab.runner.cpu_time import cpu_time
 from xdplab.runner.disturbance import between, judge, snapshot
 from xdplab.runner.leftovers import detach_xdp, remove_links
 from xdplab.runner.place import dut_of, ports_of, tester_ports_of, watch_of
@@ -58,6 +60,8 @@ class SessionContext:
     rx_program: str
     #: Top load of the tester over all directions, in pps; 0: not known.
     ceiling_pps: float
+    #: Of the tester; None where the testbed has no direct link.
+    calibration: Calibration | None
     rule: DisturbanceRule
     #: What the journal has of it already.
     earlier: Sequence[TrialRecord]
@@ -84,6 +88,7 @@ class PointSession:
         self._testbed = testbed
         self._tester = tester
         self._rx_program = context.rx_program
+        self._calibration = context.calibration
         self._rule = context.rule
         self._emit = context.emit
         self._may_repeat = context.may_repeat
@@ -257,6 +262,8 @@ class PointSession:
         now = counting.counters() if counting else {}
         use = between(before, after)
         disturbance = judge(self._rule, result, use, self._dut)
+        whole = result.restart_own_ns is None  # else the process that ended took its time with it
+        cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         return self._record(
             status="disturbed" if disturbance.disturbed else "ok",
@@ -274,6 +281,7 @@ class PointSession:
             from_before_start=bool(result.earlier) and trial_ns - result.earlier_ns < started_ns,
             threads=use.threads,
             softirq_cpus=use.softirqs,
+            cpu=cpu,
             counters=now,
             increments=added(counters, counting.monotonic(now)) if counting and counters is not None else {},
             knobs=self._settings.read_back(),

@@ -50,13 +50,14 @@ class TesterPool:
         )
         return f"tester {tester.name}: {reason}" if reason else None
 
-    def take(self, point: Point) -> tuple[Tester, str, float]:
-        """The tester of a point, its receive program, and its top load; the others let go of the ports."""
+    def take(self, point: Point) -> tuple[Tester, str, float, Calibration | None]:
+        """The tester of a point, its receive program, top load and calibration; the others let go of the ports."""
         wanted = point.tester or self._first
         for name, tester in self._by_name.items():
             if name != wanted:
                 tester.close()
-        return self._by_name[wanted], self.choices[wanted].program, self._top_pps(point)
+        choice, calibration = self.choices[wanted], self.calibrations.get(wanted)
+        return self._by_name[wanted], choice.program, self._top_pps(point), calibration
 
     def _top_pps(self, point: Point) -> float:
         calibration = self.calibrations.get(point.tester or self._first)

@@ -7,12 +7,14 @@ from statistics import median
 
 from hdrh.histogram import HdrHistogram
 
-from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult, StreamSpec, TrialSpec
+from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
 from xdplab.testers.base import Tester, TesterContext
 
 DEFAULT_PPS = 100_000.0
 #: Steps of the search for the highest rate that arrives whole: its resolution is a sixteenth of the top rate.
 _STEPS, _LOWEST_PPS = 6, 1000.0
+#: Rates beside, as shares of the top rate, at which it is measured what sending takes.
+_BETWEEN = (0.4, 0.7)
 
 
 def calibrate(
@@ -34,6 +36,7 @@ def calibrate(
         PointFailed: the direct link carries nothing.
     """
     paced, top, stalled = [], [], []
+    alone: list[TrialResult] = []
     for number in range(1, repeats + 1):
         progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
         stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)
@@ -44,7 +47,9 @@ def calibrate(
         stream = StreamSpec(kind="load", pps=None, frame_bytes=frame_bytes)
         fast = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1))
         top.append(fast.streams[0])
+        alone += [result, fast]
         stalled += [result.stalled_share, fast.stalled_share]
+    sending = _sending_ns(tester, context, frame_bytes, median(stream.rx_pps for stream in top), duration_s, alone)
     latencies = merged([stream.latency for stream in paced if stream.latency])
     top_pps = median(stream.rx_pps for stream in top)
     return Calibration(
@@ -54,6 +59,8 @@ def calibrate(
         p999_ns=_percentile(paced, 99.9),
         jitter_ns=_percentile(paced, 99) - _percentile(paced, 50),
         top_pps=top_pps,
+        sending_ns={batch: median(found) for batch, found in sending.items()},
+        sending_spread=max((_spread(found) for found in sending.values()), default=0.0),
         lossless_pps=_lossless(tester, context, frame_bytes, top_pps, duration_s, progress)
         if tester.loses_by_itself
         else None,
@@ -65,6 +72,40 @@ def calibrate(
         latency=latencies,
         stalled_share=max(stalled),
     )
+
+
+def _sending_ns(
+    tester: Tester,
+    context: TesterContext,
+    frame_bytes: int,
+    top_pps: float,
+    duration_s: float,
+    alone: Sequence[TrialResult],
+) -> dict[int, list[float]]:
+    """Frames handed to the kernel at a time (0: top rate) -> what sending one took in each trial.
+
+    Between `at_pps` and the top rate the tester hands on several at a time: it is asked at two more rates.
+    """
+    found: dict[int, list[float]] = {}
+    for number, result in enumerate(alone):
+        _add_sending(found, result, top=bool(number % 2))
+    for share in _BETWEEN if found else ():
+        stream = StreamSpec(kind="latency", pps=share * top_pps, frame_bytes=frame_bytes)
+        trial = TrialSpec(streams=(stream,), duration_s=duration_s / 2, warmup_s=0.1, drain_s=0.1)
+        _add_sending(found, tester.run(context, trial), top=False)
+    return found
+
+
+def _add_sending(found: dict[int, list[float]], result: TrialResult, *, top: bool) -> None:
+    if result.sending_ns is None or not result.sent:
+        return
+    busy_ns = result.sending_ns - (0 if top else result.sending_stalled_ns)
+    found.setdefault(0 if top else int(result.detail.get("batch", 0)), []).append(busy_ns / result.sent)
+
+
+def _spread(values: Sequence[float]) -> float:
+    middle = median(values)
+    return max(abs(value - middle) for value in values) / middle
 
 
 def _lossless(

@@ -257,6 +257,12 @@ def _slices(report: dict[str, Any] | None, watch: Watch) -> Slices | None:
     return slices_of(report, unwatched)
 
 
+def _sum(threads: Sequence[dict[str, Any]], key: str) -> int | None:
+    """Over the senders; None where one does not tell."""
+    known = [thread[key] for thread in threads if thread.get(key) is not None]
+    return sum(known) if threads and len(known) == len(threads) else None
+
+
 def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any]:
     return {
         "name": port.role,
@@ -296,6 +302,8 @@ def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], wat
         longest_gap_ns=max((thread["longest_gap_ns"] for thread in threads), default=0),
         run_delay_ns=sum(thread["run_delay_ns"] for thread in threads),
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
+        sending_ns=_sum(threads, "sending_ns"),
+        sending_stalled_ns=_sum(threads, "sending_stalled_ns") or 0,
         slices=_slices(report.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
         detail={name: report[name] for name in _DETAIL if name in report},

@@ -15,7 +15,7 @@ from xdplab.analysis.tables.datapath_columns import (
     new_flow_columns,
 )
 from xdplab.measure import Column, Figure, Method, method_class, method_names
-from xdplab.measure.figure import P50, P99, P999
+from xdplab.measure.figure import COMMON, CPU, CPU_IDLE
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import find_figure
 from xdplab.model.digits import loss, number, percent
@@ -36,6 +36,16 @@ def _machines(name: str) -> Callable[[PointSummary], str]:
     return lambda point: "†" if name in point.machine_tail else ""
 
 
+def idle_polling(point: PointSummary) -> str:
+    """What of a point's CPU time met no frame, where its forwarder tells."""
+    idle = point.value(CPU_IDLE.key)
+    return f"{number(idle)} polling without frames" if idle else ""
+
+
+#: For terminals and reports; a thread that polls pays for its whole core however few frames there are.
+CPU_COLUMN = Column(
+    CPU.key, "CPU s per million", lambda point: point.value(CPU.key), below=idle_polling, places=("terminal", "html")
+)
 #: Of a trial with probes at a stated load.
 LOAD_COLUMNS = (
     Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
@@ -47,6 +57,7 @@ LOAD_COLUMNS = (
     Column("achieved_pps", "achieved kpps", lambda point: point.achieved_pps, kpps, places=("html",),
            mark=lambda point: "*" if point.tester_limited else "",
            below=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else ""),
+    CPU_COLUMN,
 )  # fmt: skip
 
 
@@ -244,7 +255,7 @@ def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[st
     columns = columns_of(method, points)
     found = []
     for point in points:
-        row = point.model_dump(mode="json") | {each.key: _finite(point.value(each.key)) for each in (P50, P99, P999)}
+        row = point.model_dump(mode="json") | {each.key: _finite(point.value(each.key)) for each in COMMON}
         found.append(row | {column.key: data_of(column, point) for column in columns if column.key not in row})
     return found
 
@@ -253,7 +264,7 @@ def schema_of_rows() -> dict[str, Any]:
     """JSON Schema of what `rows_of` makes, with the columns of all methods that are installed."""
     found = PointSummary.model_json_schema(mode="serialization")
     row = found["$defs"][PointSummary.__name__]
-    for each in (P50, P99, P999):
+    for each in COMMON:
         row["properties"][each.key] = {"description": each.title, "anyOf": [{"type": "number"}, {"type": "null"}]}
     for name in method_names():
         for column in (*own_columns(method_class(name)), *_what_holds(method_class(name))):

@@ -20,6 +20,7 @@ from pathlib import PurePath
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from xdplab.hosts.agent import netlink, sockets, xsk
+from xdplab.hosts.agent.cpu_time import CpuTimes, cpu_times
 from xdplab.hosts.agent.cpus import HeldCpus
 from xdplab.hosts.agent.lines import Lines
 
@@ -316,6 +317,11 @@ class Machine:
         """The AF_XDP sockets of a process, with what the kernel says of each."""
         with _about(f"AF_XDP sockets of process {pid}"):
             return xsk.sockets_of(pid)
+
+    @operation
+    def cpu_times(self, pids: Sequence[int], others: bool) -> CpuTimes:
+        """What CPUs and threads have done so far: of these processes, of the kernel's carriers, and of all `others`."""
+        return cpu_times(pids, others)
 
     # -- the end
 

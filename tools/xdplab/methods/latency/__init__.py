@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, kpps, lost
+from xdplab.measure.figure import CPU, P50, P99, Figure
 from xdplab.measure.method import Method, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
@@ -65,6 +66,7 @@ class Latency(Method[LatencySpec]):
 
     name: ClassVar[str] = "latency"
     spec_model: ClassVar[type[MethodSpec]] = LatencySpec
+    figures: ClassVar[tuple[Figure, ...]] = (P50, P99, CPU)
     columns: ClassVar[tuple[Column, ...]] = COLUMNS
     side_clauses: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     repeats_whole: ClassVar[bool] = True

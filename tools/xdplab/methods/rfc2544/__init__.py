@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
-from xdplab.measure.figure import P50, P99, Figure, LimitedBy, TrialFigures
+from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column, kpps
+from xdplab.measure.figure import CPU, P50, P99, Figure, LimitedBy, TrialFigures
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session
 from xdplab.measure.page import Column, Page, Section
@@ -25,6 +25,7 @@ from xdplab.methods.rfc2544.figures import (
     FORWARDING_RATE,
     NDR,
     PDR,
+    PER_CORE,
     Rfc2544Figures,
     rfc2544_figures,
     throughput_repetitions,
@@ -57,7 +58,7 @@ class Rfc2544(Method[Rfc2544Spec]):
     spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
     own_rates: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
-    figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, FORWARDING_RATE, P50, P99)
+    figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, PER_CORE, FORWARDING_RATE, P50, P99, CPU)
     records: ClassVar[tuple[type[TrialFigures], ...]] = (
         SearchRecord,
         LatencyRecord,
@@ -70,6 +71,7 @@ class Rfc2544(Method[Rfc2544Spec]):
     )
     columns: ClassVar[tuple[Column, ...]] = (
         figure_column(NDR, "NDR kpps"),
+        Column(PER_CORE.key, "kpps a core", lambda point: point.value(PER_CORE.key), kpps),
         figure_column(FORWARDING_RATE, "kpps at overload"),
         *LOAD_COLUMNS,
     )

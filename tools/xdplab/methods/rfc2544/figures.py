@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import carried, sample_of
-from xdplab.measure.figure import Figure, PointFigures
+from xdplab.measure.figure import CPU, Figure, PointFigures
 from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, disturbed_share
 from xdplab.methods.rfc2544.records import (
     Bound,
@@ -328,6 +329,9 @@ NDR = Figure(key="ndr_pps", name="throughput without loss", main=True, goal="mos
 PDR = Figure(key="pdr_pps", name="throughput with a tolerated loss", **_RATE)
 #: At the study's overload (RFC 2285 §3.6.1).
 FORWARDING_RATE = Figure(key="forwarding_rate_pps", name="forwarding rate at overload", **_RATE)
+#: What a second of CPU time forwards at the throughput, that of a thread which polls counted whole.
+PER_CORE = Figure(key="ndr_per_core_pps", name="frames per second of CPU time at the throughput",
+                  goal="most frames a core", **_RATE)  # fmt: skip
 
 
 def rfc2544_figures(trials: Sequence[TrialRecord]) -> Rfc2544Figures:
@@ -361,6 +365,8 @@ def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFig
             continue
         earlier = found.get(trial.repetition) or RepetitionFigures(repetition=trial.repetition)
         figures = {**earlier.figures, key: measured}
+        if search and (per_core := _per_core(trial, search, trials)):
+            figures[PER_CORE.key] = per_core
         values = (figures[each.key].value for each in (NDR, PDR, FORWARDING_RATE) if each.key in figures)
         best = next(filter(None, values), 0.0)
         loss = min(bound.loss_ratio for bound in search.bounds) if search else earlier.loss_ratio
@@ -403,6 +409,24 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
         resolution=PRESETS[search.preset].relative_width,
         doubt=contradicted_by.text() if contradicted_by else doubt,
         called=f"throughput with at most {percent(bound.loss_ratio)} loss" if bound.loss_ratio else "",
+    )
+
+
+def _per_core(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRecord]) -> Measured | None:
+    """Of the step with the highest rate among those within the lowest loss ratio that was searched."""
+    most = search.bounds[0].loss_ratio
+    steps = [each for each in last_attempts(trials, trial.repetition, trial.clause) if each.result and each.cpu]
+    good = [
+        each for each in steps if each.result and each.result.received and each.result.lost <= most * each.result.sent
+    ]
+    best = max(
+        good, key=lambda each: each.result.received / each.result.elapsed_s if each.result else 0.0, default=None
+    )
+    price = cpu_figures(best).get(CPU.key) if best else None
+    if price is None or not price.value:
+        return price
+    return Measured(
+        value=1e6 / price.value, share=price.share, limited_by=price.limited_by, resolution=price.resolution
     )
 
 

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the CPUs of this machine have done so far, by thread: exact sums of the scheduler, no samples of a timer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+#: Threads of the kernel that carry frames.
+_CARRIERS = ("ksoftirqd/", "napi/", "irq/")
+_KTHREADD = 2
+
+
+class CpuTimes(NamedTuple):
+    """All in ns since the machine or the thread began.
+
+    The scheduler counts the time of a thread when it leaves its CPU and at its tick, so that of a running one is up to
+    a tick (1 to 10 ms) old. Softirqs on top of a thread are part of its time, but where the kernel has
+    CONFIG_IRQ_TIME_ACCOUNTING; stolen time is not.
+    """
+
+    #: Thread id -> time on a CPU, of the processes asked for and of those in sessions that they lead.
+    own: dict[int, int]
+    #: Of threads of the kernel that carry frames.
+    kernel: dict[int, int]
+    #: Of all others; empty where nobody asked for them.
+    others: dict[int, int]
+    #: CPU -> time in which it was idle, or the hypervisor had taken it, in steps of a clock tick (10 ms).
+    away: dict[int, int]
+
+
+def cpu_times(pids: Sequence[int], others: bool) -> CpuTimes:
+    """Of now; what ends meanwhile is left out."""
+    found = CpuTimes({}, {}, {}, _away())
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            parent, session, comm = _identity(name)
+        except OSError:
+            continue
+        if parent == _KTHREADD:
+            group = found.kernel if comm.startswith(_CARRIERS) else found.others
+        else:
+            group = found.own if int(name) in pids or session in pids else found.others
+        if group is not found.others or others:
+            group.update(_threads(name))
+    return found
+
+
+def _identity(pid: str) -> tuple[int, int, str]:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[1]), int(fields[3]), text[text.index("(") + 1 : text.rindex(")")]
+
+
+def _threads(pid: str) -> Iterator[tuple[int, int]]:
+    try:
+        tids = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for tid in tids:
+        try:
+            with open(f"/proc/{pid}/task/{tid}/schedstat", encoding="utf-8") as file:
+                yield int(tid), int(file.read().split()[0])
+        except OSError:
+            continue
+
+
+def _away() -> dict[int, int]:
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    with open("/proc/stat", encoding="utf-8") as file:
+        lines = [line.split() for line in file if line.startswith("cpu") and line[3:4].isdecimal()]
+    return {int(name[3:]): sum(int(values[k]) for k in (3, 4, 7)) * tick_ns for name, *values in lines}

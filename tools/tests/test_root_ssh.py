@@ -211,7 +211,9 @@ def test_ctrl_c_in_a_trial_puts_everything_back(bench: Bench) -> None:
 
 def test_a_host_that_stays_away_ends_the_run_and_is_put_back_later(bench: Bench) -> None:
     bench.lab.write_testbed(b={"reconnect_s": 1.0})
-    process = start("run", bench.study(method={"name": "latency", "duration_s": 4}), env=bench.env)
+    # a method that has set something up around the forwarder
+    method = {"name": "applications", "workloads": ["requests"], "duration_s": 4}
+    process = start("run", bench.study(method=method), env=bench.env)
     journal = bench.folder / "results" / "latest" / "run.json"
     wait_for(lambda: any("xdpfwd" in each for each in running(bench.lab)) and journal.exists(), "it", 60)
     bench.lab.stop_sshd("B")

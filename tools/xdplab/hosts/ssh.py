@@ -4,6 +4,7 @@
 import contextlib
 import hashlib
 import itertools
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from xdplab.hosts.base import Host, cpu_in_use
-from xdplab.model import HostLost, HostSpec, InputError, XdplabError
+from xdplab.model import HostLost, HostSpec, InputError, LinkLost, XdplabError
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +44,9 @@ def _await(work: Coroutine[Any, Any, _T]) -> _T:
     """Its result; a signal that ends our waiting ends the work too."""
     import asyncio
 
+    if sys.is_finalizing():  # the loop's thread has ended, and nothing would ever be answered
+        work.close()
+        raise LinkLost("the connections have ended with the interpreter")
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()

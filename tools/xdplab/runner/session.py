@@ -157,7 +157,12 @@ class PointSession:
                 reason, tail = self._with_cause(reason), self._forwarder.log_tail()
         finally:
             with deferred():
-                lost = self._clean_up()
+                try:
+                    lost = self._clean_up()
+                except HostLost:  # as far as it goes; else it would be done when the interpreter ends
+                    with contextlib.suppress(XdplabError):
+                        self._around.close()
+                    raise
         if lost and status != "ok":  # it failed of that, whatever it says
             link = LinkLost(f"lost the connection to host {', '.join(lost)}")
         if link is not None:

@@ -125,6 +125,7 @@ def test_title_and_caveat_are_those_of_the_testbed(testbed: TestbedSpec, driver:
     assert ("another network card" in Place(run).beside) == card
 
 
+@pytest.mark.slow
 def test_a_gate_of_pytest_takes_both_too(tmp_path: FilePath, results: FilePath) -> None:
     argv = [BIN / "pytest", "-q", "-p", "no:cacheprovider", SUITES / "pytest" / "test_rfc2544.py", "--testbed=fake"]
     options = ["--tester=fake", "--forwarder=fake", "--path=hairpin", "--line-rate=1e8"]

@@ -38,6 +38,7 @@ def test_an_application_measures_every_path(lab: Lab, tester: str, paths: list[s
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_pings_are_a_closed_loop_and_their_sockets_are_swept(lab: Lab) -> None:
     """On path `through` nothing comes back."""
     options = {"wait": ["spin", "poll"], "busy_poll_us": [0, 20]}

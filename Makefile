@@ -4,7 +4,7 @@
 ifneq ($(filter-out root,$(SUDO_USER)),)
 export XDPLAB_CACHE ?= $(shell getent passwd $(SUDO_USER) | cut -d: -f6)/.cache/xdplab
 endif
-.PHONY: help latency test test-all ovs-check docs wheel install ssh-suites nic-test pool provision undo report setup clean cost
+.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test pool provision undo report setup clean cost
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -33,6 +33,9 @@ docs: setup # build/docs/index.html: the documents as pages, with a reference ma
 wheel: setup # dist/: xdplab for who has no checkout, and the sources it is made of
 	.venv/bin/python -c 'from setuptools import build_meta as b; b.build_sdist("dist")'
 	.venv/bin/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation -w dist dist/xdplab-*.tar.gz
+
+deb: # build/deb/: Debian packages of this checkout, and the source package; on Debian 13 or newer
+	ci/deb
 
 # What a package has: the files alone, for the system's Python; what they need are the dependencies in pyproject.toml.
 PYTHON ?= /usr/bin/python3

@@ -159,7 +159,13 @@ OVS, XDP, PACKET = (point(name) for name in ("ovs-afxdp", "xdp", "ovs-afpacket")
 def planted(at: Any, s_per_million: float, repetitions: int = 5, **fields: Any) -> list[TrialRecord]:
     found = []
     for number, noise in enumerate(NOISE[:repetitions]):
-        took = {"frames": 2000.0, "forwarder_s": s_per_million * noise * 2e-3, "polling_s": 0.0, "kernel_s": 0.0}
+        took = {
+            "elapsed_s": 1.0,
+            "frames": 2000.0,
+            "forwarder_s": s_per_million * noise * 2e-3,
+            "polling_s": 0.0,
+            "kernel_s": 0.0,
+        }
         took |= {"softirq_s": 0.0, "resolution_s": 0.0, **fields}
         found.append(trial(at, number, [1000] * 2000, cpu=CpuTime.model_validate(took)))
     return found
@@ -228,7 +234,13 @@ def searched() -> list[TrialRecord]:
         frames = kpps * 1000
         got = result(stream((), sent=frames, received=frames - lost, lost=lost, rx_pps=frames - lost))
         took = CpuTime(
-            frames=frames, forwarder_s=price * frames / 1e6, polling_s=0, kernel_s=0, softirq_s=0, resolution_s=0
+            elapsed_s=1,
+            frames=frames,
+            forwarder_s=price * frames / 1e6,
+            polling_s=0,
+            kernel_s=0,
+            softirq_s=0,
+            resolution_s=0,
         )
         steps.append(trial(at, 0, purpose="search", clause=clause, trial=number, attempt=0, result=got, cpu=took))
     bound = {"loss_ratio": 0.0, "limited_by": "forwarder", "throughput_pps": 3e5, "lower_pps": 3e5, "upper_pps": 6e5}

@@ -5,6 +5,7 @@ import re
 import shutil
 import tomllib
 from datetime import date
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 import pytest
@@ -66,7 +67,48 @@ def test_there_is_one_version_number() -> None:
     project = tomllib.loads(text_of("pyproject.toml"))["project"]["version"]
     newest = re.match(r"\[([\d.]+)\]", CHANGES[0])
     assert newest
-    assert {project, xdplab.__version__, CITATION["version"], newest.group(1)} == {project}
+    package = re.match(r"xdplab \(([\d.]+)-\d+\)", text_of("ci/debian/changelog"))
+    assert package
+    assert {project, xdplab.__version__, CITATION["version"], newest.group(1), package.group(1)} == {project}
+
+
+def test_the_newest_release_has_one_date() -> None:
+    day = CHANGES[0].rpartition(" ")[2]
+    if day == "Unreleased":
+        pytest.skip("the newest version is not released")
+    stamp = re.search(r"^ -- .*>  (.*)$", text_of("ci/debian/changelog"), re.MULTILINE)
+    assert stamp
+    assert {str(CITATION["date-released"]), str(parsedate_to_datetime(stamp.group(1)).date())} == {day}
+
+
+def field_of(name: str) -> set[str]:
+    """Packages of a field of the package xdplab."""
+    paragraph = text_of("ci/debian/control").split("\n\n")[1]
+    found = re.search(rf"^{name}:\n((?: .*\n)+)", paragraph, re.MULTILINE)
+    assert found
+    return set(re.findall(r"^ ([\w.+-]+)", found.group(1), re.MULTILINE))
+
+
+def test_the_debian_package_asks_for_what_setup_installs() -> None:
+    table = [line.split() for line in text_of("ci/packages.txt").splitlines() if line.startswith("core ")]
+    core = {debian for _, debian, *_ in table} - {"python3", "python3-venv", "sudo"}
+    assert core <= field_of("Recommends")
+    for extra in ("python3-asyncssh", "python3-sklearn"):
+        assert extra in field_of("Recommends")
+
+
+def test_the_libraries_of_the_debian_packages_are_those_that_are_tested() -> None:
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)", text_of("ci/constraints.txt").lower(), re.MULTILINE))
+    fetched = dict(
+        re.findall(r"^([\w-]+)==(\S+) --hash=sha256:[0-9a-f]{64}$", text_of("ci/debian/libraries.txt"), re.MULTILINE)
+    )
+    assert len(fetched) == 4
+    assert {name: pinned[name] for name in fetched} == fetched
+    rules = re.search(r"^LIBRARIES = (.*)$", text_of("ci/debian/rules"), re.MULTILINE)
+    assert rules
+    assert rules.group(1).split() == sorted(fetched)
+    packages = set(re.findall(r"^Package: python3-(\S+)$", text_of("ci/debian/control"), re.MULTILINE))
+    assert packages == set(fetched)
 
 
 def test_the_changelog_keeps_its_form() -> None:

@@ -92,7 +92,7 @@ def test_pip_installs_only_what_uv_does_not_and_that_is_said(code: int, checkout
     done = checkout.make("latency")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(checkout.called(".venv/bin/uv")) == 1
-    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[test,lab]" in line]
+    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[sweeps,vpp,lab,test]" in line]
     assert (len(by_pip), "uv installed nothing" in done.stdout) == (code, bool(code))
 
 

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from xdplab.hosts.base import Host, cpu_in_use
 from xdplab.model import HostLost, HostSpec, InputError, LinkLost, XdplabError
+from xdplab.model.extras import need
 
 if TYPE_CHECKING:
     import asyncio
@@ -65,6 +66,7 @@ class SshHost(Host):
     """A machine reached over SSH: its agent carries out the operations (`hosts.agent.serve`)."""
 
     def __init__(self, name: str, spec: HostSpec, controller: str) -> None:
+        need("ssh", f"host {name}")
         from xdplab.hosts.ssh_link import AgentLink  # its library takes 0.2 s to import, 4 s on an emulated machine
 
         super().__init__(name)

@@ -10,6 +10,8 @@ _MAX_UNRESOLVED = 0.2
 class CpuTime(Model):
     """Of a trial, from before its warm-up until after it (docs/methods.md, CPU time)."""
 
+    #: Between the two looks at the clocks; the time of a CPU over this is the share of a core.
+    elapsed_s: float
     #: Frames that arrived in that time; those of the warm-up are taken to have arrived at the trial's rate.
     frames: float
     #: All threads of the forwarder's processes; of those that polled without a pause, the time of the traffic.

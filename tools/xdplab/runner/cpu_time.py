@@ -19,8 +19,8 @@ from xdplab.runner.disturbance import Use
 _POLLS = 0.95
 #: How old the time of a running thread may be: a scheduler's tick at CONFIG_HZ=100.
 _TICK_S = 0.01
-#: Softirqs per frame on a CPU where nobody of the path runs, above which somebody there carries frames.
-_ELSEWHERE = 0.01
+#: Frames that a softirq takes from a port at the most (NAPI's weight).
+_NAPI_WEIGHT = 64
 
 
 def cpu_time(
@@ -41,6 +41,7 @@ def cpu_time(
     if dut.tester_here and softirq_s is not None and result.received:
         softirq_s *= frames / result.received
     return CpuTime(
+        elapsed_s=use.elapsed_s,
         frames=frames,
         forwarder_s=forwarder_s,
         polling_s=polling_s,
@@ -74,7 +75,7 @@ def _beyond_sending(
     layout = dut.layout
     path = {*layout.tx_cpus, *threads, *({layout.dut_napi} if layout.dut_napi is not None else ())}
     for cpu, count in use.softirqs.items():
-        if cpu not in path and count > _ELSEWHERE * result.sent:
+        if cpu not in path and count * _NAPI_WEIGHT > result.sent:  # they may be of our frames
             return None, 0.0, f"CPU {cpu} had {count} NET_RX softirqs, and no thread of the path that they could be in"
     own_stalls_ns = found.receive_half_share * result.elapsed_s * result.senders * 1e9
     machine_ns = max(0.0, result.sending_stalled_ns - own_stalls_ns)

@@ -13,6 +13,7 @@ from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
 from xdplab.measure import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord
 from xdplab.model.digits import percent
+from xdplab.model.extras import need
 
 #: Fewer configurations than this are compared by eye.
 MIN_CONFIGURATIONS = 6
@@ -55,6 +56,7 @@ def is_sweep(study: StudySpec) -> bool:
 
 def analyse_sweep(run: RunRecord, trials: Sequence[TrialRecord]) -> list[SweepAnalysis]:
     """One analysis per path and traffic profile with enough configurations; the order is that of the study."""
+    need("sweeps", f"run {run.run_id}: what its sweep shows")
     import sklearn.cluster  # noqa: F401 - before the limit: a library loaded later would not know of it
     from threadpoolctl import threadpool_limits
 

@@ -21,6 +21,7 @@ from xdplab.forwarders.vpp.process import Interface, Vpp
 from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, out_of_reach, rendered
 from xdplab.hosts import Host
 from xdplab.model import PointFailed, Unsupported
+from xdplab.model.extras import lacking
 
 #: vl_api_rx_mode_t of vnet/interface_types.api.
 _RX_MODES = {"polling": 1, "interrupt": 2, "adaptive": 3}
@@ -85,6 +86,8 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             return reason
+        if lacks := lacking("vpp"):
+            return f"VPP's API: {lacks}"
         if len(self._worker_cpus(dut)) < self.options.workers:
             return (
                 f"workers={self.options.workers}: a CPU of its own is needed for each; there are "

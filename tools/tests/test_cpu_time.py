@@ -24,10 +24,23 @@ from xdplab.forwarders import Dut
 from xdplab.hosts import LocalHost
 from xdplab.hosts.agent.cpu_time import CpuTimes
 from xdplab.methods.rfc2544.figures import PER_CORE, throughput_repetitions
-from xdplab.model import Calibration, Disturbance, Path, StreamSpec, ThreadUse, TrialRecord, TrialSpec
+from xdplab.model import (
+    Calibration,
+    Disturbance,
+    Path,
+    StreamSpec,
+    TestbedSpec,
+    ThreadUse,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+)
 from xdplab.model.cpu_time import CpuTime
 from xdplab.runner.cpu_time import cpu_time
 from xdplab.runner.disturbance import Use
+from xdplab.testbed import FakeTestbed
+from xdplab.testers import TesterContext, calibrate
+from xdplab.testers.fake import FakeTester
 
 S = 1_000_000_000
 DUT = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"))
@@ -37,7 +50,7 @@ PMD = ThreadUse(name="pmd", cpu=1, allowed=(1,), ran_ns=0, run_delay_ns=0, nonvo
 ALONE = Calibration(
     link="a0-c0", p50_ns=300, p99_ns=400, p999_ns=500, jitter_ns=100, top_pps=5e6, on_schedule_ratio=1.0,
     achieved_error_ratio=0.0, at_pps=1e5, frame_bytes=64, rx_program="tc",
-    sending_ns={1: 500.0, 64: 100.0, 0: 200.0}, sending_spread=0.05,
+    sending_ns={1: 500.0, 64: 100.0, 0: 200.0}, sending_spread={1: 0.05, 64: 0.05, 0: 0.05},
 )  # fmt: skip
 PACED = TrialSpec(streams=(StreamSpec(kind="latency", pps=FRAMES, frame_bytes=64),), duration_s=1.0)
 FLOOD = TrialSpec(streams=(StreamSpec(kind="load", pps=None, frame_bytes=64),), duration_s=1.0)
@@ -249,3 +262,31 @@ def searched() -> list[TrialRecord]:
         "line_rate_bps": None,
     }  # fmt: skip
     return [*steps, trial(at, 0, purpose="figures", clause=clause, figures=figures, result=None, status="ok")]
+
+
+class Sender(FakeTester):
+    """Tells what sending takes: more in each trial, less for a frame of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trials = 0
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        got = super().run(context, trial)
+        (asked,) = trial.streams
+        batch = 64 if asked.pps is None or asked.pps > 2.4e6 else 8 if asked.pps > 1.2e6 else 1
+        self.trials += 1
+        spent = got.sent * (500 + self.trials) // batch
+        return got.model_copy(update={"sending_ns": spent + 7, "sending_stalled_ns": 7, "detail": {"batch": batch}})
+
+
+def test_the_calibration_has_what_sending_takes_by_batch_and_how_sure_that_is(tmp_path: FilePath) -> None:
+    testbed = FakeTestbed(TestbedSpec(name="t", kind="fake"))
+    ports = testbed.direct_ports()
+    assert ports is not None
+    context = TesterContext(ports, testbed.layout, "none", tmp_path, LocalHost())
+    found = calibrate(Sender(), context, 64, duration_s=0.01)
+    assert found.sending_ns[1] == pytest.approx(503, rel=0.01)  # trials 1, 3, 5; the others are at top rate
+    assert set(found.sending_ns) >= {0, 1}
+    assert found.sending_spread[1] == pytest.approx(2 / 503, rel=0.2)
+    assert found.sending_spread.keys() == found.sending_ns.keys()

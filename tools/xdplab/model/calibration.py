@@ -37,8 +37,9 @@ class Calibration(Model):
     #: Frames that the tester hands to the kernel at a time (0: at its top rate) -> time that its senders spend on a
     #: frame, as `sending_ns` of a trial; empty where it does not tell.
     sending_ns: dict[int, float] = {}
-    #: Largest relative difference between its trials at `at_pps` and the median.
-    sending_spread: float = 0.0
+    #: The same number -> largest relative difference between the trials of that and their median; of a single one the
+    #: largest of the others.
+    sending_spread: dict[int, float] = {}
     #: Largest share of a trial in which the machine had taken a sender's core away.
     stalled_share: float | None = None
     #: When it was measured; UTC, ISO 8601.

@@ -80,7 +80,7 @@ def _beyond_sending(
     own_stalls_ns = found.receive_half_share * result.elapsed_s * result.senders * 1e9
     machine_ns = max(0.0, result.sending_stalled_ns - own_stalls_ns)
     alone_s = alone_ns * result.sent / 1e9
-    return (result.sending_ns - machine_ns) / 1e9 - alone_s, calibration.sending_spread * alone_s, ""
+    return (result.sending_ns - machine_ns) / 1e9 - alone_s, calibration.sending_spread[batch] * alone_s, ""
 
 
 def _of_no_thread(use: Use) -> tuple[float | None, float, str]:

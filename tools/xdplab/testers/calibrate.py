@@ -2,7 +2,7 @@
 """A tester on the direct link: its bias, its jitter, how well it keeps to the schedule, and its top rate."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from hdrh.histogram import HdrHistogram
@@ -60,7 +60,7 @@ def calibrate(
         jitter_ns=_percentile(paced, 99) - _percentile(paced, 50),
         top_pps=top_pps,
         sending_ns={batch: median(found) for batch, found in sending.items()},
-        sending_spread=max((_spread(found) for found in sending.values()), default=0.0),
+        sending_spread=_spreads(sending),
         lossless_pps=_lossless(tester, context, frame_bytes, top_pps, duration_s, progress)
         if tester.loses_by_itself
         else None,
@@ -101,6 +101,11 @@ def _add_sending(found: dict[int, list[float]], result: TrialResult, *, top: boo
         return
     busy_ns = result.sending_ns - (0 if top else result.sending_stalled_ns)
     found.setdefault(0 if top else int(result.detail.get("batch", 0)), []).append(busy_ns / result.sent)
+
+
+def _spreads(sending: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    several = {batch: _spread(values) for batch, values in sending.items() if len(values) > 1}
+    return {batch: several.get(batch, max(several.values(), default=1.0)) for batch in sending}
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -109,35 +109,42 @@ static void hang_up(struct caller *c)
 	close(c->link.fd);
 }
 
-static int connected(struct client *t, struct caller *c)
+/* What a caller does from now on. */
+static int start(struct client *t, struct caller *c)
 {
 	struct itimerspec every = {
 		.it_interval.tv_sec = t->o->probe_ns / NSEC_PER_SEC,
 		.it_interval.tv_nsec = t->o->probe_ns % NSEC_PER_SEC,
 	};
+
+	if (send(c->link.fd, &c->link.hello, sizeof(c->link.hello),
+		 MSG_NOSIGNAL) != sizeof(c->link.hello))
+		return -errno;
+	if (c->role == ROLE_UP)
+		c->link.owed = LINK_ENDLESS;
+	if (c->role == ROLE_REQUESTS)
+		c->link.owed = c->link.hello.request_bytes;
+	if (t->o->work != WORK_CONNECTIONS)
+		c->asked_ns = now_ns();
+	every.it_value = every.it_interval;
+	if (c->role == ROLE_PROBES &&
+	    timerfd_settime(t->timer, 0, &every, NULL))
+		return -errno;
+	link_watch(&c->link, t->epoll);
+	return 0;
+}
+
+/* Bulk waits for all: it would take the place of what connects. */
+static int connected(struct client *t, struct caller *c)
+{
 	socklen_t length = sizeof(int);
 	int err = 0;
 
 	getsockopt(c->link.fd, SOL_SOCKET, SO_ERROR, &err, &length);
 	if (err)
 		return -err;
-	if (send(c->link.fd, &c->link.hello, sizeof(c->link.hello),
-		 MSG_NOSIGNAL) != sizeof(c->link.hello))
-		return -errno;
 	c->connected = true;
-	if (c->role == ROLE_UP)
-		c->link.owed = LINK_ENDLESS;
-	if (c->role == ROLE_REQUESTS)
-		c->link.owed = c->link.hello.request_bytes;
-	if (t->o->work == WORK_REQUESTS)
-		c->asked_ns = now_ns();
-	every.it_value = every.it_interval;
-	if (c->role == ROLE_PROBES) {
-		c->asked_ns = now_ns();
-		if (timerfd_settime(t->timer, 0, &every, NULL))
-			return -errno;
-	}
-	return 0;
+	return t->o->work == WORK_BULK ? 0 : start(t, c);
 }
 
 /* A probe's latency counts from when it was due, not from when it left: what
@@ -337,6 +344,15 @@ static int patient(struct client *t, const char *what)
 	return fail(4, "%s within %.3g s", what, t->o->patience_ns / 1e9);
 }
 
+static int start_all(struct client *t)
+{
+	int i, err = 0;
+
+	for (i = 0; i < t->count && !err; i++)
+		err = start(t, &t->callers[i]);
+	return err ? fail(1, "a connection is lost: %s", explain(err)) : 0;
+}
+
 static int run(struct client *t)
 {
 	__u64 begin_ns = now_ns();
@@ -346,6 +362,8 @@ static int run(struct client *t)
 		err = wait(t);
 		err = err ?: patient(t, "not every connection was made");
 	}
+	if (!err && t->o->work == WORK_BULK)
+		err = start_all(t);
 	while (!err && now_ns() < begin_ns + t->o->warmup_ns) {
 		err = wait(t);
 		err = err ?: patient(t, "no byte came through");

@@ -29,6 +29,7 @@ STORED = Path(__file__).parent / "data" / "stored"
 METHODS = sorted(path.name for path in STORED.iterdir())
 #: In the report of each: a heading of its own, and a figure.
 WORDS = {
+    "applications": ("What applications get", "GRO) at the forwarder"),
     "breakdown": ("Where a frame's time goes", "redirect to end"),
     "changes": (">Changes under load</h2>", "effective blocked time"),
     "functions": ("Modes in order, and the published order", "firewall, af_xdp-poll"),

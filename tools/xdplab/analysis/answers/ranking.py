@@ -114,7 +114,7 @@ class _Place:
         if self.hindrance:
             return "unknown"
         if self.open:
-            return " or ".join(one.name for one in [self.fit[0], *self.open])
+            return " or ".join(sorted(one.name for one in [self.fit[0], *self.open]))
         return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
 
     @property

@@ -79,13 +79,13 @@ class Diagnosis(TrialFigures):
     """What was found before a trial."""
 
     #: What slows TCP, and the command that fixes it.
-    text: Shown
+    finding: Shown
 
 
 class ApplicationFigures(PointFigures):
     """What was found before and next to the figures."""
 
-    #: What slows TCP, and the command that fixes it; of each repetition that found something.
+    #: What slows TCP, and the command that fixes it, as the first repetition that found something says it.
     findings: tuple[str, ...] = ()
     #: Segments that were sent again, of all; the largest share of a repetition.
     retransmitted: float | None = None
@@ -172,7 +172,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         if found and found.breaks:
             raise Unsupported(found.text)
         if found:
-            session.found(DIAGNOSIS, Diagnosis(text=found.text))
+            session.found(DIAGNOSIS, Diagnosis(finding=found.text))
         idle = session.forwarder.ineffective()
         if idle:
             raise Unsupported(idle)
@@ -222,10 +222,10 @@ class Applications(CountingMethod[ApplicationsSpec]):
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> ApplicationFigures:
         """What slows it, what was sent again, what was lost."""
-        texts = [Diagnosis.of(each).text for each in trials if each.clause == DIAGNOSIS]
+        texts = [Diagnosis.of(each).finding for each in trials if each.clause == DIAGNOSIS]
         records = [ApplicationRecord.of(each) for each in counting_trials(trials)]
         return ApplicationFigures(
-            findings=tuple(dict.fromkeys(texts)),
+            findings=tuple(texts[:1]),
             retransmitted=_largest(each.retransmitted for each in records),
             datagram_loss=_largest(each.datagram_loss for each in records),
         )
@@ -237,11 +237,12 @@ class Applications(CountingMethod[ApplicationsSpec]):
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What was found to slow TCP, and the command that fixes it."""
-        return [
-            f"{point.forwarder}, {self.where(point)}: {line}"
-            for point in summaries
-            for line in ApplicationFigures.of(point).findings
-        ]
+        found: dict[tuple[str, Scalar, Scalar], str] = {}
+        for point in summaries:
+            offloads, mtu = (self.spec.setting(point.levels, name) for name in ("offloads", "mtu"))
+            for line in ApplicationFigures.of(point).findings:
+                found.setdefault((point.forwarder, offloads, mtu), f"{point.forwarder}: {line}")
+        return [*found.values()]
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A workload, with all its settings; or one kind of offloads."""
@@ -255,9 +256,8 @@ class Applications(CountingMethod[ApplicationsSpec]):
 
     def sections(self, page: Page) -> list[Section]:
         """The table of points, and how requests took."""
-        if not page.measured:
-            return [page.section(self, "report.html.j2")]
-        return [page.section(self, "report.html.j2"), page.pictures()]
+        table = page.section(self, "report.html.j2", findings=self.findings(page.run, page.summaries))
+        return [table, page.pictures()] if page.measured else [table]
 
     def remarks(self, run: RunRecord) -> list[str]:
         """Whose core pays, and what a latency is of."""

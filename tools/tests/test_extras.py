@@ -35,7 +35,7 @@ import importlib.util as util
 found = util.find_spec
 util.find_spec = lambda name, package=None: None if name.partition(".")[0] in {blocked!r} else found(name, package)
 """
-_FAKE = ("--testbed", "fake", "--set", "tester=fake", "--set", "answer=null", "--repetitions", "1", "--duration", "0.1")
+_FAKE = ("--testbed", "fake", "--set", "tester=fake", "--set", "answer=null", "--repetitions", "3", "--duration", "0.1")
 _SWEEP = """schema: 1
 name: many
 title: Which setting?
@@ -113,8 +113,16 @@ def test_the_core_works_without_them(bare: Path) -> None:
     assert "vpp-afxdp" in xdplab(bare, "list").stdout
     doctor = xdplab(bare, "doctor")
     assert "Traceback" not in doctor.stderr + doctor.stdout
-    done = xdplab(bare, "run", "latency", *_FAKE, "--set", "forwarders=[fake]")
+    done = xdplab(
+        bare,
+        "run",
+        "latency",
+        *_FAKE,
+        "--set",
+        "forwarders=[fake, {name: fake, options: {base_latency_us: 9}, label: slow}]",
+    )
     assert done.returncode == 0, done.stderr
+    assert "as fast" in done.stdout  # with an interval
     shown = xdplab(bare, "show", "--json")
     assert '"status": "ok"' in shown.stdout, shown.stderr
     assert (next((bare / "results").glob("latency-*")) / "report.html").exists()

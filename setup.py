@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parent
 #: What the package reads or runs, and no test of it.
 SHARED = (
     "bpf/Makefile",
-    *(f"bpf/{folder}/*.[ch]" for folder in ("app", "common", "cost", "io", "nf", "ovsprobe", "xdpfwd", "xdpgen", "xsk")),
+    *(
+        f"bpf/{folder}/*.[ch]"
+        for folder in ("app", "common", "cost", "io", "nf", "ovsprobe", "xdpfwd", "xdpgen", "xsk")
+    ),
     "ci/packages",
     "ci/packages.txt",
     "ci/private_apt.py",  # of ovs/build

@@ -5,17 +5,22 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.records import LAYOUT
+from packaging.requirements import Requirement
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp import forwarder
 from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, Path as Way
-from xdplab.model.extras import _LIBRARIES
+from xdplab.model.extras import _LIBRARIES, lacking
 from xdplab.tools import project_root
 
 #: In the place of an installation without extras: they are not found.
@@ -30,7 +35,7 @@ import importlib.util as util
 found = util.find_spec
 util.find_spec = lambda name, package=None: None if name.partition(".")[0] in {blocked!r} else found(name, package)
 """
-_FAKE = ("--testbed", "fake", "--set", "tester=fake", "--set", "answer=null", "--repetitions", "1", "--duration", "0.1")
+_FAKE = ("--testbed", "fake", "--set", "tester=fake", "--set", "answer=null", "--repetitions", "3", "--duration", "0.1")
 _SWEEP = """schema: 1
 name: many
 title: Which setting?
@@ -49,11 +54,37 @@ ports: {a0: {host: a, ifname: e0}, b0: {host: b, ifname: e0}, b1: {host: b, ifna
 """
 
 
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((project_root() / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
+def library(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def core() -> set[str]:
+    """The libraries of an installation without extras: what pyproject.toml asks for, and what that asks for."""
+    found, asked = set[str](), [Requirement(each) for each in project()["dependencies"]]
+    while asked:
+        each = asked.pop()
+        if library(each.name) not in found and (each.marker is None or each.marker.evaluate({"extra": ""})):
+            found.add(library(each.name))
+            asked += map(Requirement, metadata.requires(each.name) or ())
+    return found
+
+
+def beyond_core() -> set[str]:
+    """Modules of this environment that would not be in that one."""
+    kept = core() | {"xdplab"}
+    every = metadata.packages_distributions()
+    return {module for module, names in every.items() if not kept & set(map(library, names))}
+
+
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
-    blocked = {module for module, _ in _LIBRARIES.values()} | {"joblib"}
-    (folder / "sitecustomize.py").write_text(_BLOCKER.format(blocked=blocked), encoding="utf-8")
+    (folder / "sitecustomize.py").write_text(_BLOCKER.format(blocked=beyond_core()), encoding="utf-8")
     (folder / "many.yaml").write_text(_SWEEP, encoding="utf-8")
     (folder / "far.yaml").write_text(_LAB, encoding="utf-8")
     return folder
@@ -69,7 +100,10 @@ def xdplab(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_they_are_away(bare: Path) -> None:
-    for module, _ in _LIBRARIES.values():
+    extras = {module for module, _ in _LIBRARIES.values() if find_spec(module)}
+    assert {"asyncssh", "sklearn", "vpp_papi", "cryptography", "joblib"} <= beyond_core()
+    assert extras <= beyond_core()
+    for module in extras:
         assert "ModuleNotFoundError" in run(bare, "-c", f"import {module}").stderr
 
 
@@ -79,8 +113,16 @@ def test_the_core_works_without_them(bare: Path) -> None:
     assert "vpp-afxdp" in xdplab(bare, "list").stdout
     doctor = xdplab(bare, "doctor")
     assert "Traceback" not in doctor.stderr + doctor.stdout
-    done = xdplab(bare, "run", "latency", *_FAKE, "--set", "forwarders=[fake]")
+    done = xdplab(
+        bare,
+        "run",
+        "latency",
+        *_FAKE,
+        "--set",
+        "forwarders=[fake, {name: fake, options: {base_latency_us: 9}, label: slow}]",
+    )
     assert done.returncode == 0, done.stderr
+    assert "as fast" in done.stdout  # with an interval
     shown = xdplab(bare, "show", "--json")
     assert '"status": "ok"' in shown.stdout, shown.stderr
     assert (next((bare / "results").glob("latency-*")) / "report.html").exists()
@@ -106,12 +148,24 @@ def test_what_needs_one_says_which_in_a_line(bare: Path, argv: tuple[str, ...], 
 
 
 def test_the_extras_are_those_of_the_project() -> None:
-    extras = tomllib.loads((project_root() / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"
-    ]
-    for extra, (_, library) in _LIBRARIES.items():
-        assert [re.split(r"[<>=]", each)[0] for each in extras[extra]] == [library]
-        assert extra in extras["all"][0]
+    extras = project()["optional-dependencies"]
+    (every,) = map(Requirement, extras["all"])
+    assert every.extras | {"all", "lab", "test"} == set(extras)
+    for extra, (_, name) in _LIBRARIES.items():
+        assert name in {Requirement(each).name for each in extras[extra]}
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_pip_is_told_to_change_the_python_of_a_distribution(
+    managed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ("EXTERNALLY-MANAGED" if managed else "other")).touch()
+    monkeypatch.setattr("xdplab.model.extras.find_spec", lambda _: None)
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert ("--break-system-packages 'xdplab[vpp]'" in str(lacking("vpp"))) == managed
+    monkeypatch.setattr(sys, "base_prefix", "/elsewhere")  # an environment of its own
+    assert "pip install 'xdplab[vpp]'" in str(lacking("vpp"))
 
 
 def test_vpp_is_unsupported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,12 +64,15 @@ CHANGES = re.findall(r"^## (.+)$", text_of("CHANGELOG.md"), re.MULTILINE)
 
 
 def test_there_is_one_version_number() -> None:
-    project = tomllib.loads(text_of("pyproject.toml"))["project"]["version"]
+    """pyproject.toml takes that of the package; the others are compared."""
+    project = tomllib.loads(text_of("pyproject.toml"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "xdplab.__version__"}
     newest = re.match(r"\[([\d.]+)\]", CHANGES[0])
     assert newest
     package = re.match(r"xdplab \(([\d.]+)-\d+\)", text_of("ci/debian/changelog"))
     assert package
-    assert {project, xdplab.__version__, CITATION["version"], newest.group(1), package.group(1)} == {project}
+    assert {CITATION["version"], newest.group(1), package.group(1)} == {xdplab.__version__}
 
 
 def test_the_newest_release_has_one_date() -> None:

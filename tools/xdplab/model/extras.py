@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Libraries that only some parts need, and that an installation may lack: the extras of pyproject.toml."""
 
+import sys
+import sysconfig
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
-from xdplab.model.errors import InputError
+from xdplab.model.errors import Missing
 
-Extra = Literal["ssh", "sweeps", "vpp"]
+Extra = Literal["lab", "parquet", "ssh", "sweeps", "vpp"]
 #: Extra of pyproject.toml -> the module that is imported, and the library that has it.
 _LIBRARIES: dict[Extra, tuple[str, str]] = {
+    "lab": ("pabot", "robotframework-pabot"),
+    "parquet": ("pyarrow", "pyarrow"),
     "ssh": ("asyncssh", "asyncssh"),
     "sweeps": ("sklearn", "scikit-learn"),
     "vpp": ("vpp_papi", "vpp-papi"),
@@ -20,15 +25,21 @@ def lacking(extra: Extra) -> str | None:
     module, library = _LIBRARIES[extra]
     if find_spec(module) is not None:
         return None
-    return f"the Python library {library} is not installed; pip install 'xdplab[{extra}]' installs it"
+    return f"the Python library {library} is not installed; {_pip_install()} 'xdplab[{extra}]' installs it"
+
+
+def _pip_install() -> str:
+    """Into the Python of a distribution pip installs only when it is told to (PEP 668), as of our Debian package."""
+    managed = sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").is_file()
+    return "pip install --break-system-packages" if managed else "pip install"
 
 
 def need(extra: Extra, who: str) -> None:
     """Be sure that it is there.
 
     Raises:
-        InputError: it is not; says for whom it is needed.
+        Missing: it is not; says for whom it is needed.
     """
     reason = lacking(extra)
     if reason:
-        raise InputError(f"{who}: {reason}")
+        raise Missing(f"{who}: {reason}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from robot.libraries.BuiltIn import BuiltIn, RobotNotRunningError
 
 from xdplab.model import InputError
+from xdplab.model.extras import need
 
 POOL = "pool"
 
@@ -22,18 +23,15 @@ def borrowed(testbed: str) -> Iterator[str]:
     Waits until one is free, and gives it back when the block ends.
 
     Raises:
-        InputError: there is no pool, or nothing in it fits.
+        InputError: there is no pool, nothing in it fits, or pabot is not installed.
     """
     name, _, tags = testbed.partition(":")
     if name != POOL:
         yield testbed
         return
-    try:
-        from pabot.pabotlib import PabotLib
-    except ImportError:
-        raise InputError(
-            "testbed pool: pabot is not installed; `pip install robotframework-pabot` installs it"
-        ) from None
+    need("lab", f"testbed {testbed}")
+    from pabot.pabotlib import PabotLib
+
     nobody = "start the suites with `make pool POOL=FILE` (docs/hosts.md)"
     if not BuiltIn().get_variable_value("${PABOTLIBURI}"):
         raise InputError(f"testbed pool: {nobody}")

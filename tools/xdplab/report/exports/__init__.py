@@ -8,8 +8,9 @@ from typing import Any
 
 from xdplab.analysis.tables.export import ExportRow, export_rows
 from xdplab.measure.point import PointSummary
-from xdplab.model import InputError, RunRecord
+from xdplab.model import RunRecord
 from xdplab.model.described import described
+from xdplab.model.extras import need
 from xdplab.report.exports.junit import junit_of
 from xdplab.report.exports.openmetrics import openmetrics_of
 
@@ -28,13 +29,12 @@ def parquet_of(rows: Iterable[ExportRow]) -> bytes:
     """One table; what a column holds stands in its metadata, under `description`.
 
     Raises:
-        InputError: pyarrow is not installed.
+        Missing: pyarrow is not installed.
     """
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError("format parquet needs pyarrow: pip install 'xdplab[parquet]', or choose csv") from None
+    need("parquet", "export: format parquet")
+    import pyarrow as pa
+    from pyarrow import parquet
+
     kinds: dict[Any, Any] = {int: pa.int64(), bool: pa.bool_(), float | None: pa.float64()}
     descriptions = described(ExportRow)
     schema = pa.schema(

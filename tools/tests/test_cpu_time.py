@@ -46,6 +46,12 @@ S = 1_000_000_000
 DUT = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"))
 FRAMES = 100_000
 PMD = ThreadUse(name="pmd", cpu=1, allowed=(1,), ran_ns=0, run_delay_ns=0, nonvoluntary_switches=0)
+
+
+def ran(ran_s: float, waited_s: float = 0.0) -> ThreadUse:
+    return PMD.model_copy(update={"ran_ns": int(ran_s * S), "run_delay_ns": int(waited_s * S)})
+
+
 #: A frame takes the tester 500 ns alone, one of a batch of 64 takes 100 ns, and at its top rate 200 ns.
 ALONE = Calibration(
     link="a0-c0", p50_ns=300, p99_ns=400, p999_ns=500, jitter_ns=100, top_pps=5e6, on_schedule_ratio=1.0,
@@ -93,7 +99,9 @@ def used(
         (times(), {}, 0.2),
         (times(kernel=0.03), {}, 0.5),
         # polls for all of 1.25 s, of which 1 s are the trial
-        (times(own=1.25), {}, 10.2),
+        (times(own=1.25), {"threads": (ran(1.25),)}, 10.2),
+        # the same while somebody else had its core for a while
+        (times(own=0.75), {"threads": (ran(0.75, 0.5),)}, 6.2),
         # sleeps between frames
         (times(own=0.4), {}, 4.2),
         # its receive half costs less than the tester's, which runs on its core

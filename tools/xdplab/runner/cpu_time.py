@@ -15,7 +15,8 @@ from xdplab.model import Calibration, Disturbance, TrialResult, TrialSpec
 from xdplab.model.cpu_time import CpuTime
 from xdplab.runner.disturbance import Use
 
-#: A thread that runs for more than this share of the time polls; what it does without traffic is not for the frames.
+#: A thread that runs, or waits for its CPU, for more of the time than this polls; what it does without traffic is
+#: not for the frames.
 _POLLS = 0.95
 #: How old the time of a running thread may be: a scheduler's tick at CONFIG_HZ=100.
 _TICK_S = 0.01
@@ -33,8 +34,9 @@ def cpu_time(
     frames = result.received + sum(stream.rx_pps for stream in result.streams) * spec.warmup_s
     own, kernel = _grown(before.own, after.own), _grown(before.kernel, after.kernel)
     traffic = min(1.0, (spec.warmup_s + result.elapsed_s) / use.elapsed_s)
-    polling_s = sum(ns for ns in own.values() if ns > _POLLS * use.elapsed_s * 1e9) / 1e9 * traffic
-    forwarder_s = polling_s + sum(ns for ns in own.values() if ns <= _POLLS * use.elapsed_s * 1e9) / 1e9
+    always = [each for each in use.threads if each.ran_ns + each.run_delay_ns > _POLLS * use.elapsed_s * 1e9]
+    polled_s = sum(each.ran_ns for each in always) / 1e9
+    forwarder_s = sum(own.values()) / 1e9 - polled_s * (1 - traffic)
     running = sum(ns > use.elapsed_s * 1e9 / 2 for ns in (*own.values(), *kernel.values()))
     beyond = _beyond_sending(use, spec, result, found, dut, calibration) if dut.tester_here else _of_no_thread(use)
     softirq_s, unsure_s, unknown = beyond
@@ -44,7 +46,7 @@ def cpu_time(
         elapsed_s=use.elapsed_s,
         frames=frames,
         forwarder_s=forwarder_s,
-        polling_s=polling_s,
+        polling_s=polled_s * traffic,
         kernel_s=sum(kernel.values()) / 1e9,
         softirq_s=softirq_s,
         unknown=unknown,

@@ -32,6 +32,7 @@ SYSTEM = {
     "ssh-keygen",
     "ssh-copy-id",
     "ssh-keyscan",
+    "apt-get",
     "podman",
     "pip",
     "python3",

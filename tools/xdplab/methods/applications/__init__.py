@@ -66,9 +66,9 @@ class ApplicationRecord(CountedFigures):
     #: Answers to requests that had a connection each.
     connections_per_s: float | None = None
     #: Datagrams that did not arrive, of those sent.
-    datagram_loss: float | None = None
+    datagram_loss_ratio: float | None = None
     #: Segments sent again, of all that the kernels of A and C sent.
-    retransmitted: float | None = None
+    retransmitted_ratio: float | None = None
     #: Time of all CPUs of the forwarder's machine per Gbit of payload.
     cpu_s_per_gbit: float | None = None
     #: The same per request or connection.
@@ -88,9 +88,9 @@ class ApplicationFigures(PointFigures):
     #: What slows TCP, and the command that fixes it, as the first repetition that found something says it.
     findings: tuple[str, ...] = ()
     #: Segments that were sent again, of all; the largest share of a repetition.
-    retransmitted: float | None = None
+    retransmitted_ratio: float | None = None
     #: Datagrams that were lost, of all; the largest share of a repetition.
-    datagram_loss: float | None = None
+    datagram_loss_ratio: float | None = None
 
 
 class Applications(CountingMethod[ApplicationsSpec]):
@@ -119,8 +119,15 @@ class Applications(CountingMethod[ApplicationsSpec]):
         figure_column(CONNECTIONS, "connections/s"),
         figure_column(P50, "p50 µs"),
         figure_column(P99, "p99 µs"),
-        Column("retransmitted", "sent again", lambda point: ApplicationFigures.of(point).retransmitted, percent),
-        Column("datagram_loss", "datagrams lost", lambda point: ApplicationFigures.of(point).datagram_loss, percent),
+        Column(
+            "retransmitted_ratio", "sent again", lambda point: ApplicationFigures.of(point).retransmitted_ratio, percent
+        ),
+        Column(
+            "datagram_loss_ratio",
+            "datagrams lost",
+            lambda point: ApplicationFigures.of(point).datagram_loss_ratio,
+            percent,
+        ),
         figure_column(CPU_PER_GBIT, "CPU s per Gbit"),
         figure_column(CPU_PER_REQUEST, "CPU µs per request"),
     )
@@ -205,7 +212,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         record = ApplicationRecord(
             text=_words(found),
             **_said(found),
-            retransmitted=counts.sent_again if workload.kind != "udp" else None,
+            retransmitted_ratio=counts.sent_again if workload.kind != "udp" else None,
             **price_of(found, busy_cpus()),
         )
         return MethodResult(_result(workload, spec, found), record)
@@ -226,8 +233,8 @@ class Applications(CountingMethod[ApplicationsSpec]):
         records = [ApplicationRecord.of(each) for each in counting_trials(trials)]
         return ApplicationFigures(
             findings=tuple(texts[:1]),
-            retransmitted=_largest(each.retransmitted for each in records),
-            datagram_loss=_largest(each.datagram_loss for each in records),
+            retransmitted_ratio=_largest(each.retransmitted_ratio for each in records),
+            datagram_loss_ratio=_largest(each.datagram_loss_ratio for each in records),
         )
 
     def goal_points(self, figure: Figure, points: Sequence[PointSummary]) -> list[PointSummary]:
@@ -295,7 +302,7 @@ def price_of(found: Outcome, busy_cpus: float | None) -> dict[str, float]:
 
 
 def _said(found: Outcome) -> dict[str, float]:
-    keys = ("goodput_mbps", "requests_per_s", "connections_per_s", "datagram_loss")
+    keys = ("goodput_mbps", "requests_per_s", "connections_per_s", "datagram_loss_ratio")
     return {key: value for key in keys if (value := getattr(found, key)) is not None}
 
 

@@ -49,7 +49,7 @@ class Outcome(Model):
     requests_per_s: float | None = None
     connections_per_s: float | None = None
     #: Datagrams that did not arrive, of those that were sent.
-    datagram_loss: float | None = None
+    datagram_loss_ratio: float | None = None
     #: Requests that were sent, and answered in time; those of `latency`.
     asked: int = 0
     answered: int = 0
@@ -157,7 +157,7 @@ class Programs:
         return Outcome(
             elapsed_s=elapsed_s,
             goodput_mbps=(after["datagram_bytes"] - before["datagram_bytes"]) * 8 / elapsed_s / 1e6,
-            datagram_loss=max(0.0, 1 - arrived / report["sent"]),
+            datagram_loss_ratio=max(0.0, 1 - arrived / report["sent"]),
         )
 
     def _client(self, kind: str, *options: str, seconds: float) -> dict[str, Any]:

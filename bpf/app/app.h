@@ -27,7 +27,7 @@ struct options {
 	__u64 warmup_ns;
 	__u64 duration_ns;
 	__u64 patience_ns; /* without a byte */
-	__u64 probe_ns;	   /* bulk: from one request beside it to the next */
+	__u64 probe_ns;	   /* bulk: from one small request to the next */
 	double udp_bps;	   /* 0: as fast as it can */
 };
 

@@ -59,7 +59,7 @@ static const struct given {
 			   "seconds without a byte before it gives up (2)", 0.1,
 			   6 },
 	[KEY_PROBE] = { "probe-us", "N",
-			"of bulk: from one small request beside it to the next (1000)",
+			"of bulk: from one small request to the next (1000)",
 			100, 1e6 },
 	[KEY_RATE] = { "mbps", "N",
 		       "of udp: megabits per second of payload; 0: as fast as it goes (0)",
@@ -71,7 +71,7 @@ static int help(void)
 	int i;
 
 	printf("xdpapp serve ADDRESS PORT\n"
-	       "  answers until its standard input ends; each line there asks for what it has counted so far\n"
+	       "  answers until its standard input ends; each line there asks for its counters\n"
 	       "xdpapp vlan PORT ID\n"
 	       "  tags what leaves a port and takes only what is tagged, until its standard input ends\n"
 	       "xdpapp bulk|requests|connections|udp ADDRESS PORT [OPTION...]\n");

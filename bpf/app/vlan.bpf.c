@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * A VLAN interface without one: what leaves a port is tagged, as an interface
- * of 802.1Q tags it (beside the frame; the port puts it into the frame unless
+ * of 802.1Q tags it (in metadata; the port puts it into the frame unless
  * it has tx-vlan-offload), and what arrives with the tag loses it.
  */
 #include <linux/bpf.h>

@@ -2,6 +2,7 @@
 """Method `applications` without traffic: what a study may ask, what programs print, which cure is named."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from lab import studies
 from lab.records import latency
 
+from xdplab.hosts.kernel import CpuTicks
 from xdplab.measure import make_method
 from xdplab.methods.applications import Applications, ApplicationsSpec, diagnosis, price_of
 from xdplab.methods.applications.diagnosis import Tried, diagnose
 from xdplab.methods.applications.ends import TcpCounts
+from xdplab.methods.applications.price import busy_cpus
 from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome
 from xdplab.methods.applications.spec import Workload, features_of
 from xdplab.model import InputError, PointFailed
@@ -116,7 +119,7 @@ class Played:
         ({"vlan"}, (), {"offloads": "checksum+vlan"}, "VLAN offload breaks TCP"),
         ({"mtu"}, (), {"mtu": 3000}, "an MTU of 3000 above the forwarder's 1500 breaks TCP"),
         ((), {"gro"}, {"offloads": "gro"}, "generic receive offload (GRO) at the forwarder's ports slows TCP"),
-        ({"vlan", "mtu"}, (), {"offloads": "vlan", "mtu": 3000}, "VLAN offload together with an MTU of 3000"),
+        ({"vlan", "mtu"}, (), {"offloads": "vlan", "mtu": 3000}, "VLAN offload combined with an MTU of 3000"),
         ((), (), {"offloads": "checksum+segmentation+vlan+gro", "mtu": 3000}, None),
     ],
 )
@@ -139,8 +142,17 @@ def test_the_setting_that_breaks_or_slows_tcp_is_named(
 def test_what_no_setting_explains_fails_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played({"checksum", "itself"}, offloads="checksum")
     monkeypatch.setattr(diagnosis, "_try", lambda *_: Tried(0.0, "nothing came through", TcpCounts(9, 4, 0)))
-    with pytest.raises(PointFailed, match=r"nothing came through; 4 segments sent again; XDP is in generic mode"):
+    with pytest.raises(PointFailed, match=r"nothing came through; 4 segments retransmitted; XDP is in generic mode"):
         diagnose(played, 1500, "generic copy")  # type: ignore[arg-type]
+
+
+def test_busy_cpus_are_those_that_were_neither_idle_nor_taken() -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    before = {cpu: CpuTicks(softirq=0, steal=0, away=100) for cpu in (0, 1, 2)}
+    after = {
+        cpu: CpuTicks(softirq=0, steal=0, away=100 + away) for cpu, away in ((0, 0), (1, ticks // 2), (2, 3 * ticks))
+    }
+    assert busy_cpus(before, after, 1.0) == pytest.approx(1.5)
 
 
 def test_a_goal_is_asked_of_one_workload() -> None:

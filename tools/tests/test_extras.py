@@ -156,7 +156,7 @@ def test_the_extras_are_those_of_the_project() -> None:
 
 
 @pytest.mark.parametrize("managed", [True, False])
-def test_pip_is_told_to_change_the_python_of_a_distribution(
+def test_pip_needs_a_switch_to_change_a_distributions_python(
     managed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ("EXTERNALLY-MANAGED" if managed else "other")).touch()

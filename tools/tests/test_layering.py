@@ -199,7 +199,7 @@ def test_nobody_outside_its_folder_asks_which_method_it_is() -> None:
 
 
 def test_nobody_outside_its_folder_names_the_figure_of_a_method() -> None:
-    """Percentiles and CPU time are everybody's; what else a method has is told by its declaration."""
+    """Only `COMMON` figures are asked for by name; all others are found by the declarations of their methods."""
     own = {each.key for name in method_names() for each in method_class(name).figures} - {each.key for each in COMMON}
     assert {"ndr_pps", "mpps", "requests_per_s"} <= own
     outside = [path for path in MODULES if not home(path).startswith("methods")]

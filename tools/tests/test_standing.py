@@ -51,7 +51,7 @@ def test_overlapping_repetitions_are_too_little_to_tell() -> None:
     words = "two (4 Mpps) and one (2.05 Mpps): too little to tell: ask for more repetitions."
     assert reported(rates(overlapping)).sentence == f"xdplab names no winner: {words}"
     found = reported(rates({**overlapping, "three": [1, 1, 1, 1]}))
-    words = "two (4 Mpps) and one (2.05 Mpps), among whom it is undecided; two is ahead of three (1 Mpps)."
+    words = "undecided between two (4 Mpps) and one (2.05 Mpps); two is ahead of three (1 Mpps)."
     assert found == Answer(sentence=f"rxdrop: {words}", said=True)
 
 

@@ -20,7 +20,7 @@ from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
 from xdplab.measure.method import Method
 from xdplab.measure.ownership import ownership_faults
-from xdplab.measure.point import PointSummary
+from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.usable import measured_of
 from xdplab.model import Point, RunRecord, TrialRecord
@@ -101,7 +101,7 @@ def _summary(
         mode=mode_name(seen[-1].mode) if seen else "",
         path=point.path.value,
         quantity=method.quantity or point.path.quantity,
-        frame_bytes=point.traffic.frame_bytes,
+        frame_bytes=OWN_FRAMES if method.own_ends else point.traffic.frame_bytes,
         udp_flows=point.traffic.flows * point.traffic.address_pairs,
         profile=unusual(point.traffic, "frame_bytes", "flows", "address_pairs"),
         pipeline=str(point.pipeline),

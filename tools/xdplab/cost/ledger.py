@@ -33,10 +33,10 @@ def otava(found: CostTable, time: str, commit: str) -> tuple[list[str], list[str
 
 
 def write(found: CostTable, stem: Path, time: str, commit: str) -> None:
-    """STEM.md, .json, .csv, .bencher.json anew, and a row more in STEM.otava.csv; in a folder the stem is `cost`.
+    """Write STEM.md, .json, .csv and .bencher.json, and append a row to STEM.otava.csv; in a folder the stem is `cost`.
 
     Raises:
-        InputError: the latter has other cells.
+        InputError: STEM.otava.csv has other columns.
     """
     stem = stem / "cost" if stem.is_dir() else stem
     texts = {

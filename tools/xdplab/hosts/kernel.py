@@ -224,16 +224,18 @@ class CpuTicks:
     softirq: int
     #: Taken by the hypervisor.
     steal: int
+    #: Idle, or taken by the hypervisor.
+    away: int = 0
 
 
 def cpu_ticks(host: Host) -> dict[int, CpuTicks]:
-    """CPU -> its ticks (/proc/stat, seventh and eighth column; proc_stat(5))."""
+    """CPU -> its ticks (/proc/stat; proc_stat(5))."""
     ticks = {}
     for line in host.read("/proc/stat").splitlines():
         match = re.match(r"cpu(\d+) (.*)", line)
         if match:
-            columns = match.group(2).split()
-            ticks[int(match.group(1))] = CpuTicks(softirq=int(columns[6]), steal=int(columns[7]))
+            _, _, _, idle, iowait, _, softirq, steal, *_ = map(int, match.group(2).split())
+            ticks[int(match.group(1))] = CpuTicks(softirq, steal, away=idle + iowait + steal)
     return ticks
 
 

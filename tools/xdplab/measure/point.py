@@ -12,6 +12,9 @@ from xdplab.measure.flows import FlowSummary, NewFlows
 from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.model import Model, Shown
 
+#: `frame_bytes` of a point whose frames are those of programs of the method's.
+OWN_FRAMES = "own"
+
 
 class PointSummary(Model):
     """What `xdplab show --json` prints for a point; None where there is no such figure."""
@@ -32,7 +35,7 @@ class PointSummary(Model):
     path: str
     #: What a latency is on this path: `one-way`, `round trip`, or what the method says.
     quantity: str
-    #: Size of a frame with its 4-byte FCS, or `imix`.
+    #: Size of a frame with its 4-byte FCS, or `imix`; `own` where programs of the method's decide.
     frame_bytes: int | str
     #: UDP flows of the frames: source ports times address pairs.
     udp_flows: int = 1
@@ -118,6 +121,17 @@ class PointSummary(Model):
     new_flows: NewFlows | None = None
     #: The same of the other clauses that the same repetitions measure (`Method.side_clauses`).
     by_clause: dict[str, "PointSummary"] = {}
+
+    @property
+    def size(self) -> str:
+        """Of its frames, in names: `64 bytes`."""
+        return "own frames" if self.frame_bytes == OWN_FRAMES else f"{self.frame_bytes} bytes"
+
+    @property
+    def frames(self) -> str:
+        """In sentences: `64-byte frames`."""
+        words = {OWN_FRAMES: "frames of the applications' sizes", "imix": "IMIX frames"}
+        return words.get(str(self.frame_bytes), f"{self.frame_bytes}-byte frames")
 
     @property
     def p50_us(self) -> float | None:

@@ -29,7 +29,7 @@ def lacking(extra: Extra) -> str | None:
 
 
 def _pip_install() -> str:
-    """Into the Python of a distribution pip installs only when it is told to (PEP 668), as of our Debian package."""
+    """`pip install`, with the switch that it needs for the Python of a distribution (PEP 668)."""
     managed = sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").is_file()
     return "pip install --break-system-packages" if managed else "pip install"
 

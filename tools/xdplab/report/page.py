@@ -130,13 +130,13 @@ def latency_plots(
 ) -> list[dict[str, Any]]:
     """One set of plots for each frame size and path, so that no picture mixes one-way with round trip."""
     plots = []
-    for path, size, work in sorted({(each.path, each.frame_bytes, each.pipeline) for each in measured}):
-        group = [each for each in measured if (each.path, each.frame_bytes, each.pipeline) == (path, size, work)]
+    for path, size, work in sorted({(each.path, str(each.frame_bytes), each.pipeline) for each in measured}):
+        group = [each for each in measured if (each.path, str(each.frame_bytes), each.pipeline) == (path, size, work)]
         curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
         about = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
         plots.append(
             {
-                "title": f"{group[0].quantity} latency, {size}-byte frames, path {path}"
+                "title": f"{group[0].quantity} latency, {group[0].frames}, path {path}"
                 + (f", pipeline {work}" if work != "cross" else ""),
                 "distribution": Page.chart(distribution_chart("cumulative distribution of latency", curves, about)),
                 "density": Page.chart(

@@ -182,7 +182,7 @@ def _curves(run: SiteRun) -> dict[str, Any]:
 
 def _called(run: SiteRun, summary: PointSummary) -> str:
     settings = "".join(f", {setting}" for setting in summary.settings)
-    parts = [f"{summary.frame_bytes} bytes", run.name, lost(summary), summary.status if summary.status != "ok" else ""]
+    parts = [f"{summary.size}", run.name, lost(summary), summary.status if summary.status != "ok" else ""]
     return f"{summary.forwarder}{settings}, {', '.join(filter(None, parts))}"
 
 
@@ -192,7 +192,7 @@ def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
     points = {s.point_id: s for run in runs for s in run.read.points}
     summary = points[found.point_id]
     settings = "".join(f", {setting}" for setting in summary.settings)
-    title = f"{found.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}: {of.name}"
+    title = f"{found.forwarder}, {summary.path}, {summary.size}{settings}: {of.name}"
     numbers = list(range(1, len(found.runs) + 1))
     mean, low, high = ([getattr(run, key) / of.per for run in found.runs] for key in ("mean", "low", "high"))
     groups = [one.mean / of.per for one in found.stretches for _ in range(one.runs)]

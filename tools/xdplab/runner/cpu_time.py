@@ -89,8 +89,7 @@ def _of_no_thread(use: Use) -> tuple[float | None, float, str]:
     """What the CPUs did and no thread has: softirqs and interrupts while they were idle."""
     assert use.times is not None
     before, after = use.times
-    cpus = before.away.keys() & after.away.keys()
-    busy_ns = sum(use.elapsed_s * 1e9 - (after.away[cpu] - before.away[cpu]) for cpu in cpus)
+    busy_ns = sum((use.elapsed_s - away_s) * 1e9 for away_s in use.away_s.values())
     groups = ((getattr(before, key), getattr(after, key)) for key in ("own", "kernel", "others"))
     threads_ns = sum(sum(_grown(old, new).values()) for old, new in groups)
-    return max(0.0, busy_ns - threads_ns) / 1e9, _TICK_S * sqrt(2 * len(cpus)), ""
+    return max(0.0, busy_ns - threads_ns) / 1e9, _TICK_S * sqrt(2 * len(use.away_s)), ""

@@ -3,7 +3,7 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.hosts.agent.cpu_time import CpuTimes
@@ -52,6 +52,8 @@ class Use:
     softirq_s: dict[int, float]
     softirqs: dict[int, int]
     threads: tuple[ThreadUse, ...]
+    #: CPU -> seconds that it was idle or taken by the hypervisor.
+    away_s: dict[int, float] = field(default_factory=dict)
     #: As of its beginning and its end.
     times: tuple[CpuTimes, CpuTimes] | None = None
 
@@ -69,8 +71,9 @@ def between(before: Snapshot, after: Snapshot) -> Use:
     steal = {cpu: (new.steal - old.steal) / _TICKS_PER_S / elapsed for cpu, (old, new) in pairs.items()}
     softirq_s = {cpu: (new.softirq - old.softirq) / _TICKS_PER_S for cpu, (old, new) in pairs.items()}
     softirqs = {cpu: count - before.softirqs.get(cpu, count) for cpu, count in after.softirqs.items()}
+    away_s = {cpu: (new.away - old.away) / _TICKS_PER_S for cpu, (old, new) in pairs.items()}
     times = (before.times, after.times) if before.times and after.times else None
-    return Use(elapsed, steal, softirq_s, softirqs, threads, times)
+    return Use(elapsed, steal, softirq_s, softirqs, threads, away_s, times)
 
 
 def receive_half_share(result: TrialResult, use: Use, dut: Dut) -> float:

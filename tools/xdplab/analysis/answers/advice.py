@@ -71,7 +71,7 @@ def _goal(figure: Figure, point: PointSummary, several: bool) -> str:
 
 
 def _where(point: PointSummary) -> str:
-    settings = [f"{point.frame_bytes}-byte frames", f"path {point.path}", point.pipeline, *point.settings]
+    settings = [point.frames, f"path {point.path}", point.pipeline, *point.settings]
     return f", {', '.join(settings)}"
 
 

@@ -112,7 +112,7 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, pat
     known = found is not None and found.low is not None and found.high is not None
     few = ("too few clean pairs of repetitions: repeat on a quieter machine",) if not known else ()
     return Differing(
-        path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.frame_bytes} bytes, {ours.path}",
+        path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.size}, {ours.path}",
         first_p50_us=ours.p50_us,
         second_p50_us=theirs.p50_us,
         first_jitter_us=_jitter_us(ours),

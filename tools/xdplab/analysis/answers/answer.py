@@ -181,7 +181,7 @@ def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list
 
 def _figures(ours: PointSummary, theirs: PointSummary, metric: Figure) -> str:
     both = f"{figure_of(ours, metric)} against {figure_of(theirs, metric)}"
-    return f"{_what(ours, metric)} {both}, {ours.frame_bytes}-byte frames"
+    return f"{_what(ours, metric)} {both}, {ours.frames}"
 
 
 def _what(one: PointSummary, metric: Figure) -> str:

@@ -113,12 +113,12 @@ class _Place:
         """The leader's name, or that there is none."""
         if self.hindrance:
             return "unknown"
-        if self.open:
-            return " or ".join(sorted(one.name for one in [self.fit[0], *self.open]))
+        if self.undecided:
+            return " or ".join(sorted(one.name for one in [self.fit[0], *self.undecided]))
         return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
 
     @property
-    def open(self) -> list[Contender]:
+    def undecided(self) -> list[Contender]:
         """Those of whom it is not known whether the leader is ahead."""
         return [one for one, found in self._compared if not found.known]
 
@@ -136,10 +136,10 @@ class _Place:
         if self.hindrance:
             return f"{_CANNOT}: {self.hindrance}"
         leader = self.fit[0]
-        if self.open:
-            names = listed([f"{one.name} ({one.amount})" for one in (leader, *self.open)])
+        if self.undecided:
+            names = listed([f"{one.name} ({one.amount})" for one in (leader, *self.undecided)])
             others = listed([f"{one.name} ({one.amount})" for one in self.behind])
-            return f"{names}, among whom it is undecided; {leader.name} is ahead of {others}"
+            return f"undecided between {names}; {leader.name} is ahead of {others}"
         tied = [one for one, found in self._compared if found.alike]
         if tied:
             names = listed([f"{one.name} ({one.amount})" for one in (leader, *tied)])

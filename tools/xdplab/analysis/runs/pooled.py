@@ -77,4 +77,4 @@ def testbed_differences(runs: Sequence[Run]) -> dict[str, dict[str, tuple[object
 
 def _title(summary: PointSummary) -> str:
     settings = "".join(f", {setting}" for setting in summary.settings)
-    return f"{summary.forwarder}, {summary.path}, {summary.frame_bytes} bytes{settings}"
+    return f"{summary.forwarder}, {summary.path}, {summary.size}{settings}"

@@ -16,7 +16,7 @@ from xdplab.analysis.tables.datapath_columns import (
 )
 from xdplab.measure import Column, Figure, Method, method_class, method_names
 from xdplab.measure.figure import COMMON, CPU, CPU_IDLE
-from xdplab.measure.point import PointSummary
+from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import find_figure
 from xdplab.model.digits import loss, number, percent
 
@@ -112,7 +112,9 @@ def own_columns(method: Method[Any] | type[Method[Any]]) -> tuple[Column, ...]:
 
 
 _KNOBS = Column("knobs", "knobs", lambda point: " ".join(f"{k}={v}" for k, v in point.swept.items()) or None, str)
-_BYTES = Column("frame_bytes", "bytes", lambda point: point.frame_bytes, str)
+_BYTES = Column(
+    "frame_bytes", "bytes", lambda point: None if point.frame_bytes == OWN_FRAMES else point.frame_bytes, str
+)
 
 
 def _what_holds(method: Method[Any] | type[Method[Any]]) -> list[Column]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the CPUs of this machine have done so far, by thread: exact sums of the scheduler, no samples of a timer."""
+"""What the threads of this machine have used so far: exact sums of the scheduler, no samples of a timer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KTHREADD = 2
 
 
 class CpuTimes(NamedTuple):
-    """All in ns since the machine or the thread began.
+    """In ns, since each thread began.
 
     The scheduler counts the time of a thread when it leaves its CPU and at its tick, so that of a running one is up to
     a tick (1 to 10 ms) old. Softirqs on top of a thread are part of its time, but where the kernel has
@@ -26,13 +26,11 @@ class CpuTimes(NamedTuple):
     kernel: dict[int, int]
     #: Of all others; empty where nobody asked for them.
     others: dict[int, int]
-    #: CPU -> time in which it was idle, or the hypervisor had taken it, in steps of a clock tick (10 ms).
-    away: dict[int, int]
 
 
 def cpu_times(pids: Sequence[int], others: bool) -> CpuTimes:
     """Of now; what ends meanwhile is left out."""
-    found = CpuTimes({}, {}, {}, _away())
+    found = CpuTimes({}, {}, {})
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
@@ -67,10 +65,3 @@ def _threads(pid: str) -> Iterator[tuple[int, int]]:
                 yield int(tid), int(file.read().split()[0])
         except OSError:
             continue
-
-
-def _away() -> dict[int, int]:
-    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    with open("/proc/stat", encoding="utf-8") as file:
-        lines = [line.split() for line in file if line.startswith("cpu") and line[3:4].isdecimal()]
-    return {int(name[3:]): sum(int(values[k]) for k in (3, 4, 7)) * tick_ns for name, *values in lines}

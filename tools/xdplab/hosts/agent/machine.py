@@ -320,7 +320,7 @@ class Machine:
 
     @operation
     def cpu_times(self, pids: Sequence[int], others: bool) -> CpuTimes:
-        """What CPUs and threads have done so far: of these processes, of the kernel's carriers, and of all `others`."""
+        """CPU time of threads so far: of these processes, of the kernel's that carry frames, and of all `others`."""
         return cpu_times(pids, others)
 
     # -- the end

@@ -67,7 +67,7 @@ class ApplicationRecord(CountedFigures):
     connections_per_s: float | None = None
     #: Datagrams that did not arrive, of those sent.
     datagram_loss_ratio: float | None = None
-    #: Segments sent again, of all that the kernels of A and C sent.
+    #: Segments retransmitted, of all that the kernels of A and C sent.
     retransmitted_ratio: float | None = None
     #: Time of all CPUs of the forwarder's machine per Gbit of payload.
     cpu_s_per_gbit: float | None = None
@@ -87,10 +87,14 @@ class ApplicationFigures(PointFigures):
 
     #: What slows TCP, and the command that fixes it, as the first repetition that found something says it.
     findings: tuple[str, ...] = ()
-    #: Segments that were sent again, of all; the largest share of a repetition.
+    #: Segments that were retransmitted, of all; the largest share of a repetition.
     retransmitted_ratio: float | None = None
     #: Datagrams that were lost, of all; the largest share of a repetition.
     datagram_loss_ratio: float | None = None
+
+
+def _share(key: str, title: str) -> Column:
+    return Column(key, title, lambda point: getattr(ApplicationFigures.of(point), key), percent)
 
 
 class Applications(CountingMethod[ApplicationsSpec]):
@@ -119,15 +123,8 @@ class Applications(CountingMethod[ApplicationsSpec]):
         figure_column(CONNECTIONS, "connections/s"),
         figure_column(P50, "p50 µs"),
         figure_column(P99, "p99 µs"),
-        Column(
-            "retransmitted_ratio", "sent again", lambda point: ApplicationFigures.of(point).retransmitted_ratio, percent
-        ),
-        Column(
-            "datagram_loss_ratio",
-            "datagrams lost",
-            lambda point: ApplicationFigures.of(point).datagram_loss_ratio,
-            percent,
-        ),
+        _share("retransmitted_ratio", "retransmitted"),
+        _share("datagram_loss_ratio", "datagrams lost"),
         figure_column(CPU_PER_GBIT, "CPU s per Gbit"),
         figure_column(CPU_PER_REQUEST, "CPU µs per request"),
     )
@@ -207,12 +204,12 @@ class Applications(CountingMethod[ApplicationsSpec]):
         with BusyCpus(session.dut, spec.warmup_s, spec.duration_s) as busy_cpus:
             found = programs.run(workload, direction_of(spec, levels))
         counts = ends.counts().since(before)
-        if counts.checksum_errors and not ends.offloads:
+        if counts.checksum_errors and "checksum" not in ends.offloads:
             raise PointFailed(f"payload damaged: {counts.checksum_errors} segments arrived with a wrong checksum")
         record = ApplicationRecord(
             text=_words(found),
             **_said(found),
-            retransmitted_ratio=counts.sent_again if workload.kind != "udp" else None,
+            retransmitted_ratio=counts.retransmitted_ratio if workload.kind != "udp" else None,
             **price_of(found, busy_cpus()),
         )
         return MethodResult(_result(workload, spec, found), record)
@@ -228,7 +225,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         return ", ".join([str(workload), *(f"{name} {value}" for name, value in levels.items())])
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> ApplicationFigures:
-        """What slows it, what was sent again, what was lost."""
+        """What slows it, what was retransmitted, what was lost."""
         texts = [Diagnosis.of(each).finding for each in trials if each.clause == DIAGNOSIS]
         records = [ApplicationRecord.of(each) for each in counting_trials(trials)]
         return ApplicationFigures(

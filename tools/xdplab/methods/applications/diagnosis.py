@@ -27,7 +27,7 @@ _WORDS: dict[Feature, str] = {
 _WHY: dict[Feature, str] = {
     "checksum": "frames leave with a checksum that a card would finish, and this forwarder does not",
     "segmentation": "frames leave that are longer than the MTU, for a card to cut them",
-    "vlan": "frames leave with their tag beside them, where XDP and this forwarder do not see it",
+    "vlan": "the tag is in the metadata of a frame, where XDP and this forwarder do not see it",
     "gro": "they merge segments into frames longer than the MTU, which this forwarder does not take",
 }
 
@@ -45,7 +45,7 @@ class Tried:
         """What the kernels of both ends counted, in words."""
         counts = {
             "arrived with a wrong checksum": self.counts.checksum_errors,
-            "sent again": self.counts.retransmitted,
+            "retransmitted": self.counts.retransmitted,
         }
         return ", ".join(f"{count} segment{'s' * (count > 1)} {what}" for what, count in counts.items() if count)
 
@@ -75,7 +75,7 @@ def diagnose(programs: Programs, forwarder_mtu: int, mode: str) -> Finding | Non
     `forwarder_mtu`: of its ports, in bytes; `mode`: how it has them, in a word.
 
     Raises:
-        PointFailed: they do not work, whatever is switched: with what was counted.
+        PointFailed: they do not work whatever is switched; the message has the counters.
     """
     ends = programs.ends
     cures = _cures(ends, forwarder_mtu)
@@ -100,7 +100,7 @@ def _slower(as_set: Tried, cured: Tried) -> bool:
 
 
 def _again(programs: Programs, cure: Cure, first: Tried) -> bool:
-    """A machine that stood still looks like a cure: what was seen is seen once more, in the other order."""
+    """Whether a second try says the same: a machine that stood still during the first one looks like a cure."""
     as_set = _try(programs, _TRY_S)
     if first.broken:
         return bool(as_set.broken)
@@ -117,7 +117,7 @@ def _put_back(ends: Ends) -> None:
 
 
 def _cures(ends: Ends, forwarder_mtu: int) -> list[Cure]:
-    """What is set otherwise than where all forwarders work: each alone, then all together."""
+    """Settings with which not every forwarder works: each alone, then all of them."""
     cures = []
     # a segment needs a checksum, which goes with it: it is tried last
     for feature in sorted(ends.offloads, key=lambda each: each == "checksum"):
@@ -127,24 +127,25 @@ def _cures(ends: Ends, forwarder_mtu: int) -> list[Cure]:
         cures.append(Cure(" and ".join(named), _WHY[feature], ends.off(feature), partial(ends.set_offloads, left)))
     if ends.mtu > forwarder_mtu:
         name = f"an MTU of {ends.mtu} above the forwarder's {forwarder_mtu}"
-        why = "longer frames are dropped where they enter it, and nothing tells the sender"
+        why = "it drops longer frames, and the sender is not notified"
         command = f"ip link set dev {ends.client.ifname} mtu {forwarder_mtu}"
         cures.append(Cure(name, why, command, partial(ends.set_mtu, forwarder_mtu)))
     if len(cures) > 1:
         cures.append(
             Cure(
-                " together with ".join(each.name for each in cures),
+                " combined with ".join(each.name for each in cures),
                 "; ".join(each.why for each in cures),
                 "; ".join(each.command for each in cures),
-                partial(_all_off, ends, forwarder_mtu),
+                partial(_apply_all, ends, forwarder_mtu),
             )
         )
     return cures
 
 
-def _all_off(ends: Ends, mtu: int) -> None:
+def _apply_all(ends: Ends, forwarder_mtu: int) -> None:
     ends.set_offloads(())
-    ends.set_mtu(mtu)
+    if ends.mtu > forwarder_mtu:
+        ends.set_mtu(forwarder_mtu)
 
 
 def _generic(mode: str) -> str:

@@ -38,7 +38,7 @@ _OF_ENDS: tuple[Feature, ...] = ("checksum", "segmentation", "vlan")
 
 @dataclass(frozen=True)
 class TcpCounts:
-    """What the kernels of both ends counted (RFC 4022, and InCsumErrors of Linux)."""
+    """Counters of the kernels of both ends (RFC 4022, and InCsumErrors of Linux)."""
 
     segments: int
     retransmitted: int
@@ -46,8 +46,8 @@ class TcpCounts:
     checksum_errors: int
 
     @property
-    def sent_again(self) -> float:
-        """Share of the segments that left, which `segments` has without those that were sent again."""
+    def retransmitted_ratio(self) -> float:
+        """Of all segments that left; `segments` are those that were sent for the first time."""
         return self.retransmitted / max(1, self.segments + self.retransmitted)
 
     def since(self, before: "TcpCounts") -> "TcpCounts":
@@ -88,7 +88,7 @@ class Ends:
 
     @contextlib.contextmanager
     def in_use(self, folder: Path) -> Iterator[None]:
-        """Set them up, and everything back. `folder`: made on both hosts, for what programs write."""
+        """Set them up, then restore everything. `folder`: made on both hosts, for what programs write."""
         with contextlib.ExitStack() as stack:
             for port in self.ports:
                 port.host.make_folder(folder)
@@ -116,7 +116,7 @@ class Ends:
             _switch(port, {_SHOWN[feature]: "on" if feature in wanted else "off"})
 
     def verify(self) -> None:
-        """What is to be on is on.
+        """Check that every offload that is wanted is on.
 
         Raises:
             Unsupported: a driver has it fixed, or veth has switched it off for the forwarder's XDP program.
@@ -134,7 +134,7 @@ class Ends:
             _set_mtu(port, mtu)
 
     def counts(self) -> TcpCounts:
-        """What the kernels of both ends have counted so far."""
+        """Counters of both kernels as they are now."""
         sums = [0, 0, 0]
         for port in self.ports:
             names, values = re.findall(r"^Tcp: (.*)$", port.host.run(["cat", "/proc/net/snmp"]).stdout, re.MULTILINE)

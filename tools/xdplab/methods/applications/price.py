@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many CPUs were busy in the middle of a trial: the price of what came through, whoever paid it."""
+"""How many CPUs are busy in the middle of a trial: the price of what comes through, whoever pays it."""
 
+import os
 import threading
+import time
 from collections.abc import Callable
 
 from xdplab.forwarders import Dut
-from xdplab.hosts import Host
+from xdplab.hosts.kernel import CpuTicks, cpu_ticks
 
-#: proc_stat(5) counts hundredths of a second.
-_TICK_S = 0.01
-_IDLE, _IOWAIT, _STEAL = 3, 4, 7
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class BusyCpus:
     """Watches the forwarder's machine while a trial runs; on one machine that is applications, switch and kernel.
 
-    Time that the hypervisor took counts neither as busy nor as idle. Resolution: 10 ms of each CPU.
+    Time that the hypervisor took counts neither as busy nor as idle. Resolution: a clock tick (10 ms) of each CPU.
     """
 
     def __init__(self, dut: Dut, warmup_s: float, duration_s: float) -> None:
@@ -36,18 +36,12 @@ class BusyCpus:
     def _watch(self) -> None:
         if self._ended.wait(self._begin_s):
             return
-        busy, wall = busy_and_wall(self._host)
-        if self._ended.wait(self._length_s):
-            return
-        busy_after, wall_after = busy_and_wall(self._host)
-        if wall_after > wall:
-            self._found = (busy_after - busy) / (wall_after - wall)
+        before, began_s = cpu_ticks(self._host), time.monotonic()
+        if not self._ended.wait(self._length_s):
+            self._found = busy_cpus(before, cpu_ticks(self._host), time.monotonic() - began_s)
 
 
-def busy_and_wall(host: Host) -> tuple[float, float]:
-    """Seconds that all CPUs of a host were busy since its boot, and the seconds of one CPU."""
-    lines = [line.split() for line in host.read("/proc/stat").splitlines() if line.startswith("cpu")]
-    total = [int(each) for each in lines[0][1:9]]
-    cpus = len(lines) - 1
-    busy = sum(total) - total[_IDLE] - total[_IOWAIT] - total[_STEAL]
-    return busy * _TICK_S, sum(total) * _TICK_S / cpus
+def busy_cpus(before: dict[int, CpuTicks], after: dict[int, CpuTicks], elapsed_s: float) -> float:
+    """Mean number of CPUs that were busy between two readings."""
+    away_s = [(after[cpu].away - before[cpu].away) / _TICKS_PER_S for cpu in before.keys() & after.keys()]
+    return sum(max(0.0, 1 - each / elapsed_s) for each in away_s)

@@ -90,7 +90,7 @@ class ApplicationsSpec(MethodSpec):
     #: Of `bulk`: `forward` is from A to C.
     directions: tuple[Direction, ...] = Field(default=("forward",), min_length=1)
     #: What is left to cards, joined by `+`: `checksum` of what A and C send, its `segmentation` (which needs
-    #: `checksum`), `vlan` (the tag stands beside the frame); `gro`: the forwarder's ports merge what they receive.
+    #: `checksum`), `vlan` (the tag is metadata of the frame); `gro`: the forwarder's ports merge what they receive.
     offloads: tuple[Annotated[str, AfterValidator(_known_offloads)], ...] = Field(default=(NO_OFFLOADS,), min_length=1)
     #: MTU of the ports of A and C, in bytes; none: that of the forwarder's ports.
     mtus: tuple[Annotated[int, Field(ge=68, le=65535)], ...] = ()

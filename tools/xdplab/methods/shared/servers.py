@@ -52,7 +52,6 @@ def wrk(address: str, port: int, connections: int, duration_s: float) -> list[st
         "-t1",
         f"-c{connections}",
         f"-d{wrk_seconds(duration_s):g}s",
-        "--latency",
         f"http://{address}:{port}/",
     ]
 

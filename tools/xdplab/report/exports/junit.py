@@ -61,7 +61,7 @@ def one_case(suite: str, name: str, kind: str, sentence: str) -> str:
 def _case(run: RunRecord, point: PointSummary) -> Element:
     settings = "".join(f", {setting}" for setting in point.settings)
     tester = f", {point.tester}" if point.tester else ""
-    name = f"{point.forwarder}, {point.path}, {point.frame_bytes} bytes{settings}{tester}"
+    name = f"{point.forwarder}, {point.path}, {point.size}{settings}{tester}"
     case = Element("testcase", name=_xml(name), classname=_xml(f"{run.study.name}.{run.testbed.name}"), time="0")
     if point.failed or point.status in ("failed", "partial"):
         _say(case, "failure", point.reason or f"failed in {point.failed} repetitions")

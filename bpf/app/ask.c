@@ -20,6 +20,14 @@
 #define PROBES	    65536 /* more than are due within the longest patience */
 #define WAIT_MS	    20
 
+struct distribution {
+	__u64 counts[HDR_COUNTS];
+	__u64 count;
+	__u64 min_ns;
+	__u64 max_ns;
+	__u64 sum_ns;
+};
+
 enum role { ROLE_UP, ROLE_DOWN, ROLE_REQUESTS, ROLE_PROBES };
 
 struct caller {
@@ -39,6 +47,7 @@ struct client {
 	struct caller *probe; /* the last caller of bulk */
 	int timer;	      /* of its requests */
 	__u64 due;	      /* requests that were due by now */
+	__u64 left;	      /* of these, how many were written */
 	__u64 due_ns[PROBES]; /* when each was, by its number */
 	__u64 window_ns;      /* what counts begins, and ends */
 	__u64 end_ns;
@@ -48,22 +57,24 @@ struct client {
 	/* within the window */
 	__u64 up_bytes;
 	__u64 down_bytes;
-	__u64 asked; /* of probes: how many were due */
-	/* of requests or connections that were answered in it */
-	__u64 counts[HDR_COUNTS];
-	__u64 answered;
-	__u64 min_ns;
-	__u64 max_ns;
-	__u64 sum_ns;
+	__u64 asked;		      /* of probes: how many were due */
+	struct distribution latency;  /* of requests, or connections */
+	struct distribution lateness; /* how late they were written */
 };
 
-static void note_latency(struct client *t, __u64 ns)
+static void note(struct distribution *d, __u64 ns)
 {
-	t->min_ns = t->answered ? min(t->min_ns, ns) : ns;
-	t->max_ns = max(t->max_ns, ns);
-	t->sum_ns += ns;
-	t->counts[hdr_index(ns)]++;
-	t->answered++;
+	d->min_ns = d->count ? min(d->min_ns, ns) : ns;
+	d->max_ns = max(d->max_ns, ns);
+	d->sum_ns += ns;
+	d->counts[hdr_index(ns)]++;
+	d->count++;
+}
+
+/* Is a request that was due, or written, then within what counts? */
+static bool counts(const struct client *t, __u64 ns)
+{
+	return t->window_ns && ns >= t->window_ns && ns < t->end_ns;
 }
 
 /* Bytes of its stream that the server's kernel has. */
@@ -158,13 +169,26 @@ static void note_answers(struct client *t, struct caller *c)
 		from = c->role == ROLE_PROBES ?
 			       t->due_ns[c->answered % PROBES] :
 			       c->asked_ns;
-		if (from >= t->window_ns && from < t->end_ns &&
-		    (t->in_window || c->role == ROLE_PROBES))
-			note_latency(t, now - from);
-		if (c->role == ROLE_REQUESTS) {
-			c->asked_ns = now;
-			c->link.owed += c->link.hello.request_bytes;
-		}
+		if (counts(t, from) && (t->in_window || c->role == ROLE_PROBES))
+			note(&t->latency, now - from);
+		if (c->role != ROLE_REQUESTS)
+			continue;
+		/* each waits for the answer before: none can be late */
+		if (counts(t, from) && t->in_window)
+			note(&t->lateness, 0);
+		c->asked_ns = now;
+		c->link.owed += c->link.hello.request_bytes;
+	}
+}
+
+static void note_departures(struct client *t)
+{
+	__u64 now = now_ns(), due_ns;
+
+	for (; t->left < t->probe->link.sent / PROBE_BYTES; t->left++) {
+		due_ns = t->due_ns[t->left % PROBES];
+		if (counts(t, due_ns))
+			note(&t->lateness, now - due_ns);
 	}
 }
 
@@ -205,6 +229,8 @@ static int turn(struct client *t, struct caller *c)
 		return err ? fail(1, "cannot connect: %s", explain(err)) : 0;
 	}
 	state = link_send(&c->link, TURN);
+	if (c == t->probe)
+		note_departures(t);
 	if (state != LINK_GOES_ON)
 		return lost(state);
 	link_watch(&c->link, t->epoll);
@@ -222,7 +248,7 @@ static int probe(struct client *t)
 		if (t->window_ns && due_ns >= t->end_ns)
 			break;
 		t->due_ns[t->due++ % PROBES] = due_ns;
-		t->asked += t->window_ns && due_ns >= t->window_ns;
+		t->asked += counts(t, due_ns);
 		t->probe->link.owed += PROBE_BYTES;
 	}
 	return turn(t, t->probe);
@@ -381,26 +407,36 @@ static int run(struct client *t)
 	t->in_window = false;
 	t->up_bytes = uploaded(t, false);
 	stop_uploads(t);
-	while (!err && t->probe && t->answered < t->asked &&
+	while (!err && t->probe && t->latency.count < t->asked &&
 	       now_ns() < t->end_ns + t->o->patience_ns)
 		err = wait(t);
 	return err;
 }
 
-static int report(const struct client *t)
+static int print_distribution(const char *name, const struct distribution *d)
 {
-	char *hdr = hdr_encode(t->counts);
+	char *hdr = hdr_encode(d->counts);
 
 	if (!hdr)
 		return fail(1, "out of memory");
-	printf("{\"event\":\"end\",\"elapsed_ns\":%llu,\"up_bytes\":%llu,\"down_bytes\":%llu,\"asked\":%llu,\"answered\":%llu,"
-	       "\"latency\":{\"count\":%llu,\"min_ns\":%llu,\"max_ns\":%llu,\"mean_ns\":%.1f,\"hdr\":\"%s\"}}\n",
-	       t->end_ns - t->window_ns, t->up_bytes, t->down_bytes,
-	       t->probe ? t->asked : t->answered, t->answered, t->answered,
-	       t->min_ns, t->max_ns,
-	       t->answered ? (double)t->sum_ns / t->answered : 0.0, hdr);
+	printf(",\"%s\":{\"count\":%llu,\"min_ns\":%llu,\"max_ns\":%llu,\"mean_ns\":%.1f,\"hdr\":\"%s\"}",
+	       name, d->count, d->min_ns, d->max_ns,
+	       d->count ? (double)d->sum_ns / d->count : 0.0, hdr);
 	free(hdr);
 	return 0;
+}
+
+static int report(const struct client *t)
+{
+	int err;
+
+	printf("{\"event\":\"end\",\"elapsed_ns\":%llu,\"up_bytes\":%llu,\"down_bytes\":%llu,\"asked\":%llu,\"answered\":%llu",
+	       t->end_ns - t->window_ns, t->up_bytes, t->down_bytes,
+	       t->probe ? t->asked : t->latency.count, t->latency.count);
+	err = print_distribution("latency", &t->latency);
+	err = err ?: print_distribution("lateness", &t->lateness);
+	printf("}\n");
+	return err;
 }
 
 int ask(const struct options *o)

@@ -62,6 +62,8 @@ def test_bulk_goes_the_ways_that_are_asked_for_next_to_requests(port, ways, up, 
         assert found["asked"] == pytest.approx(found["elapsed_ns"] / 500_000, rel=0.2)
         assert found["latency"]["count"] == found["answered"]
         assert found["latency"]["min_ns"] <= found["latency"]["mean_ns"] <= found["latency"]["max_ns"]
+        assert found["lateness"]["count"] == found["asked"]
+        assert 0 < found["lateness"]["mean_ns"] <= found["latency"]["mean_ns"]
         assert counted()["connections"] == 3 * (up + down) + 1
         assert counted()["damaged"] == 0
 
@@ -70,7 +72,8 @@ def test_requests_and_answers_have_the_sizes_that_are_asked_for(port):
     with server(port) as counted:
         sizes = ("--request-bytes", "3000", "--answer-bytes", "70000")
         found = report(client("requests", port, *QUICK, "--connections", "4", *sizes))
-        assert found["answered"] > 10
+        assert found["answered"] == found["lateness"]["count"] > 10
+        assert found["lateness"]["max_ns"] == 0
         assert counted()["bytes"] >= 3000 * found["answered"]
 
 

@@ -92,6 +92,8 @@ class _Place:
     with_leader: list[Comparison]
     #: Name -> why it is undecided.
     unsaid: dict[str, str]
+    #: Those of them whose median is better than the leader's: they may be ahead of it.
+    maybe_ahead: list[Contender]
 
     @property
     def hindrance(self) -> str:
@@ -99,14 +101,14 @@ class _Place:
         limits = [one for one in self.fit if one.took_all]
         if len(self.fit) < 2:
             return next(iter(self.unsaid.values()))
-        if self.behind or all(one.known for one in self.with_leader):
+        if self.behind or (not self.maybe_ahead and all(one.known for one in self.with_leader)):
             return ""
         if limits:
             names = listed([f"{one.name} ({one.amount})" for one in limits])
             return f"{names} took all that the tester sent, so the tester was the limit"
-        unknown = [(one, found) for one, found in self._compared if not found.known]
-        tied = [self.fit[0], *(one for one, _ in unknown)]
-        return f"{listed([f'{one.name} ({one.amount})' for one in tied])}: {verdict(unknown[0][1])}"
+        why = [verdict(found) for _, found in self._compared if not found.known]
+        why += [self.unsaid[one.name] for one in self.maybe_ahead]
+        return f"{listed([f'{one.name} ({one.amount})' for one in (self.fit[0], *self.undecided)])}: {why[0]}"
 
     @property
     def first(self) -> str:
@@ -120,7 +122,7 @@ class _Place:
     @property
     def undecided(self) -> list[Contender]:
         """Those of whom it is not known whether the leader is ahead."""
-        return [one for one, found in self._compared if not found.known]
+        return [*(one for one, found in self._compared if not found.known), *self.maybe_ahead]
 
     @property
     def behind(self) -> list[Contender]:
@@ -232,10 +234,12 @@ def _fit(cases: Sequence[Contender]) -> list[Contender]:
 def _place(cases: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
     fit = _fit(cases)
     apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in adjusted}
+    hindered = [one for one in cases if one.hindrance]
     return _Place(
         fit=[one for one in fit if one.name not in apart],
         with_leader=[adjusted[one.name] for one in fit[1:] if one.name in adjusted],
-        unsaid={one.name: one.hindrance for one in cases if one.hindrance} | apart,
+        unsaid={one.name: one.hindrance for one in hindered} | apart,
+        maybe_ahead=[one for one in hindered if fit and one.values and one.speed > fit[0].speed],
     )
 
 

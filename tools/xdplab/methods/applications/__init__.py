@@ -323,6 +323,7 @@ def _result(workload: Workload, spec: ApplicationsSpec, found: Outcome) -> Trial
             achieved_pps=found.asked / found.elapsed_s,
             rx_pps=found.answered / found.elapsed_s,
             latency=found.latency,
+            lateness=found.lateness,
         )
         streams = (stream,)
     name = workload.kind if workload.kind in NEEDS else "xdpapp"

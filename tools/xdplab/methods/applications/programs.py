@@ -55,6 +55,8 @@ class Outcome(Model):
     answered: int = 0
     #: Of requests, from their departure (next to bulk: from when they were due) to their answer.
     latency: LatencySummary | None = None
+    #: How long after they were due they were written; where each waits for the answer before, none is late.
+    lateness: LatencySummary | None = None
 
 
 def missing(ends: Ends, workload: Workload) -> str | None:
@@ -140,6 +142,7 @@ class Programs:
             asked=report["asked"],
             answered=report["answered"],
             latency=LatencySummary(**report["latency"]) if report["answered"] else None,
+            lateness=LatencySummary(**report["lateness"]) if report["answered"] else None,
         )
 
     def _udp(self, server: Conversation) -> Outcome:
